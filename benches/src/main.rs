@@ -1,0 +1,70 @@
+//! `girih-benches`: runs one suite, prints its table and keeps its record. `cargo xtask bench` builds and runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use girih_benches::ceilings::Ceilings;
+use girih_benches::machine::Machine;
+use girih_benches::suites::{Setup, Suite};
+use girih_benches::timing::Protocol;
+use girih_benches::{Error, Report, graphs, table};
+
+/// Measures girih on this machine, beside the ceilings of this machine.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
+struct Arguments {
+    /// What to measure.
+    suite: Suite,
+    /// SPEC of the graph, as for `girih train --data`.
+    #[arg(long, value_name = "SPEC", help = format!("SPEC of the graph [default: {}]", graphs::DEFAULT))]
+    graph: Option<String>,
+    /// A quick run on small operands, to see that everything works.
+    #[arg(long)]
+    small: bool,
+    /// Timed runs of each case, after one untimed run.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: u16,
+    /// Threads; all cores unless given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Earlier record to compare with: a last column shows how many times faster each case is now.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Where the record goes [default: benches/record/SUITE-COMMIT.json].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch).
+    #[arg(long, value_name = "PYTHON")]
+    peer: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Error> {
+    rayon::ThreadPoolBuilder::new().num_threads(arguments.threads.unwrap_or(0)).build_global()?;
+    let baseline = arguments.baseline.as_deref().map(Report::read).transpose()?;
+    let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ceilings = Ceilings::measure(&Machine::here())?;
+    let mut report = Report::new(arguments.suite.name(), benches, ceilings);
+    let setup = Setup {
+        graph: arguments.graph,
+        small: arguments.small,
+        protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
+        peer: arguments.peer,
+    };
+    arguments.suite.run(&setup, &mut report)?;
+    print!("{}", table::render(&report, baseline.as_ref()));
+    let path = arguments.out.unwrap_or_else(|| report.default_path(benches));
+    report.write(&path)?;
+    println!("\nrecord   {}", path.display());
+    Ok(())
+}

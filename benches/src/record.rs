@@ -1,0 +1,143 @@
+//! [`Report`]: the outcome of a suite, kept as JSON.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::ceilings::Ceilings;
+use crate::machine::Machine;
+use crate::provenance::{Commit, today};
+use crate::timing::Summary;
+
+/// Everything that one run of one suite found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the suite.
+    pub suite: String,
+    /// The graph, as its SPEC with its sizes.
+    pub graph: Option<String>,
+    /// Day of the run, UTC.
+    pub date: String,
+    /// The source that was measured; `None` outside a git checkout.
+    pub commit: Option<Commit>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What that machine reached in the same run.
+    pub ceilings: Ceilings,
+    /// The results, in the order in which they ran.
+    pub cases: Vec<Case>,
+}
+
+/// One line of a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Name, unique in its report: comparisons go by it.
+    pub name: String,
+    /// How long one run took.
+    pub time: Summary,
+    /// Derived numbers; the unit is the end of the name.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+impl Case {
+    /// A case without derived numbers.
+    #[must_use]
+    pub fn new(name: impl Into<String>, time: Summary) -> Self {
+        Self { name: name.into(), time, metrics: BTreeMap::new() }
+    }
+
+    /// The same case with one more derived number.
+    #[must_use]
+    pub fn with(mut self, metric: &str, value: f64) -> Self {
+        self.metrics.insert(metric.to_owned(), value);
+        self
+    }
+}
+
+impl Report {
+    /// An empty report about this machine, and the source at `root`, today.
+    #[must_use]
+    pub fn new(suite: &str, root: &Path, ceilings: Ceilings) -> Self {
+        Self {
+            suite: suite.to_owned(),
+            graph: None,
+            date: today(),
+            commit: Commit::at(root),
+            machine: Machine::here(),
+            ceilings,
+            cases: Vec::new(),
+        }
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no report.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        serde_json::from_str(&text).map_err(|e| format!("{}: not a benchmark record: {e}", path.display()).into())
+    }
+
+    /// Writes the report as indented JSON, which reads well in a diff.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()).into())
+    }
+
+    /// Where the report goes unless the caller says otherwise: `record/SUITE-COMMIT.json`, or with the date when there
+    /// is no commit.
+    #[must_use]
+    pub fn default_path(&self, benches: &Path) -> PathBuf {
+        let source = self.commit.as_ref().map_or(self.date.clone(), Commit::to_string);
+        benches.join("record").join(format!("{}-{source}.json", self.suite))
+    }
+
+    /// For each case, how often its median fits into the same case's of `baseline`: above one is faster than then.
+    /// `None` where the baseline has no such case.
+    #[must_use]
+    pub fn speedups(&self, baseline: &Self) -> Vec<Option<f64>> {
+        let earlier: BTreeMap<&str, f64> = baseline.cases.iter().map(|c| (c.name.as_str(), c.time.median_s)).collect();
+        self.cases.iter().map(|case| Some(earlier.get(case.name.as_str())? / case.time.median_s)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(cases: &[(&str, f64)]) -> Report {
+        let case = |(name, seconds): &(&str, f64)| Case::new(*name, Summary::of(&[*seconds])).with("gflop_s", 2.5);
+        let mut report = Report::new("test", Path::new("/"), Ceilings::default());
+        report.cases = cases.iter().map(case).collect();
+        report
+    }
+
+    #[test]
+    fn a_report_survives_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        let report = report(&[("a", 1.0)]);
+        report.write(&path).unwrap();
+        assert_eq!(Report::read(&path).unwrap(), report);
+    }
+
+    #[test]
+    fn speedups_go_by_name() {
+        let (now, then) = (report(&[("a", 1.0), ("new", 1.0)]), report(&[("gone", 9.0), ("a", 3.0)]));
+        assert_eq!(now.speedups(&then), [Some(3.0), None]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_report_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        fs::write(&path, "{}").unwrap();
+        assert!(Report::read(&path).unwrap_err().to_string().contains("report.json"));
+    }
+}

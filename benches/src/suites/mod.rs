@@ -1,0 +1,101 @@
+//! The suites of `cargo xtask bench SUITE`; a new one is a module here and a line in [`Suite::run`].
+
+mod fullbatch;
+mod gemm;
+mod io;
+mod spmm;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use girih_compute::Dtype;
+use girih_graph_format::Matrix;
+use girih_random::Key;
+use rayon::prelude::*;
+
+use crate::graphs;
+use crate::timing::Protocol;
+use crate::{Error, Report};
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// Sparse times dense, the aggregation of neighbours, over widths and storage types.
+    Spmm,
+    /// Dense products of the shapes of a layer: forward, backward to the input, backward to the weights.
+    Gemm,
+    /// Whole training epochs of every model, with phases and peak memory.
+    Fullbatch,
+    /// Generating, writing and reading graphs in every format.
+    Io,
+}
+
+impl Suite {
+    /// Name on the command line and in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spmm => "spmm",
+            Self::Gemm => "gemm",
+            Self::Fullbatch => "fullbatch",
+            Self::Io => "io",
+        }
+    }
+
+    /// Adds the suite's cases to `report`.
+    ///
+    /// # Errors
+    /// When data cannot be had, an operation fails or a peer ends early.
+    pub fn run(self, setup: &Setup, report: &mut Report) -> Result<(), Error> {
+        match self {
+            Self::Spmm => spmm::run(setup, report),
+            Self::Gemm => gemm::run(setup, report),
+            Self::Fullbatch => fullbatch::run(setup, report),
+            Self::Io => io::run(setup, report),
+        }
+    }
+}
+
+/// What the caller chose.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// SPEC of the graph; `None` for the one that fits `small`.
+    pub graph: Option<String>,
+    /// A quick run on small operands.
+    pub small: bool,
+    /// How often each case runs.
+    pub protocol: Protocol,
+    /// Python interpreter with the other library, to run it beside girih.
+    pub peer: Option<PathBuf>,
+}
+
+impl Setup {
+    /// SPEC of the graph.
+    #[must_use]
+    pub fn graph(&self) -> &str {
+        let default = if self.small { graphs::SMALL } else { graphs::DEFAULT };
+        self.graph.as_deref().unwrap_or(default)
+    }
+}
+
+/// The storage types that suites compare.
+const DTYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
+
+/// Name of a storage type in cases.
+fn dtype_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F32 => "f32",
+        Dtype::Bf16 => "bf16",
+    }
+}
+
+/// A matrix of draws in -1..1: speeds do not depend on them, but zeros and denormals would be no fair operand.
+fn random_matrix(rows: usize, cols: usize) -> Result<Matrix, Error> {
+    let key = Key::new(rows as u64, cols as u32);
+    let mut data = vec![0.0; rows * cols];
+    data.par_chunks_mut(4096).enumerate().for_each(|(chunk, values)| {
+        let mut stream = key.stream(0, (chunk as u64) << 32);
+        values.fill_with(|| 2.0 * stream.unit_f32() - 1.0);
+    });
+    Ok(Matrix::new(rows, cols, data)?)
+}

@@ -1,0 +1,135 @@
+//! `girih evaluate` and `girih predict`: a trained model on a data set.
+
+use std::path::{Path, PathBuf};
+
+use girih_compute::Backend;
+use girih_datasets::Labels;
+use girih_graph_format::{Matrix, file};
+use girih_trainer::{Checkpoint, F1, Scores};
+
+use super::{backend, load_required};
+use crate::args::{DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
+use crate::error::CliError;
+use crate::output::Results;
+
+/// A model applied to all nodes.
+struct Applied {
+    checkpoint: Checkpoint,
+    device: String,
+    scores: Scores,
+    f1: F1,
+    logits: Matrix,
+    multi_label: bool,
+}
+
+/// Scores the best checkpoint on the data.
+pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
+    let applied = apply(&args.data, &args.checkpoint, &args.device)?;
+    let mut results = applied.describe();
+    let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
+    let Applied { scores, f1, .. } = applied;
+    results
+        .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
+        .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
+        .add("train_accuracy", scores.train_accuracy, "Training score", percent(scores.train_accuracy))
+        .add("test_f1_micro", f1.micro, "Test F1, micro", format!("{:.4}", f1.micro))
+        .add("test_f1_macro", f1.macro_, "Test F1, macro", format!("{:.4}", f1.macro_))
+        .add_hidden("val_loss", scores.val_loss)
+        .add("test_loss", scores.test_loss, "Test loss", scores.test_loss.map_or(String::new(), |l| format!("{l:.4}")));
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// Writes what the best checkpoint says of every node.
+pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
+    let applied = apply(&args.data, &args.checkpoint, &args.device)?;
+    let logits = &applied.logits;
+    let (n_rows, n_cols) = (logits.n_rows(), logits.n_cols());
+    let kind = if args.logits {
+        file::write_npy(&args.out, &[n_rows, n_cols], logits.data())?;
+        "logits"
+    } else if applied.multi_label {
+        let positive: Vec<u8> = logits.data().iter().map(|&v| u8::from(v > 0.0)).collect();
+        file::write_npy(&args.out, &[n_rows, n_cols], &positive)?;
+        "labels"
+    } else {
+        let classes: Vec<i64> = (0..n_rows).map(|v| argmax(logits.row(v))).collect();
+        file::write_npy(&args.out, &[n_rows], &classes)?;
+        "classes"
+    };
+    let mut results = applied.describe();
+    results.add("nodes", n_rows, "Nodes", n_rows.to_string()).add("kind", kind, "Values", kind).add(
+        "out",
+        args.out.display().to_string(),
+        "Written to",
+        args.out.display().to_string(),
+    );
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// The position of the largest value, the first of equals.
+fn argmax(row: &[f32]) -> i64 {
+    let mut best = 0;
+    for (i, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = i;
+        }
+    }
+    best as i64
+}
+
+impl Applied {
+    fn describe(&self) -> Results {
+        let progress = &self.checkpoint.progress;
+        let best_epoch = progress.best.map(|(epoch, _)| epoch);
+        let mut results = Results::default();
+        results
+            .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
+            .add_hidden("device", self.device.as_str())
+            .add("run", progress.run, "Run", (progress.run + 1).to_string())
+            .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
+        results
+    }
+}
+
+fn apply(data: &DataArgs, path: &Path, device: &DeviceArgs) -> Result<Applied, CliError> {
+    let checkpoint = best_checkpoint(path)?;
+    let config = &checkpoint.progress.config;
+    let backend = backend(device, config.precision)?;
+    // The splits that the training drew, so that its test nodes are tested.
+    let dataset = load_required(data, &data.options(config.seed, config.runs as usize))?;
+    let multi_label = matches!(dataset.labels, Some(Labels::Multi { .. }));
+    let (scores, f1, logits) = girih_trainer::apply(&backend, dataset, &checkpoint)?;
+    Ok(Applied { device: backend.name(), checkpoint, scores, f1, logits, multi_label })
+}
+
+/// The checkpoint at `path`; of a folder, the one with the best validation score.
+fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
+    if !path.is_dir() {
+        return Ok(Checkpoint::load(path)?);
+    }
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(|e| CliError::io(path, e))?
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter(|file| file.extension().is_some_and(|e| e == "safetensors"))
+        .collect();
+    files.sort();
+    let mut best: Option<Checkpoint> = None;
+    for file in files {
+        let candidate = Checkpoint::load(&file)?;
+        let scores = |c: &Checkpoint| c.progress.best.map(|(_, scores)| scores);
+        let better = match (&best, scores(&candidate)) {
+            (None, _) => true,
+            (Some(best), Some(found)) => scores(best).is_none_or(|known| found.better_than(&known)),
+            (Some(_), None) => false,
+        };
+        if better {
+            best = Some(candidate);
+        }
+    }
+    best.ok_or_else(|| {
+        let message = format!("{}: no checkpoint (run-*.safetensors) in this folder; train with --out", path.display());
+        CliError::Other(message)
+    })
+}

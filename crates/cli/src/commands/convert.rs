@@ -1,0 +1,65 @@
+//! `girih generate` and `girih convert`: data sets to files.
+
+use std::path::Path;
+use std::time::Instant;
+
+use girih_datasets::{Dataset, LoadOptions, load};
+use girih_graph_format::file;
+
+use super::load_required;
+use crate::args::{ConvertArgs, GenerateArgs, OutputArgs};
+use crate::error::CliError;
+use crate::output::Results;
+
+/// Generates a data set into a girih folder.
+pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
+    let spec = if args.spec.starts_with("synth:") { args.spec.clone() } else { format!("synth:{}", args.spec) };
+    let start = Instant::now();
+    let dataset = load(&spec, &LoadOptions::default())?;
+    let seconds = start.elapsed().as_secs_f64();
+    dataset.save(&args.out)?;
+    report(&dataset, "folder", &args.out, seconds, args.output);
+    Ok(())
+}
+
+/// Reads a data set and writes it in the format that the output's name asks for.
+pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
+    let start = Instant::now();
+    let dataset = load_required(&args.data, &args.data.options(0, 1))?;
+    let extension = args.out.extension().and_then(|e| e.to_str());
+    let format = match extension {
+        Some("npz") => {
+            file::write_sparse_npz(&args.out, &dataset.graph)?;
+            "scipy .npz"
+        }
+        Some("csv" | "tsv" | "txt") => {
+            file::write_edge_list(&args.out, &dataset.graph)?;
+            "edge list"
+        }
+        _ => {
+            dataset.save(&args.out)?;
+            "folder"
+        }
+    };
+    let graph_only = format != "folder" && (dataset.features.is_some() || dataset.labels.is_some());
+    if graph_only {
+        tracing::warn!("{format} holds the graph alone; features, labels and splits were left out");
+    }
+    report(&dataset, format, &args.out, start.elapsed().as_secs_f64(), args.output);
+    Ok(())
+}
+
+fn report(dataset: &Dataset, format: &str, out: &Path, seconds: f64, output: OutputArgs) {
+    let mut results = Results::default();
+    results
+        .add("data", dataset.name.as_str(), "Data", dataset.name.as_str())
+        .add_hidden("generated", dataset.generated)
+        .add("nodes", dataset.n_nodes(), "Nodes", dataset.n_nodes().to_string())
+        .add("edges", dataset.n_edges(), "Edges", dataset.n_edges().to_string())
+        .add("features", dataset.n_features(), "Features", dataset.n_features().to_string())
+        .add("classes", dataset.n_classes(), "Classes", dataset.n_classes().to_string())
+        .add("seconds", seconds, "Seconds", format!("{seconds:.2}"))
+        .add("format", format, "Format", format)
+        .add("out", out.display().to_string(), "Written to", out.display().to_string());
+    results.print(output.json);
+}

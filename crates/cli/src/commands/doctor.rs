@@ -1,0 +1,55 @@
+//! `girih doctor`: what this machine offers and what is missing.
+
+use girih_compute::{Backend, Cpu};
+use girih_machine::{Ceilings, Machine};
+
+use crate::args::OutputArgs;
+use crate::error::CliError;
+use crate::output::Results;
+
+/// A machine below this reads main memory slower than training likes.
+const SLOW_DRAM_GB_S: f64 = 10.0;
+
+/// Measures the machine for a few seconds and says what to expect of it.
+pub fn run(output: OutputArgs) -> Result<(), CliError> {
+    let machine = Machine::here();
+    let ceilings = measure(&machine)?;
+    let backend = Cpu::new();
+    let mut results = Results::default();
+    results
+        .add("version", env!("CARGO_PKG_VERSION"), "girih", env!("CARGO_PKG_VERSION"))
+        .add("machine", serde_json::to_value(&machine).unwrap_or_default(), "Machine", machine.describe())
+        .add("instruction_set", backend.instruction_set(), "Instruction set", backend.instruction_set())
+        .add("ceilings", serde_json::to_value(&ceilings).unwrap_or_default(), "Ceilings", ceilings.describe())
+        .add("devices", vec![backend.name()], "Devices", backend.name())
+        .add("cuda", false, "CUDA", "not used: this version computes on the processor only");
+    let advice = advice(&machine, &ceilings);
+    results.add("advice", advice.clone(), "Advice", if advice.is_empty() { "none" } else { "" });
+    results.print(output.json);
+    if !output.json {
+        advice.iter().for_each(|line| println!("- {line}"));
+    }
+    Ok(())
+}
+
+/// The ceilings of this machine.
+pub fn measure(machine: &Machine) -> Result<Ceilings, CliError> {
+    Ceilings::measure(machine).map_err(|e| CliError::Other(format!("cannot start threads to measure with: {e}")))
+}
+
+fn advice(machine: &Machine, ceilings: &Ceilings) -> Vec<String> {
+    let mut advice = Vec::new();
+    if cfg!(debug_assertions) {
+        advice.push("this is a debug build; build with --release for full speed".to_owned());
+    }
+    if ceilings.dram_read_gb_s_all < SLOW_DRAM_GB_S {
+        advice.push(format!(
+            "main memory reads at {:.1} GB/s; other programs or a small virtual machine may be the reason",
+            ceilings.dram_read_gb_s_all
+        ));
+    }
+    if ceilings.threads < machine.cores {
+        advice.push(format!("{} of {} cores are used; RAYON_NUM_THREADS limits them", ceilings.threads, machine.cores));
+    }
+    advice
+}

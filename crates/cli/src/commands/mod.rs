@@ -1,0 +1,49 @@
+//! One module a command.
+
+mod apply;
+mod convert;
+mod doctor;
+mod plan;
+mod stats;
+mod train;
+
+use girih_compute::{Cpu, Dtype};
+use girih_datasets::{Dataset, LoadOptions, load};
+
+use crate::args::{Command, DataArgs, DeviceArgs};
+use crate::error::CliError;
+
+/// The data of `girih train` without `--data`.
+const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
+
+/// Runs a command.
+pub fn run(command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Train(args) => train::run(&args),
+        Command::Evaluate(args) => apply::evaluate(&args),
+        Command::Predict(args) => apply::predict(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Generate(args) => convert::generate(&args),
+        Command::Convert(args) => convert::convert(&args),
+        Command::Doctor(args) => doctor::run(args.output),
+    }
+}
+
+/// Loads what `--data` names; commands other than `train` have no default.
+fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliError> {
+    let spec = data
+        .data
+        .as_deref()
+        .ok_or_else(|| CliError::Other(format!("which data? give --data SPEC, for instance --data {DEFAULT_DATA}")))?;
+    Ok(load(spec, options)?)
+}
+
+/// The backend that the flags ask for.
+fn backend(device: &DeviceArgs, gather: Dtype) -> Result<Cpu, CliError> {
+    if let Some(threads) = device.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+        pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
+    }
+    let _ = gather;
+    Ok(Cpu::new())
+}

@@ -1,0 +1,83 @@
+//! `girih train --plan`: what a training session would take.
+
+use girih_compute::Rates;
+use girih_datasets::{Dataset, Features, Labels, LoadOptions, load};
+use girih_machine::{Ceilings, Machine, readable_bytes};
+use girih_trainer::{DataSizes, Plan, TrainConfig};
+
+use super::doctor;
+use crate::args::OutputArgs;
+use crate::error::CliError;
+use crate::output::Results;
+
+/// Share of the cache's bandwidth that gathered rows reach (measured: `benches/record`).
+const GATHER_SHARE: f64 = 0.7;
+/// Share of the arithmetic ceiling that dense products reach.
+const DENSE_SHARE: f64 = 0.8;
+
+/// Prints the plan of a session; trains nothing.
+pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: OutputArgs) -> Result<(), CliError> {
+    let dataset = load(spec, options)?;
+    let sizes = sizes(&dataset);
+    drop(dataset);
+    let machine = Machine::here();
+    let plan = Plan::new(config, &sizes, rates(&doctor::measure(&machine)?))?;
+    let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+    let mut results = Results::default();
+    results
+        .add("model", config.model.kind.name(), "Model", config.model.kind.name())
+        .add("data", spec, "Data", spec)
+        .add("input_bytes", plan.input_bytes, "Graph and features", readable_bytes(plan.input_bytes))
+        .add("parameter_bytes", plan.parameter_bytes, "Parameters and state", readable_bytes(plan.parameter_bytes))
+        .add("predicted_peak_bytes", plan.peak_bytes, "Peak of matrices", readable_bytes(plan.peak_bytes))
+        .add(
+            "available_bytes",
+            machine.memory_bytes,
+            "Main memory",
+            machine.memory_bytes.map_or(String::new(), readable_bytes),
+        )
+        .add("aggregates_once", plan.aggregates_once, "First aggregation", once(plan.aggregates_once))
+        .add("predicted_prepare_ms", 1e3 * plan.prepare_seconds, "Before the first epoch", ms(plan.prepare_seconds))
+        .add("predicted_epoch_ms", 1e3 * plan.step_seconds, "Epoch", ms(plan.step_seconds))
+        .add("predicted_evaluate_ms", 1e3 * plan.evaluate_seconds, "Evaluation", ms(plan.evaluate_seconds))
+        .add("predicted_seconds", plan.total_seconds, "All epochs and runs", format!("{:.1} s", plan.total_seconds));
+    results.print(output.json);
+    match machine.memory_bytes {
+        Some(memory) if plan.peak_bytes > memory => Err(CliError::Other(format!(
+            "the plan needs {}, but the machine has {}; try --precision bf16, a smaller --hidden, or a larger machine",
+            readable_bytes(plan.peak_bytes),
+            readable_bytes(memory)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn once(aggregates_once: bool) -> &'static str {
+    if aggregates_once { "computed once" } else { "in every epoch" }
+}
+
+fn sizes(dataset: &Dataset) -> DataSizes {
+    DataSizes {
+        n_nodes: dataset.n_nodes(),
+        n_edges: dataset.n_edges(),
+        weighted: dataset.graph.values().is_some(),
+        symmetric: dataset.graph.is_symmetric(),
+        n_features: dataset.n_features(),
+        feature_nnz: match &dataset.features {
+            Some(Features::Sparse(csr)) => Some(csr.nnz()),
+            _ => None,
+        },
+        n_classes: dataset.n_classes(),
+        multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
+        n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
+    }
+}
+
+/// What kernels reach of what the machine does.
+fn rates(ceilings: &Ceilings) -> Rates {
+    Rates {
+        stream_bytes: 1e9 * ceilings.dram_read_gb_s_all,
+        gather_bytes: 1e9 * GATHER_SHARE * ceilings.l3_read_gb_s_all,
+        flops: 1e9 * DENSE_SHARE * ceilings.fma_gflop_s_all,
+    }
+}

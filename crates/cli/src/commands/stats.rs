@@ -1,0 +1,188 @@
+//! `girih stats`: what a data set looks like.
+
+use girih_datasets::{Dataset, Features, Labels};
+use girih_graph_format::{Csr, TileHistogram};
+use petgraph::unionfind::UnionFind;
+use serde_json::{Value, json};
+
+use super::load_required;
+use crate::args::StatsArgs;
+use crate::error::CliError;
+use crate::output::Results;
+
+/// Loads the data and describes it.
+pub fn run(args: &StatsArgs) -> Result<(), CliError> {
+    let dataset = load_required(&args.data, &args.data.options(0, 1))?;
+    let mut results = Results::default();
+    let generated = if dataset.generated { " (generated)" } else { "" };
+    results
+        .add("data", dataset.name.as_str(), "Data", format!("{}{generated}", dataset.name))
+        .add_hidden("generated", dataset.generated)
+        .add("nodes", dataset.n_nodes(), "Nodes", dataset.n_nodes().to_string())
+        .add("edges", dataset.n_edges(), "Stored edges", dataset.n_edges().to_string());
+    add_topology(&mut results, &dataset.graph);
+    add_order(&mut results, &dataset.graph);
+    add_contents(&mut results, &dataset);
+    results.print(args.output.json);
+    Ok(())
+}
+
+fn add_topology(results: &mut Results, graph: &Csr) {
+    let degrees = Degrees::of(graph);
+    let components = components(graph);
+    let loops = (0..graph.n_rows()).filter(|&v| graph.row(v).binary_search(&(v as u32)).is_ok()).count();
+    let symmetric = graph.is_symmetric();
+    let yes = |flag: bool| if flag { "yes" } else { "no" };
+    results
+        .add("symmetric", symmetric, "Symmetric", yes(symmetric))
+        .add("weighted", graph.values().is_some(), "Weighted", yes(graph.values().is_some()))
+        .add("self_loops", loops, "Self loops", loops.to_string())
+        .add("degree", degrees.to_json(), "In-degree", degrees.describe())
+        .add("isolated", degrees.n_zero, "Nodes without in-edges", degrees.n_zero.to_string())
+        .add("components", components.count, "Components", components.count.to_string())
+        .add("largest_component", components.largest, "Largest component", format!("{} nodes", components.largest));
+}
+
+/// In-degrees in numbers.
+struct Degrees {
+    min: usize,
+    median: usize,
+    mean: f64,
+    p99: usize,
+    max: usize,
+    n_zero: usize,
+}
+
+impl Degrees {
+    fn of(graph: &Csr) -> Self {
+        let mut degrees: Vec<usize> = (0..graph.n_rows()).map(|v| graph.degree(v)).collect();
+        degrees.sort_unstable();
+        let at =
+            |share: f64| degrees.get(((degrees.len() as f64 * share) as usize).min(degrees.len().saturating_sub(1)));
+        Self {
+            min: degrees.first().copied().unwrap_or(0),
+            median: at(0.5).copied().unwrap_or(0),
+            mean: graph.nnz() as f64 / graph.n_rows().max(1) as f64,
+            p99: at(0.99).copied().unwrap_or(0),
+            max: degrees.last().copied().unwrap_or(0),
+            n_zero: degrees.partition_point(|&d| d == 0),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({ "min": self.min, "median": self.median, "mean": self.mean, "p99": self.p99, "max": self.max })
+    }
+
+    fn describe(&self) -> String {
+        let Self { min, median, mean, p99, max, .. } = self;
+        format!("min {min}, median {median}, mean {mean:.2}, 99 % below {p99}, max {max}")
+    }
+}
+
+/// Weakly connected components.
+struct Components {
+    count: usize,
+    largest: usize,
+}
+
+fn components(graph: &Csr) -> Components {
+    let mut sets = UnionFind::<u32>::new(graph.n_rows());
+    for v in 0..graph.n_rows() {
+        for &u in graph.row(v) {
+            sets.union(v as u32, u);
+        }
+    }
+    let mut sizes = vec![0usize; graph.n_rows()];
+    for root in sets.into_labeling() {
+        sizes[root as usize] += 1;
+    }
+    Components { count: sizes.iter().filter(|&&size| size > 0).count(), largest: sizes.into_iter().max().unwrap_or(0) }
+}
+
+/// How near the order of nodes brings neighbours: to each other, and into common tiles.
+fn add_order(results: &mut Results, graph: &Csr) {
+    let (mut bandwidth, mut log_gaps, mut gaps) = (0u32, 0.0, 0u64);
+    for v in 0..graph.n_rows() {
+        let row = graph.row(v);
+        bandwidth = row.iter().map(|&u| u.abs_diff(v as u32)).fold(bandwidth, u32::max);
+        for pair in row.windows(2) {
+            log_gaps += f64::from(pair[1] - pair[0]).log2();
+            gaps += 1;
+        }
+    }
+    let mean_gap = log_gaps / gaps.max(1) as f64;
+    let tiles = TileHistogram::of(graph);
+    results
+        .add("bandwidth", bandwidth, "Bandwidth", bandwidth.to_string())
+        .add("mean_log_gap", mean_gap, "Mean log₂ gap in a row", format!("{mean_gap:.2}"))
+        .add("tiles", tile_json(&tiles), "32×32 tiles", describe_tiles(&tiles));
+}
+
+/// One object a bucket: tiles with at least so many entries, and fewer than twice as many.
+fn tile_json(tiles: &TileHistogram) -> Value {
+    let bucket =
+        |b: usize| json!({ "entries_from": 1u64 << b, "tiles": tiles.n_tiles[b], "entries": tiles.n_entries[b] });
+    (0..TileHistogram::N_BUCKETS).map(bucket).collect()
+}
+
+fn describe_tiles(tiles: &TileHistogram) -> String {
+    let total: u64 = tiles.n_entries.iter().sum();
+    let share_from = |bucket: usize| {
+        let dense: u64 = tiles.n_entries[bucket..].iter().sum();
+        100.0 * dense as f64 / total.max(1) as f64
+    };
+    let occupied: u64 = tiles.n_tiles.iter().sum();
+    format!(
+        "{occupied} occupied; {:.1} % of entries in tiles filled from 1/16, {:.1} % from 1/4",
+        share_from(6),
+        share_from(8)
+    )
+}
+
+fn add_contents(results: &mut Results, dataset: &Dataset) {
+    if let Some(features) = &dataset.features {
+        let (kind, nnz) = match features {
+            Features::Dense(matrix) => ("dense", matrix.data().len()),
+            Features::Sparse(csr) => ("sparse", csr.nnz()),
+        };
+        let shown = format!("{} columns, {kind}, {nnz} stored", features.width());
+        results.add("features", json!({ "width": features.width(), "kind": kind, "stored": nnz }), "Features", shown);
+    }
+    if let Some(labels) = &dataset.labels {
+        let counts = class_counts(labels);
+        let kind = if matches!(labels, Labels::Multi { .. }) { "classes, several a node" } else { "classes" };
+        let shown = format!("{} {kind}; nodes of each: {counts:?}", labels.n_classes());
+        results.add("classes", counts, "Labels", shown);
+    }
+    let splits: Vec<Value> = dataset
+        .splits
+        .iter()
+        .map(|s| json!({ "train": s.train.len(), "val": s.val.len(), "test": s.test.len() }))
+        .collect();
+    if let Some(split) = dataset.splits.first() {
+        let (train, val, test) = (split.train.len(), split.val.len(), split.test.len());
+        let shown = format!("{} of train {train}, val {val}, test {test}", splits.len());
+        results.add("splits", splits, "Splits", shown);
+    }
+}
+
+fn class_counts(labels: &Labels) -> Vec<u64> {
+    let mut counts = vec![0; labels.n_classes()];
+    match labels {
+        Labels::Single { classes, .. } => {
+            for &class in classes {
+                if let Some(count) = counts.get_mut(class as usize) {
+                    *count += 1;
+                }
+            }
+        }
+        Labels::Multi { targets, .. } => {
+            for v in 0..targets.n_rows() {
+                for (count, &target) in counts.iter_mut().zip(targets.row(v)) {
+                    *count += u64::from(target > 0.5);
+                }
+            }
+        }
+    }
+    counts
+}

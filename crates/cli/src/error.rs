@@ -1,0 +1,41 @@
+//! [`CliError`]: an error of a library, with advice where there is some.
+
+use std::path::Path;
+
+use girih_datasets::DatasetError;
+use girih_graph_format::FormatError;
+use girih_trainer::TrainError;
+use miette::Diagnostic;
+
+/// Why a command failed: the libraries' message, and what to do where the message does not say it.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub enum CliError {
+    /// Data could not be read or generated.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Training could not start or go on.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// The configuration file does not say what it must.
+    #[error("{path}: {message}")]
+    #[diagnostic(help("every key is listed in docs/configuration.md; `girih train --out DIR` writes a complete file"))]
+    Config {
+        /// The file.
+        path: String,
+        /// What is wrong, with line and column.
+        message: String,
+    },
+    /// Something else, said in full.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl CliError {
+    /// An error of the operating system about a file.
+    pub fn io(path: &Path, error: std::io::Error) -> Self {
+        FormatError::io(error).at(path).into()
+    }
+}

@@ -1,0 +1,196 @@
+//! The curve of a training session: one point an epoch, kept in `metrics.jsonl`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use girih_graph_format::file;
+use girih_trainer::EpochReport;
+use serde::{Deserialize, Serialize};
+
+use crate::error::CliError;
+
+/// One epoch of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Always `epoch`: the line is an event like those that `--json` prints.
+    pub event: String,
+    /// Number of the run, from 0.
+    pub run: u64,
+    /// Number of the epoch, from 1.
+    pub epoch: u64,
+    /// Mean loss on the training nodes, before the step.
+    pub train_loss: f32,
+    /// Scores after the step, in epochs that take them.
+    pub train_accuracy: Option<f64>,
+    /// See `train_accuracy`.
+    pub val_accuracy: Option<f64>,
+    /// See `train_accuracy`.
+    pub test_accuracy: Option<f64>,
+    /// Mean loss on the validation nodes.
+    pub val_loss: Option<f64>,
+    /// Mean loss on the test nodes.
+    pub test_loss: Option<f64>,
+    /// Learning rate.
+    pub lr: f32,
+    /// Milliseconds of the training step.
+    pub ms: f64,
+}
+
+impl Point {
+    /// The point of an epoch.
+    pub fn new(run: u64, report: &EpochReport) -> Self {
+        let scores = report.scores;
+        Self {
+            event: "epoch".to_owned(),
+            run,
+            epoch: report.epoch,
+            train_loss: report.train_loss,
+            train_accuracy: scores.and_then(|s| s.train_accuracy),
+            val_accuracy: scores.and_then(|s| s.val_accuracy),
+            test_accuracy: scores.and_then(|s| s.test_accuracy),
+            val_loss: scores.and_then(|s| s.val_loss),
+            test_loss: scores.and_then(|s| s.test_loss),
+            lr: report.lr,
+            ms: report.times.epoch().as_secs_f64() * 1e3,
+        }
+    }
+}
+
+/// All points so far, in memory and, if there is an output folder, in its `metrics.jsonl`.
+pub struct History {
+    points: Vec<Point>,
+    file: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl History {
+    /// A history without a file.
+    pub fn in_memory() -> Self {
+        Self { points: Vec::new(), file: None }
+    }
+
+    /// A history in `path`. What a file there holds already is kept when `resume`; a last line that a crash cut short is
+    /// dropped.
+    pub fn open(path: &Path, resume: bool) -> Result<Self, CliError> {
+        let points = if resume && path.exists() { read(path)? } else { Vec::new() };
+        let mut history = Self { points, file: None };
+        history.rewrite(path)?;
+        Ok(history)
+    }
+
+    /// Forgets the points of `run` after `epoch`, and those of later runs: a resumed run trains them again.
+    pub fn truncate(&mut self, run: u64, epoch: u64) -> Result<(), CliError> {
+        let before = self.points.len();
+        self.points.retain(|p| (p.run, p.epoch) <= (run, epoch));
+        match self.file.take() {
+            Some((path, writer)) if before != self.points.len() => {
+                drop(writer);
+                self.rewrite(&path)
+            }
+            unchanged => {
+                self.file = unchanged;
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a point; its line is in the file when this returns.
+    pub fn push(&mut self, point: Point) -> Result<(), CliError> {
+        if let Some((path, writer)) = &mut self.file {
+            let line = serde_json::to_string(&point).map_err(|e| CliError::Other(e.to_string()))?;
+            writeln!(writer, "{line}").and_then(|()| writer.flush()).map_err(|e| CliError::io(path, e))?;
+        }
+        self.points.push(point);
+        Ok(())
+    }
+
+    /// All points, in order.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    fn rewrite(&mut self, path: &Path) -> Result<(), CliError> {
+        file::write_file(path, |out| {
+            for point in &self.points {
+                let line = serde_json::to_string(point).map_err(std::io::Error::from)?;
+                writeln!(out, "{line}")?;
+            }
+            Ok(())
+        })?;
+        let file = File::options().append(true).open(path).map_err(|e| CliError::io(path, e))?;
+        self.file = Some((path.to_owned(), BufWriter::new(file)));
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Point>, CliError> {
+    let file = File::open(path).map_err(|e| CliError::io(path, e))?;
+    let mut points = Vec::new();
+    let mut lines = BufReader::new(file).lines().enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        let line = line.map_err(|e| CliError::io(path, e))?;
+        match serde_json::from_str(&line) {
+            Ok(point) => points.push(point),
+            Err(_) if lines.peek().is_none() => break,
+            Err(error) => {
+                let message = format!(
+                    "{}: line {} is not an epoch ({error}); remove it, or train into another folder",
+                    path.display(),
+                    number + 1
+                );
+                return Err(CliError::Other(message));
+            }
+        }
+    }
+    Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(run: u64, epoch: u64) -> Point {
+        Point {
+            event: "epoch".to_owned(),
+            run,
+            epoch,
+            train_loss: 0.5,
+            train_accuracy: Some(0.25),
+            val_accuracy: None,
+            test_accuracy: None,
+            val_loss: None,
+            test_loss: None,
+            lr: 0.01,
+            ms: 1.5,
+        }
+    }
+
+    #[test]
+    fn a_resumed_history_drops_the_cut_line_and_later_epochs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut history = History::open(&path, false).unwrap();
+        for epoch in 1..=3 {
+            history.push(point(0, epoch)).unwrap();
+        }
+        drop(history);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.extend_from_slice(b"{\"event\":\"epo");
+        std::fs::write(&path, bytes).unwrap();
+
+        let mut history = History::open(&path, true).unwrap();
+        assert_eq!(history.points().len(), 3);
+        history.truncate(0, 2).unwrap();
+        history.push(point(0, 3)).unwrap();
+        assert_eq!(read(&path).unwrap(), [point(0, 1), point(0, 2), point(0, 3)]);
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        std::fs::write(&path, "nonsense\n{}\n").unwrap();
+        let error = History::open(&path, true).err().unwrap().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+}

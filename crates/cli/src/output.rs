@@ -1,0 +1,85 @@
+//! Results for people (aligned tables) or for programs (one JSON object a line).
+
+use std::io::Write;
+
+use serde_json::{Map, Value};
+
+/// Prints a JSON object on a line of its own; a closed pipe is not an error worth reporting.
+pub fn print_json(value: &Value) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{value}");
+}
+
+/// A result: named values in order, shown as a table or as `{"event":"result", …}`.
+#[derive(Debug, Default)]
+pub struct Results {
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    key: &'static str,
+    value: Value,
+    /// What people see; empty for values that only programs read.
+    shown: String,
+    label: &'static str,
+}
+
+impl Results {
+    /// Adds a value under `key`; people see `shown` beside `label`.
+    pub fn add(
+        &mut self,
+        key: &'static str,
+        value: impl Into<Value>,
+        label: &'static str,
+        shown: impl Into<String>,
+    ) -> &mut Self {
+        self.rows.push(Row { key, value: value.into(), shown: shown.into(), label });
+        self
+    }
+
+    /// Adds a value that only programs read.
+    pub fn add_hidden(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Self {
+        self.add(key, value, "", "")
+    }
+
+    /// The result as one JSON object, `event` first.
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("event".to_owned(), "result".into());
+        for row in &self.rows {
+            object.insert(row.key.to_owned(), row.value.clone());
+        }
+        Value::Object(object)
+    }
+
+    /// The rows that people see: label and value.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rows.iter().filter(|row| !row.shown.is_empty()).map(|row| (row.label, row.shown.as_str()))
+    }
+
+    /// Prints the result.
+    pub fn print(&self, json: bool) {
+        if json {
+            return print_json(&self.to_json());
+        }
+        let width = self.shown().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+        let mut out = std::io::stdout().lock();
+        for (label, shown) in self.shown() {
+            let _ = writeln!(out, "{label:<width$}  {shown}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_see_all_values_and_people_the_labelled_ones() {
+        let mut results = Results::default();
+        results.add("nodes", 3, "Nodes", "3").add_hidden("seed", 1);
+        assert_eq!(results.to_json().to_string(), r#"{"event":"result","nodes":3,"seed":1}"#);
+        assert_eq!(results.shown().collect::<Vec<_>>(), [("Nodes", "3")]);
+    }
+}

@@ -1,0 +1,139 @@
+//! `report.html`: one self-contained page with the curves and the result of a training session.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use girih_graph_format::file;
+use plotters::prelude::*;
+
+use crate::error::CliError;
+use crate::history::Point;
+use crate::output::Results;
+
+const SIZE: (u32, u32) = (720, 360);
+const TRAIN: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
+const VAL: RGBColor = RGBColor(0xd6, 0x5f, 0x0e);
+const TEST: RGBColor = RGBColor(0x2c, 0x8a, 0x3d);
+
+/// A line of a plot: the mean over runs at each epoch.
+struct Curve {
+    name: &'static str,
+    color: RGBColor,
+    points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    fn new(name: &'static str, color: RGBColor, history: &[Point], value: impl Fn(&Point) -> Option<f64>) -> Self {
+        let mut sums: BTreeMap<u64, (f64, u32)> = BTreeMap::new();
+        for point in history {
+            if let Some(value) = value(point).filter(|v| v.is_finite()) {
+                let (sum, n) = sums.entry(point.epoch).or_default();
+                *sum += value;
+                *n += 1;
+            }
+        }
+        let points = sums.into_iter().map(|(epoch, (sum, n))| (epoch as f64, sum / f64::from(n))).collect();
+        Self { name, color, points }
+    }
+}
+
+/// Writes the page.
+pub fn write(path: &Path, title: &str, config: &str, results: &Results, history: &[Point]) -> Result<(), CliError> {
+    let losses = [
+        Curve::new("training", TRAIN, history, |p| Some(f64::from(p.train_loss))),
+        Curve::new("validation", VAL, history, |p| p.val_loss),
+        Curve::new("test", TEST, history, |p| p.test_loss),
+    ];
+    let accuracies = [
+        Curve::new("training", TRAIN, history, |p| p.train_accuracy),
+        Curve::new("validation", VAL, history, |p| p.val_accuracy),
+        Curve::new("test", TEST, history, |p| p.test_accuracy),
+    ];
+    let page = page(title, config, results, &plot("Loss", &losses)?, &plot("Accuracy", &accuracies)?);
+    Ok(file::write_file(path, |out| Ok(out.write_all(page.as_bytes())?))?)
+}
+
+fn page(title: &str, config: &str, results: &Results, loss: &str, accuracy: &str) -> String {
+    let mut rows = String::new();
+    for (label, shown) in results.shown() {
+        let _ = write!(rows, "<tr><th>{}</th><td>{}</td></tr>", escape(label), escape(shown));
+    }
+    let (title, config) = (escape(title), escape(config));
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>\
+         body{{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222}}\
+         svg{{width:100%;height:auto}}table{{border-collapse:collapse}}th{{text-align:left;font-weight:600}}\
+         th,td{{padding:.15rem 1.5rem .15rem 0}}pre{{background:#f5f5f5;padding:1rem;overflow:auto}}</style></head>\
+         <body><h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>Accuracy</h2>{accuracy}\
+         <p>Curves are means over the runs at each epoch; the training loss is taken before the step.</p>\
+         <h2>Configuration</h2><pre>{config}</pre></body></html>\n"
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// An SVG of curves over epochs, with a legend beside the end of each curve.
+fn plot(what: &str, curves: &[Curve]) -> Result<String, CliError> {
+    let mut svg = String::new();
+    draw(&mut svg, what, curves).map_err(|e| CliError::Other(format!("the {what} plot cannot be drawn: {e}")))?;
+    Ok(svg)
+}
+
+fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
+    let all = || curves.iter().flat_map(|c| &c.points);
+    let last = all().map(|p| p.0).fold(1.0, f64::max);
+    let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), p| (low.min(p.1), high.max(p.1)));
+    let (low, high) = if low < high { (low, high) } else { (0.0, 1.0) };
+    let margin = 0.05 * (high - low);
+
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    let mut chart = ChartBuilder::on(&root)
+        .margin(10)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(1.0..last.max(2.0), low - margin..high + margin)?;
+    chart
+        .configure_mesh()
+        .x_desc("epoch")
+        .y_desc(what.to_lowercase())
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .light_line_style(WHITE)
+        .bold_line_style(RGBColor(0xe4, 0xe4, 0xe4))
+        .draw()?;
+    for curve in curves.iter().filter(|c| !c.points.is_empty()) {
+        let color = curve.color;
+        chart
+            .draw_series(LineSeries::new(curve.points.iter().copied(), color.stroke_width(2)))?
+            .label(curve.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .background_style(WHITE.mix(0.85))
+        .border_style(RGBColor(0xcc, 0xcc, 0xcc))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_holds_both_plots_and_escapes_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let mut results = Results::default();
+        results.add("test_accuracy", 0.8, "Test accuracy", "80 % <of nodes>");
+        write(&path, "gcn & co", "epochs = 1", &results, &[]).unwrap();
+        let page = std::fs::read_to_string(path).unwrap();
+        assert_eq!(page.matches("<svg").count(), 2);
+        assert!(page.contains("80 % &lt;of nodes&gt;") && page.contains("gcn &amp; co"));
+        assert!(!page.contains("http:") || page.contains("http://www.w3.org/2000/svg"), "nothing is fetched");
+    }
+}

@@ -1,0 +1,273 @@
+//! Which operands an operation takes: pure functions of shapes, shared by every backend.
+//!
+//! A backend calls the function of an operation before it writes anything, so that all of them refuse the same calls
+//! with the same words.
+
+use crate::{ComputeError, Dtype, Shape, SparseOperand, Transpose};
+
+type Checked = Result<(), ComputeError>;
+
+/// Shape and storage of an operand.
+pub type Kind = (Shape, Dtype);
+
+/// How many ids a list has and where they end: what can be checked without reading the list again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// Number of ids.
+    pub len: usize,
+    /// One more than the largest id; 0 for an empty list.
+    pub end: u64,
+}
+
+impl IdRange {
+    /// The range of `ids`.
+    #[must_use]
+    pub fn of(ids: &[u32]) -> Self {
+        Self { len: ids.len(), end: ids.iter().max().map_or(0, |&id| u64::from(id) + 1) }
+    }
+
+    fn within(self, operation: &'static str, bound: usize) -> Checked {
+        if self.end > bound as u64 {
+            return Err(ComputeError::argument(
+                operation,
+                format!("id {} is out of range: there are {bound} rows", self.end - 1),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `found` is `expected`.
+fn expect(operation: &'static str, operand: &'static str, found: Shape, expected: Shape) -> Checked {
+    if found == expected { Ok(()) } else { Err(ComputeError::shape(operation, operand, found, expected)) }
+}
+
+/// The shape of `op(x)`.
+fn read(shape: Shape, transpose: Transpose) -> Shape {
+    match transpose {
+        Transpose::No => shape,
+        Transpose::Yes => shape.transposed(),
+    }
+}
+
+/// The epilogue's bias is one row as wide as `out`.
+fn bias(operation: &'static str, bias: Option<Shape>, out: Shape) -> Checked {
+    bias.map_or(Ok(()), |bias| expect(operation, "bias", bias, Shape::new(1, out.cols)))
+}
+
+/// `out = epilogue(op(A)·op(B))`.
+///
+/// # Errors
+/// When inner dimensions differ, `out` or `bias_shape` does not fit, or both operands are transposed.
+pub fn gemm(a: (Shape, Transpose), b: (Shape, Transpose), bias_shape: Option<Shape>, out: Shape) -> Checked {
+    if (a.1, b.1) == (Transpose::Yes, Transpose::Yes) {
+        return Err(ComputeError::argument(
+            "gemm",
+            "both operands are transposed; exchange them and transpose the result",
+        ));
+    }
+    let (left, right) = (read(a.0, a.1), read(b.0, b.1));
+    expect("gemm", "op(b)", right, Shape::new(left.cols, right.cols))?;
+    expect("gemm", "out", out, Shape::new(left.rows, right.cols))?;
+    bias("gemm", bias_shape, out)
+}
+
+/// `out = epilogue(op(L·A·R)·X)`, where `A` has `nnz` entries.
+///
+/// # Errors
+/// When `weights` is not `nnz × 1`, or `x`, `out` or `bias_shape` does not fit.
+pub fn spmm(
+    a: (Shape, Transpose),
+    nnz: usize,
+    weights: Option<Shape>,
+    x: Shape,
+    bias_shape: Option<Shape>,
+    out: Shape,
+) -> Checked {
+    let left = read(a.0, a.1);
+    if let Some(weights) = weights {
+        expect("spmm", "weights", weights, Shape::new(nnz, 1))?;
+    }
+    expect("spmm", "x", x, Shape::new(left.cols, x.cols))?;
+    expect("spmm", "out", out, Shape::new(left.rows, x.cols))?;
+    bias("spmm", bias_shape, out)
+}
+
+/// The scales of a sparse operand: as many as it has rows and columns; symmetric operands are square.
+///
+/// # Errors
+/// When a scale vector has the wrong length, or a symmetric operand is not square.
+pub fn sparse(operand: &SparseOperand<'_>) -> Checked {
+    let SparseOperand { csr, scales, symmetric } = operand;
+    let column = |len| Shape::new(len, 1);
+    for (name, scale, len) in [("left scale", &scales.left, csr.n_rows()), ("right scale", &scales.right, csr.n_cols())]
+    {
+        if let Some(scale) = scale {
+            expect("upload_sparse", name, column(scale.len()), column(len))?;
+        }
+    }
+    if *symmetric && !csr.is_square() {
+        let shape = Shape::new(csr.n_rows(), csr.n_cols());
+        return Err(ComputeError::argument("upload_sparse", format!("a {shape} matrix cannot equal its transpose")));
+    }
+    Ok(())
+}
+
+/// A new matrix with elements of `element_bytes` can be addressed.
+///
+/// # Errors
+/// When it has more bytes than the largest possible allocation.
+pub fn allocation(shape: Shape, element_bytes: usize) -> Checked {
+    let limit = isize::MAX as u64;
+    let needed = (shape.rows as u64).checked_mul(shape.cols as u64).and_then(|n| n.checked_mul(element_bytes as u64));
+    match needed {
+        Some(needed) if needed <= limit => Ok(()),
+        _ => Err(ComputeError::memory(format!("a matrix of {shape}"), needed.unwrap_or(u64::MAX), limit)),
+    }
+}
+
+/// Two operands of one shape: `write`, `dropout`, `add_scaled`.
+///
+/// # Errors
+/// When shapes differ.
+pub fn same(operation: &'static str, x: Shape, out: Shape) -> Checked {
+    expect(operation, "out", out, x)
+}
+
+/// `grad ⊙= activation'(y)` and the gradient of the bias.
+///
+/// # Errors
+/// When `grad` is not shaped like `y`, or `bias_grad` is not one row as wide.
+pub fn epilogue_backward(y: Shape, grad: Shape, bias_grad: Option<Shape>) -> Checked {
+    expect("epilogue_backward", "grad", grad, y)?;
+    bias_grad.map_or(Ok(()), |bias_grad| expect("epilogue_backward", "bias_grad", bias_grad, Shape::new(1, y.cols)))
+}
+
+/// Row `i` of `out` becomes row `ids[i]` of `x`.
+///
+/// # Errors
+/// When `out` does not have a row for each id, widths differ, or an id is not a row of `x`.
+pub fn gather_rows(x: Shape, ids: IdRange, out: Shape) -> Checked {
+    expect("gather_rows", "out", out, Shape::new(ids.len, x.cols))?;
+    ids.within("gather_rows", x.rows)
+}
+
+/// Row `ids[i]` of `out` grows by row `i` of `x`.
+///
+/// # Errors
+/// When `x` does not have a row for each id, widths differ, or an id is not a row of `out`.
+pub fn scatter_add_rows(x: Shape, ids: IdRange, out: Shape) -> Checked {
+    expect("scatter_add_rows", "x", x, Shape::new(ids.len, out.cols))?;
+    ids.within("scatter_add_rows", out.rows)
+}
+
+/// `out` becomes the sums of the columns of `x`.
+///
+/// # Errors
+/// When `out` is not one row as wide as `x`.
+pub fn column_sums(x: Shape, out: Shape) -> Checked {
+    expect("column_sums", "out", out, Shape::new(1, x.cols))
+}
+
+/// What the two losses share: a gradient like the logits, a loss of one element, and rows that exist.
+fn loss(operation: &'static str, logits: Shape, rows: IdRange, grad: Option<Shape>, loss: Shape) -> Checked {
+    if let Some(grad) = grad {
+        expect(operation, "grad", grad, logits)?;
+    }
+    expect(operation, "loss", loss, Shape::new(1, 1))?;
+    if rows.len == 0 || logits.cols == 0 {
+        return Err(ComputeError::argument(
+            operation,
+            format!("a mean over {} rows of {} columns is not defined; name at least one row", rows.len, logits.cols),
+        ));
+    }
+    rows.within(operation, logits.rows)
+}
+
+/// Softmax cross-entropy over `rows` of `logits`, as far as shapes go; see [`classes`] for what remains.
+///
+/// # Errors
+/// When there is no class for each row of `logits`, another shape does not fit, or `rows` is empty or out of range.
+pub fn softmax_cross_entropy(
+    logits: Shape,
+    n_classes: usize,
+    rows: IdRange,
+    grad: Option<Shape>,
+    out: Shape,
+) -> Checked {
+    expect("softmax_cross_entropy", "classes", Shape::new(n_classes, 1), Shape::new(logits.rows, 1))?;
+    loss("softmax_cross_entropy", logits, rows, grad, out)
+}
+
+/// The class of each of `rows` is a column. Classes of other rows are not looked at: unlabelled nodes have none.
+///
+/// # Errors
+/// At the first of `rows` whose class is `n_columns` or more.
+///
+/// # Panics
+/// When one of `rows` has no class at all; [`softmax_cross_entropy`] has refused that.
+pub fn classes(classes: &[u32], rows: &[u32], n_columns: usize) -> Checked {
+    match rows.iter().find(|&&row| classes[row as usize] as usize >= n_columns) {
+        None => Ok(()),
+        Some(&row) => Err(ComputeError::argument(
+            "softmax_cross_entropy",
+            format!(
+                "row {row} has class {}, but there are {n_columns} columns of logits; leave unlabelled rows out",
+                classes[row as usize]
+            ),
+        )),
+    }
+}
+
+/// Sigmoid cross-entropy over `rows` of `logits`.
+///
+/// # Errors
+/// When a shape does not fit, or `rows` is empty or out of range.
+pub fn sigmoid_cross_entropy(logits: Shape, targets: Shape, rows: IdRange, grad: Option<Shape>, out: Shape) -> Checked {
+    expect("sigmoid_cross_entropy", "targets", targets, logits)?;
+    loss("sigmoid_cross_entropy", logits, rows, grad, out)
+}
+
+/// A row has a largest element.
+///
+/// # Errors
+/// When there are no columns.
+pub fn argmax_rows(x: Shape) -> Checked {
+    if x.cols == 0 {
+        return Err(ComputeError::argument("argmax_rows", "rows without columns have no largest element"));
+    }
+    Ok(())
+}
+
+/// One step of Adam on `param`.
+///
+/// # Errors
+/// When a shape differs from that of `param`, an operand is not `f32`, or `step` is 0: the correction of the moments
+/// would divide by zero.
+pub fn adam(step: u64, param: Kind, grad: Kind, first: Kind, second: Kind) -> Checked {
+    if step == 0 {
+        return Err(ComputeError::argument("adam", "step 0; steps count from 1"));
+    }
+    optimizer("adam", param, &[("grad", grad), ("first moment", first), ("second moment", second)])
+}
+
+/// One step of stochastic gradient descent on `param`.
+///
+/// # Errors
+/// When a shape differs from that of `param`, or an operand is not `f32`.
+pub fn sgd(param: Kind, grad: Kind, velocity: Kind) -> Checked {
+    optimizer("sgd", param, &[("grad", grad), ("velocity", velocity)])
+}
+
+/// Parameters, gradients and state are `f32`: an update is often smaller than the spacing of 16-bit numbers.
+fn optimizer(operation: &'static str, param: Kind, others: &[(&'static str, Kind)]) -> Checked {
+    for &(operand, (shape, _)) in others {
+        expect(operation, operand, shape, param.0)?;
+    }
+    match others.iter().chain([&("param", param)]).find(|(_, (_, dtype))| *dtype != Dtype::F32) {
+        None => Ok(()),
+        Some((operand, (_, dtype))) => {
+            Err(ComputeError::argument(operation, format!("{operand} is stored as {dtype:?}; optimisers update f32")))
+        }
+    }
+}

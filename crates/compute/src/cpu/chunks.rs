@@ -1,0 +1,43 @@
+//! Pieces of fixed size: how work is spread over threads without the number of threads showing in a result.
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+/// Elements in a piece: 64 KiB of `f32`, so that a second look at a piece finds it in the L2 cache.
+const CHUNK: usize = 1 << 14;
+
+/// Rows in a piece of a matrix with `cols` columns; at least one.
+pub(crate) fn rows_per_chunk(cols: usize) -> usize {
+    (CHUNK / cols.max(1)).max(1)
+}
+
+/// Elements in a piece of whole rows of `cols` columns; at least one.
+pub(crate) fn row_chunk_len(cols: usize) -> usize {
+    rows_per_chunk(cols) * cols.max(1)
+}
+
+/// Calls `kernel(position of the first element, piece of x, same piece of out)` for every piece, with the widest
+/// vectors that the machine has.
+///
+/// `kernel` must be marked `#[inline(always)]`: what is not inlined is compiled for the oldest processor.
+pub(crate) fn zip_chunks<X: Sync, Y: Send>(x: &[X], out: &mut [Y], kernel: impl Fn(usize, &[X], &mut [Y]) + Sync) {
+    let arch = Arch::new();
+    let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate();
+    pieces.for_each(|(i, (out, x))| {
+        arch.dispatch(
+            #[inline(always)]
+            || kernel(i * CHUNK, x, out),
+        )
+    });
+}
+
+/// Calls `kernel(position of the first element, piece)` for every piece of `out`, as [`zip_chunks`] does.
+pub(crate) fn for_chunks<Y: Send>(out: &mut [Y], kernel: impl Fn(usize, &mut [Y]) + Sync) {
+    let arch = Arch::new();
+    out.par_chunks_mut(CHUNK).enumerate().for_each(|(i, out)| {
+        arch.dispatch(
+            #[inline(always)]
+            || kernel(i * CHUNK, out),
+        )
+    });
+}

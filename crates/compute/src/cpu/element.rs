@@ -1,0 +1,83 @@
+//! [`Element`]: what kernels that do not care about storage are generic over.
+
+use std::borrow::Cow;
+
+use half::bf16;
+
+use super::matrix::{CpuMatrix, Storage};
+
+/// A stored number: read as `f32`, written with rounding to nearest even.
+pub(crate) trait Element: bytemuck::Pod + Send + Sync {
+    fn to_f32(self) -> f32;
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Element for bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    /// Without branches, so that loops around it vectorise.
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        // Rounding could carry a NaN into infinity or zero; a set quiet bit keeps it one.
+        let nan = bits >> 16 | 0x40;
+        bf16::from_bits(if value.is_nan() { nan } else { rounded } as u16)
+    }
+}
+
+/// Evaluates an expression with names bound to the typed elements of storages: `typed!(x = a, y = b => f(x, y))`.
+macro_rules! typed {
+    (=> $body:expr) => { $body };
+    ($name:ident = $storage:expr $(, $next:ident = $others:expr)* => $body:expr) => {
+        match $storage {
+            $crate::cpu::matrix::Storage::F32($name) => {
+                $crate::cpu::element::typed!($($next = $others),* => $body)
+            }
+            $crate::cpu::matrix::Storage::Bf16($name) => {
+                $crate::cpu::element::typed!($($next = $others),* => $body)
+            }
+        }
+    };
+}
+pub(crate) use typed;
+
+/// The elements of `matrix` as `f32`, copied only where they are stored otherwise.
+pub(crate) fn as_f32(matrix: &CpuMatrix) -> Cow<'_, [f32]> {
+    match matrix.storage() {
+        Storage::F32(values) => Cow::Borrowed(values),
+        Storage::Bf16(values) => values.iter().map(|&value| Element::to_f32(value)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rounding_agrees_with_the_half_crate(bits: u32) {
+            let value = f32::from_bits(bits);
+            prop_assert_eq!(<bf16 as Element>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits());
+            let stored = bf16::from_bits(bits as u16);
+            // half turns signalling NaNs into quiet ones; a widening that stays one shift does not.
+            prop_assert!(stored.is_nan() || Element::to_f32(stored).to_bits() == stored.to_f32().to_bits());
+        }
+    }
+}

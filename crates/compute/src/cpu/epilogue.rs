@@ -1,0 +1,58 @@
+//! [`RowEpilogue`]: what happens to sums on their way into a result, while they are still in registers or L1.
+
+use std::borrow::Cow;
+
+use super::element::{Element, as_f32};
+use super::matrix::CpuMatrix;
+use crate::{Activation, Epilogue};
+
+/// An [`Epilogue`] with its bias at hand as `f32`.
+#[derive(Debug)]
+pub(crate) struct RowEpilogue<'a> {
+    accumulate: bool,
+    bias: Option<Cow<'a, [f32]>>,
+    activation: Activation,
+}
+
+impl<'a> RowEpilogue<'a> {
+    /// Prepares `epilogue`.
+    pub(crate) fn new(epilogue: &Epilogue<'a, CpuMatrix>) -> Self {
+        Self { accumulate: epilogue.accumulate, bias: epilogue.bias.map(as_f32), activation: epilogue.activation }
+    }
+
+    /// Whether results add to what is there.
+    pub(crate) fn accumulates(&self) -> bool {
+        self.accumulate
+    }
+
+    /// `out = activation(sums + (accumulate ? out : 0) + bias)` for a piece of a row that starts at `first_column`;
+    /// `sums` is spent.
+    #[inline(always)]
+    pub(crate) fn store<E: Element>(&self, first_column: usize, sums: &mut [f32], out: &mut [E]) {
+        if self.accumulate {
+            for (sum, old) in sums.iter_mut().zip(&*out) {
+                *sum += old.to_f32();
+            }
+        }
+        self.finish(first_column, sums);
+        for (out, &sum) in out.iter_mut().zip(&*sums) {
+            *out = E::from_f32(sum);
+        }
+    }
+
+    /// `sums = activation(sums + bias)` in place, for a piece of a row that starts at `first_column`.
+    #[inline(always)]
+    pub(crate) fn finish(&self, first_column: usize, sums: &mut [f32]) {
+        if let Some(bias) = &self.bias {
+            for (sum, &bias) in sums.iter_mut().zip(&bias[first_column..]) {
+                *sum += bias;
+            }
+        }
+        if self.activation == Activation::Relu {
+            for sum in sums {
+                // Not `max`, which would turn NaN into zero and hide a diverging model.
+                *sum = if *sum < 0.0 { 0.0 } else { *sum };
+            }
+        }
+    }
+}

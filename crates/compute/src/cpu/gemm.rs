@@ -1,0 +1,231 @@
+//! Dense products over faer, in our own blocks of rows.
+//!
+//! faer multiplies one block at a time on one thread; the blocks are shared among threads here. That keeps the bits
+//! independent of the number of threads, and a block just multiplied is still in cache for its epilogue. Operands
+//! that `f32` arithmetic cannot read as they lie (bf16, or to be masked by dropout) are converted a block at a time.
+//!
+//! Tall operands make `Aᵀ·B` a sum over many rows: a fixed number of strips of rows are summed apart, and their
+//! partial results are added in order.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use rayon::prelude::*;
+
+use super::element::{Element, as_f32};
+use super::epilogue::RowEpilogue;
+use super::machine::Machine;
+use super::mask;
+use super::matrix::{CpuMatrix, Storage};
+use crate::{Dropout, Epilogue, Shape, Transpose};
+
+/// Elements of `A` in a block: large enough for faer to pack `B` rarely, small enough to stay in L2 and L3.
+const BLOCK_ELEMENTS: usize = 1 << 18;
+/// The most rows in a block.
+const BLOCK_ROWS_MAX: usize = 1024;
+/// The fewest rows in a block.
+const BLOCK_ROWS_MIN: usize = 64;
+/// Blocks that a short matrix is cut into all the same, so that threads have something to share.
+const N_BLOCKS: usize = 16;
+/// Strips that a tall `Aᵀ·B` is cut into at most.
+const N_STRIPS: usize = 64;
+/// Rows of a strip at least.
+const STRIP_ROWS_MIN: usize = 512;
+/// Elements that the partial results of all strips may take together.
+const PARTIAL_ELEMENTS_MAX: usize = 1 << 24;
+
+/// `out = epilogue(op(A)·op(B))`, where `A` is first masked by `dropout` if there is one.
+///
+/// # Panics
+/// When both are transposed, or shapes do not fit.
+pub(crate) fn multiply(
+    machine: &Machine,
+    (a, transpose_a): (&CpuMatrix, Transpose),
+    dropout: Option<Dropout>,
+    (b, transpose_b): (&CpuMatrix, Transpose),
+    epilogue: &Epilogue<'_, CpuMatrix>,
+    out: &mut CpuMatrix,
+) {
+    if out.shape().is_empty() {
+        return;
+    }
+    let epilogue = RowEpilogue::new(epilogue);
+    let a = Rows { matrix: a, dropout };
+    match (transpose_a, transpose_b) {
+        (Transpose::No, _) => multiply_blocks(machine, a, (b, transpose_b), &epilogue, out),
+        (Transpose::Yes, Transpose::No) => {
+            multiply_strips(machine, a, Rows { matrix: b, dropout: None }, &epilogue, out)
+        }
+        (Transpose::Yes, Transpose::Yes) => panic!("Aᵀ·Bᵀ is not offered; multiply B·A and read it transposed"),
+    }
+}
+
+/// The rows of a matrix, masked if there is a dropout, as `f32` for arithmetic.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    matrix: &'a CpuMatrix,
+    dropout: Option<Dropout>,
+}
+
+impl Rows<'_> {
+    /// Hands `rows` to `work` as `f32`, converted into scratch memory unless they lie so already.
+    fn with_block<T>(&self, machine: &Machine, rows: Range<usize>, work: impl FnOnce(&[f32]) -> T) -> T {
+        let cols = self.matrix.shape().cols;
+        let elements = rows.start * cols..rows.end * cols;
+        if let (Storage::F32(values), None) = (self.matrix.storage(), self.dropout) {
+            return work(&values[elements]);
+        }
+        machine.scratch.with(elements.len(), |words| {
+            let block: &mut [f32] = bytemuck::cast_slice_mut(words);
+            match self.matrix.storage() {
+                Storage::F32(values) => block.copy_from_slice(&values[elements.clone()]),
+                Storage::Bf16(values) => machine.isa.run(
+                    #[inline(always)]
+                    || widen(&values[elements.clone()], block),
+                ),
+            }
+            if let Some(dropout) = self.dropout {
+                mask::apply(dropout, elements.start, block);
+            }
+            work(block)
+        })
+    }
+}
+
+/// `A·op(B)`, one block of rows of `A` after the other.
+fn multiply_blocks(
+    machine: &Machine,
+    a: Rows<'_>,
+    (b, transpose_b): (&CpuMatrix, Transpose),
+    epilogue: &RowEpilogue<'_>,
+    out: &mut CpuMatrix,
+) {
+    let Shape { rows: n_rows, cols: width } = out.shape();
+    let b_values = as_f32(b);
+    let b = view(&b_values, b.shape());
+    let b = if transpose_b == Transpose::Yes { b.transpose() } else { b };
+    let block_rows = block_rows(n_rows, a.matrix.shape().cols);
+    let product = |block: usize, out: &mut [f32], accum: Accum| {
+        let rows = block * block_rows..((block + 1) * block_rows).min(n_rows);
+        let shape = Shape::new(rows.len(), a.matrix.shape().cols);
+        a.with_block(machine, rows, |a| {
+            let out = MatMut::from_row_major_slice_mut(out, shape.rows, width);
+            matmul(out, accum, view(a, shape), b, 1.0, Par::Seq);
+        });
+    };
+    match out.storage_mut() {
+        Storage::F32(out) => {
+            let accum = if epilogue.accumulates() { Accum::Add } else { Accum::Replace };
+            out.par_chunks_mut(block_rows * width).enumerate().for_each(|(block, out)| {
+                product(block, out, accum);
+                machine.isa.run(
+                    #[inline(always)]
+                    || out.chunks_exact_mut(width).for_each(|row| epilogue.finish(0, row)),
+                );
+            });
+        }
+        Storage::Bf16(out) => out.par_chunks_mut(block_rows * width).enumerate().for_each(|(block, out)| {
+            machine.scratch.with(out.len(), |words| {
+                let sums: &mut [f32] = bytemuck::cast_slice_mut(words);
+                product(block, sums, Accum::Replace);
+                machine.isa.run(
+                    #[inline(always)]
+                    || store_rows(epilogue, width, sums, out),
+                );
+            });
+        }),
+    }
+}
+
+/// `Aᵀ·B`, strips of rows apart, then added in order.
+fn multiply_strips(machine: &Machine, a: Rows<'_>, b: Rows<'_>, epilogue: &RowEpilogue<'_>, out: &mut CpuMatrix) {
+    let (n_rows, shape) = (a.matrix.shape().rows, out.shape());
+    let n_strips = n_strips(n_rows, shape.len());
+    let strip_rows = n_rows.div_ceil(n_strips);
+    machine.scratch.with(n_strips * shape.len(), |words| {
+        let partials: &mut [f32] = bytemuck::cast_slice_mut(words);
+        partials.par_chunks_exact_mut(shape.len()).with_max_len(1).enumerate().for_each(|(strip, partial)| {
+            let rows = (strip * strip_rows).min(n_rows)..((strip + 1) * strip_rows).min(n_rows);
+            multiply_strip(machine, a, b, rows, partial);
+        });
+        let (first, others) = partials.split_at_mut(shape.len());
+        match out.storage_mut() {
+            Storage::F32(out) => add_strips(machine, epilogue, shape.cols, (first, others), out),
+            Storage::Bf16(out) => add_strips(machine, epilogue, shape.cols, (first, others), out),
+        }
+    });
+}
+
+/// `partial = A[rows]ᵀ·B[rows]`, block by block.
+fn multiply_strip(machine: &Machine, a: Rows<'_>, b: Rows<'_>, rows: Range<usize>, partial: &mut [f32]) {
+    let (a_cols, b_cols) = (a.matrix.shape().cols, b.matrix.shape().cols);
+    let block_rows = block_rows(usize::MAX, a_cols);
+    partial.fill(0.0);
+    for start in rows.clone().step_by(block_rows) {
+        let block = start..(start + block_rows).min(rows.end);
+        let n_rows = block.len();
+        a.with_block(machine, block.clone(), |a| {
+            b.with_block(machine, block, |b| {
+                let out = MatMut::from_row_major_slice_mut(&mut *partial, a_cols, b_cols);
+                let (a, b) = (view(a, Shape::new(n_rows, a_cols)), view(b, Shape::new(n_rows, b_cols)));
+                matmul(out, Accum::Add, a.transpose(), b, 1.0, Par::Seq);
+            });
+        });
+    }
+}
+
+/// Adds `others` (each as long as `first`) to `first` in order, and stores the sums.
+fn add_strips<E: Element>(
+    machine: &Machine,
+    epilogue: &RowEpilogue<'_>,
+    width: usize,
+    (first, others): (&mut [f32], &[f32]),
+    out: &mut [E],
+) {
+    let n_elements = first.len();
+    let rows = first.par_chunks_exact_mut(width).zip(out.par_chunks_exact_mut(width)).enumerate();
+    rows.with_min_len(16).for_each(|(row, (sums, out))| {
+        machine.isa.run(
+            #[inline(always)]
+            || {
+                for partial in others.chunks_exact(n_elements) {
+                    sums.iter_mut().zip(&partial[row * width..]).for_each(|(sum, part)| *sum += part);
+                }
+                store_rows(epilogue, width, sums, out);
+            },
+        );
+    });
+}
+
+#[inline(always)]
+fn widen<E: Element>(values: &[E], out: &mut [f32]) {
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = value.to_f32();
+    }
+}
+
+#[inline(always)]
+fn store_rows<E: Element>(epilogue: &RowEpilogue<'_>, width: usize, sums: &mut [f32], out: &mut [E]) {
+    for (sums, out) in sums.chunks_exact_mut(width).zip(out.chunks_exact_mut(width)) {
+        epilogue.store(0, sums, out);
+    }
+}
+
+fn view(values: &[f32], shape: Shape) -> MatRef<'_, f32> {
+    MatRef::from_row_major_slice(values, shape.rows, shape.cols)
+}
+
+/// Rows of a block of a matrix with `n_rows` rows of `n_cols`; depends on the shape alone.
+fn block_rows(n_rows: usize, n_cols: usize) -> usize {
+    let by_size = (BLOCK_ELEMENTS / n_cols.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
+    n_rows.div_ceil(N_BLOCKS).clamp(BLOCK_ROWS_MIN, by_size)
+}
+
+/// Strips of a product of `n_rows` terms with `n_elements` results; depends on the shape alone.
+fn n_strips(n_rows: usize, n_elements: usize) -> usize {
+    (n_rows / STRIP_ROWS_MIN).min(PARTIAL_ELEMENTS_MAX / n_elements.max(1)).clamp(1, N_STRIPS)
+}

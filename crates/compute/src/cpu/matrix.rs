@@ -1,0 +1,107 @@
+//! [`CpuMatrix`]: dense rows in main memory, aligned to cache lines.
+
+use aligned_vec::{AVec, ConstAlign};
+use half::bf16;
+
+use super::elementwise;
+use crate::checks::Kind;
+use crate::{Dtype, Shape};
+
+/// Bytes that a buffer is aligned to: one cache line, so that a row of 16 floats never straddles two.
+pub(crate) const ALIGNMENT: usize = 64;
+
+/// A growable array that starts at a cache line.
+pub(crate) type Aligned<T> = AVec<T, ConstAlign<ALIGNMENT>>;
+
+/// A dense row-major matrix in main memory.
+#[derive(Clone, Debug)]
+pub struct CpuMatrix {
+    shape: Shape,
+    storage: Storage,
+}
+
+/// Elements of a [`CpuMatrix`], `rows * cols` of them.
+#[derive(Clone, Debug)]
+pub(crate) enum Storage {
+    F32(Aligned<f32>),
+    Bf16(Aligned<bf16>),
+}
+
+impl CpuMatrix {
+    /// A matrix of zeros.
+    pub(crate) fn zeros(shape: Shape, dtype: Dtype) -> Self {
+        let storage = match dtype {
+            Dtype::F32 => Storage::F32(zeroed(shape.len())),
+            Dtype::Bf16 => Storage::Bf16(zeroed(shape.len())),
+        };
+        Self { shape, storage }
+    }
+
+    /// Rows and columns.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How elements are stored.
+    pub(crate) fn dtype(&self) -> Dtype {
+        match self.storage {
+            Storage::F32(_) => Dtype::F32,
+            Storage::Bf16(_) => Dtype::Bf16,
+        }
+    }
+
+    /// Shape and storage, as checks take them.
+    pub(crate) fn kind(&self) -> Kind {
+        (self.shape, self.dtype())
+    }
+
+    /// Overwrites all elements with as many `values`, rounded to the storage.
+    ///
+    /// # Panics
+    /// When their numbers differ.
+    pub(crate) fn write_all(&mut self, values: &[f32]) {
+        match &mut self.storage {
+            Storage::F32(out) => elementwise::convert(values, out),
+            Storage::Bf16(out) => elementwise::convert(values, out),
+        }
+    }
+
+    /// The elements of a matrix that checks have found to be `f32`.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(crate) fn expect_f32(&self) -> &[f32] {
+        match &self.storage {
+            Storage::F32(values) => values,
+            Storage::Bf16(_) => unreachable!("checked to be f32"),
+        }
+    }
+
+    /// [`expect_f32`](Self::expect_f32), to be written.
+    ///
+    /// # Panics
+    /// When it is not `f32`.
+    pub(crate) fn expect_f32_mut(&mut self) -> &mut [f32] {
+        match &mut self.storage {
+            Storage::F32(values) => values,
+            Storage::Bf16(_) => unreachable!("checked to be f32"),
+        }
+    }
+
+    /// The elements, row after row.
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The elements, row after row, to be written.
+    pub(crate) fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+}
+
+/// `len` zeros at a cache line.
+pub(crate) fn zeroed<T: bytemuck::Zeroable + Copy>(len: usize) -> Aligned<T> {
+    let mut values = Aligned::new(0);
+    values.resize(len, T::zeroed());
+    values
+}

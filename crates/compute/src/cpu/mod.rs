@@ -1,0 +1,300 @@
+//! [`Cpu`]: every core of the machine, through rayon's current pool.
+//!
+//! This file checks operands and hands typed slices to the modules that do the work:
+//!
+//! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
+//! - `elementwise`, `columns`, `rows`, `loss`, `optim`: passes over matrices, bound by memory.
+//! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
+//!   depend on the number of threads.
+
+mod chunks;
+mod columns;
+mod element;
+mod elementwise;
+mod epilogue;
+mod gemm;
+mod loss;
+mod machine;
+mod mask;
+mod matrix;
+mod optim;
+mod panels;
+mod prefetch;
+mod rows;
+mod schedule;
+mod scratch;
+mod simd;
+mod sparse;
+mod spmm;
+#[cfg(test)]
+mod tests;
+
+use girih_graph_format::Matrix;
+
+use self::element::typed;
+use self::machine::Machine;
+pub use self::matrix::CpuMatrix;
+pub use self::sparse::CpuSparse;
+pub use self::spmm::CpuTiles;
+use crate::checks::{self, IdRange};
+use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+
+/// The processor, as a backend.
+#[derive(Debug)]
+pub struct Cpu {
+    machine: Machine,
+}
+
+impl Cpu {
+    /// The processor at hand: instruction set and cache size are found out here.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { machine: Machine::detect() }
+    }
+
+    /// The vector instructions that kernels use here.
+    #[must_use]
+    pub fn instruction_set(&self) -> &'static str {
+        self.machine.isa.name()
+    }
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A list of 32-bit numbers in main memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuIds {
+    ids: Vec<u32>,
+    range: IdRange,
+}
+
+impl Backend for Cpu {
+    type Matrix = CpuMatrix;
+    type Sparse = CpuSparse;
+    type Ids = CpuIds;
+
+    fn name(&self) -> String {
+        "cpu".to_owned()
+    }
+
+    fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CpuMatrix, ComputeError> {
+        checks::allocation(shape, dtype.n_bytes())?;
+        Ok(CpuMatrix::zeros(shape, dtype))
+    }
+
+    fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CpuMatrix, ComputeError> {
+        let mut matrix = self.zeros(Shape::new(host.n_rows(), host.n_cols()), dtype)?;
+        matrix.write_all(host.data());
+        Ok(matrix)
+    }
+
+    fn download(&self, matrix: &CpuMatrix) -> Result<Matrix, ComputeError> {
+        let Shape { rows, cols } = matrix.shape();
+        let mut values = vec![0.0; rows * cols];
+        typed!(x = matrix.storage() => elementwise::convert(x, &mut values));
+        Matrix::new(rows, cols, values).map_err(|error| ComputeError::argument("download", error.to_string()))
+    }
+
+    fn write(&self, host: &Matrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape())?;
+        out.write_all(host.data());
+        Ok(())
+    }
+
+    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CpuSparse, ComputeError> {
+        checks::sparse(operand)?;
+        Ok(CpuSparse::new(operand))
+    }
+
+    fn upload_ids(&self, ids: &[u32]) -> Result<CpuIds, ComputeError> {
+        Ok(CpuIds { ids: ids.to_vec(), range: IdRange::of(ids) })
+    }
+
+    fn shape(&self, matrix: &CpuMatrix) -> Shape {
+        matrix.shape()
+    }
+
+    fn dtype(&self, matrix: &CpuMatrix) -> Dtype {
+        matrix.dtype()
+    }
+
+    fn sparse_shape(&self, sparse: &CpuSparse) -> Shape {
+        sparse.shape()
+    }
+
+    fn nnz(&self, sparse: &CpuSparse) -> usize {
+        sparse.nnz()
+    }
+
+    fn gemm(
+        &self,
+        (a, ta): (&CpuMatrix, Transpose),
+        dropout: Option<Dropout>,
+        (b, tb): (&CpuMatrix, Transpose),
+        epilogue: Epilogue<'_, CpuMatrix>,
+        out: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::gemm((a.shape(), ta), (b.shape(), tb), epilogue.bias.map(CpuMatrix::shape), out.shape())?;
+        gemm::multiply(&self.machine, (a, ta), dropout, (b, tb), &epilogue, out);
+        Ok(())
+    }
+
+    fn spmm(
+        &self,
+        (a, ta): (&CpuSparse, Transpose),
+        weights: Option<&CpuMatrix>,
+        x: &CpuMatrix,
+        epilogue: Epilogue<'_, CpuMatrix>,
+        out: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        let (weights_shape, bias_shape) = (weights.map(CpuMatrix::shape), epilogue.bias.map(CpuMatrix::shape));
+        checks::spmm((a.shape(), ta), a.nnz(), weights_shape, x.shape(), bias_shape, out.shape())?;
+        spmm::multiply(&self.machine, (a, ta), weights, x, &epilogue, out);
+        Ok(())
+    }
+
+    fn epilogue_backward(
+        &self,
+        activation: Activation,
+        y: &CpuMatrix,
+        grad: &mut CpuMatrix,
+        bias_grad: Option<&mut CpuMatrix>,
+    ) -> Result<(), ComputeError> {
+        checks::epilogue_backward(y.shape(), grad.shape(), bias_grad.as_deref().map(CpuMatrix::shape))?;
+        let cols = y.shape().cols;
+        let sums = match (activation, &bias_grad) {
+            (Activation::Identity, None) => return Ok(()),
+            (Activation::Identity, Some(_)) => typed!(grad = grad.storage() => columns::sums(grad, cols)),
+            (Activation::Relu, _) => {
+                typed!(y = y.storage(), grad = grad.storage_mut() => columns::relu_backward(y, grad, cols))
+            }
+        };
+        if let Some(bias_grad) = bias_grad {
+            bias_grad.write_all(&sums);
+        }
+        Ok(())
+    }
+
+    fn dropout(&self, x: &CpuMatrix, dropout: Dropout, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::same("dropout", x.shape(), out.shape())?;
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::dropout(dropout, x, out));
+        Ok(())
+    }
+
+    fn dropout_in_place(&self, dropout: Dropout, x: &mut CpuMatrix) -> Result<(), ComputeError> {
+        typed!(x = x.storage_mut() => elementwise::dropout_in_place(dropout, x));
+        Ok(())
+    }
+
+    fn add_scaled(&self, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::same("add_scaled", x.shape(), out.shape())?;
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::add_scaled(factor, x, out));
+        Ok(())
+    }
+
+    fn convert(&self, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::same("convert", x.shape(), out.shape())?;
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::convert(x, out));
+        Ok(())
+    }
+
+    fn gather_rows(&self, x: &CpuMatrix, ids: &CpuIds, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::gather_rows(x.shape(), ids.range, out.shape())?;
+        let cols = x.shape().cols;
+        typed!(x = x.storage(), out = out.storage_mut() => rows::gather(x, cols, &ids.ids, out));
+        Ok(())
+    }
+
+    fn scatter_add_rows(&self, x: &CpuMatrix, ids: &CpuIds, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::scatter_add_rows(x.shape(), ids.range, out.shape())?;
+        let cols = x.shape().cols;
+        typed!(x = x.storage(), out = out.storage_mut() => rows::scatter_add(x, cols, &ids.ids, out));
+        Ok(())
+    }
+
+    fn column_sums(&self, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::column_sums(x.shape(), out.shape())?;
+        out.write_all(&typed!(values = x.storage() => columns::sums(values, x.shape().cols)));
+        Ok(())
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: &CpuMatrix,
+        classes: &CpuIds,
+        rows: &CpuIds,
+        grad: Option<&mut CpuMatrix>,
+        loss: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        let grad_shape = grad.as_deref().map(CpuMatrix::shape);
+        checks::softmax_cross_entropy(logits.shape(), classes.ids.len(), rows.range, grad_shape, loss.shape())?;
+        checks::classes(&classes.ids, &rows.ids, logits.shape().cols)?;
+        let counts = loss::multiplicities(&rows.ids, logits.shape().rows);
+        let (classes, counts) = (&classes.ids[..], &counts[..]);
+        let mean = match grad {
+            None => typed!(z = logits.storage() => loss::softmax_cross_entropy::<_, f32>(z, classes, counts, None)),
+            Some(grad) => typed!(z = logits.storage(), grad = grad.storage_mut() =>
+                loss::softmax_cross_entropy(z, classes, counts, Some(grad))),
+        };
+        loss.write_all(&[mean as f32]);
+        Ok(())
+    }
+
+    fn sigmoid_cross_entropy(
+        &self,
+        logits: &CpuMatrix,
+        targets: &CpuMatrix,
+        rows: &CpuIds,
+        grad: Option<&mut CpuMatrix>,
+        loss: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        let grad_shape = grad.as_deref().map(CpuMatrix::shape);
+        checks::sigmoid_cross_entropy(logits.shape(), targets.shape(), rows.range, grad_shape, loss.shape())?;
+        let counts = &loss::multiplicities(&rows.ids, logits.shape().rows)[..];
+        let (z, targets) = (logits.storage(), targets.storage());
+        let mean = match grad {
+            None => typed!(z = z, t = targets => loss::sigmoid_cross_entropy::<_, _, f32>(z, t, counts, None)),
+            Some(grad) => typed!(z = z, t = targets, grad = grad.storage_mut() =>
+                loss::sigmoid_cross_entropy(z, t, counts, Some(grad))),
+        };
+        loss.write_all(&[mean as f32]);
+        Ok(())
+    }
+
+    fn argmax_rows(&self, x: &CpuMatrix) -> Result<Vec<u32>, ComputeError> {
+        checks::argmax_rows(x.shape())?;
+        Ok(typed!(values = x.storage() => rows::argmax(values, x.shape().cols)))
+    }
+
+    fn adam(
+        &self,
+        step: AdamStep,
+        grad: &CpuMatrix,
+        (first, second): (&mut CpuMatrix, &mut CpuMatrix),
+        param: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::adam(step.step, param.kind(), grad.kind(), first.kind(), second.kind())?;
+        let (first, second) = (first.expect_f32_mut(), second.expect_f32_mut());
+        optim::adam(step, grad.expect_f32(), first, second, param.expect_f32_mut());
+        Ok(())
+    }
+
+    fn sgd(
+        &self,
+        lr: f32,
+        momentum: f32,
+        weight_decay: f32,
+        grad: &CpuMatrix,
+        velocity: &mut CpuMatrix,
+        param: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
+        let (velocity, param) = (velocity.expect_f32_mut(), param.expect_f32_mut());
+        optim::sgd(lr, momentum, weight_decay, grad.expect_f32(), velocity, param);
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Steps of optimisers: one pass over parameters, gradient and state.
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use crate::AdamStep;
+
+/// Elements in a piece.
+const CHUNK: usize = 1 << 13;
+
+/// The numbers of a step of Adam that are the same for every element.
+#[derive(Clone, Copy)]
+struct AdamFactors {
+    beta1: f32,
+    beta2: f32,
+    /// `lr / (1 - beta1^step)`.
+    rate: f32,
+    /// `1 / sqrt(1 - beta2^step)`.
+    root_correction: f32,
+    eps: f32,
+    /// Decay that goes through the gradient.
+    coupled: f32,
+    /// What AdamW's decay leaves of a weight.
+    kept: f32,
+}
+
+impl AdamFactors {
+    fn new(step: AdamStep) -> Self {
+        let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
+        let (coupled, kept) =
+            if step.decoupled { (0.0, 1.0 - step.lr * step.weight_decay) } else { (step.weight_decay, 1.0) };
+        Self {
+            beta1: step.beta1,
+            beta2: step.beta2,
+            rate: (f64::from(step.lr) / correction(step.beta1)) as f32,
+            root_correction: correction(step.beta2).sqrt().recip() as f32,
+            eps: step.eps,
+            coupled,
+            kept,
+        }
+    }
+}
+
+/// One step of Adam or AdamW; all slices have one length.
+pub(crate) fn adam(step: AdamStep, grad: &[f32], first: &mut [f32], second: &mut [f32], param: &mut [f32]) {
+    let (arch, factors) = (Arch::new(), AdamFactors::new(step));
+    let state = first.par_chunks_mut(CHUNK).zip(second.par_chunks_mut(CHUNK));
+    let pieces = param.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(state);
+    pieces.for_each(|((param, grad), (first, second))| {
+        arch.dispatch(
+            #[inline(always)]
+            || adam_piece(factors, grad, first, second, param),
+        );
+    });
+}
+
+#[inline(always)]
+fn adam_piece(f: AdamFactors, grad: &[f32], first: &mut [f32], second: &mut [f32], param: &mut [f32]) {
+    let n = param.len();
+    // Equal lengths, stated where the compiler sees them, leave the loop without bounds checks.
+    let (grad, first, second) = (&grad[..n], &mut first[..n], &mut second[..n]);
+    for i in 0..n {
+        let g = grad[i] + f.coupled * param[i];
+        first[i] = f.beta1 * first[i] + (1.0 - f.beta1) * g;
+        second[i] = f.beta2 * second[i] + (1.0 - f.beta2) * g * g;
+        let root = second[i].sqrt() * f.root_correction;
+        param[i] = f.kept * param[i] - f.rate * first[i] / (root + f.eps);
+    }
+}
+
+/// One step of stochastic gradient descent; all slices have one length.
+pub(crate) fn sgd(lr: f32, momentum: f32, weight_decay: f32, grad: &[f32], velocity: &mut [f32], param: &mut [f32]) {
+    let arch = Arch::new();
+    let pieces = param.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(velocity.par_chunks_mut(CHUNK));
+    pieces.for_each(|((param, grad), velocity)| {
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for ((param, grad), velocity) in param.iter_mut().zip(grad).zip(velocity) {
+                    *velocity = momentum * *velocity + grad + weight_decay * *param;
+                    *param -= lr * *velocity;
+                }
+            },
+        );
+    });
+}

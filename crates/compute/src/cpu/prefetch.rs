@@ -1,0 +1,18 @@
+//! Asking for memory before it is needed.
+
+/// Bytes that come and go together.
+pub(crate) const CACHE_LINE: usize = 64;
+
+/// Asks the processor to bring the cache line of `address` close. A hint: any address is allowed, and processors
+/// without such an instruction do nothing.
+#[inline(always)]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of every x86-64; a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,82 @@
+//! Rows by id: gathering, and its backward. Largest elements of rows.
+
+use rayon::prelude::*;
+
+use super::chunks::{row_chunk_len, rows_per_chunk};
+use super::element::Element;
+
+/// Row `i` of `out` becomes row `ids[i]` of `x`; rows are `cols` wide.
+pub(crate) fn gather<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
+    let pieces = out.par_chunks_mut(row_chunk_len(cols)).zip(ids.par_chunks(rows_per_chunk(cols)));
+    pieces.for_each(|(out, ids)| {
+        for (out, &id) in out.chunks_exact_mut(cols).zip(ids) {
+            let row = &x[id as usize * cols..][..cols];
+            for (out, x) in out.iter_mut().zip(row) {
+                *out = Y::from_f32(x.to_f32());
+            }
+        }
+    });
+}
+
+/// Row `ids[i]` of `out` grows by row `i` of `x`, in the order of the ids; rows are `cols` wide.
+///
+/// Each piece of `out` belongs to one thread, which takes the ids that fall into it in order. Sums are `f32` and
+/// rounded to the storage of `out` once.
+pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
+    if out.is_empty() {
+        return;
+    }
+    let n_rows = out.len() / cols;
+    let by_piece = Buckets::new(ids, rows_per_chunk(cols), n_rows);
+    out.par_chunks_mut(row_chunk_len(cols)).enumerate().for_each(|(piece, out)| {
+        let first_row = piece * rows_per_chunk(cols);
+        let mut sums: Vec<f32> = out.iter().map(|value| value.to_f32()).collect();
+        for &position in by_piece.bucket(piece) {
+            let position = position as usize;
+            let sum = &mut sums[(ids[position] as usize - first_row) * cols..][..cols];
+            for (sum, x) in sum.iter_mut().zip(&x[position * cols..][..cols]) {
+                *sum += x.to_f32();
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out = Y::from_f32(sum);
+        }
+    });
+}
+
+/// The column of the largest element of each row, the first of equals; rows are `cols` wide, at least one.
+pub(crate) fn argmax<X: Element>(x: &[X], cols: usize) -> Vec<u32> {
+    let rows = x.par_chunks_exact(cols).with_min_len(rows_per_chunk(cols));
+    rows.map(|row| (1..cols).fold(0, |best, c| if row[c].to_f32() > row[best].to_f32() { c } else { best }) as u32)
+        .collect()
+}
+
+/// Positions in a list of ids, grouped by `id / width` and in order within a group.
+struct Buckets {
+    starts: Vec<usize>,
+    positions: Vec<u32>,
+}
+
+impl Buckets {
+    /// A counting sort; ids are below `end`.
+    fn new(ids: &[u32], width: usize, end: usize) -> Self {
+        let bucket = |id: u32| id as usize / width;
+        let mut starts = vec![0; end.div_ceil(width) + 1];
+        for &id in ids {
+            starts[bucket(id) + 1] += 1;
+        }
+        for b in 1..starts.len() {
+            starts[b] += starts[b - 1];
+        }
+        let (mut next, mut positions) = (starts.clone(), vec![0; ids.len()]);
+        for (position, &id) in ids.iter().enumerate() {
+            positions[next[bucket(id)]] = position as u32;
+            next[bucket(id)] += 1;
+        }
+        Self { starts, positions }
+    }
+
+    fn bucket(&self, b: usize) -> &[u32] {
+        &self.positions[self.starts[b]..self.starts[b + 1]]
+    }
+}

@@ -1,0 +1,96 @@
+//! [`CpuSparse`]: a sparse matrix ready for products with it and with its transpose.
+
+use std::sync::OnceLock;
+
+use girih_graph_format::{Csr, Scales, Transposed};
+
+use super::schedule::Schedule;
+use crate::{Shape, SparseOperand, Transpose};
+
+/// `L·A·R` in main memory, with its schedule. The transpose is built when a product first needs it.
+#[derive(Clone, Debug)]
+pub struct CpuSparse {
+    csr: Csr,
+    scales: Scales,
+    symmetric: bool,
+    schedule: Schedule,
+    transpose: OnceLock<TransposeParts>,
+}
+
+#[derive(Clone, Debug)]
+struct TransposeParts {
+    csr: Csr,
+    /// For each entry of the transpose, its position among the entries of the original.
+    positions: Vec<u64>,
+    schedule: Schedule,
+}
+
+/// One direction of a [`CpuSparse`]: what a product reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Direction<'a> {
+    /// The pattern and the values.
+    pub(crate) csr: &'a Csr,
+    /// Where weights in the original order are found; `None` when the orders agree.
+    pub(crate) positions: Option<&'a [u64]>,
+    /// Factors of the rows of the result.
+    pub(crate) left: Option<&'a [f32]>,
+    /// Factors of the rows of the operand.
+    pub(crate) right: Option<&'a [f32]>,
+    /// How the work is shared.
+    pub(crate) schedule: &'a Schedule,
+}
+
+impl CpuSparse {
+    /// Prepares `operand`; its arrays are shared, not copied.
+    pub(crate) fn new(operand: &SparseOperand<'_>) -> Self {
+        Self {
+            csr: operand.csr.clone(),
+            scales: operand.scales.clone(),
+            symmetric: operand.symmetric,
+            schedule: Schedule::new(operand.csr),
+            transpose: OnceLock::new(),
+        }
+    }
+
+    /// Rows and columns.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape::new(self.csr.n_rows(), self.csr.n_cols())
+    }
+
+    /// Stored entries.
+    pub(crate) fn nnz(&self) -> usize {
+        self.csr.nnz()
+    }
+
+    /// What a product with the matrix or with its transpose reads. A symmetric matrix stands for its own transpose
+    /// unless `weighted`: other weights in the place of its values need not be symmetric.
+    pub(crate) fn direction(&self, transpose: Transpose, weighted: bool) -> Direction<'_> {
+        let Scales { left, right } = &self.scales;
+        let (left, right) = match transpose {
+            Transpose::No => (left.as_deref(), right.as_deref()),
+            Transpose::Yes => (right.as_deref(), left.as_deref()),
+        };
+        if transpose == Transpose::No || (self.symmetric && !weighted) {
+            return Direction { csr: &self.csr, positions: None, left, right, schedule: &self.schedule };
+        }
+        let TransposeParts { csr, positions, schedule } = self.transpose();
+        Direction { csr, positions: Some(positions), left, right, schedule }
+    }
+
+    fn transpose(&self) -> &TransposeParts {
+        if let Some(parts) = self.transpose.get() {
+            return parts;
+        }
+        // Built outside the lock: a thread that waits inside rayon may take up a task that wants the same transpose.
+        let parts = TransposeParts::new(&self.csr);
+        self.transpose.get_or_init(|| parts)
+    }
+}
+
+impl TransposeParts {
+    fn new(csr: &Csr) -> Self {
+        let Transposed { csr, positions } = csr.transposed_with_positions();
+        let schedule = Schedule::new(&csr);
+        Self { csr, positions, schedule }
+    }
+}

@@ -1,0 +1,109 @@
+//! `out = epilogue(L·A·R·X)` for a sparse `A`: column panels, each gathered row by row.
+//!
+//! For each panel of columns (see [`panels`](super::panels)): pack `R·X`, then sum the packed rows that each row of
+//! `A` names, in registers; scale by `L`, apply the epilogue, store. The work is cut by [`Schedule`]: rows of about
+//! equal work, hubs in segments whose partial sums are added in order.
+
+mod gather;
+mod output;
+mod product;
+#[cfg(test)]
+mod tests;
+mod tiles;
+
+use rayon::prelude::*;
+
+use self::gather::{Gather, Summed};
+use self::product::PanelProduct;
+pub use self::tiles::CpuTiles;
+use super::element::as_f32;
+use super::epilogue::RowEpilogue;
+use super::machine::Machine;
+use super::matrix::{CpuMatrix, Storage};
+use super::panels::{self, Panel};
+use super::sparse::{CpuSparse, Direction};
+use crate::{Epilogue, Transpose};
+
+/// `out = epilogue(op(L·A·R)·X)`, with `weights` (in the order of the untransposed entries) in the place of the
+/// values of `A` if given.
+///
+/// # Panics
+/// When shapes do not fit.
+pub(crate) fn multiply(
+    machine: &Machine,
+    (a, transpose): (&CpuSparse, Transpose),
+    weights: Option<&CpuMatrix>,
+    x: &CpuMatrix,
+    epilogue: &Epilogue<'_, CpuMatrix>,
+    out: &mut CpuMatrix,
+) {
+    let direction = a.direction(transpose, weights.is_some());
+    let epilogue = RowEpilogue::new(epilogue);
+    let Some(weights) = weights.map(as_f32) else {
+        return multiply_by(machine, direction.csr.values(), direction, x, &epilogue, out);
+    };
+    let Some(positions) = direction.positions else {
+        return multiply_by(machine, Some(&weights), direction, x, &epilogue, out);
+    };
+    machine.scratch.with(positions.len(), |words| {
+        let ordered: &mut [f32] = bytemuck::cast_slice_mut(words);
+        ordered.par_iter_mut().zip(positions).with_min_len(1 << 14).for_each(|(w, &p)| *w = weights[p as usize]);
+        multiply_by(machine, Some(ordered), direction, x, &epilogue, out);
+    });
+}
+
+/// The product with entries weighted by `weights`, in the order of the direction.
+fn multiply_by(
+    machine: &Machine,
+    weights: Option<&[f32]>,
+    direction: Direction<'_>,
+    x: &CpuMatrix,
+    epilogue: &RowEpilogue<'_>,
+    out: &mut CpuMatrix,
+) {
+    let width = x.shape().cols;
+    assert_eq!((direction.csr.n_cols(), width), (x.shape().rows, out.shape().cols), "the operand fits");
+    assert_eq!(direction.csr.n_rows(), out.shape().rows, "the result fits");
+    match x.storage() {
+        Storage::F32(x) => multiply_panels(machine, weights, direction, (x, width), epilogue, out),
+        Storage::Bf16(x) => multiply_panels(machine, weights, direction, (x, width), epilogue, out),
+    }
+}
+
+fn multiply_panels<X: Summed>(
+    machine: &Machine,
+    weights: Option<&[f32]>,
+    direction: Direction<'_>,
+    (x, width): (&[X], usize),
+    epilogue: &RowEpilogue<'_>,
+    out: &mut CpuMatrix,
+) {
+    let Direction { csr, left, right, schedule, .. } = direction;
+    for_each_panel(machine, csr.n_cols(), (x, width), right, |panel, packed| {
+        // SAFETY: the indices are those of a `Csr` with `n_cols` columns (its invariant 2).
+        let gather = unsafe { Gather::new(csr.indices(), weights, csr.n_cols(), packed, panel.row_words) };
+        let product = PanelProduct { isa: machine.isa, left, panel, gather, epilogue };
+        product.run::<X>(csr.indptr(), schedule, &machine.scratch, out);
+    });
+}
+
+/// Hands the panels of `R·X` to `product`, each packed just before.
+fn for_each_panel<X: Summed>(
+    machine: &Machine,
+    n_rows: usize,
+    (x, width): (&[X], usize),
+    right: Option<&[f32]>,
+    mut product: impl FnMut(&Panel, &[u32]),
+) {
+    let words_max = X::VECTORS_MAX * machine.isa.lanes();
+    for panel in panels::plan::<X>(n_rows, width, words_max, machine.cache_bytes) {
+        if right.is_none() && panel.is_in_place::<X>(width) {
+            product(&panel, bytemuck::cast_slice(x));
+            continue;
+        }
+        machine.scratch.with(panel.n_words(n_rows), |packed| {
+            panel.pack(machine.isa, x, width, right, packed);
+            product(&panel, packed);
+        });
+    }
+}

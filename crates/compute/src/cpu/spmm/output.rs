@@ -1,0 +1,55 @@
+//! [`RowsMut`]: rows of a result that one task owns.
+
+use half::bf16;
+
+use crate::cpu::epilogue::RowEpilogue;
+use crate::cpu::matrix::{CpuMatrix, Storage};
+
+/// Consecutive rows of a matrix, borrowed to be written.
+pub(super) struct RowsMut<'a> {
+    width: usize,
+    elements: ElementsMut<'a>,
+}
+
+enum ElementsMut<'a> {
+    F32(&'a mut [f32]),
+    Bf16(&'a mut [bf16]),
+}
+
+impl<'a> RowsMut<'a> {
+    /// Cuts all rows of `matrix` into consecutive parts of the given numbers of rows.
+    pub(super) fn split(matrix: &'a mut CpuMatrix, counts: impl Iterator<Item = usize>) -> Vec<Self> {
+        let width = matrix.shape().cols;
+        match matrix.storage_mut() {
+            Storage::F32(values) => split_slice(values, width, counts)
+                .map(|elements| Self { width, elements: ElementsMut::F32(elements) })
+                .collect(),
+            Storage::Bf16(values) => split_slice(values, width, counts)
+                .map(|elements| Self { width, elements: ElementsMut::Bf16(elements) })
+                .collect(),
+        }
+    }
+
+    /// Takes `sums` through `epilogue` into row `at`, from column `first_column` on.
+    #[inline(always)]
+    pub(super) fn store(&mut self, at: usize, first_column: usize, sums: &mut [f32], epilogue: &RowEpilogue<'_>) {
+        let start = at * self.width + first_column;
+        let piece = start..start + sums.len();
+        match &mut self.elements {
+            ElementsMut::F32(out) => epilogue.store(first_column, sums, &mut out[piece]),
+            ElementsMut::Bf16(out) => epilogue.store(first_column, sums, &mut out[piece]),
+        }
+    }
+}
+
+fn split_slice<T>(
+    mut values: &mut [T],
+    width: usize,
+    counts: impl Iterator<Item = usize>,
+) -> impl Iterator<Item = &mut [T]> {
+    counts.map(move |count| {
+        let (part, rest) = std::mem::take(&mut values).split_at_mut(count * width);
+        values = rest;
+        part
+    })
+}

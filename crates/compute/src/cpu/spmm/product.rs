@@ -1,0 +1,134 @@
+//! [`PanelProduct`]: one panel's share of a product, as tasks and as kernels.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::gather::{Gather, SUMS_MAX, Summed};
+use super::output::RowsMut;
+use crate::cpu::epilogue::RowEpilogue;
+use crate::cpu::matrix::CpuMatrix;
+use crate::cpu::panels::Panel;
+use crate::cpu::schedule::{Piece, Schedule};
+use crate::cpu::scratch::Scratch;
+use crate::cpu::simd::Isa;
+
+/// The product with one packed panel.
+pub(super) struct PanelProduct<'a> {
+    pub(super) isa: Isa,
+    /// Factors of the rows of the result.
+    pub(super) left: Option<&'a [f32]>,
+    pub(super) panel: &'a Panel,
+    pub(super) gather: Gather<'a>,
+    pub(super) epilogue: &'a RowEpilogue<'a>,
+}
+
+impl PanelProduct<'_> {
+    /// Sums the segments of hubs, then stores all rows of the panel's columns into `out`.
+    pub(super) fn run<X: Summed>(&self, indptr: &[u64], schedule: &Schedule, scratch: &Scratch, out: &mut CpuMatrix) {
+        scratch.with(schedule.segments().len() * SUMS_MAX, |partials| {
+            let partials: &mut [[f32; SUMS_MAX]] = bytemuck::cast_slice_mut(partials);
+            let segments = schedule.segments().par_iter().zip(partials.par_iter_mut()).with_max_len(1);
+            segments.for_each(|(entries, partial)| {
+                self.dispatch::<X>(Work::Segment { entries: entries.clone(), partial });
+            });
+            let rows = RowsMut::split(out, schedule.pieces().iter().map(|piece| piece.rows().len()));
+            schedule.pieces().par_iter().zip(rows).with_max_len(1).for_each(|(piece, mut out)| match piece {
+                Piece::Rows(rows) => self.store_rows::<X>(rows.clone(), &indptr[rows.start..=rows.end], out),
+                Piece::Hub { row, segments } => self.store_hub(*row, &partials[segments.clone()], &mut out),
+            });
+        });
+    }
+
+    /// Sums and stores consecutive rows of the result, held by `out`; `indptr` has their offsets and one more.
+    pub(super) fn store_rows<X: Summed>(&self, rows: Range<usize>, indptr: &[u64], out: RowsMut<'_>) {
+        self.dispatch::<X>(Work::Rows { rows, indptr, out });
+    }
+
+    /// Adds the partial sums of a hub in order and stores them.
+    fn store_hub(&self, row: usize, partials: &[[f32; SUMS_MAX]], out: &mut RowsMut<'_>) {
+        let mut sums = [0.0; SUMS_MAX];
+        for partial in partials {
+            sums.iter_mut().zip(partial).for_each(|(sum, part)| *sum += part);
+        }
+        self.store(row, &mut sums, out, 0);
+    }
+
+    /// Scales the sums of a row and takes them through the epilogue into row `at` of `out`.
+    #[inline(always)]
+    fn store(&self, row: usize, sums: &mut [f32; SUMS_MAX], out: &mut RowsMut<'_>, at: usize) {
+        let columns = self.panel.columns.clone();
+        let sums = &mut sums[..columns.len()];
+        if let Some(left) = self.left {
+            let factor = left[row];
+            sums.iter_mut().for_each(|sum| *sum *= factor);
+        }
+        out.store(at, columns.start, sums, self.epilogue);
+    }
+
+    /// Runs `work` with the kernel for this panel's width.
+    fn dispatch<X: Summed>(&self, work: Work<'_>) {
+        if self.gather.is_weighted() {
+            self.dispatch_width::<X, true>(work)
+        } else {
+            self.dispatch_width::<X, false>(work)
+        }
+    }
+
+    fn dispatch_width<X: Summed, const WEIGHTED: bool>(&self, work: Work<'_>) {
+        match self.gather.n_vectors(self.isa.lanes()) {
+            1 => self.isa.run(Kernel::<X, 1, WEIGHTED>::new(self, work)),
+            2 => self.isa.run(Kernel::<X, 2, WEIGHTED>::new(self, work)),
+            3 => self.isa.run(Kernel::<X, 3, WEIGHTED>::new(self, work)),
+            4 => self.isa.run(Kernel::<X, 4, WEIGHTED>::new(self, work)),
+            5 => self.isa.run(Kernel::<X, 5, WEIGHTED>::new(self, work)),
+            6 => self.isa.run(Kernel::<X, 6, WEIGHTED>::new(self, work)),
+            7 => self.isa.run(Kernel::<X, 7, WEIGHTED>::new(self, work)),
+            8 => self.isa.run(Kernel::<X, 8, WEIGHTED>::new(self, work)),
+            n => unreachable!("a panel of {n} vectors; `plan` makes at most {}", X::VECTORS_MAX),
+        }
+    }
+}
+
+/// What one call of a kernel does.
+enum Work<'a> {
+    /// Sums whole rows and stores them; `indptr` has their offsets, `out` holds just these rows.
+    Rows { rows: Range<usize>, indptr: &'a [u64], out: RowsMut<'a> },
+    /// Sums a part of one row.
+    Segment { entries: Range<usize>, partial: &'a mut [f32; SUMS_MAX] },
+}
+
+/// [`Work`] for panels of `NV` vectors, compiled for every instruction set.
+struct Kernel<'a, X, const NV: usize, const WEIGHTED: bool> {
+    product: &'a PanelProduct<'a>,
+    work: Work<'a>,
+    element: PhantomData<X>,
+}
+
+impl<'a, X, const NV: usize, const WEIGHTED: bool> Kernel<'a, X, NV, WEIGHTED> {
+    fn new(product: &'a PanelProduct<'a>, work: Work<'a>) -> Self {
+        Self { product, work, element: PhantomData }
+    }
+}
+
+impl<X: Summed, const NV: usize, const WEIGHTED: bool> WithSimd for Kernel<'_, X, NV, WEIGHTED> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let gather = &self.product.gather;
+        match self.work {
+            Work::Segment { entries, partial } => gather.sum::<S, X, NV, WEIGHTED>(simd, entries, partial),
+            Work::Rows { rows, indptr, mut out } => {
+                let mut sums = [0.0; SUMS_MAX];
+                for ((at, row), offsets) in rows.enumerate().zip(indptr.windows(2)) {
+                    let entries = offsets[0] as usize..offsets[1] as usize;
+                    gather.sum::<S, X, NV, WEIGHTED>(simd, entries, &mut sums);
+                    self.product.store(row, &mut sums, &mut out, at);
+                }
+            }
+        }
+    }
+}

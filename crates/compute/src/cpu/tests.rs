@@ -1,0 +1,14 @@
+//! The suite of every backend, on the processor.
+
+use super::Cpu;
+use crate::testing;
+
+#[test]
+fn agrees_with_the_reference() {
+    testing::check_backend(&Cpu::new());
+}
+
+#[test]
+fn the_number_of_threads_does_not_show() {
+    testing::check_thread_independence(&Cpu::new());
+}

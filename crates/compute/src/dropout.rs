@@ -1,0 +1,60 @@
+//! Dropout as a pure function of position: no mask is stored, the backward pass computes it again.
+
+use girih_random::Key;
+
+/// Zeroes each element with probability `p` and scales the others by `1 / (1 - p)`.
+///
+/// Whether element `e` (its row-major position) stays depends on `key` and `e` alone. Elements are taken in groups of
+/// 128; element `j` of group `g` uses the 16-bit half `j / 16` (word `j / 32`, low half first) of the Philox block at
+/// counter `16·g + j mod 16`. It is dropped when that half is below `threshold`. The layout lets 16 lanes draw without
+/// shuffling; `docs/formats.md` fixes it for every device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    key: Key,
+    threshold: u32,
+}
+
+/// Elements that share 16 Philox blocks.
+pub(crate) const GROUP: usize = 128;
+/// Philox blocks of a group: one for each lane.
+pub(crate) const LANES: usize = 16;
+
+impl Dropout {
+    /// Dropout with probability `p` (rounded to a multiple of 2⁻¹⁶) under `key`.
+    ///
+    /// # Panics
+    /// When `p` is outside `0.0..1.0`.
+    #[must_use]
+    pub fn new(p: f32, key: Key) -> Self {
+        assert!((0.0..1.0).contains(&p), "a dropout probability lies in 0..1, found {p}");
+        Self { key, threshold: ((p * 65_536.0).round() as u32).min(65_535) }
+    }
+
+    /// The factor of the elements that stay.
+    #[must_use]
+    pub fn scale(self) -> f32 {
+        65_536.0 / (65_536 - self.threshold) as f32
+    }
+
+    /// The key of the draws.
+    #[must_use]
+    pub fn key(self) -> Key {
+        self.key
+    }
+
+    /// Halves below this number drop their element.
+    #[must_use]
+    pub fn threshold(self) -> u32 {
+        self.threshold
+    }
+
+    /// The factor of element `e`: zero or [`scale`](Self::scale). The definition; devices compute it in bulk.
+    #[must_use]
+    pub fn factor(self, e: usize) -> f32 {
+        let (group, j) = (e / GROUP, e % GROUP);
+        let words = self.key.block(0, (group * LANES + j % LANES) as u64);
+        let half = j / LANES;
+        let bits = words[half / 2] >> (16 * (half % 2)) & 0xffff;
+        if bits < self.threshold { 0.0 } else { self.scale() }
+    }
+}

@@ -1,0 +1,49 @@
+//! [`ComputeError`]: what an operation refused, and why.
+
+use crate::Shape;
+
+/// Why a backend refused or failed an operation.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ComputeError(Box<Kind>);
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error("{operation}: {operand} is {found}, expected {expected}")]
+    Shape { operation: &'static str, operand: &'static str, found: Shape, expected: Shape },
+    #[error("{operation}: {what}")]
+    Argument { operation: &'static str, what: String },
+    #[error("{what} needs {needed} bytes, but the device has {available} free")]
+    Memory { what: String, needed: u64, available: u64 },
+    #[error("{operation} failed on the device: {message}")]
+    Device { operation: &'static str, message: String },
+}
+
+impl ComputeError {
+    /// An operand whose shape does not fit the others.
+    #[must_use]
+    pub fn shape(operation: &'static str, operand: &'static str, found: Shape, expected: Shape) -> Self {
+        Self(Box::new(Kind::Shape { operation, operand, found, expected }))
+    }
+
+    /// An argument that the operation cannot take.
+    pub fn argument(operation: &'static str, what: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Argument { operation, what: what.into() }))
+    }
+
+    /// Not enough memory on the device; sizes in bytes.
+    pub fn memory(what: impl Into<String>, needed: u64, available: u64) -> Self {
+        Self(Box::new(Kind::Memory { what: what.into(), needed, available }))
+    }
+
+    /// A failure that the device reported.
+    pub fn device(operation: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Device { operation, message: message.into() }))
+    }
+
+    /// The work does not fit into the device's memory; a smaller model, a coarser precision or more devices may help.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(*self.0, Kind::Memory { .. })
+    }
+}

@@ -1,0 +1,30 @@
+//! The operations of graph neural networks behind one trait.
+//!
+//! - [`Backend`]: buffers and the coarse, fused operations that a training step is made of. Start here.
+//! - [`Cpu`]: all cores, `f32` or bf16 storage, sums in `f32`.
+//! - [`Reference`]: slow and obvious loops in `f64`: what every other backend is compared with, and what gradients are
+//!   checked on.
+//! - [`Meter`]: computes nothing and counts bytes, operations and seconds: the cost model.
+//! - [`checks`]: which operands an operation takes, for those who write a backend.
+//!
+//! The trait is written for devices: operands stay where they are, results go into buffers the caller owns, nothing
+//! is returned but what the host needs. A CUDA implementation fits below it without change above.
+//!
+//! Not here: gradients (`girih-trainer` composes them from these operations), data sets, partitions.
+
+mod backend;
+pub mod checks;
+pub mod cpu;
+mod dropout;
+mod error;
+mod meter;
+pub mod reference;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use backend::{Activation, AdamStep, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+pub use cpu::Cpu;
+pub use dropout::Dropout;
+pub use error::ComputeError;
+pub use meter::{Cost, Meter, MeterMatrix, MeterSparse, Rates};
+pub use reference::Reference;

@@ -1,0 +1,357 @@
+//! [`Meter`]: a backend that computes nothing and counts everything.
+//!
+//! Running a training step on it gives the step's memory and time before anything is paid: matrices are shapes, and
+//! each operation adds the bytes that it would move and the arithmetic that it would do. What a plan says is therefore
+//! what the executor does, operation for operation.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use girih_graph_format::Matrix;
+
+use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+
+/// What a device does in a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Bytes read or written in order.
+    pub stream_bytes: f64,
+    /// Bytes of rows gathered in a sparse product.
+    pub gather_bytes: f64,
+    /// Floating-point operations of a dense product.
+    pub flops: f64,
+}
+
+/// What operations cost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Bytes of the matrices that are alive.
+    pub live_bytes: u64,
+    /// Bytes of the matrices that were alive at once, at most.
+    pub peak_bytes: u64,
+    /// Bytes that operations moved.
+    pub moved_bytes: f64,
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Seconds that the operations would take, one after the other.
+    pub seconds: f64,
+}
+
+/// A device on paper.
+#[derive(Debug)]
+pub struct Meter {
+    rates: Rates,
+    cost: Arc<Mutex<Cost>>,
+}
+
+/// The shape of a matrix; it counts as alive until it is dropped.
+#[derive(Debug)]
+pub struct MeterMatrix {
+    shape: Shape,
+    dtype: Dtype,
+    cost: Arc<Mutex<Cost>>,
+}
+
+/// The size of a sparse matrix; its bytes count until it is dropped.
+#[derive(Debug)]
+pub struct MeterSparse {
+    shape: Shape,
+    nnz: usize,
+    /// Counts the bytes.
+    _arrays: MeterMatrix,
+}
+
+impl Meter {
+    /// A device with the given rates.
+    #[must_use]
+    pub fn new(rates: Rates) -> Self {
+        Self { rates, cost: Arc::default() }
+    }
+
+    /// What all operations so far cost.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        *self.cost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A dense matrix of which only the shape is known.
+    #[must_use]
+    pub fn matrix(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
+        let matrix = MeterMatrix { shape, dtype, cost: Arc::clone(&self.cost) };
+        update(&self.cost, |cost| {
+            cost.live_bytes += matrix.n_bytes();
+            cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes);
+        });
+        matrix
+    }
+
+    /// A sparse matrix of which only the size is known; `copies` is 2 when its transpose is stored, too.
+    #[must_use]
+    pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, copies: usize) -> MeterSparse {
+        let words_per_entry = if weighted { 2 } else { 1 };
+        let words = (nnz * words_per_entry + 2 * (shape.rows + 1) + shape.rows + shape.cols) * copies;
+        MeterSparse { shape, nnz, _arrays: self.matrix(Shape::new(words, 1), Dtype::F32) }
+    }
+
+    /// An operation that moves `bytes` in order and computes `flops`; whichever takes longer decides.
+    fn operation(&self, bytes: f64, flops: f64) {
+        self.charge(bytes, flops, (bytes / self.rates.stream_bytes).max(flops / self.rates.flops));
+    }
+
+    fn charge(&self, bytes: f64, flops: f64, seconds: f64) {
+        update(&self.cost, |cost| {
+            cost.moved_bytes += bytes;
+            cost.flops += flops;
+            cost.seconds += seconds;
+        });
+    }
+
+    /// An operation that passes over matrices a few times.
+    fn pass(&self, matrices: &[&MeterMatrix]) {
+        self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0);
+    }
+}
+
+fn update(cost: &Mutex<Cost>, change: impl FnOnce(&mut Cost)) {
+    change(&mut cost.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+impl MeterMatrix {
+    fn n_bytes(&self) -> u64 {
+        (self.shape.len() * self.dtype.n_bytes()) as u64
+    }
+}
+
+impl Drop for MeterMatrix {
+    fn drop(&mut self) {
+        let bytes = self.n_bytes();
+        update(&self.cost, |cost| cost.live_bytes -= bytes);
+    }
+}
+
+impl Backend for Meter {
+    type Matrix = MeterMatrix;
+    type Sparse = MeterSparse;
+    type Ids = MeterMatrix;
+
+    fn name(&self) -> String {
+        "plan".to_owned()
+    }
+
+    fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
+        Ok(self.matrix(shape, dtype))
+    }
+
+    fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
+        Ok(self.matrix(Shape::new(host.n_rows(), host.n_cols()), dtype))
+    }
+
+    /// Zeros: there are no values to return.
+    fn download(&self, matrix: &MeterMatrix) -> Result<Matrix, ComputeError> {
+        let Shape { rows, cols } = matrix.shape;
+        Matrix::new(rows, cols, vec![0.0; rows * cols]).map_err(|e| ComputeError::argument("download", e.to_string()))
+    }
+
+    fn write(&self, _host: &Matrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        Ok(())
+    }
+
+    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<MeterSparse, ComputeError> {
+        let csr = operand.csr;
+        let copies = if operand.symmetric { 1 } else { 2 };
+        Ok(self.sparse(Shape::new(csr.n_rows(), csr.n_cols()), csr.nnz(), csr.values().is_some(), copies))
+    }
+
+    fn upload_ids(&self, ids: &[u32]) -> Result<MeterMatrix, ComputeError> {
+        Ok(self.matrix(Shape::new(ids.len(), 1), Dtype::F32))
+    }
+
+    fn shape(&self, matrix: &MeterMatrix) -> Shape {
+        matrix.shape
+    }
+
+    fn dtype(&self, matrix: &MeterMatrix) -> Dtype {
+        matrix.dtype
+    }
+
+    fn sparse_shape(&self, sparse: &MeterSparse) -> Shape {
+        sparse.shape
+    }
+
+    fn nnz(&self, sparse: &MeterSparse) -> usize {
+        sparse.nnz
+    }
+
+    fn gemm(
+        &self,
+        (a, ta): (&MeterMatrix, Transpose),
+        _dropout: Option<Dropout>,
+        (b, _): (&MeterMatrix, Transpose),
+        _epilogue: Epilogue<'_, MeterMatrix>,
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        let inner = if ta == Transpose::Yes { a.shape.rows } else { a.shape.cols };
+        let bytes = a.n_bytes() + b.n_bytes() + out.n_bytes();
+        self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64);
+        Ok(())
+    }
+
+    fn spmm(
+        &self,
+        (a, _): (&MeterSparse, Transpose),
+        _weights: Option<&MeterMatrix>,
+        x: &MeterMatrix,
+        _epilogue: Epilogue<'_, MeterMatrix>,
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
+        let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
+        // Packing the operand reads and writes it once; the result is written once.
+        let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
+        self.charge(
+            gathered + streamed,
+            flops,
+            gathered / self.rates.gather_bytes + streamed / self.rates.stream_bytes,
+        );
+        Ok(())
+    }
+
+    fn epilogue_backward(
+        &self,
+        _activation: Activation,
+        y: &MeterMatrix,
+        grad: &mut MeterMatrix,
+        _bias_grad: Option<&mut MeterMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[y, grad, grad]);
+        Ok(())
+    }
+
+    fn dropout(&self, x: &MeterMatrix, _dropout: Dropout, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn dropout_in_place(&self, _dropout: Dropout, x: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, x]);
+        Ok(())
+    }
+
+    fn convert(&self, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn add_scaled(&self, _factor: f32, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out, out]);
+        Ok(())
+    }
+
+    fn gather_rows(&self, _x: &MeterMatrix, _ids: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[out, out]);
+        Ok(())
+    }
+
+    fn scatter_add_rows(
+        &self,
+        x: &MeterMatrix,
+        _ids: &MeterMatrix,
+        _out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, x, x]);
+        Ok(())
+    }
+
+    fn column_sums(&self, x: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x]);
+        Ok(())
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: &MeterMatrix,
+        _classes: &MeterMatrix,
+        _rows: &MeterMatrix,
+        grad: Option<&mut MeterMatrix>,
+        _loss: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[logits]);
+        if let Some(grad) = grad {
+            self.pass(&[grad]);
+        }
+        Ok(())
+    }
+
+    fn sigmoid_cross_entropy(
+        &self,
+        logits: &MeterMatrix,
+        targets: &MeterMatrix,
+        _rows: &MeterMatrix,
+        grad: Option<&mut MeterMatrix>,
+        _loss: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[logits, targets]);
+        if let Some(grad) = grad {
+            self.pass(&[grad]);
+        }
+        Ok(())
+    }
+
+    /// Zeros: there are no values to compare.
+    fn argmax_rows(&self, x: &MeterMatrix) -> Result<Vec<u32>, ComputeError> {
+        self.pass(&[x]);
+        Ok(vec![0; x.shape.rows])
+    }
+
+    fn adam(
+        &self,
+        _step: AdamStep,
+        grad: &MeterMatrix,
+        (first, second): (&mut MeterMatrix, &mut MeterMatrix),
+        param: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[grad, first, first, second, second, param, param]);
+        Ok(())
+    }
+
+    fn sgd(
+        &self,
+        _lr: f32,
+        _momentum: f32,
+        _weight_decay: f32,
+        grad: &MeterMatrix,
+        velocity: &mut MeterMatrix,
+        param: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[grad, velocity, velocity, param, param]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATES: Rates = Rates { stream_bytes: 1e9, gather_bytes: 2e9, flops: 1e10 };
+
+    #[test]
+    fn the_peak_counts_what_is_alive_at_once() {
+        let meter = Meter::new(RATES);
+        let first = meter.matrix(Shape::new(100, 10), Dtype::F32);
+        drop(meter.matrix(Shape::new(50, 10), Dtype::Bf16));
+        drop(first);
+        let second = meter.matrix(Shape::new(10, 10), Dtype::F32);
+        assert_eq!(meter.cost().peak_bytes, 4000 + 1000);
+        assert_eq!(meter.cost().live_bytes, second.n_bytes());
+    }
+
+    #[test]
+    fn a_dense_product_is_bound_by_what_takes_longer() {
+        let meter = Meter::new(RATES);
+        let a = meter.matrix(Shape::new(1000, 100), Dtype::F32);
+        let b = meter.matrix(Shape::new(100, 50), Dtype::F32);
+        let mut out = meter.matrix(Shape::new(1000, 50), Dtype::F32);
+        meter.gemm((&a, Transpose::No), None, (&b, Transpose::No), Epilogue::default(), &mut out).unwrap();
+        assert!((meter.cost().flops - 1e7).abs() < 1.0);
+        assert!((meter.cost().seconds - 1e-3).abs() < 1e-9, "arithmetic decides here: {}", meter.cost().seconds);
+    }
+}

@@ -1,0 +1,438 @@
+//! [`Reference`]: every operation as its definition reads, in `f64`, on one thread.
+//!
+//! Other backends are compared with it, and gradients are checked on it: elements of a [`RefMatrix`] can be nudged by
+//! 10⁻⁶, which `f32` could not hold.
+
+use girih_graph_format::Matrix;
+use half::bf16;
+
+use crate::checks::{self, IdRange};
+use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+
+/// The backend whose results are right by inspection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reference;
+
+/// A dense row-major matrix of `f64`.
+///
+/// With [`Dtype::Bf16`], whatever an operation, [`set`](Self::set) or an upload writes is rounded to bf16; with
+/// [`Dtype::F32`] nothing is rounded, so that finite differences stay exact.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefMatrix {
+    shape: Shape,
+    dtype: Dtype,
+    data: Vec<f64>,
+}
+
+impl RefMatrix {
+    fn zeros(shape: Shape, dtype: Dtype) -> Self {
+        Self { shape, dtype, data: vec![0.0; shape.len()] }
+    }
+
+    /// Rows and columns.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn kind(&self) -> checks::Kind {
+        (self.shape, self.dtype)
+    }
+
+    /// The element at row `r`, column `c`.
+    ///
+    /// # Panics
+    /// When there is no such element.
+    #[must_use]
+    pub fn get(&self, r: usize, c: usize) -> f64 {
+        self.data[self.position(r, c)]
+    }
+
+    /// Overwrites the element at row `r`, column `c`, rounding as the storage asks.
+    ///
+    /// # Panics
+    /// When there is no such element.
+    pub fn set(&mut self, r: usize, c: usize, value: f64) {
+        let position = self.position(r, c);
+        self.data[position] = self.rounded(value);
+    }
+
+    /// All elements, row after row.
+    #[must_use]
+    pub fn data(&self) -> &[f64] {
+        &self.data
+    }
+
+    /// All elements, row after row; what is written here is not rounded.
+    pub fn data_mut(&mut self) -> &mut [f64] {
+        &mut self.data
+    }
+
+    fn position(&self, r: usize, c: usize) -> usize {
+        let Shape { rows, cols } = self.shape;
+        assert!(r < rows && c < cols, "element ({r}, {c}) of a {} matrix", self.shape);
+        r * cols + c
+    }
+
+    fn rounded(&self, value: f64) -> f64 {
+        match self.dtype {
+            Dtype::F32 => value,
+            Dtype::Bf16 => bf16::from_f32(value as f32).to_f64(),
+        }
+    }
+
+    /// Overwrites every element with `f(row, column, old element)`.
+    fn update(&mut self, mut f: impl FnMut(usize, usize, f64) -> f64) {
+        for r in 0..self.shape.rows {
+            for c in 0..self.shape.cols {
+                self.set(r, c, f(r, c, self.get(r, c)));
+            }
+        }
+    }
+
+    /// Element `(r, c)` of the matrix, or of its transpose.
+    fn read(&self, transpose: Transpose, r: usize, c: usize) -> f64 {
+        match transpose {
+            Transpose::No => self.get(r, c),
+            Transpose::Yes => self.get(c, r),
+        }
+    }
+}
+
+/// A sparse matrix `L·A·R` as a list of its entries, row after row.
+#[derive(Clone, Debug)]
+pub struct RefSparse {
+    shape: Shape,
+    entries: Vec<Entry>,
+}
+
+/// One stored entry of `A`, and the product of the two scales at its position.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    row: usize,
+    col: usize,
+    value: f64,
+    scale: f64,
+}
+
+/// A list of 32-bit numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefIds {
+    ids: Vec<u32>,
+    range: IdRange,
+}
+
+impl RefIds {
+    /// The numbers.
+    #[must_use]
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+}
+
+/// `out = epilogue(result)`.
+fn apply_epilogue(epilogue: &Epilogue<'_, RefMatrix>, out: &mut RefMatrix, result: impl Fn(usize, usize) -> f64) {
+    out.update(|r, c, old| {
+        let kept = if epilogue.accumulate { old } else { 0.0 };
+        let sum = result(r, c) + kept + epilogue.bias.map_or(0.0, |bias| bias.get(0, c));
+        match epilogue.activation {
+            Activation::Identity => sum,
+            // Not `max`, which would turn NaN into zero.
+            Activation::Relu if sum < 0.0 => 0.0,
+            Activation::Relu => sum,
+        }
+    });
+}
+
+/// The derivative of `activation` where its result is `y`.
+fn derivative(activation: Activation, y: f64) -> f64 {
+    match activation {
+        Activation::Identity => 1.0,
+        Activation::Relu if y > 0.0 => 1.0,
+        Activation::Relu => 0.0,
+    }
+}
+
+/// Cross-entropy of one row of logits against `class`, and its gradient.
+fn softmax_row(logits: &[f64], class: usize) -> (f64, Vec<f64>) {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|z| (z - max).exp()).sum();
+    let loss = max + sum.ln() - logits[class];
+    let grad = logits.iter().enumerate().map(|(c, z)| (z - max).exp() / sum - f64::from(u8::from(c == class)));
+    (loss, grad.collect())
+}
+
+/// Cross-entropy of `sigmoid(z)` against `target`, and its gradient.
+fn sigmoid_element(z: f64, target: f64) -> (f64, f64) {
+    let loss = z.max(0.0) - z * target + (-z.abs()).exp().ln_1p();
+    (loss, 1.0 / (1.0 + (-z).exp()) - target)
+}
+
+impl Backend for Reference {
+    type Matrix = RefMatrix;
+    type Sparse = RefSparse;
+    type Ids = RefIds;
+
+    fn name(&self) -> String {
+        "reference".to_owned()
+    }
+
+    fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<RefMatrix, ComputeError> {
+        checks::allocation(shape, size_of::<f64>())?;
+        Ok(RefMatrix::zeros(shape, dtype))
+    }
+
+    fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<RefMatrix, ComputeError> {
+        let mut matrix = RefMatrix::zeros(Shape::new(host.n_rows(), host.n_cols()), dtype);
+        self.write(host, &mut matrix)?;
+        Ok(matrix)
+    }
+
+    fn download(&self, matrix: &RefMatrix) -> Result<Matrix, ComputeError> {
+        let values: Vec<f32> = matrix.data.iter().map(|&v| v as f32).collect();
+        Matrix::new(matrix.shape.rows, matrix.shape.cols, values)
+            .map_err(|error| ComputeError::argument("download", error.to_string()))
+    }
+
+    fn write(&self, host: &Matrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
+        out.update(|r, c, _| f64::from(host.row(r)[c]));
+        Ok(())
+    }
+
+    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<RefSparse, ComputeError> {
+        checks::sparse(operand)?;
+        let SparseOperand { csr, scales, .. } = operand;
+        let shape = Shape::new(csr.n_rows(), csr.n_cols());
+        let (left, right) = (scales.left.as_deref(), scales.right.as_deref());
+        let factor = |scale: Option<&[f32]>, i: usize| scale.map_or(1.0, |scale| f64::from(scale[i]));
+        let entries = (0..shape.rows).flat_map(|row| {
+            csr.row_entries(row).map(move |(col, value)| {
+                let col = col as usize;
+                Entry { row, col, value: f64::from(value), scale: factor(left, row) * factor(right, col) }
+            })
+        });
+        Ok(RefSparse { shape, entries: entries.collect() })
+    }
+
+    fn upload_ids(&self, ids: &[u32]) -> Result<RefIds, ComputeError> {
+        Ok(RefIds { ids: ids.to_vec(), range: IdRange::of(ids) })
+    }
+
+    fn shape(&self, matrix: &RefMatrix) -> Shape {
+        matrix.shape
+    }
+
+    fn dtype(&self, matrix: &RefMatrix) -> Dtype {
+        matrix.dtype
+    }
+
+    fn sparse_shape(&self, sparse: &RefSparse) -> Shape {
+        sparse.shape
+    }
+
+    fn nnz(&self, sparse: &RefSparse) -> usize {
+        sparse.entries.len()
+    }
+
+    fn gemm(
+        &self,
+        (a, ta): (&RefMatrix, Transpose),
+        dropout: Option<Dropout>,
+        (b, tb): (&RefMatrix, Transpose),
+        epilogue: Epilogue<'_, RefMatrix>,
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::gemm((a.shape, ta), (b.shape, tb), epilogue.bias.map(RefMatrix::shape), out.shape)?;
+        let mut masked = RefMatrix { dtype: Dtype::F32, ..a.clone() };
+        if let Some(dropout) = dropout {
+            self.dropout_in_place(dropout, &mut masked)?;
+        }
+        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
+        apply_epilogue(&epilogue, out, |r, c| (0..depth).map(|k| masked.read(ta, r, k) * b.read(tb, k, c)).sum());
+        Ok(())
+    }
+
+    fn spmm(
+        &self,
+        (a, ta): (&RefSparse, Transpose),
+        weights: Option<&RefMatrix>,
+        x: &RefMatrix,
+        epilogue: Epilogue<'_, RefMatrix>,
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        let (weights_shape, bias_shape) = (weights.map(RefMatrix::shape), epilogue.bias.map(RefMatrix::shape));
+        checks::spmm((a.shape, ta), a.entries.len(), weights_shape, x.shape, bias_shape, out.shape)?;
+        let mut product = RefMatrix::zeros(out.shape, Dtype::F32);
+        for (e, entry) in a.entries.iter().enumerate() {
+            let value = entry.scale * weights.map_or(entry.value, |weights| weights.get(e, 0));
+            let (to, from) = if ta == Transpose::No { (entry.row, entry.col) } else { (entry.col, entry.row) };
+            for c in 0..x.shape.cols {
+                product.set(to, c, product.get(to, c) + value * x.get(from, c));
+            }
+        }
+        apply_epilogue(&epilogue, out, |r, c| product.get(r, c));
+        Ok(())
+    }
+
+    fn epilogue_backward(
+        &self,
+        activation: Activation,
+        y: &RefMatrix,
+        grad: &mut RefMatrix,
+        bias_grad: Option<&mut RefMatrix>,
+    ) -> Result<(), ComputeError> {
+        checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(RefMatrix::shape))?;
+        grad.update(|r, c, g| g * derivative(activation, y.get(r, c)));
+        bias_grad.map_or(Ok(()), |bias_grad| self.column_sums(grad, bias_grad))
+    }
+
+    fn dropout(&self, x: &RefMatrix, dropout: Dropout, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::same("dropout", x.shape, out.shape)?;
+        out.update(|r, c, _| x.get(r, c) * f64::from(dropout.factor(x.position(r, c))));
+        Ok(())
+    }
+
+    fn dropout_in_place(&self, dropout: Dropout, x: &mut RefMatrix) -> Result<(), ComputeError> {
+        let cols = x.shape.cols;
+        x.update(|r, c, value| value * f64::from(dropout.factor(r * cols + c)));
+        Ok(())
+    }
+
+    fn add_scaled(&self, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::same("add_scaled", x.shape, out.shape)?;
+        out.update(|r, c, old| old + f64::from(factor) * x.get(r, c));
+        Ok(())
+    }
+
+    fn convert(&self, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::same("convert", x.shape, out.shape)?;
+        out.update(|r, c, _| x.get(r, c));
+        Ok(())
+    }
+
+    fn gather_rows(&self, x: &RefMatrix, ids: &RefIds, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::gather_rows(x.shape, ids.range, out.shape)?;
+        out.update(|r, c, _| x.get(ids.ids[r] as usize, c));
+        Ok(())
+    }
+
+    fn scatter_add_rows(&self, x: &RefMatrix, ids: &RefIds, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::scatter_add_rows(x.shape, ids.range, out.shape)?;
+        let mut sums = RefMatrix { dtype: Dtype::F32, ..out.clone() };
+        for (r, &id) in ids.ids.iter().enumerate() {
+            for c in 0..x.shape.cols {
+                sums.set(id as usize, c, sums.get(id as usize, c) + x.get(r, c));
+            }
+        }
+        out.update(|r, c, _| sums.get(r, c));
+        Ok(())
+    }
+
+    fn column_sums(&self, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::column_sums(x.shape, out.shape)?;
+        out.update(|_, c, _| (0..x.shape.rows).map(|r| x.get(r, c)).sum());
+        Ok(())
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: &RefMatrix,
+        classes: &RefIds,
+        rows: &RefIds,
+        grad: Option<&mut RefMatrix>,
+        loss: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        let grad_shape = grad.as_deref().map(RefMatrix::shape);
+        checks::softmax_cross_entropy(logits.shape, classes.ids.len(), rows.range, grad_shape, loss.shape)?;
+        checks::classes(&classes.ids, &rows.ids, logits.shape.cols)?;
+        let (mut total, mut gradient) = (0.0, RefMatrix::zeros(logits.shape, Dtype::F32));
+        let n = rows.ids.len() as f64;
+        for &row in &rows.ids {
+            let row = row as usize;
+            let values: Vec<f64> = (0..logits.shape.cols).map(|c| logits.get(row, c)).collect();
+            let (row_loss, row_grad) = softmax_row(&values, classes.ids[row] as usize);
+            total += row_loss / n;
+            for (c, g) in row_grad.into_iter().enumerate() {
+                gradient.set(row, c, gradient.get(row, c) + g / n);
+            }
+        }
+        loss.set(0, 0, total);
+        if let Some(grad) = grad {
+            grad.update(|r, c, _| gradient.get(r, c));
+        }
+        Ok(())
+    }
+
+    fn sigmoid_cross_entropy(
+        &self,
+        logits: &RefMatrix,
+        targets: &RefMatrix,
+        rows: &RefIds,
+        grad: Option<&mut RefMatrix>,
+        loss: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        let grad_shape = grad.as_deref().map(RefMatrix::shape);
+        checks::sigmoid_cross_entropy(logits.shape, targets.shape, rows.range, grad_shape, loss.shape)?;
+        let (mut total, mut gradient) = (0.0, RefMatrix::zeros(logits.shape, Dtype::F32));
+        let n = (rows.ids.len() * logits.shape.cols) as f64;
+        for &row in &rows.ids {
+            let row = row as usize;
+            for c in 0..logits.shape.cols {
+                let (element_loss, g) = sigmoid_element(logits.get(row, c), targets.get(row, c));
+                total += element_loss / n;
+                gradient.set(row, c, gradient.get(row, c) + g / n);
+            }
+        }
+        loss.set(0, 0, total);
+        if let Some(grad) = grad {
+            grad.update(|r, c, _| gradient.get(r, c));
+        }
+        Ok(())
+    }
+
+    fn argmax_rows(&self, x: &RefMatrix) -> Result<Vec<u32>, ComputeError> {
+        checks::argmax_rows(x.shape)?;
+        let largest =
+            |r: usize| (1..x.shape.cols).fold(0, |best, c| if x.get(r, c) > x.get(r, best) { c } else { best });
+        Ok((0..x.shape.rows).map(|r| largest(r) as u32).collect())
+    }
+
+    fn adam(
+        &self,
+        step: AdamStep,
+        grad: &RefMatrix,
+        (first, second): (&mut RefMatrix, &mut RefMatrix),
+        param: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::adam(step.step, param.kind(), grad.kind(), first.kind(), second.kind())?;
+        let [lr, beta1, beta2, eps, decay] =
+            [step.lr, step.beta1, step.beta2, step.eps, step.weight_decay].map(f64::from);
+        let (direct, through_gradient) = if step.decoupled { (lr * decay, 0.0) } else { (0.0, decay) };
+        let gradient = |r, c, weight: f64| grad.get(r, c) + through_gradient * weight;
+        first.update(|r, c, m| beta1 * m + (1.0 - beta1) * gradient(r, c, param.get(r, c)));
+        second.update(|r, c, v| beta2 * v + (1.0 - beta2) * gradient(r, c, param.get(r, c)).powi(2));
+        let (correction1, correction2) = (1.0 - beta1.powf(step.step as f64), 1.0 - beta2.powf(step.step as f64));
+        param.update(|r, c, weight| {
+            let (m, v) = (first.get(r, c) / correction1, second.get(r, c) / correction2);
+            weight - direct * weight - lr * m / (v.sqrt() + eps)
+        });
+        Ok(())
+    }
+
+    fn sgd(
+        &self,
+        lr: f32,
+        momentum: f32,
+        weight_decay: f32,
+        grad: &RefMatrix,
+        velocity: &mut RefMatrix,
+        param: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
+        let [lr, momentum, decay] = [lr, momentum, weight_decay].map(f64::from);
+        velocity.update(|r, c, v| momentum * v + grad.get(r, c) + decay * param.get(r, c));
+        param.update(|r, c, weight| weight - lr * velocity.get(r, c));
+        Ok(())
+    }
+}

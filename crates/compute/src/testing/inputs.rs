@@ -1,0 +1,117 @@
+//! Random operands: shapes from proptest, so that they shrink; values from a seed, so that shapes shrink quickly.
+
+use girih_graph_format::{Csr, Matrix};
+use girih_random::{Key, Stream};
+use proptest::prelude::*;
+
+use crate::{Activation, Backend, Dtype, Epilogue, Shape};
+
+/// Purpose of the keys of this suite; no run of a model uses it.
+const PURPOSE: u32 = u32::MAX;
+
+/// Zero rows, one row, a few, or as many as allowed.
+pub(super) fn n_rows(max: usize) -> impl Strategy<Value = usize> {
+    prop_oneof![1 => Just(0), 1 => Just(1), 5 => 2..40usize, 2 => 40..=max]
+}
+
+/// At least one row.
+pub(super) fn n_rows_some(max: usize) -> impl Strategy<Value = usize> {
+    n_rows(max).prop_map(|n| n.max(1))
+}
+
+/// Widths around vectors and cache lines.
+pub(super) fn width() -> impl Strategy<Value = usize> {
+    1..70usize
+}
+
+pub(super) fn dtype() -> impl Strategy<Value = Dtype> {
+    prop_oneof![Just(Dtype::F32), Just(Dtype::Bf16)]
+}
+
+pub(super) fn activation() -> impl Strategy<Value = Activation> {
+    prop_oneof![Just(Activation::Identity), Just(Activation::Relu)]
+}
+
+/// An epilogue whose bias is drawn later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EpilogueCase {
+    accumulate: bool,
+    bias: bool,
+    activation: Activation,
+}
+
+pub(super) fn epilogue() -> impl Strategy<Value = EpilogueCase> {
+    let fields = (any::<bool>(), any::<bool>(), activation());
+    fields.prop_map(|(accumulate, bias, activation)| EpilogueCase { accumulate, bias, activation })
+}
+
+impl EpilogueCase {
+    /// The epilogue over `bias`, if it has one.
+    pub(super) fn with<M>(self, bias: &M) -> Epilogue<'_, M> {
+        Epilogue { accumulate: self.accumulate, bias: self.bias.then_some(bias), activation: self.activation }
+    }
+}
+
+/// Values in the order in which a case asks for them.
+pub(super) struct Draws(Stream);
+
+impl Draws {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(Key::new(seed, PURPOSE).stream(0, 0))
+    }
+
+    /// A value in `-1..1`; one in eight is zero.
+    pub(super) fn value(&mut self) -> f32 {
+        if self.0.below(8) == 0 { 0.0 } else { 2.0 * self.0.unit_f32() - 1.0 }
+    }
+
+    pub(super) fn values(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.value()).collect()
+    }
+
+    /// Numbers below `bound`.
+    pub(super) fn ids(&mut self, n: usize, bound: usize) -> Vec<u32> {
+        (0..n).map(|_| self.0.below(bound as u64) as u32).collect()
+    }
+
+    pub(super) fn host(&mut self, shape: Shape) -> Matrix {
+        host(shape, self.values(shape.len()))
+    }
+
+    pub(super) fn matrix<B: Backend>(&mut self, backend: &B, shape: Shape, dtype: Dtype) -> B::Matrix {
+        backend.upload(&self.host(shape), dtype).expect("upload")
+    }
+
+    /// A sparse matrix with empty rows, sparse rows and full rows.
+    pub(super) fn csr(&mut self, shape: Shape, valued: bool) -> Csr {
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for _ in 0..shape.rows {
+            // Of `period` columns one is kept on average; a quarter of the rows is empty, a quarter full.
+            let period = [0, 1, 3, 10][self.0.below(4) as usize];
+            indices.extend((0..shape.cols as u32).filter(|_| period > 0 && self.0.below(period) == 0));
+            indptr.push(indices.len() as u64);
+        }
+        let values = valued.then(|| self.values(indices.len()).into());
+        Csr::new(shape.rows, shape.cols, indptr, indices, values).expect("a sparse matrix")
+    }
+
+    /// A binary matrix that equals its transpose.
+    pub(super) fn symmetric_csr(&mut self, n: usize) -> Csr {
+        let half = self.csr(Shape::new(n, n), false);
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for row in 0..n {
+            let kept = |&col: &u32| {
+                let (low, high) = (row.min(col as usize), row.max(col as usize));
+                half.row(low).binary_search(&(high as u32)).is_ok()
+            };
+            indices.extend((0..n as u32).filter(kept));
+            indptr.push(indices.len() as u64);
+        }
+        Csr::new(n, n, indptr, indices, None).expect("a sparse matrix")
+    }
+}
+
+/// A matrix of `values` on the host.
+pub(super) fn host(shape: Shape, values: Vec<f32>) -> Matrix {
+    Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape asks for")
+}

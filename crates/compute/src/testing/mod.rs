@@ -1,0 +1,156 @@
+//! One suite for every backend: each operation on random small cases, compared with [`Reference`].
+//!
+//! - [`check_backend`]: results agree within a stated error, and wrong operands are refused with the same words.
+//! - [`check_thread_independence`]: the same bits with one, two and three threads, for backends that compute on the
+//!   host.
+//!
+//! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
+//! in every run. A new operation is a new law in `passes` or `products` and a line in [`visit_laws`].
+
+mod inputs;
+mod passes;
+mod products;
+mod refusals;
+
+use girih_graph_format::Matrix;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rayon::ThreadPoolBuilder;
+
+use crate::{Backend, Reference};
+
+/// Random cases for each law.
+const CASES: u32 = 128;
+/// Rows of cases that are compared with the reference: a few pieces of what backends split work into.
+const ROWS_MAX: usize = 600;
+/// Cases and rows for comparisons between numbers of threads, which need many pieces.
+const THREAD_CASES: u32 = 12;
+const THREAD_ROWS_MAX: usize = 4_000;
+
+/// An operation, or a few that belong together.
+trait Law {
+    /// What failures are reported under.
+    const NAME: &'static str;
+    /// Largest accepted error of a result `y`, in units of `1 + |y|`; results stored as bf16 may also differ by one
+    /// rounding of theirs.
+    const TOLERANCE: f64;
+    /// The operands.
+    type Case: std::fmt::Debug + Sync;
+
+    /// Cases with at most `rows_max` rows.
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case>;
+
+    /// The tolerance of one case, where some are rounded more than others.
+    fn tolerance(_case: &Self::Case) -> f64 {
+        Self::TOLERANCE
+    }
+
+    /// Results of the operation on `backend`.
+    fn run<B: Backend>(backend: &B, case: &Self::Case) -> Results;
+}
+
+/// Results, and whether each may carry an error of rounding to bf16.
+type Results = Vec<Output>;
+
+/// A matrix that an operation wrote.
+struct Output {
+    values: Matrix,
+    rounded: bool,
+}
+
+impl Output {
+    fn of<B: Backend>(backend: &B, matrix: &B::Matrix) -> Self {
+        let values = backend.download(matrix).expect("download");
+        Self { values, rounded: backend.dtype(matrix) == crate::Dtype::Bf16 }
+    }
+}
+
+/// What is done with every law.
+trait Visitor {
+    fn visit<L: Law>(&self);
+}
+
+fn visit_laws(visitor: &impl Visitor) {
+    visitor.visit::<products::Gemm>();
+    visitor.visit::<products::Spmm>();
+    visitor.visit::<passes::Storage>();
+    visitor.visit::<passes::EpilogueBackward>();
+    visitor.visit::<passes::Masked>();
+    visitor.visit::<passes::AddScaled>();
+    visitor.visit::<passes::Rows>();
+    visitor.visit::<passes::Columns>();
+    visitor.visit::<passes::SoftmaxLoss>();
+    visitor.visit::<passes::SigmoidLoss>();
+    visitor.visit::<passes::Adam>();
+    visitor.visit::<passes::Sgd>();
+}
+
+/// Compares every operation of `backend` with [`Reference`].
+///
+/// # Panics
+/// At the first difference beyond the tolerance of its operation, with the smallest case found.
+pub fn check_backend<B: Backend>(backend: &B) {
+    struct Differential<'a, B>(&'a B);
+    impl<B: Backend> Visitor for Differential<'_, B> {
+        fn visit<L: Law>(&self) {
+            for_cases::<L>(CASES, ROWS_MAX, |case| {
+                let (found, expected) = (L::run(self.0, case), L::run(&Reference, case));
+                compare(L::NAME, L::tolerance(case), &found, &expected);
+            });
+        }
+    }
+    visit_laws(&Differential(backend));
+    refusals::check(backend);
+}
+
+/// Compares the bits that every operation of `backend` leaves when it runs on one, two and three threads of rayon.
+///
+/// # Panics
+/// At the first difference.
+pub fn check_thread_independence<B: Backend>(backend: &B) {
+    struct Threads<'a, B>(&'a B);
+    impl<B: Backend> Visitor for Threads<'_, B> {
+        fn visit<L: Law>(&self) {
+            let pools = [1, 2, 3].map(|n| ThreadPoolBuilder::new().num_threads(n).build().expect("a thread pool"));
+            for_cases::<L>(THREAD_CASES, THREAD_ROWS_MAX, |case| {
+                let [one, two, three] = pools.each_ref().map(|pool| bits(&pool.install(|| L::run(self.0, case))));
+                assert!(one == two, "{}: two threads leave other bits than one", L::NAME);
+                assert!(one == three, "{}: three threads leave other bits than one", L::NAME);
+            });
+        }
+    }
+    visit_laws(&Threads(backend));
+}
+
+fn for_cases<L: Law>(n_cases: u32, rows_max: usize, check: impl Fn(&L::Case)) {
+    let config = Config { cases: n_cases, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let outcome = runner.run(&L::cases(rows_max), |case| {
+        check(&case);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{}: {failure}", L::NAME));
+}
+
+fn compare(law: &str, tolerance: f64, found: &Results, expected: &Results) {
+    assert_eq!(found.len(), expected.len());
+    for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let (values, wanted) = (&found.values, &expected.values);
+        assert_eq!((values.n_rows(), values.n_cols()), (wanted.n_rows(), wanted.n_cols()), "{law}: shape");
+        for (at, (&value, &wanted)) in values.data().iter().zip(wanted.data()).enumerate() {
+            let (error, size) = (f64::from(value - wanted).abs(), f64::from(wanted).abs());
+            // One step of bf16, where the two results round to different sides.
+            let step = if expected.rounded { size / 128.0 } else { 0.0 };
+            let limit = tolerance * (1.0 + size) + step;
+            let (row, column) = (at / values.n_cols(), at % values.n_cols());
+            assert!(
+                error <= limit,
+                "{law}: result {output} at row {row}, column {column} is {value}, expected {wanted} within {limit:e}"
+            );
+        }
+    }
+}
+
+fn bits(results: &Results) -> Vec<Vec<u32>> {
+    results.iter().map(|output| output.values.data().iter().map(|value| value.to_bits()).collect()).collect()
+}

@@ -1,0 +1,313 @@
+//! Laws of the operations that pass over matrices: storage, element by element, rows, columns, losses, optimisers.
+
+use girih_random::Key;
+use proptest::prelude::*;
+
+use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
+use super::{Law, Output, Results};
+use crate::{Activation, AdamStep, Backend, Dropout, Dtype, Shape};
+
+/// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
+#[derive(Debug)]
+pub(super) struct PassCase {
+    shape: Shape,
+    dtypes: [Dtype; 4],
+    seed: u64,
+}
+
+fn passes(n_rows: impl Strategy<Value = usize>) -> impl Strategy<Value = PassCase> {
+    (n_rows, width(), [dtype(), dtype(), dtype(), dtype()], any::<u64>())
+        .prop_map(|(rows, cols, dtypes, seed)| PassCase { shape: Shape::new(rows, cols), dtypes, seed })
+}
+
+impl PassCase {
+    fn draws(&self) -> Draws {
+        Draws::new(self.seed)
+    }
+}
+
+/// Values come back from the device rounded once, whichever way they went there.
+pub(super) struct Storage;
+
+impl Law for Storage {
+    const NAME: &'static str = "zeros, upload, write, convert, download";
+    const TOLERANCE: f64 = 0.0;
+    type Case = PassCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = PassCase> {
+        passes(n_rows(rows_max))
+    }
+
+    fn run<B: Backend>(backend: &B, case: &PassCase) -> Results {
+        let mut draws = case.draws();
+        let zeros = backend.zeros(case.shape, case.dtypes[0]).expect("zeros");
+        let uploaded = draws.matrix(backend, case.shape, case.dtypes[1]);
+        let mut written = backend.zeros(case.shape, case.dtypes[2]).expect("zeros");
+        backend.write(&draws.host(case.shape), &mut written).expect("write");
+        let mut converted = backend.zeros(case.shape, case.dtypes[3]).expect("zeros");
+        backend.convert(&uploaded, &mut converted).expect("convert");
+        let all = [zeros, uploaded, written, converted];
+        for (matrix, dtype) in all.iter().zip(case.dtypes) {
+            assert_eq!((backend.shape(matrix), backend.dtype(matrix)), (case.shape, dtype));
+        }
+        // Rounding is exact: nothing may differ by a step of bf16.
+        all.iter().map(|matrix| Output { rounded: false, ..Output::of(backend, matrix) }).collect()
+    }
+}
+
+/// The backward of an epilogue, with the gradient of the bias and without.
+pub(super) struct EpilogueBackward;
+
+impl Law for EpilogueBackward {
+    const NAME: &'static str = "epilogue_backward";
+    const TOLERANCE: f64 = 2e-5;
+    type Case = (PassCase, Activation);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), activation())
+    }
+
+    fn run<B: Backend>(backend: &B, (case, activation): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let y = draws.matrix(backend, case.shape, case.dtypes[0]);
+        let mut grad = draws.matrix(backend, case.shape, case.dtypes[1]);
+        let mut other_grad = draws.matrix(backend, case.shape, case.dtypes[1]);
+        let mut bias_grad = draws.matrix(backend, Shape::new(1, case.shape.cols), case.dtypes[2]);
+        backend.epilogue_backward(*activation, &y, &mut grad, Some(&mut bias_grad)).expect("epilogue_backward");
+        backend.epilogue_backward(*activation, &y, &mut other_grad, None).expect("epilogue_backward");
+        [grad, other_grad, bias_grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Dropout into another matrix, and in place.
+pub(super) struct Masked;
+
+impl Law for Masked {
+    const NAME: &'static str = "dropout";
+    const TOLERANCE: f64 = 1e-6;
+    type Case = (PassCase, f32);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), prop_oneof![1 => Just(0.0f32), 3 => 0.0f32..0.99])
+    }
+
+    fn run<B: Backend>(backend: &B, (case, p): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let dropout = Dropout::new(*p, Key::new(case.seed, 0));
+        let mut x = draws.matrix(backend, case.shape, case.dtypes[0]);
+        let mut out = draws.matrix(backend, case.shape, case.dtypes[1]);
+        backend.dropout(&x, dropout, &mut out).expect("dropout");
+        backend.dropout_in_place(dropout, &mut x).expect("dropout_in_place");
+        vec![Output::of(backend, &out), Output::of(backend, &x)]
+    }
+}
+
+/// `out += factor · x`.
+pub(super) struct AddScaled;
+
+impl Law for AddScaled {
+    const NAME: &'static str = "add_scaled";
+    const TOLERANCE: f64 = 1e-6;
+    type Case = (PassCase, f32);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), -2.0f32..2.0)
+    }
+
+    fn run<B: Backend>(backend: &B, (case, factor): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let x = draws.matrix(backend, case.shape, case.dtypes[0]);
+        let mut out = draws.matrix(backend, case.shape, case.dtypes[1]);
+        backend.add_scaled(*factor, &x, &mut out).expect("add_scaled");
+        vec![Output::of(backend, &out)]
+    }
+}
+
+/// Gathering rows by ids that repeat, adding them back, and the largest element of each.
+pub(super) struct Rows;
+
+impl Law for Rows {
+    const NAME: &'static str = "gather_rows, scatter_add_rows, argmax_rows";
+    const TOLERANCE: f64 = 2e-5;
+    type Case = (PassCase, usize);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows_some(rows_max)), n_rows(rows_max))
+    }
+
+    fn run<B: Backend>(backend: &B, (case, n_ids): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let ids = draws.ids(*n_ids, case.shape.rows);
+        let ids = backend.upload_ids(&ids).expect("upload");
+        let listed = Shape::new(*n_ids, case.shape.cols);
+        let x = draws.matrix(backend, case.shape, case.dtypes[0]);
+        let mut gathered = draws.matrix(backend, listed, case.dtypes[1]);
+        backend.gather_rows(&x, &ids, &mut gathered).expect("gather_rows");
+        let grad = draws.matrix(backend, listed, case.dtypes[2]);
+        let mut scattered = draws.matrix(backend, case.shape, case.dtypes[3]);
+        backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
+        let largest = backend.argmax_rows(&x).expect("argmax_rows").into_iter().map(|column| column as f32).collect();
+        let largest = Output { values: host(Shape::new(case.shape.rows, 1), largest), rounded: false };
+        vec![Output::of(backend, &gathered), Output::of(backend, &scattered), largest]
+    }
+}
+
+/// Sums of columns.
+pub(super) struct Columns;
+
+impl Law for Columns {
+    const NAME: &'static str = "column_sums";
+    const TOLERANCE: f64 = 2e-5;
+    type Case = PassCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = PassCase> {
+        passes(n_rows(rows_max))
+    }
+
+    fn run<B: Backend>(backend: &B, case: &PassCase) -> Results {
+        let mut draws = case.draws();
+        let x = draws.matrix(backend, case.shape, case.dtypes[0]);
+        let mut out = draws.matrix(backend, Shape::new(1, case.shape.cols), case.dtypes[1]);
+        backend.column_sums(&x, &mut out).expect("column_sums");
+        vec![Output::of(backend, &out)]
+    }
+}
+
+/// Rows of a loss, some of them twice, and logits as large as `scale`.
+#[derive(Debug)]
+pub(super) struct LossCase {
+    pass: PassCase,
+    n_listed: usize,
+    scale: f32,
+}
+
+fn losses(rows_max: usize) -> impl Strategy<Value = LossCase> {
+    let scale = prop_oneof![4 => 1.0f32..10.0, 1 => 10.0f32..1000.0];
+    (passes(n_rows_some(rows_max)), n_rows_some(rows_max), scale).prop_map(|(pass, n_listed, scale)| LossCase {
+        pass,
+        n_listed,
+        scale,
+    })
+}
+
+impl LossCase {
+    fn logits<B: Backend>(&self, backend: &B, draws: &mut Draws) -> B::Matrix {
+        let values = draws.values(self.pass.shape.len()).into_iter().map(|value| self.scale * value).collect();
+        backend.upload(&host(self.pass.shape, values), self.pass.dtypes[0]).expect("upload")
+    }
+}
+
+/// Softmax cross-entropy with and without its gradient; rows outside the loss have no class.
+pub(super) struct SoftmaxLoss;
+
+impl Law for SoftmaxLoss {
+    const NAME: &'static str = "softmax_cross_entropy";
+    const TOLERANCE: f64 = 2e-6;
+    type Case = LossCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = LossCase> {
+        losses(rows_max)
+    }
+
+    fn run<B: Backend>(backend: &B, case: &LossCase) -> Results {
+        let (mut draws, shape) = (case.pass.draws(), case.pass.shape);
+        let logits = case.logits(backend, &mut draws);
+        let rows = draws.ids(case.n_listed, shape.rows);
+        let mut classes = vec![u32::MAX; shape.rows];
+        for &row in &rows {
+            classes[row as usize] = draws.ids(1, shape.cols)[0];
+        }
+        let (rows, classes) =
+            (backend.upload_ids(&rows).expect("upload"), backend.upload_ids(&classes).expect("upload"));
+        let mut grad = draws.matrix(backend, shape, case.pass.dtypes[1]);
+        let [mut loss, mut loss_alone] = [(); 2].map(|()| draws.matrix(backend, Shape::new(1, 1), Dtype::F32));
+        backend.softmax_cross_entropy(&logits, &classes, &rows, Some(&mut grad), &mut loss).expect("loss");
+        backend.softmax_cross_entropy(&logits, &classes, &rows, None, &mut loss_alone).expect("loss");
+        [loss, loss_alone, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Sigmoid cross-entropy with and without its gradient.
+pub(super) struct SigmoidLoss;
+
+impl Law for SigmoidLoss {
+    const NAME: &'static str = "sigmoid_cross_entropy";
+    const TOLERANCE: f64 = 2e-6;
+    type Case = LossCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = LossCase> {
+        losses(rows_max)
+    }
+
+    fn run<B: Backend>(backend: &B, case: &LossCase) -> Results {
+        let (mut draws, shape) = (case.pass.draws(), case.pass.shape);
+        let logits = case.logits(backend, &mut draws);
+        let rows = backend.upload_ids(&draws.ids(case.n_listed, shape.rows)).expect("upload");
+        let targets = draws.values(shape.len()).into_iter().map(|value| f32::from(value > 0.0)).collect();
+        let targets = backend.upload(&host(shape, targets), case.pass.dtypes[2]).expect("upload");
+        let mut grad = draws.matrix(backend, shape, case.pass.dtypes[1]);
+        let [mut loss, mut loss_alone] = [(); 2].map(|()| draws.matrix(backend, Shape::new(1, 1), Dtype::F32));
+        backend.sigmoid_cross_entropy(&logits, &targets, &rows, Some(&mut grad), &mut loss).expect("loss");
+        backend.sigmoid_cross_entropy(&logits, &targets, &rows, None, &mut loss_alone).expect("loss");
+        [loss, loss_alone, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Three steps of Adam and of AdamW.
+pub(super) struct Adam;
+
+impl Law for Adam {
+    const NAME: &'static str = "adam";
+    const TOLERANCE: f64 = 1e-5;
+    type Case = (PassCase, f32, bool);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), prop_oneof![Just(0.0f32), 0.0f32..0.1], any::<bool>())
+    }
+
+    fn run<B: Backend>(backend: &B, (case, weight_decay, decoupled): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let mut param = draws.matrix(backend, case.shape, Dtype::F32);
+        let mut moments = [(); 2].map(|()| backend.zeros(case.shape, Dtype::F32).expect("zeros"));
+        for step in 1..=3 {
+            let grad = draws.matrix(backend, case.shape, Dtype::F32);
+            let [first, second] = &mut moments;
+            let step = AdamStep {
+                lr: 0.05,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+                weight_decay: *weight_decay,
+                decoupled: *decoupled,
+                step,
+            };
+            backend.adam(step, &grad, (first, second), &mut param).expect("adam");
+        }
+        let [first, second] = moments;
+        [param, first, second].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Three steps of gradient descent with momentum and weight decay.
+pub(super) struct Sgd;
+
+impl Law for Sgd {
+    const NAME: &'static str = "sgd";
+    const TOLERANCE: f64 = 1e-5;
+    type Case = (PassCase, f32, f32);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), 0.0f32..0.99, 0.0f32..0.1)
+    }
+
+    fn run<B: Backend>(backend: &B, (case, momentum, weight_decay): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let mut param = draws.matrix(backend, case.shape, Dtype::F32);
+        let mut velocity = backend.zeros(case.shape, Dtype::F32).expect("zeros");
+        for _ in 0..3 {
+            let grad = draws.matrix(backend, case.shape, Dtype::F32);
+            backend.sgd(0.1, *momentum, *weight_decay, &grad, &mut velocity, &mut param).expect("sgd");
+        }
+        vec![Output::of(backend, &param), Output::of(backend, &velocity)]
+    }
+}

@@ -1,0 +1,155 @@
+//! Laws of the two products.
+
+use girih_graph_format::{Csr, Norm, Scales};
+use girih_random::Key;
+use proptest::prelude::*;
+
+use super::inputs::{Draws, EpilogueCase, dtype, epilogue, n_rows, width};
+use super::{Law, Output, Results};
+use crate::{Backend, Dropout, Dtype, Shape, SparseOperand, Transpose};
+
+/// Dense products: `NN`, `NT`, `TN`, with and without dropout.
+pub(super) struct Gemm;
+
+#[derive(Debug)]
+pub(super) struct GemmCase {
+    /// Rows of the result, columns of the result, summed dimension.
+    dimensions: (usize, usize, usize),
+    transposes: (Transpose, Transpose),
+    dropout: Option<f32>,
+    epilogue: EpilogueCase,
+    dtypes: [Dtype; 4],
+    seed: u64,
+}
+
+impl Law for Gemm {
+    const NAME: &'static str = "gemm";
+    // Sums of up to 600 products below one: 600 roundings of sums below 600 hardly ever point the same way.
+    const TOLERANCE: f64 = 2e-5;
+    type Case = GemmCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = GemmCase> {
+        let products = prop_oneof![
+            (n_rows(rows_max), width(), width()).prop_map(|dimensions| (dimensions, (Transpose::No, Transpose::No))),
+            (n_rows(rows_max), width(), width()).prop_map(|dimensions| (dimensions, (Transpose::No, Transpose::Yes))),
+            (width(), width(), n_rows(rows_max)).prop_map(|dimensions| (dimensions, (Transpose::Yes, Transpose::No))),
+        ];
+        let dtypes = [dtype(), dtype(), dtype(), dtype()];
+        (products, prop::option::of(0.0f32..0.9), epilogue(), dtypes, any::<u64>()).prop_map(
+            |((dimensions, transposes), dropout, epilogue, dtypes, seed)| GemmCase {
+                dimensions,
+                transposes,
+                dropout,
+                epilogue,
+                dtypes,
+                seed,
+            },
+        )
+    }
+
+    fn run<B: Backend>(backend: &B, case: &GemmCase) -> Results {
+        let (mut draws, (rows, cols, depth)) = (Draws::new(case.seed), case.dimensions);
+        let stored = |transpose, shape: Shape| if transpose == Transpose::Yes { shape.transposed() } else { shape };
+        let a = draws.matrix(backend, stored(case.transposes.0, Shape::new(rows, depth)), case.dtypes[0]);
+        let b = draws.matrix(backend, stored(case.transposes.1, Shape::new(depth, cols)), case.dtypes[1]);
+        let bias = draws.matrix(backend, Shape::new(1, cols), case.dtypes[2]);
+        let mut out = draws.matrix(backend, Shape::new(rows, cols), case.dtypes[3]);
+        let dropout = case.dropout.map(|p| Dropout::new(p, Key::new(case.seed, 0)));
+        let operands = ((&a, case.transposes.0), (&b, case.transposes.1));
+        backend.gemm(operands.0, dropout, operands.1, case.epilogue.with(&bias), &mut out).expect("gemm");
+        vec![Output::of(backend, &out)]
+    }
+}
+
+/// Sparse products with a matrix and its transpose: binary, valued, weighted, scaled, symmetric.
+pub(super) struct Spmm;
+
+/// Where the sparse operand comes from.
+#[derive(Clone, Copy, Debug)]
+enum Pattern {
+    General { valued: bool, scaled: bool },
+    Symmetric { norm: Norm },
+}
+
+#[derive(Debug)]
+pub(super) struct SpmmCase {
+    shape: Shape,
+    pattern: Pattern,
+    transpose: Transpose,
+    weighted: bool,
+    width: usize,
+    epilogue: EpilogueCase,
+    dtypes: [Dtype; 4],
+    seed: u64,
+}
+
+fn pattern() -> impl Strategy<Value = Pattern> {
+    prop_oneof![
+        2 => (any::<bool>(), any::<bool>()).prop_map(|(valued, scaled)| Pattern::General { valued, scaled }),
+        1 => prop_oneof![Just(Norm::None), Just(Norm::Symmetric)].prop_map(|norm| Pattern::Symmetric { norm }),
+    ]
+}
+
+impl SpmmCase {
+    fn operand(&self, draws: &mut Draws) -> (Csr, Scales, bool) {
+        match self.pattern {
+            Pattern::General { valued, scaled } => {
+                let csr = draws.csr(self.shape, valued);
+                let mut scale = |n| scaled.then(|| draws.values(n));
+                let scales = Scales { left: scale(self.shape.rows), right: scale(self.shape.cols) };
+                (csr, scales, false)
+            }
+            Pattern::Symmetric { norm } => {
+                let csr = draws.symmetric_csr(self.shape.rows);
+                let scales = csr.scales(norm);
+                (csr, scales, true)
+            }
+        }
+    }
+}
+
+impl Law for Spmm {
+    const NAME: &'static str = "spmm";
+    const TOLERANCE: f64 = 2e-5;
+    type Case = SpmmCase;
+
+    /// A bf16 operand times its row factors may be rounded to bf16 again: 2⁻⁹ of each of up to 600 terms, with signs
+    /// that hardly ever agree.
+    fn tolerance(case: &SpmmCase) -> f64 {
+        let scaled = !matches!(case.pattern, Pattern::General { scaled: false, .. });
+        if scaled && case.dtypes[0] == Dtype::Bf16 { 0.02 } else { Self::TOLERANCE }
+    }
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = SpmmCase> {
+        let shape = (n_rows(rows_max), 1..60usize).prop_map(|(rows, cols)| Shape::new(rows, cols));
+        let transpose = prop_oneof![Just(Transpose::No), Just(Transpose::Yes)];
+        let dtypes = [dtype(), dtype(), dtype(), dtype()];
+        // Past 128 columns an operand is cut into panels.
+        let width = prop_oneof![4 => width(), 1 => 70..300usize];
+        (shape, pattern(), transpose, any::<bool>(), width, epilogue(), dtypes, any::<u64>()).prop_map(
+            |(shape, pattern, transpose, weighted, width, epilogue, dtypes, seed)| {
+                // A symmetric matrix of many rows would be mostly the reference's time.
+                let shape = match pattern {
+                    Pattern::General { .. } => shape,
+                    Pattern::Symmetric { .. } => Shape::new(shape.cols, shape.cols),
+                };
+                SpmmCase { shape, pattern, transpose, weighted, width, epilogue, dtypes, seed }
+            },
+        )
+    }
+
+    fn run<B: Backend>(backend: &B, case: &SpmmCase) -> Results {
+        let mut draws = Draws::new(case.seed);
+        let (csr, scales, symmetric) = case.operand(&mut draws);
+        let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric }).expect("upload");
+        assert_eq!((backend.sparse_shape(&a), backend.nnz(&a)), (case.shape, csr.nnz()));
+        let read = if case.transpose == Transpose::Yes { case.shape.transposed() } else { case.shape };
+        let x = draws.matrix(backend, Shape::new(read.cols, case.width), case.dtypes[0]);
+        let weights = draws.matrix(backend, Shape::new(csr.nnz(), 1), case.dtypes[1]);
+        let bias = draws.matrix(backend, Shape::new(1, case.width), case.dtypes[2]);
+        let mut out = draws.matrix(backend, Shape::new(read.rows, case.width), case.dtypes[3]);
+        let weights = case.weighted.then_some(&weights);
+        backend.spmm((&a, case.transpose), weights, &x, case.epilogue.with(&bias), &mut out).expect("spmm");
+        vec![Output::of(backend, &out)]
+    }
+}

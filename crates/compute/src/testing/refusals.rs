@@ -1,0 +1,186 @@
+//! Wrong operands: refused by every backend, in the same words, before anything is written.
+
+use girih_graph_format::{Csr, Matrix, Scales};
+
+use super::inputs::host;
+use crate::{Activation, AdamStep, Backend, ComputeError, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
+
+/// A call that should have been refused.
+#[derive(Debug, PartialEq)]
+struct Refusal {
+    call: &'static str,
+    /// `None` when it was carried out.
+    message: Option<String>,
+    /// Whether what the call would have written is as it was.
+    untouched: bool,
+}
+
+pub(super) fn check<B: Backend>(backend: &B) {
+    for (found, expected) in refusals(backend).into_iter().zip(refusals(&Reference)) {
+        assert!(expected.message.is_some() && expected.untouched, "the reference carried out {expected:?}");
+        assert_eq!(found, expected);
+    }
+}
+
+fn refusals<B: Backend>(backend: &B) -> Vec<Refusal> {
+    let trial = Trial { backend };
+    let mut refusals = trial.storage();
+    refusals.extend(trial.products());
+    refusals.extend(trial.passes());
+    refusals.extend(trial.rows());
+    refusals.extend(trial.losses());
+    refusals.extend(trial.optimizers());
+    refusals
+}
+
+struct Trial<'a, B> {
+    backend: &'a B,
+}
+
+impl<B: Backend> Trial<'_, B> {
+    /// A matrix whose values are their positions.
+    fn matrix(&self, rows: usize, cols: usize) -> B::Matrix {
+        self.stored(rows, cols, Dtype::F32)
+    }
+
+    fn stored(&self, rows: usize, cols: usize, dtype: Dtype) -> B::Matrix {
+        self.backend.upload(&counting(rows, cols), dtype).expect("upload")
+    }
+
+    fn ids(&self, ids: &[u32]) -> B::Ids {
+        self.backend.upload_ids(ids).expect("upload")
+    }
+
+    /// Makes `call` write into a matrix of the given shape.
+    fn refuses(
+        &self,
+        call: &'static str,
+        (rows, cols): (usize, usize),
+        attempt: impl FnOnce(&mut B::Matrix) -> Result<(), ComputeError>,
+    ) -> Refusal {
+        let mut out = self.matrix(rows, cols);
+        let message = attempt(&mut out).err().map(|error| error.to_string());
+        let untouched = self.backend.download(&out).expect("download") == counting(rows, cols);
+        Refusal { call, message, untouched }
+    }
+
+    fn storage(&self) -> Vec<Refusal> {
+        let csr = Csr::empty(3, 2).expect("a sparse matrix");
+        let upload = |scales: Scales, symmetric: bool| {
+            self.backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric }).map(drop)
+        };
+        let too_long = || Some(vec![1.0; 4]);
+        vec![
+            self.refuses("write", (2, 3), |out| self.backend.write(&counting(3, 2), out)),
+            self.refuses("zeros", (1, 1), |_| self.backend.zeros(Shape::new(1 << 62, 1 << 62), Dtype::F32).map(drop)),
+            self.refuses("left scale", (1, 1), |_| upload(Scales { left: too_long(), right: None }, false)),
+            self.refuses("right scale", (1, 1), |_| upload(Scales { left: None, right: too_long() }, false)),
+            self.refuses("symmetric", (1, 1), |_| upload(Scales::default(), true)),
+        ]
+    }
+
+    fn products(&self) -> Vec<Refusal> {
+        let (a, b) = (self.matrix(4, 3), self.matrix(3, 2));
+        let (yes, no) = (Transpose::Yes, Transpose::No);
+        let gemm = |a, b, out: &mut B::Matrix| self.backend.gemm(a, None, b, Epilogue::default(), out);
+        let wide = self.matrix(1, 3);
+        let biased = || Epilogue { bias: Some(&wide), ..Epilogue::default() };
+        let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
+        let sparse = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false };
+        let sparse = self.backend.upload_sparse(&sparse).expect("upload");
+        let spmm = |transpose, weights, x, out: &mut B::Matrix| {
+            self.backend.spmm((&sparse, transpose), weights, x, Epilogue::default(), out)
+        };
+        vec![
+            self.refuses("gemm: inner", (4, 4), |out| gemm((&a, no), (&a, no), out)),
+            self.refuses("gemm: out", (4, 3), |out| gemm((&a, no), (&b, no), out)),
+            self.refuses("gemm: TT", (3, 3), |out| gemm((&a, yes), (&b, yes), out)),
+            self.refuses("gemm: bias", (4, 2), |out| self.backend.gemm((&a, no), None, (&b, no), biased(), out)),
+            self.refuses("spmm: x", (4, 3), |out| spmm(no, None, &a, out)),
+            self.refuses("spmm: transposed x", (3, 2), |out| spmm(yes, None, &b, out)),
+            self.refuses("spmm: out", (3, 2), |out| spmm(no, None, &b, out)),
+            self.refuses("spmm: weights", (4, 2), |out| spmm(no, Some(&wide), &b, out)),
+            self.refuses("spmm: bias", (4, 2), |out| self.backend.spmm((&sparse, no), None, &b, biased(), out)),
+        ]
+    }
+
+    fn passes(&self) -> Vec<Refusal> {
+        let (x, backend) = (self.matrix(4, 3), self.backend);
+        let dropout = crate::Dropout::new(0.5, girih_random::Key::new(0, 0));
+        let mut narrow = self.matrix(1, 2);
+        vec![
+            self.refuses("epilogue_backward: grad", (3, 4), |out| {
+                backend.epilogue_backward(Activation::Relu, &x, out, None)
+            }),
+            self.refuses("epilogue_backward: bias", (4, 3), |out| {
+                backend.epilogue_backward(Activation::Relu, &x, out, Some(&mut narrow))
+            }),
+            self.refuses("dropout", (4, 2), |out| backend.dropout(&x, dropout, out)),
+            self.refuses("convert", (4, 2), |out| backend.convert(&x, out)),
+            self.refuses("add_scaled", (4, 2), |out| backend.add_scaled(1.0, &x, out)),
+            self.refuses("column_sums", (2, 3), |out| backend.column_sums(&x, out)),
+        ]
+    }
+
+    fn rows(&self) -> Vec<Refusal> {
+        let (x, backend) = (self.matrix(4, 3), self.backend);
+        let (inside, outside) = (self.ids(&[0, 3, 3, 1]), self.ids(&[0, 1, 4, 2]));
+        let no_columns = self.matrix(4, 0);
+        vec![
+            self.refuses("gather_rows: out", (3, 3), |out| backend.gather_rows(&x, &inside, out)),
+            self.refuses("gather_rows: id", (4, 3), |out| backend.gather_rows(&x, &outside, out)),
+            self.refuses("scatter_add_rows: out", (4, 2), |out| backend.scatter_add_rows(&x, &inside, out)),
+            self.refuses("scatter_add_rows: id", (4, 3), |out| backend.scatter_add_rows(&x, &outside, out)),
+            self.refuses("argmax_rows", (1, 1), |_| backend.argmax_rows(&no_columns).map(drop)),
+        ]
+    }
+
+    fn losses(&self) -> Vec<Refusal> {
+        let (logits, backend) = (self.matrix(4, 3), self.backend);
+        let targets = self.matrix(3, 4);
+        let softmax = |call, classes: &[u32], rows: &[u32], loss: (usize, usize)| {
+            let (classes, rows) = (self.ids(classes), self.ids(rows));
+            let mut grad = self.matrix(4, 3);
+            let refusal = self.refuses(call, loss, |loss| {
+                backend.softmax_cross_entropy(&logits, &classes, &rows, Some(&mut grad), loss)
+            });
+            let untouched = backend.download(&grad).expect("download") == counting(4, 3);
+            Refusal { untouched: refusal.untouched && untouched, ..refusal }
+        };
+        let sigmoid = |call, targets: &B::Matrix, rows: &[u32]| {
+            let rows = self.ids(rows);
+            self.refuses(call, (1, 1), |loss| backend.sigmoid_cross_entropy(&logits, targets, &rows, None, loss))
+        };
+        vec![
+            softmax("softmax: classes", &[0, 1, 2], &[0], (1, 1)),
+            softmax("softmax: class", &[0, 1, 3, 0], &[0, 2], (1, 1)),
+            softmax("softmax: no rows", &[0, 1, 2, 0], &[], (1, 1)),
+            softmax("softmax: row", &[0, 1, 2, 0], &[4], (1, 1)),
+            softmax("softmax: loss", &[0, 1, 2, 0], &[0], (2, 1)),
+            sigmoid("sigmoid: targets", &targets, &[0]),
+            sigmoid("sigmoid: no rows", &logits, &[]),
+            sigmoid("sigmoid: row", &logits, &[9]),
+        ]
+    }
+
+    fn optimizers(&self) -> Vec<Refusal> {
+        let (good, tall, backend) = (self.matrix(2, 3), self.matrix(3, 2), self.backend);
+        let step =
+            |step| AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decoupled: false, step };
+        let adam = |call, step, grad: &B::Matrix, first_dtype| {
+            let (mut first, mut second) = (self.stored(2, 3, first_dtype), self.matrix(2, 3));
+            self.refuses(call, (2, 3), |param| backend.adam(step, grad, (&mut first, &mut second), param))
+        };
+        let mut velocity = self.matrix(3, 2);
+        vec![
+            adam("adam: grad", step(1), &tall, Dtype::F32),
+            adam("adam: step", step(0), &good, Dtype::F32),
+            adam("adam: storage", step(1), &good, Dtype::Bf16),
+            self.refuses("sgd", (2, 3), |param| backend.sgd(0.1, 0.9, 0.0, &good, &mut velocity, param)),
+        ]
+    }
+}
+
+fn counting(rows: usize, cols: usize) -> Matrix {
+    host(Shape::new(rows, cols), (0..rows * cols).map(|position| position as f32).collect())
+}

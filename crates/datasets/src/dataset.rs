@@ -1,0 +1,277 @@
+//! [`Dataset`]: everything that training needs to know about one set of nodes.
+
+use girih_graph_format::{Csr, Matrix, NodeId};
+use rayon::prelude::*;
+
+use crate::DatasetError;
+
+/// The class of a node whose label is not known.
+pub const UNLABELLED: u32 = u32::MAX;
+
+/// A graph with features, labels and splits; node `v` is row `v` of each.
+///
+/// # Invariants
+/// What [`Dataset::validate`] checks; [`Dataset::new`] and every loader and generator of this crate return only sets
+/// that pass it. Fields are public so that a caller can swap one (a reordered graph, another split) and validate again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// Name for people and records, such as `cora` or `synth:reddit@0.1`.
+    pub name: String,
+    /// The adjacency as used for training: row `v` lists the in-neighbours of `v`; `n_nodes × n_nodes`.
+    pub graph: Csr,
+    /// One row per node, if there are features.
+    pub features: Option<Features>,
+    /// One label (or one row of targets) per node, if there are labels.
+    pub labels: Option<Labels>,
+    /// Split sets; several when the data set ships several or several were drawn. May be empty.
+    pub splits: Vec<Split>,
+    /// Whether a generator made this data: such sets say so wherever they are reported.
+    pub generated: bool,
+}
+
+/// Node features, `n_nodes × width`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Features {
+    /// Every value stored.
+    Dense(Matrix),
+    /// Only the non-zero values stored (bags of words).
+    Sparse(Csr),
+}
+
+/// Node labels.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Labels {
+    /// One class per node.
+    Single {
+        /// Number of classes.
+        n_classes: usize,
+        /// Class of every node, or [`UNLABELLED`].
+        classes: Vec<u32>,
+    },
+    /// Any number of classes per node.
+    Multi {
+        /// Number of classes.
+        n_classes: usize,
+        /// `n_nodes × n_classes`, each value 0 or 1.
+        targets: Matrix,
+    },
+}
+
+/// Which nodes train, validate and test: ascending ids, no node in two parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Nodes whose labels the loss sees.
+    pub train: Vec<NodeId>,
+    /// Nodes that choose the epoch.
+    pub val: Vec<NodeId>,
+    /// Nodes that are reported.
+    pub test: Vec<NodeId>,
+}
+
+impl Dataset {
+    /// A data set from its parts, checked.
+    ///
+    /// # Errors
+    /// As [`Dataset::validate`].
+    pub fn new(
+        name: impl Into<String>,
+        graph: Csr,
+        features: Option<Features>,
+        labels: Option<Labels>,
+        splits: Vec<Split>,
+    ) -> Result<Self, DatasetError> {
+        let dataset = Self { name: name.into(), graph, features, labels, splits, generated: false };
+        dataset.validate()?;
+        Ok(dataset)
+    }
+
+    /// Checks every invariant: the graph is square and well formed, features have one finite row per node, labels are
+    /// classes that exist, splits are ascending, disjoint and name nodes that exist. O(all values), in parallel.
+    ///
+    /// Empty parts are allowed here (a graph without a node, a split without training nodes); what a model needs, the
+    /// trainer checks.
+    ///
+    /// # Errors
+    /// At the first broken rule, naming the node and the value found.
+    pub fn validate(&self) -> Result<(), DatasetError> {
+        self.graph.validate()?;
+        if !self.graph.is_square() {
+            return Err(DatasetError::invalid(format!(
+                "the adjacency is {} × {}; a graph needs as many rows as columns",
+                self.graph.n_rows(),
+                self.graph.n_cols()
+            )));
+        }
+        if let Some(features) = &self.features {
+            features.validate(self.n_nodes())?;
+        }
+        if let Some(labels) = &self.labels {
+            labels.validate(self.n_nodes())?;
+        }
+        for (i, split) in self.splits.iter().enumerate() {
+            split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
+        }
+        Ok(())
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub fn n_nodes(&self) -> usize {
+        self.graph.n_rows()
+    }
+
+    /// Number of stored edges: an undirected edge counts twice.
+    #[must_use]
+    pub fn n_edges(&self) -> usize {
+        self.graph.nnz()
+    }
+
+    /// Width of the features; 0 without features.
+    #[must_use]
+    pub fn n_features(&self) -> usize {
+        self.features.as_ref().map_or(0, Features::width)
+    }
+
+    /// Number of classes; 0 without labels.
+    #[must_use]
+    pub fn n_classes(&self) -> usize {
+        self.labels.as_ref().map_or(0, Labels::n_classes)
+    }
+}
+
+impl Features {
+    /// Number of rows: nodes.
+    #[must_use]
+    pub fn n_rows(&self) -> usize {
+        match self {
+            Self::Dense(matrix) => matrix.n_rows(),
+            Self::Sparse(csr) => csr.n_rows(),
+        }
+    }
+
+    /// Number of values per node.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Dense(matrix) => matrix.n_cols(),
+            Self::Sparse(csr) => csr.n_cols(),
+        }
+    }
+
+    fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
+        if self.n_rows() != n_nodes {
+            return Err(DatasetError::invalid(format!(
+                "there are {} rows of features for {n_nodes} nodes; each node needs one",
+                self.n_rows()
+            )));
+        }
+        match self {
+            Self::Dense(matrix) => matrix.check_finite()?,
+            Self::Sparse(csr) => csr.validate()?,
+        }
+        Ok(())
+    }
+}
+
+impl Labels {
+    /// Labels of one class per node, with as many classes as the largest class needs.
+    #[must_use]
+    pub fn single(classes: Vec<u32>) -> Self {
+        let n_classes = classes.iter().filter(|&&c| c != UNLABELLED).max().map_or(0, |&c| c as usize + 1);
+        Self::Single { n_classes, classes }
+    }
+
+    /// Number of classes.
+    #[must_use]
+    pub fn n_classes(&self) -> usize {
+        match self {
+            Self::Single { n_classes, .. } | Self::Multi { n_classes, .. } => *n_classes,
+        }
+    }
+
+    /// Number of nodes that the labels are for.
+    #[must_use]
+    pub fn n_nodes(&self) -> usize {
+        match self {
+            Self::Single { classes, .. } => classes.len(),
+            Self::Multi { targets, .. } => targets.n_rows(),
+        }
+    }
+
+    /// Whether node `v` has a label that is known.
+    ///
+    /// # Panics
+    /// When `v >= n_nodes`.
+    #[must_use]
+    pub fn is_labelled(&self, v: NodeId) -> bool {
+        match self {
+            Self::Single { classes, .. } => classes[v as usize] != UNLABELLED,
+            Self::Multi { .. } => true,
+        }
+    }
+
+    fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
+        if self.n_nodes() != n_nodes {
+            return Err(DatasetError::invalid(format!(
+                "there are {} labels for {n_nodes} nodes; each node needs one",
+                self.n_nodes()
+            )));
+        }
+        match self {
+            Self::Single { n_classes, classes } => validate_classes(*n_classes, classes),
+            Self::Multi { n_classes, targets } => validate_targets(*n_classes, targets),
+        }
+    }
+}
+
+fn validate_classes(n_classes: usize, classes: &[u32]) -> Result<(), DatasetError> {
+    let outside = |&c: &u32| c != UNLABELLED && c as usize >= n_classes;
+    match classes.iter().position(outside) {
+        None => Ok(()),
+        Some(v) => Err(DatasetError::invalid(format!(
+            "node {v} has class {}; there are {n_classes} classes, numbered from 0",
+            classes[v]
+        ))),
+    }
+}
+
+fn validate_targets(n_classes: usize, targets: &Matrix) -> Result<(), DatasetError> {
+    if targets.n_cols() != n_classes {
+        return Err(DatasetError::invalid(format!("{} columns of targets for {n_classes} classes", targets.n_cols())));
+    }
+    match targets.data().par_iter().position_first(|&t| t != 0.0 && t != 1.0) {
+        None => Ok(()),
+        Some(at) => Err(DatasetError::invalid(format!(
+            "node {}, class {}: the target is {}; targets are 0 or 1",
+            at / n_classes,
+            at % n_classes,
+            targets.data()[at]
+        ))),
+    }
+}
+
+impl Split {
+    /// The three parts with their names, in the order train, val, test.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, &[NodeId]); 3] {
+        [("train", &self.train), ("val", &self.val), ("test", &self.test)]
+    }
+
+    fn validate(&self, n_nodes: usize) -> Result<(), String> {
+        let mut part_of: Vec<Option<&str>> = vec![None; n_nodes];
+        for (name, ids) in self.parts() {
+            if let Some(w) = ids.windows(2).find(|w| w[0] >= w[1]) {
+                return Err(format!("{name}: node {} is followed by {}; ids must ascend without repeats", w[0], w[1]));
+            }
+            for &id in ids {
+                let slot = part_of
+                    .get_mut(id as usize)
+                    .ok_or_else(|| format!("{name}: node {id} does not exist; there are {n_nodes} nodes"))?;
+                if let Some(other) = slot.replace(name) {
+                    return Err(format!("node {id} is in both {other} and {name}; a node may be in one part only"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

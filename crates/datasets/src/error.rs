@@ -1,0 +1,118 @@
+//! [`DatasetError`]: why a data set could not be had.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use girih_graph_format::FormatError;
+
+/// Why a data set was refused: what was found, where, what was expected and what to do.
+#[derive(Debug)]
+pub struct DatasetError {
+    path: Option<PathBuf>,
+    kind: Kind,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error("{0}")]
+    Format(#[source] FormatError),
+    #[error("{0}")]
+    Spec(String),
+    #[error("{0}")]
+    TooLarge(String),
+}
+
+impl DatasetError {
+    /// An error about values that break a rule; `message` says what, where and what to do.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        FormatError::invalid(message).into()
+    }
+
+    /// An error about bytes that are damaged or cut off.
+    pub fn corrupt(what: impl Into<String>) -> Self {
+        FormatError::corrupt(what).into()
+    }
+
+    /// An error in what the user wrote as a data SPEC.
+    pub(crate) fn spec(message: impl Into<String>) -> Self {
+        Self { path: None, kind: Kind::Spec(message.into()) }
+    }
+
+    /// A refusal of work that cannot fit into memory.
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self { path: None, kind: Kind::TooLarge(message.into()) }
+    }
+
+    /// The same error, naming the file it is about (the innermost file named stays).
+    #[must_use]
+    pub fn at(mut self, path: &Path) -> Self {
+        if self.path().is_none() {
+            self.path = Some(path.to_owned());
+        }
+        self
+    }
+
+    /// The file the error is about.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Format(error) => error.path().or(self.path.as_deref()),
+            _ => self.path.as_deref(),
+        }
+    }
+
+    /// Readable but wrong: get the file again; do not retry.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        matches!(&self.kind, Kind::Format(error) if error.is_corrupt())
+    }
+
+    /// The file does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(&self.kind, Kind::Format(error) if error.is_not_found())
+    }
+
+    /// The data SPEC itself is wrong: a usage error, no file was touched.
+    #[must_use]
+    pub fn is_spec(&self) -> bool {
+        matches!(self.kind, Kind::Spec(_))
+    }
+
+    /// The data set would not fit into memory; nothing was allocated.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.kind, Kind::TooLarge(_))
+    }
+}
+
+impl std::fmt::Display for DatasetError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}: {}", path.display(), self.kind),
+            None => write!(f, "{}", self.kind),
+        }
+    }
+}
+
+impl std::error::Error for DatasetError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The message of a `FormatError` is already this one's message: go on to its cause.
+        match &self.kind {
+            Kind::Format(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<FormatError> for DatasetError {
+    fn from(error: FormatError) -> Self {
+        Self { path: None, kind: Kind::Format(error) }
+    }
+}
+
+impl From<io::Error> for DatasetError {
+    fn from(error: io::Error) -> Self {
+        FormatError::io(error).into()
+    }
+}

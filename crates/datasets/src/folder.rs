@@ -1,0 +1,187 @@
+//! Data sets in girih's own folder: a graph's folder with more arrays beside it.
+//!
+//! ```text
+//! girih.toml                    [dataset] name, generated, n_splits, features, labels, n_classes
+//! indptr, indices, values       the graph
+//! features                      float32, n × width, mapped on reading; or, sparse:
+//! features_indptr, features_indices, features_values
+//! labels                        int32, n, -1 where unknown; or uint8, n × n_classes
+//! split0_train, split0_val …    uint32 ids
+//! ```
+
+use std::path::Path;
+
+use girih_graph_format::file::{Folder, FolderWriter, Verify};
+use girih_graph_format::{Csr, Matrix, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Dataset, DatasetError, Features, Labels, Split, UNLABELLED};
+
+/// Name of the manifest's section.
+const SECTION: &str = "dataset";
+/// Checksums of larger folders are not compared on loading: that would read every byte.
+const CHECKSUM_LIMIT: u64 = 1 << 28;
+
+/// The manifest's section of a data set.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DatasetSection {
+    name: String,
+    generated: bool,
+    n_splits: usize,
+    features: FeatureKind,
+    /// Width of the features; what sparse ones cannot tell from their arrays.
+    n_features: usize,
+    labels: LabelKind,
+    n_classes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FeatureKind {
+    None,
+    Dense,
+    Sparse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LabelKind {
+    None,
+    Single,
+    Multi,
+}
+
+impl Dataset {
+    /// Writes the data set as a folder at `path`, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// When writing fails, or something that is not such a folder stands there.
+    pub fn save(&self, path: &Path) -> Result<(), DatasetError> {
+        self.write(path).map_err(|e| e.at(path))
+    }
+
+    fn write(&self, path: &Path) -> Result<(), DatasetError> {
+        let mut folder = FolderWriter::create(path)?;
+        folder.graph(&self.graph)?;
+        if let Some(features) = &self.features {
+            write_features(&mut folder, features)?;
+        }
+        if let Some(labels) = &self.labels {
+            write_labels(&mut folder, labels)?;
+        }
+        for (i, split) in self.splits.iter().enumerate() {
+            for (part, ids) in split.parts() {
+                folder.array(&format!("split{i}_{part}"), &[ids.len()], ids)?;
+            }
+        }
+        folder.section(SECTION, &self.section())?;
+        Ok(folder.finish()?)
+    }
+
+    fn section(&self) -> DatasetSection {
+        DatasetSection {
+            name: self.name.clone(),
+            generated: self.generated,
+            n_splits: self.splits.len(),
+            features: match self.features {
+                None => FeatureKind::None,
+                Some(Features::Dense(_)) => FeatureKind::Dense,
+                Some(Features::Sparse(_)) => FeatureKind::Sparse,
+            },
+            n_features: self.n_features(),
+            labels: match self.labels {
+                None => LabelKind::None,
+                Some(Labels::Single { .. }) => LabelKind::Single,
+                Some(Labels::Multi { .. }) => LabelKind::Multi,
+            },
+            n_classes: self.n_classes(),
+        }
+    }
+}
+
+fn write_features(folder: &mut FolderWriter, features: &Features) -> Result<(), DatasetError> {
+    match features {
+        Features::Dense(matrix) => folder.array("features", &[matrix.n_rows(), matrix.n_cols()], matrix.data())?,
+        Features::Sparse(csr) => {
+            folder.array("features_indptr", &[csr.indptr().len()], csr.indptr())?;
+            folder.array("features_indices", &[csr.nnz()], csr.indices())?;
+            if let Some(values) = csr.values() {
+                folder.array("features_values", &[csr.nnz()], values)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_labels(folder: &mut FolderWriter, labels: &Labels) -> Result<(), DatasetError> {
+    match labels {
+        Labels::Single { classes, .. } => {
+            let signed: Vec<i32> = classes.iter().map(|&c| if c == UNLABELLED { -1 } else { c as i32 }).collect();
+            folder.array("labels", &[signed.len()], &signed)?;
+        }
+        Labels::Multi { n_classes, targets } => {
+            let bits: Vec<u8> = targets.data().iter().map(|&t| u8::from(t != 0.0)).collect();
+            folder.array("labels", &[targets.n_rows(), *n_classes], &bits)?;
+        }
+    }
+    Ok(())
+}
+
+/// Loads a folder that [`Dataset::save`] wrote, or one that holds a graph alone; arrays are mapped.
+///
+/// # Errors
+/// When a file is missing, differs from the manifest, or breaks a rule of [`Dataset`].
+pub(crate) fn load(path: &Path) -> Result<Dataset, DatasetError> {
+    let folder = Folder::open(path, Verify::UpTo(CHECKSUM_LIMIT))?;
+    read(&folder).map_err(|e| e.at(path))
+}
+
+fn read(folder: &Folder) -> Result<Dataset, DatasetError> {
+    let graph = folder.graph()?;
+    let Some(section) = folder.section::<DatasetSection>(SECTION)? else {
+        let name = folder.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        return Dataset::new(name, graph, None, None, Vec::new());
+    };
+    let features = read_features(folder, &section, graph.n_rows())?;
+    let labels = read_labels(folder, &section)?;
+    let splits = (0..section.n_splits).map(|i| read_split(folder, i)).collect::<Result<_, _>>()?;
+    let dataset = Dataset::new(section.name, graph, features, labels, splits)?;
+    Ok(Dataset { generated: section.generated, ..dataset })
+}
+
+fn read_features(folder: &Folder, section: &DatasetSection, n: usize) -> Result<Option<Features>, DatasetError> {
+    Ok(match section.features {
+        FeatureKind::None => None,
+        FeatureKind::Dense => Some(Features::Dense(folder.array("features")?.into_matrix()?)),
+        FeatureKind::Sparse => {
+            let indptr = folder.array("features_indptr")?.into_offsets()?;
+            let indices = folder.array("features_indices")?.into_ids()?;
+            let values = folder.try_array("features_values")?.map(|array| array.into_f32()).transpose()?;
+            Some(Features::Sparse(Csr::new(n, section.n_features, indptr, indices, values)?))
+        }
+    })
+}
+
+fn read_labels(folder: &Folder, section: &DatasetSection) -> Result<Option<Labels>, DatasetError> {
+    let n_classes = section.n_classes;
+    Ok(match section.labels {
+        LabelKind::None => None,
+        LabelKind::Single => {
+            let values = folder.array("labels")?.into_i64()?;
+            let classes = values.iter().map(|&c| u32::try_from(c).unwrap_or(UNLABELLED)).collect();
+            Some(Labels::Single { n_classes, classes })
+        }
+        LabelKind::Multi => {
+            let targets: Matrix = folder.array("labels")?.into_matrix()?;
+            Some(Labels::Multi { n_classes, targets })
+        }
+    })
+}
+
+fn read_split(folder: &Folder, i: usize) -> Result<Split, DatasetError> {
+    let part = |name: &str| -> Result<Vec<NodeId>, DatasetError> {
+        Ok(folder.array(&format!("split{i}_{name}"))?.into_ids()?.into_vec())
+    };
+    Ok(Split { train: part("train")?, val: part("val")?, test: part("test")? })
+}

@@ -1,0 +1,179 @@
+//! Generated graphs, for sizes that cannot be had as files: planted communities and R-MAT.
+//!
+//! ```text
+//! Recipe ──pairs (one Philox block each)──▶ assemble ──▶ Csr ──▶ features, labels, splits ──▶ Dataset
+//! ```
+//! A recipe is a plain value; every draw is keyed by what it decides (an edge, a node), so that a recipe gives the same
+//! data set on any number of threads. Sizes are compared with the memory at hand before anything is allocated.
+
+mod alias;
+mod assemble;
+mod features;
+mod memory;
+mod planted;
+mod preset;
+mod rmat;
+
+use std::time::Instant;
+
+use girih_graph_format::MAX_NODES;
+use tracing::info;
+
+use crate::{Dataset, DatasetError, SplitRule};
+
+pub(crate) use preset::communities as preset_communities;
+pub use preset::{Preset, preset_names};
+
+/// Purpose numbers of the keys drawn here; each is part of the key, so that no two decisions share draws.
+mod purpose {
+    pub(super) const PERMUTATION: u32 = 0x4745_0001;
+    pub(super) const COMMUNITY_SIZE: u32 = 0x4745_0002;
+    pub(super) const WEIGHT: u32 = 0x4745_0003;
+    pub(super) const PAIR: u32 = 0x4745_0004;
+    pub(super) const UNIFORM_PAIR: u32 = 0x4745_0005;
+    pub(super) const CENTRE: u32 = 0x4745_0006;
+    pub(super) const FEATURE: u32 = 0x4745_0007;
+    pub(super) const LABEL: u32 = 0x4745_0008;
+    pub(super) const TASTE: u32 = 0x4745_0009;
+}
+
+/// What to generate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// Communities, power-law degrees, features and labels that depend on the community.
+    Planted(Planted),
+    /// A Kronecker graph without features and labels.
+    Rmat(Rmat),
+}
+
+/// A degree-corrected block model (Karrer and Newman, "Stochastic blockmodels and community structure in networks",
+/// 2011) with features and labels on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planted {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of stored edges; an odd number is rounded down, because every edge is stored in both directions.
+    pub edges: u64,
+    /// Width of the features; 0 for none.
+    pub features: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Whether a node has any number of classes instead of one.
+    pub multi_label: bool,
+    /// Number of communities, of log-normal sizes; each belongs to one class.
+    pub communities: usize,
+    /// Share of edges whose ends are drawn from the whole graph instead of one community.
+    pub mix: f64,
+    /// Exponent of the power law of degrees.
+    pub gamma: f64,
+    /// Norm of a class's centre in the features, where the noise has variance one in each dimension.
+    pub signal: f64,
+    /// Share of labels that are drawn at random.
+    pub noise: f64,
+    /// Expected share of training nodes.
+    pub train: f64,
+    /// Expected share of validation nodes.
+    pub val: f64,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+}
+
+/// A recursive-matrix graph (Chakrabarti et al., "R-MAT: A Recursive Model for Graph Mining", SDM 2004).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rmat {
+    /// Number of nodes; need not be a power of two.
+    pub nodes: usize,
+    /// Number of stored edges; an odd number is rounded down.
+    pub edges: u64,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+}
+
+impl Recipe {
+    /// Number of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        match self {
+            Self::Planted(planted) => planted.nodes,
+            Self::Rmat(rmat) => rmat.nodes,
+        }
+    }
+
+    /// Number of stored edges.
+    #[must_use]
+    pub fn edges(&self) -> u64 {
+        match self {
+            Self::Planted(planted) => planted.edges,
+            Self::Rmat(rmat) => rmat.edges,
+        }
+    }
+
+    /// Most bytes that [`Recipe::generate`] holds at a time: the graph about twice while it is sorted, or once beside
+    /// the features.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        let (nodes, edges) = (self.nodes() as u64, self.edges());
+        let while_sorting = edges.saturating_mul(8).saturating_add(nodes.saturating_mul(60));
+        let (width, classes) = match self {
+            Self::Planted(planted) if planted.multi_label => (planted.features, planted.classes),
+            Self::Planted(planted) => (planted.features, 1),
+            Self::Rmat(_) => (0, 0),
+        };
+        let row = (width as u64).saturating_add(classes as u64).saturating_mul(4).saturating_add(32);
+        let with_features = edges.saturating_mul(4).saturating_add(nodes.saturating_mul(row));
+        while_sorting.max(with_features)
+    }
+
+    /// Generates the data set, named `name`, with `n_splits` split sets.
+    ///
+    /// # Errors
+    /// When it cannot fit into the memory that is free now, or nodes are too few for the edges.
+    pub fn generate(&self, name: &str, n_splits: usize) -> Result<Dataset, DatasetError> {
+        self.check_density()?;
+        memory::check_fits(self.peak_bytes(), memory::available_bytes())?;
+        let dataset = match self {
+            Self::Planted(planted) => generate_planted(planted, name, n_splits)?,
+            Self::Rmat(rmat) => {
+                let graph = assemble::assemble(&rmat::Pairs::new(rmat), rmat.edges / 2, rmat.seed)?;
+                Dataset::new(name, graph, None, None, Vec::new())?
+            }
+        };
+        Ok(Dataset { generated: true, ..dataset })
+    }
+
+    /// At most half of all possible pairs may be edges: drawing the rest of a denser graph would take for ever.
+    fn check_density(&self) -> Result<(), DatasetError> {
+        let (nodes, edges) = (self.nodes() as u64, self.edges());
+        if nodes > MAX_NODES as u64 {
+            return Err(DatasetError::too_large(format!("{nodes} nodes exceed the limit of {MAX_NODES}")));
+        }
+        let most = nodes * nodes.saturating_sub(1) / 2;
+        if edges > most {
+            return Err(DatasetError::spec(format!(
+                "{nodes} nodes hold at most {most} generated edges (half of all pairs), {edges} are asked for; lower \
+                 degree= below {} or take more nodes",
+                nodes.saturating_sub(1) / 2
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn generate_planted(recipe: &Planted, name: &str, n_splits: usize) -> Result<Dataset, DatasetError> {
+    let start = Instant::now();
+    let (graph, community) = {
+        let pairs = planted::Pairs::new(recipe);
+        (assemble::assemble(&pairs, recipe.edges / 2, recipe.seed)?, pairs.community_by_node())
+    };
+    info!(seconds = start.elapsed().as_secs_f64(), edges = graph.nnz(), "generated the topology");
+    let start = Instant::now();
+    let labels = features::labels(recipe, &community)?;
+    let features = (recipe.features > 0).then(|| features::features(recipe, &community)).transpose()?;
+    info!(seconds = start.elapsed().as_secs_f64(), width = recipe.features, "generated labels and features");
+    let rule = SplitRule::Fractions { train: recipe.train, val: recipe.val };
+    let splits = rule.draw_many(&labels, recipe.seed, n_splits)?;
+    Dataset::new(name, graph, features, Some(labels), splits)
+}
+
+#[cfg(test)]
+mod tests;

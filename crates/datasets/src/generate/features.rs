@@ -1,0 +1,113 @@
+//! Features and labels that depend on the community.
+//!
+//! A feature row is the centre of the node's class plus noise of variance one. The noise is the sum of four random
+//! bytes, standardised: normal to the eye (excess kurtosis −0.3, 1021 levels within ±3.5), one Philox block for four
+//! values, and no logarithm or cosine.
+
+use girih_graph_format::Matrix;
+use girih_random::{Key, bounded, unit_f32};
+use rayon::prelude::*;
+
+use super::{Planted, purpose};
+use crate::{DatasetError, Features, Labels};
+
+/// Values that one task fills, about.
+const TASK_VALUES: usize = 1 << 16;
+/// A community's taste for a class, where nodes have several: how many it likes, and how often a member has a class
+/// that the community likes or does not.
+const LIKED: f32 = 0.1;
+const LIKED_PROBABILITY: f32 = 0.8;
+const OTHER_PROBABILITY: f32 = 0.02;
+
+/// Dense features of every node.
+pub(super) fn features(recipe: &Planted, community: &[u32]) -> Result<Features, DatasetError> {
+    let width = recipe.features;
+    let n_centres = if recipe.multi_label { recipe.communities } else { recipe.classes };
+    let scale = (recipe.signal / (width as f64).sqrt()) as f32;
+    let mut centres = vec![0.0; n_centres * width];
+    let key = Key::new(recipe.seed, purpose::CENTRE);
+    centres.par_chunks_mut(width).enumerate().for_each(|(centre, row)| {
+        noise_row(key, centre as u64, row);
+        row.iter_mut().for_each(|value| *value *= scale);
+    });
+
+    let key = Key::new(recipe.seed, purpose::FEATURE);
+    let mut values = vec![0.0; community.len() * width];
+    values.par_chunks_mut(width).zip(community).enumerate().with_min_len(TASK_VALUES.div_ceil(width)).for_each(
+        |(v, (row, &community))| {
+            let centre = community as usize % n_centres * width;
+            noise_row(key, v as u64, row);
+            row.iter_mut().zip(&centres[centre..centre + width]).for_each(|(value, centre)| *value += centre);
+        },
+    );
+    Ok(Features::Dense(Matrix::new(community.len(), width, values)?))
+}
+
+/// Fills a row with noise of mean zero and variance one; `row_idx` is its place in the counter.
+fn noise_row(key: Key, row_idx: u64, row: &mut [f32]) {
+    for (block, values) in row.chunks_mut(4).enumerate() {
+        let words = key.block(row_idx, block as u64);
+        for (value, word) in values.iter_mut().zip(words) {
+            *value = noise(word);
+        }
+    }
+}
+
+/// The sum of four random bytes, standardised.
+#[inline]
+fn noise(word: u32) -> f32 {
+    const MEAN: f32 = 510.0; // 4 × 255 / 2
+    const INVERSE_DEVIATION: f32 = 0.006_765_824; // 1 / √(4 × (256² − 1) / 12)
+    let halves = (word & 0x00ff_00ff) + (word >> 8 & 0x00ff_00ff);
+    let sum = (halves & 0xffff) + (halves >> 16);
+    (sum as f32 - MEAN) * INVERSE_DEVIATION
+}
+
+/// Labels of every node: the class of its community, but for noise; or several classes, by the community's taste.
+pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, DatasetError> {
+    let key = Key::new(recipe.seed, purpose::LABEL);
+    let n_classes = recipe.classes;
+    if recipe.multi_label {
+        return multi_labels(recipe, community, key);
+    }
+    let class = |(v, &community): (usize, &u32)| {
+        let words = key.block(v as u64, 0);
+        if f64::from(unit_f32(words[0])) < recipe.noise {
+            bounded(u64::from(words[1]) << 32 | u64::from(words[2]), n_classes as u64) as u32
+        } else {
+            (community as usize % n_classes) as u32
+        }
+    };
+    let classes = community.par_iter().enumerate().with_min_len(1 << 12).map(class).collect();
+    Ok(Labels::Single { n_classes, classes })
+}
+
+fn multi_labels(recipe: &Planted, community: &[u32], key: Key) -> Result<Labels, DatasetError> {
+    let n_classes = recipe.classes;
+    let taste = Key::new(recipe.seed, purpose::TASTE);
+    let mut targets = vec![0.0; community.len() * n_classes];
+    targets.par_chunks_mut(n_classes).zip(community).enumerate().for_each(|(v, (row, &community))| {
+        let (mut own, mut shared) = (key.stream(v as u64, 0), taste.stream(u64::from(community), 0));
+        for target in row {
+            let probability = if shared.unit_f32() < LIKED { LIKED_PROBABILITY } else { OTHER_PROBABILITY };
+            *target = f32::from(u8::from(own.unit_f32() < probability));
+        }
+    });
+    Ok(Labels::Multi { n_classes, targets: Matrix::new(community.len(), n_classes, targets)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_standardised() {
+        let mut row = vec![0.0; 400_000];
+        noise_row(Key::new(1, 1), 0, &mut row);
+        let moment = |k: i32| row.iter().map(|&x| f64::from(x).powi(k)).sum::<f64>() / row.len() as f64;
+        // Standard errors are 0.0016 for the mean, 0.0021 for the variance and about 0.01 for the kurtosis.
+        assert!(moment(1).abs() < 0.008, "{}", moment(1));
+        assert!((moment(2) - 1.0).abs() < 0.01, "{}", moment(2));
+        assert!((moment(4) - 2.7).abs() < 0.05, "{}", moment(4));
+    }
+}

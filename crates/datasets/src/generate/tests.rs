@@ -1,0 +1,194 @@
+//! Laws of generated graphs.
+
+use girih_graph_format::Csr;
+use proptest::prelude::*;
+
+use super::*;
+use crate::spec::Spec;
+use crate::{Features, Labels, Split};
+
+fn generate(spec: &str) -> Dataset {
+    match spec.parse().unwrap() {
+        Spec::Synth { name, recipe } => recipe.generate(&name, 2).unwrap(),
+        Spec::Path(path) => panic!("{} is no generator", path.display()),
+    }
+}
+
+fn on_threads(n: usize, spec: &str) -> Dataset {
+    rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(|| generate(spec))
+}
+
+/// A SPEC, its nodes and its stored edges.
+fn any_spec() -> impl Strategy<Value = (String, usize, u64)> {
+    let planted = (2usize..400, 0.0..0.45, 1usize..6, 0.0..1.0, 1.2..5.0, any::<u64>()).prop_map(
+        |(nodes, density, classes, mix, gamma, seed)| {
+            let degree = density * (nodes - 1) as f64;
+            (format!("synth:planted,nodes={nodes},degree={degree},classes={classes},mix={mix},gamma={gamma},features=3,seed={seed}"), nodes, degree)
+        },
+    );
+    let rmat = (2usize..400, 0.0..0.45, any::<u64>()).prop_map(|(nodes, density, seed)| {
+        let degree = density * (nodes - 1) as f64;
+        (format!("synth:rmat,nodes={nodes},degree={degree},seed={seed}"), nodes, degree)
+    });
+    prop_oneof![planted, rmat].prop_map(|(spec, nodes, degree): (String, usize, f64)| {
+        let edges = (nodes as f64 * degree).round() as u64 & !1;
+        (spec, nodes, edges)
+    })
+}
+
+proptest! {
+    #[test]
+    fn graphs_are_symmetric_without_loops_and_have_exactly_the_edges((spec, nodes, edges) in any_spec()) {
+        let dataset = generate(&spec);
+        dataset.validate().unwrap();
+        prop_assert!(dataset.generated);
+        prop_assert_eq!(dataset.n_nodes(), nodes);
+        prop_assert_eq!(dataset.n_edges() as u64, edges);
+        prop_assert!(dataset.graph.is_symmetric());
+        for v in 0..nodes {
+            prop_assert!(dataset.graph.row(v).binary_search(&(v as u32)).is_err(), "self loop at {}", v);
+        }
+    }
+
+    #[test]
+    fn threads_do_not_matter((spec, _, _) in any_spec()) {
+        prop_assert_eq!(on_threads(1, &spec), on_threads(3, &spec));
+    }
+}
+
+#[test]
+fn threads_do_not_matter_where_tasks_are_split() {
+    for spec in ["synth:planted,nodes=30000,degree=30,features=8", "synth:rmat,scale=14", "synth:yelp@0.01"] {
+        assert_eq!(on_threads(1, spec), on_threads(3, spec), "{spec}");
+    }
+}
+
+#[test]
+fn seeds_matter() {
+    assert_ne!(generate("synth:planted,seed=1").graph, generate("synth:planted,seed=2").graph);
+    assert_ne!(generate("synth:rmat,seed=1").graph, generate("synth:rmat,seed=2").graph);
+}
+
+#[test]
+fn degrees_have_a_heavy_tail() {
+    for spec in ["synth:planted,nodes=50000,degree=20", "synth:rmat,scale=15,degree=20"] {
+        let graph = generate(spec).graph;
+        let mut degrees: Vec<usize> = (0..graph.n_rows()).map(|v| graph.degree(v)).collect();
+        degrees.sort_unstable();
+        let (median, max) = (degrees[degrees.len() / 2], degrees[degrees.len() - 1]);
+        assert!(max > 20 * median && median < 20, "{spec}: median {median}, maximum {max}");
+    }
+}
+
+#[test]
+fn ids_say_nothing_about_communities_but_edges_do() {
+    let dataset = generate("synth:planted,nodes=20000,degree=20,noise=0,mix=0.2");
+    let Some(Labels::Single { classes, n_classes }) = &dataset.labels else { panic!("single labels") };
+    let same = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
+        let (mut n_same, mut n) = (0.0, 0.0);
+        for (u, v) in pairs {
+            n_same += f64::from(u8::from(classes[u] == classes[v]));
+            n += 1.0;
+        }
+        n_same / n
+    };
+    let graph = &dataset.graph;
+    let edges = same(&mut (0..graph.n_rows()).flat_map(|v| graph.row(v).iter().map(move |&u| (v, u as usize))));
+    let ids = same(&mut (1..graph.n_rows()).map(|v| (v - 1, v)));
+    assert!(edges > 0.6, "share of edges within a class: {edges}");
+    assert!(ids < 2.0 / *n_classes as f64, "share of neighbouring ids within a class: {ids}");
+}
+
+#[test]
+fn features_point_to_the_class() {
+    let dataset = generate("synth:planted,nodes=5000,noise=0,signal=4");
+    let (Some(Features::Dense(features)), Some(Labels::Single { classes, n_classes })) =
+        (&dataset.features, &dataset.labels)
+    else {
+        panic!("dense features, single labels");
+    };
+    let mut means = vec![vec![0.0f64; features.n_cols()]; *n_classes];
+    let mut counts = vec![0.0; *n_classes];
+    for (v, &class) in classes.iter().enumerate() {
+        counts[class as usize] += 1.0;
+        means[class as usize].iter_mut().zip(features.row(v)).for_each(|(m, &x)| *m += f64::from(x));
+    }
+    for (mean, count) in means.iter().zip(counts) {
+        let norm = mean.iter().map(|m| (m / count).powi(2)).sum::<f64>().sqrt();
+        assert!((2.8..5.2).contains(&norm), "a centre of norm {norm}, drawn with mean square 16");
+    }
+}
+
+/// Mean of each row's own features and its neighbours'.
+fn aggregated(graph: &Csr, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let mean = |v: usize| {
+        let mut sum = rows[v].clone();
+        for &u in graph.row(v) {
+            sum.iter_mut().zip(&rows[u as usize]).for_each(|(s, x)| *s += x);
+        }
+        sum.iter().map(|s| s / (graph.degree(v) + 1) as f64).collect()
+    };
+    (0..rows.len()).map(mean).collect()
+}
+
+/// Test accuracy of the nearest mean of the training rows of each class.
+fn nearest_mean_accuracy(rows: &[Vec<f64>], classes: &[u32], n_classes: usize, split: &Split) -> f64 {
+    let mut means = vec![vec![0.0; rows[0].len()]; n_classes];
+    let mut counts = vec![0.0; n_classes];
+    for &v in &split.train {
+        let class = classes[v as usize] as usize;
+        counts[class] += 1.0;
+        means[class].iter_mut().zip(&rows[v as usize]).for_each(|(m, x)| *m += x);
+    }
+    means.iter_mut().zip(counts).for_each(|(mean, n)| mean.iter_mut().for_each(|m| *m /= n));
+    let distance = |row: &[f64], mean: &[f64]| row.iter().zip(mean).map(|(x, m)| (x - m).powi(2)).sum::<f64>();
+    let nearest = |row: &[f64]| {
+        (0..n_classes).min_by(|&a, &b| distance(row, &means[a]).total_cmp(&distance(row, &means[b]))).unwrap_or(0)
+    };
+    let hits = split.test.iter().filter(|&&v| nearest(&rows[v as usize]) == classes[v as usize] as usize).count();
+    hits as f64 / split.test.len() as f64
+}
+
+#[test]
+fn neighbours_tell_more_than_own_features() {
+    let dataset = generate("synth:planted");
+    let (Some(Features::Dense(features)), Some(Labels::Single { classes, n_classes })) =
+        (&dataset.features, &dataset.labels)
+    else {
+        panic!("dense features, single labels");
+    };
+    let own: Vec<Vec<f64>> =
+        (0..dataset.n_nodes()).map(|v| features.row(v).iter().map(|&x| f64::from(x)).collect()).collect();
+    let two_hops = aggregated(&dataset.graph, &aggregated(&dataset.graph, &own));
+    let accuracy = |rows: &[Vec<f64>]| nearest_mean_accuracy(rows, classes, *n_classes, &dataset.splits[0]);
+    let (alone, together) = (accuracy(&own), accuracy(&two_hops));
+    println!("nearest mean: own features {alone:.3}, two hops {together:.3}");
+    assert!((0.4..0.8).contains(&alone), "own features alone: {alone}");
+    assert!((0.85..0.96).contains(&together), "two hops: {together}");
+}
+
+#[test]
+fn yelp_has_several_classes_per_node() {
+    let dataset = generate("synth:yelp@0.01");
+    let Some(Labels::Multi { n_classes, targets }) = &dataset.labels else { panic!("multi-label") };
+    let mean = targets.data().iter().sum::<f32>() / dataset.n_nodes() as f32;
+    assert_eq!(*n_classes, 100);
+    assert!((5.0..16.0).contains(&mean), "{mean} classes a node");
+}
+
+#[test]
+fn the_smallest_graphs() {
+    let one = generate("synth:planted,nodes=1,degree=0");
+    assert_eq!((one.n_nodes(), one.n_edges()), (1, 0));
+    assert_eq!(generate("synth:rmat,nodes=1,degree=0").n_nodes(), 1);
+    assert_eq!(generate("synth:rmat,nodes=3,degree=0.7").n_edges(), 2);
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_up_front() {
+    let Spec::Synth { recipe, name } = "synth:planted,nodes=10,degree=6".parse().unwrap() else { unreachable!() };
+    assert!(recipe.generate(&name, 1).unwrap_err().to_string().contains("half of all pairs"));
+    let Spec::Synth { recipe, .. } = "synth:mag240m".parse().unwrap() else { unreachable!() };
+    let error = memory::check_fits(recipe.peak_bytes(), Some(64 << 30)).unwrap_err();
+    assert!(error.is_too_large() && error.to_string().contains("SCALE"), "{error}");
+}

@@ -1,0 +1,58 @@
+//! The `.npz` files of gnn-benchmark (Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018).
+//!
+//! ```text
+//! adj_data  adj_indices  adj_indptr  adj_shape      adjacency, CSR; directed as shipped
+//! attr_data attr_indices attr_indptr attr_shape     features, CSR; or one dense array `attr_matrix`
+//! labels                                            one integer per node
+//! ```
+//! Other members, such as `class_names` (pickled objects), are never read. As `PyG` does: weights and self loops are
+//! dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay, not only the
+//! largest connected component. As the paper's own training code does, each row of features is divided by its sum.
+
+use girih_graph_format::Csr;
+use girih_graph_format::file::{Npz, sparse_from_npz};
+
+use crate::{Dataset, DatasetError, Features, LoadOptions, SplitRule, arrays, sparse};
+
+/// Loads an open archive; splits are drawn by [`SplitRule::GNN_BENCHMARK`].
+///
+/// # Errors
+/// When members are missing, damaged or contradict each other, or a class has too few nodes for the split.
+pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let origin = npz.origin().to_owned();
+    let graph = adjacency(npz, options.symmetrize.unwrap_or(true))?;
+    let features = features(npz, options.normalize_features.unwrap_or(true))?;
+    let labels = arrays::labels(npz.array("labels")?)?;
+    let splits = SplitRule::GNN_BENCHMARK.draw_many(&labels, options.seed, options.n_splits);
+    let dataset = splits.and_then(|splits| Dataset::new(name, graph, Some(features), Some(labels), splits));
+    dataset.map_err(|e| e.at(&origin))
+}
+
+/// Whether an archive has the members of this format.
+pub(crate) fn recognizes(npz: &Npz) -> bool {
+    npz.contains("adj_indptr") && npz.contains("labels")
+}
+
+fn adjacency(npz: &mut Npz, symmetrize: bool) -> Result<Csr, DatasetError> {
+    let graph = sparse_from_npz(npz, "adj_")?.with_values(None)?.without_self_loops();
+    if !graph.is_square() {
+        return Err(
+            DatasetError::invalid(format!("an adjacency of {} × {}", graph.n_rows(), graph.n_cols())).at(npz.origin())
+        );
+    }
+    Ok(if symmetrize { graph.symmetrized() } else { graph })
+}
+
+fn features(npz: &mut Npz, normalize: bool) -> Result<Features, DatasetError> {
+    if let Some(array) = npz.try_array("attr_matrix")? {
+        let origin = array.origin().to_owned();
+        let matrix = array.into_matrix()?;
+        let matrix = if normalize { arrays::rows_scaled_to_one(&matrix).map_err(|e| e.at(&origin))? } else { matrix };
+        return Ok(Features::Dense(matrix));
+    }
+    let stored = sparse_from_npz(npz, "attr_")?;
+    let is_bag_of_words = stored.values().is_none_or(|values| values.iter().all(|&v| v > 0.0));
+    let features = if is_bag_of_words { stored.with_values(None)? } else { stored };
+    let features = if normalize { sparse::rows_scaled_to_one(&features)? } else { features };
+    Ok(Features::Sparse(features))
+}

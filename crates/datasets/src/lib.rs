@@ -1,0 +1,32 @@
+//! Graph data sets: what real files and generators give to training.
+//!
+//! - [`load`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
+//! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
+//! - [`Spec`] and [`LoadOptions`]: which data, and how.
+//! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
+//! - [`SplitRule`]: random splits for data that ships none.
+//! - [`DatasetError`]: what was found, where, and what to do.
+//!
+//! Not here: sparse file formats (`girih-graph-format`), how to train (`girih-trainer`).
+
+mod arrays;
+mod dataset;
+mod error;
+mod folder;
+pub mod generate;
+mod gnn_benchmark;
+mod heterophilous;
+mod load;
+mod options;
+mod pickle;
+mod planetoid;
+mod sparse;
+mod spec;
+mod splits;
+
+pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
+pub use error::DatasetError;
+pub use load::load;
+pub use options::LoadOptions;
+pub use spec::Spec;
+pub use splits::SplitRule;

@@ -1,0 +1,28 @@
+//! [`LoadOptions`]: what a user may change about how files become a [`Dataset`](crate::Dataset).
+
+use std::path::PathBuf;
+
+/// How files become a data set; every default is the convention of the format's published loader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Divide each row of features by its sum; `None`: as the format's convention is (yes for Planetoid and the
+    /// bags of words of gnn-benchmark, no elsewhere).
+    pub normalize_features: Option<bool>,
+    /// Store every edge in both directions; `None`: as the format's convention is (yes, except for girih's own folder
+    /// and for bare topologies, which stay as they are).
+    pub symmetrize: Option<bool>,
+    /// Seed of everything that is drawn: splits of data that ships none.
+    pub seed: u64,
+    /// Number of split sets to draw for data that ships none, one per run.
+    pub n_splits: usize,
+    /// Dense features (`.npy`, one row per node) for formats that hold none, such as edge lists.
+    pub features: Option<PathBuf>,
+    /// Labels (`.npy`, one integer per node, negative when unknown) for formats that hold none.
+    pub labels: Option<PathBuf>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { normalize_features: None, symmetrize: None, seed: 0, n_splits: 1, features: None, labels: None }
+    }
+}

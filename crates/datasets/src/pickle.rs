@@ -1,0 +1,204 @@
+//! Python pickles, read as data and never executed.
+//!
+//! A pickle is a program for a stack machine whose `GLOBAL` and `REDUCE` instructions call anything that Python can
+//! import. This reader knows a fixed list of names ([`Global`]) and calls none of them: `REDUCE` and `BUILD` only note
+//! down what would be called with what, and `arrays` reads NumPy arrays and `SciPy` matrices out of such notes. Any other
+//! name is refused by that name.
+//!
+//! ```text
+//! bytes ──machine──▶ Pickle { objects, root } ──arrays──▶ PickledArray, Csr
+//! ```
+//! Containers live in one arena and refer to each other by position, so that deep or cyclic nesting costs no stack, and
+//! memory stays proportional to the file: every instruction is at least one byte and makes at most one object.
+
+pub(crate) mod arrays;
+mod cursor;
+mod literal;
+mod machine;
+
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::DatasetError;
+
+/// The objects of one pickle.
+#[derive(Debug)]
+pub(crate) struct Pickle {
+    objects: Vec<Object>,
+    root: Value,
+}
+
+/// A value on the machine's stack; cloning shares what it refers to.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    /// A float; no data set keeps one outside an array, so its value is dropped.
+    Float,
+    /// Bytes; also every Python 2 string, in latin-1.
+    Bytes(Rc<[u8]>),
+    Text(Rc<str>),
+    Global(Global),
+    Object(ObjectId),
+}
+
+/// A position in the arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectId(usize);
+
+/// A container, or the note of a call.
+#[derive(Debug)]
+pub(crate) enum Object {
+    List(Vec<Value>),
+    Tuple(Vec<Value>),
+    Dict(Vec<(Value, Value)>),
+    Instance(Instance),
+}
+
+/// What a pickle says about an object of an allowed class; `offset` is the byte of the instruction that made it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    class: Global,
+    args: Vec<Value>,
+    state: Option<Value>,
+    offset: usize,
+}
+
+/// The names that a pickle may import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Global {
+    NumpyReconstruct,
+    NumpyArray,
+    NumpyDtype,
+    NumpyScalar,
+    ScipyCsr,
+    Dict,
+    List,
+    PlainObject,
+    CopyReconstructor,
+    CodecsEncode,
+}
+
+impl Global {
+    /// The allow-list: modules have moved between versions of Python, NumPy and `SciPy`.
+    fn find(module: &str, name: &str) -> Option<Self> {
+        Some(match (module, name) {
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyReconstruct,
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "scalar") => Self::NumpyScalar,
+            ("numpy", "ndarray") => Self::NumpyArray,
+            ("numpy", "dtype") => Self::NumpyDtype,
+            ("scipy.sparse.csr" | "scipy.sparse._csr", "csr_matrix") => Self::ScipyCsr,
+            ("collections", "defaultdict" | "OrderedDict") | ("__builtin__" | "builtins", "dict") => Self::Dict,
+            ("__builtin__" | "builtins", "list") => Self::List,
+            ("__builtin__" | "builtins", "object") => Self::PlainObject,
+            ("copy_reg" | "copyreg", "_reconstructor") => Self::CopyReconstructor,
+            ("_codecs", "encode") => Self::CodecsEncode,
+            _ => return None,
+        })
+    }
+}
+
+impl Pickle {
+    /// Reads a pickle file of protocol 0 to 4.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is cut off or damaged, or asks for a name that is not allowed.
+    pub(crate) fn open(path: &Path) -> Result<Self, DatasetError> {
+        let bytes = std::fs::read(path).map_err(|e| DatasetError::from(e).at(path))?;
+        Self::parse(&bytes).map_err(|e| e.at(path))
+    }
+
+    /// Reads the bytes of a pickle.
+    ///
+    /// # Errors
+    /// As [`Pickle::open`], each naming the byte.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DatasetError> {
+        machine::run(bytes)
+    }
+
+    /// The value that the pickle stands for.
+    pub(crate) fn root(&self) -> &Value {
+        &self.root
+    }
+
+    /// The pairs of a dictionary, in file order.
+    ///
+    /// # Errors
+    /// When `value` is something else.
+    pub(crate) fn dict(&self, value: &Value) -> Result<&[(Value, Value)], DatasetError> {
+        match value {
+            Value::Object(id) => match &self.objects[id.0] {
+                Object::Dict(pairs) => Ok(pairs),
+                other => Err(expected("a dictionary", other.describe())),
+            },
+            other => Err(expected("a dictionary", other.describe())),
+        }
+    }
+
+    /// The items of a list or tuple.
+    ///
+    /// # Errors
+    /// When `value` is something else.
+    pub(crate) fn sequence(&self, value: &Value) -> Result<&[Value], DatasetError> {
+        match value {
+            Value::Object(id) => match &self.objects[id.0] {
+                Object::List(items) | Object::Tuple(items) => Ok(items),
+                other => Err(expected("a list", other.describe())),
+            },
+            other => Err(expected("a list", other.describe())),
+        }
+    }
+
+    fn instance(&self, value: &Value) -> Option<&Instance> {
+        match value {
+            Value::Object(id) => match &self.objects[id.0] {
+                Object::Instance(instance) => Some(instance),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Value {
+    /// What kind of value this is, for messages.
+    fn describe(&self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) => "an integer",
+            Self::Float => "a float",
+            Self::Bytes(_) | Self::Text(_) => "a string",
+            Self::Global(_) => "a class or function",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    /// Bytes of a string of either kind.
+    fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Text(text) => Some(text.as_bytes()),
+            _ => None,
+        }
+    }
+}
+
+impl Object {
+    fn describe(&self) -> &'static str {
+        match self {
+            Self::List(_) => "a list",
+            Self::Tuple(_) => "a tuple",
+            Self::Dict(_) => "a dictionary",
+            Self::Instance(_) => "an instance of a class",
+        }
+    }
+}
+
+fn expected(what: &str, found: &str) -> DatasetError {
+    DatasetError::invalid(format!("the pickle holds {found} where {what} is expected"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! [`Spec`]: what a user writes for `--data`.
+//!
+//! ```text
+//! PATH                                   a file or folder; its format is recognised when it is loaded
+//! synth:NAME[@SCALE][,key=value…]        a generator: a preset, `planted` or `rmat`
+//! ```
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use girih_graph_format::MAX_NODES;
+
+use crate::DatasetError;
+use crate::generate::{Planted, Preset, Recipe, Rmat, preset_communities, preset_names};
+
+const PLANTED_KEYS: [&str; 12] = [
+    "nodes",
+    "degree",
+    "features",
+    "classes",
+    "communities",
+    "mix",
+    "gamma",
+    "signal",
+    "noise",
+    "train",
+    "val",
+    "seed",
+];
+const RMAT_KEYS: [&str; 4] = ["scale", "nodes", "degree", "seed"];
+
+/// A parsed data SPEC.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Spec {
+    /// A file or folder.
+    Path(PathBuf),
+    /// A generated data set.
+    Synth {
+        /// The text as written; it becomes the data set's name.
+        name: String,
+        /// What to generate.
+        recipe: Recipe,
+    },
+}
+
+impl FromStr for Spec {
+    type Err = DatasetError;
+
+    /// Parses a SPEC; a pure function, no file is touched.
+    ///
+    /// # Errors
+    /// When the text is empty, or names a generator or key that does not exist, or a value out of range.
+    fn from_str(text: &str) -> Result<Self, DatasetError> {
+        if text.is_empty() {
+            return Err(DatasetError::spec("an empty data SPEC; give a path or synth:NAME"));
+        }
+        match text.strip_prefix("synth:") {
+            None => Ok(Self::Path(PathBuf::from(text))),
+            Some(rest) => {
+                let recipe = parse_synth(rest).map_err(|message| DatasetError::spec(format!("{text:?}: {message}")))?;
+                Ok(Self::Synth { name: text.to_owned(), recipe })
+            }
+        }
+    }
+}
+
+fn parse_synth(text: &str) -> Result<Recipe, String> {
+    let (head, settings) = text.split_once(',').map_or((text, ""), |(head, rest)| (head, rest));
+    let (name, scale) = match head.split_once('@') {
+        Some((name, scale)) => (name, Some(parse_scale(scale)?)),
+        None => (head, None),
+    };
+    if name == "rmat" {
+        if scale.is_some() {
+            return Err("rmat takes no @SCALE; give scale= (the logarithm of the number of nodes) or nodes=".into());
+        }
+        return parse_rmat(&Settings::parse(settings, &RMAT_KEYS)?).map(Recipe::Rmat);
+    }
+    let preset = Preset::find(name)
+        .ok_or_else(|| format!("no generator {name:?}; known are {}", preset_names().collect::<Vec<_>>().join(", ")))?;
+    parse_planted(&preset, scale.unwrap_or(1.0), &Settings::parse(settings, &PLANTED_KEYS)?).map(Recipe::Planted)
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok().filter(|scale| scale.is_finite() && *scale > 0.0);
+    scale.ok_or_else(|| format!("SCALE {text:?} is not a positive number"))
+}
+
+fn parse_planted(preset: &Preset, scale: f64, settings: &Settings) -> Result<Planted, String> {
+    let mut recipe = preset.recipe(scale);
+    recipe.nodes = settings.get("nodes", 1..=MAX_NODES, recipe.nodes)?;
+    if recipe.nodes == 0 {
+        return Err(format!("SCALE {scale} leaves no node"));
+    }
+    recipe.edges = parse_edges(settings, recipe.nodes, preset.mean_degree())?;
+    recipe.features = settings.get("features", 0..=1 << 20, recipe.features)?;
+    recipe.classes = settings.get("classes", 1..=1 << 16, recipe.classes)?;
+    let communities = preset_communities(recipe.nodes, recipe.edges, recipe.classes);
+    recipe.communities = settings.get("communities", 1..=recipe.nodes, communities)?;
+    recipe.mix = settings.get("mix", 0.0..=1.0, recipe.mix)?;
+    recipe.gamma = settings.get("gamma", 1.1..=100.0, recipe.gamma)?;
+    recipe.signal = settings.get("signal", 0.0..=1e6, recipe.signal)?;
+    recipe.noise = settings.get("noise", 0.0..=1.0, recipe.noise)?;
+    recipe.train = settings.get("train", 0.0..=1.0, recipe.train)?;
+    recipe.val = settings.get("val", 0.0..=1.0, recipe.val)?;
+    recipe.seed = settings.get("seed", 0..=u64::MAX, recipe.seed)?;
+    if recipe.train + recipe.val > 1.0 {
+        return Err(format!("train={} and val={} add up to more than one", recipe.train, recipe.val));
+    }
+    Ok(recipe)
+}
+
+fn parse_rmat(settings: &Settings) -> Result<Rmat, String> {
+    let default = Rmat::default();
+    let nodes = match settings.find("scale") {
+        Some(_) if settings.find("nodes").is_some() => return Err("give scale= or nodes=, not both".into()),
+        Some(_) => 1 << settings.get("scale", 1..=30, 0)?,
+        None => settings.get("nodes", 1..=MAX_NODES, default.nodes)?,
+    };
+    let edges = parse_edges(settings, nodes, default.edges as f64 / default.nodes as f64)?;
+    Ok(Rmat { nodes, edges, seed: settings.get("seed", 0..=u64::MAX, default.seed)? })
+}
+
+/// The even number of stored edges that gives the mean degree.
+fn parse_edges(settings: &Settings, nodes: usize, default_degree: f64) -> Result<u64, String> {
+    let degree = settings.get("degree", 0.0..=MAX_NODES as f64, default_degree)?;
+    Ok((nodes as f64 * degree).round() as u64 & !1)
+}
+
+/// The `key=value` pairs of a SPEC.
+struct Settings<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Settings<'a> {
+    fn parse(text: &'a str, known: &[&str]) -> Result<Self, String> {
+        let mut settings = Self { pairs: Vec::new() };
+        for item in text.split(',').filter(|item| !item.is_empty()) {
+            let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} is not key=value"))?;
+            if !known.contains(&key) {
+                return Err(format!("no key {key:?}; known are {}", known.join(", ")));
+            }
+            if settings.find(key).is_some() {
+                return Err(format!("{key}= is given twice"));
+            }
+            settings.pairs.push((key, value));
+        }
+        Ok(settings)
+    }
+
+    fn find(&self, key: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
+    }
+
+    fn get<T>(&self, key: &str, range: std::ops::RangeInclusive<T>, default: T) -> Result<T, String>
+    where
+        T: FromStr + PartialOrd + std::fmt::Display,
+    {
+        let Some(text) = self.find(key) else { return Ok(default) };
+        text.parse()
+            .ok()
+            .filter(|value| range.contains(value))
+            .ok_or_else(|| format!("{key}={text} is not a number from {} to {}", range.start(), range.end()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planted(text: &str) -> Planted {
+        match text.parse().unwrap() {
+            Spec::Synth { recipe: Recipe::Planted(planted), name } => {
+                assert_eq!(name, text);
+                planted
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rmat(text: &str) -> Rmat {
+        match text.parse().unwrap() {
+            Spec::Synth { recipe: Recipe::Rmat(rmat), .. } => rmat,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn refusal(text: &str) -> String {
+        let error = text.parse::<Spec>().expect_err(text);
+        assert!(error.is_spec());
+        error.to_string()
+    }
+
+    #[test]
+    fn anything_else_is_a_path() {
+        assert_eq!("data/cora".parse::<Spec>().unwrap(), Spec::Path("data/cora".into()));
+    }
+
+    #[test]
+    fn presets_have_the_papers_sizes() {
+        for (name, nodes, edges, features, classes) in [
+            ("reddit", 232_965, 114_848_856, 602, 41),
+            ("proteins", 132_534, 79_255_038, 602, 8),
+            ("archaea", 1_644_228, 206_436_882, 602, 10),
+            ("products", 2_449_029, 126_167_180, 100, 47),
+            ("papers100m", 111_059_956, 3_231_371_744, 128, 172),
+            ("mag240m", 244_160_499, 1_728_364_232, 768, 153),
+            ("yelp", 537_635, 7_949_402, 300, 100),
+            ("friendster", 65_608_366, 3_612_134_270, 256, 64),
+        ] {
+            let recipe = planted(&format!("synth:{name}"));
+            assert_eq!((recipe.nodes, recipe.edges), (nodes, edges), "{name}");
+            assert_eq!((recipe.features, recipe.classes), (features, classes), "{name}");
+        }
+    }
+
+    #[test]
+    fn scale_shrinks_nodes_and_edges_and_nothing_else() {
+        let (full, tenth) = (planted("synth:reddit"), planted("synth:reddit@0.1"));
+        assert_eq!((tenth.nodes, tenth.features, tenth.classes), (23_297, full.features, full.classes));
+        assert!((tenth.edges as f64 / tenth.nodes as f64 - full.edges as f64 / full.nodes as f64).abs() < 0.01);
+        let degree = planted("synth:reddit,degree=98");
+        assert_eq!((degree.nodes, degree.edges), (232_965, 22_830_570));
+    }
+
+    #[test]
+    fn keys_override_and_unknown_ones_are_listed() {
+        let recipe = planted(
+            "synth:planted,nodes=1000,degree=8,features=16,classes=4,communities=9,mix=0.5,gamma=3,signal=1,noise=0,train=0.2,val=0.3,seed=7",
+        );
+        assert_eq!((recipe.nodes, recipe.edges, recipe.features, recipe.classes), (1000, 8000, 16, 4));
+        assert_eq!((recipe.communities, recipe.seed, recipe.mix), (9, 7, 0.5));
+        assert!(refusal("synth:planted,nodse=3").contains("known are nodes, degree"));
+        assert!(refusal("synth:redit").contains("planted, reddit"));
+        assert!(refusal("synth:planted,nodes=3,nodes=4").contains("twice"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for text in [
+            "",
+            "synth:",
+            "synth:reddit@0",
+            "synth:reddit@-1",
+            "synth:reddit@nan",
+            "synth:reddit@1e-9",
+            "synth:planted,mix=nan",
+            "synth:planted,mix=2",
+            "synth:planted,nodes=0",
+            "synth:planted,nodes=3000000000",
+            "synth:planted,nodes",
+            "synth:planted,train=0.8,val=0.3",
+            "synth:planted,gamma=1",
+            "synth:planted,seed=-1",
+            "synth:rmat@0.1",
+            "synth:rmat,scale=10,nodes=5",
+            "synth:rmat,scale=31",
+            "synth:rmat,features=3",
+        ] {
+            refusal(text);
+        }
+    }
+
+    #[test]
+    fn rmat_counts_nodes_or_bits() {
+        assert_eq!(rmat("synth:rmat,scale=10,degree=4"), Rmat { nodes: 1024, edges: 4096, seed: 0 });
+        assert_eq!(rmat("synth:rmat,nodes=1000,degree=4,seed=3"), Rmat { nodes: 1000, edges: 4000, seed: 3 });
+    }
+}

@@ -1,0 +1,154 @@
+//! [`SplitRule`]: random splits for data that ships none.
+
+use girih_graph_format::NodeId;
+use girih_random::{Key, unit_f64};
+
+use crate::{DatasetError, Labels, Split, UNLABELLED};
+
+/// Purpose numbers of the keys drawn from here.
+const PURPOSE_PER_CLASS: u32 = 0x5350_4c43; // "SPLC"
+const PURPOSE_FRACTIONS: u32 = 0x5350_4c46; // "SPLF"
+
+/// How nodes are dealt to train, validation and test; only labelled nodes take part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SplitRule {
+    /// A fixed number of nodes of every class for training and validation, the rest for testing.
+    PerClass {
+        /// Training nodes of each class.
+        train: usize,
+        /// Validation nodes of each class.
+        val: usize,
+    },
+    /// Every node on its own: training with probability `train`, validation with probability `val`, else testing.
+    Fractions {
+        /// Expected share of training nodes.
+        train: f64,
+        /// Expected share of validation nodes.
+        val: f64,
+    },
+}
+
+impl SplitRule {
+    /// 20 nodes per class for training and 30 for validation (Shchur et al., "Pitfalls of Graph Neural Network
+    /// Evaluation", 2018, section 3).
+    pub const GNN_BENCHMARK: Self = Self::PerClass { train: 20, val: 30 };
+
+    /// The split of one run; the same seed and run give the same split.
+    ///
+    /// # Errors
+    /// With [`SplitRule::PerClass`], when a class has too few nodes or nodes have several classes.
+    pub fn draw(self, labels: &Labels, seed: u64, run: u64) -> Result<Split, DatasetError> {
+        match (self, labels) {
+            (Self::PerClass { train, val }, Labels::Single { n_classes, classes }) => {
+                per_class(*n_classes, classes, train, val, Key::new(seed, PURPOSE_PER_CLASS).child(run))
+            }
+            (Self::PerClass { .. }, Labels::Multi { .. }) => {
+                Err(DatasetError::invalid("a split per class needs one class per node; these nodes have several"))
+            }
+            (Self::Fractions { train, val }, labels) => {
+                Ok(fractions(labels, train, val, Key::new(seed, PURPOSE_FRACTIONS).child(run)))
+            }
+        }
+    }
+
+    /// The splits of runs `0..n`.
+    ///
+    /// # Errors
+    /// As [`SplitRule::draw`].
+    pub fn draw_many(self, labels: &Labels, seed: u64, n: usize) -> Result<Vec<Split>, DatasetError> {
+        (0..n as u64).map(|run| self.draw(labels, seed, run)).collect()
+    }
+}
+
+fn per_class(n_classes: usize, classes: &[u32], train: usize, val: usize, key: Key) -> Result<Split, DatasetError> {
+    let mut members: Vec<Vec<NodeId>> = vec![Vec::new(); n_classes];
+    for (v, &class) in classes.iter().enumerate().filter(|&(_, &class)| class != UNLABELLED) {
+        members[class as usize].push(v as NodeId);
+    }
+    let mut split = Split::default();
+    for (class, mut nodes) in members.into_iter().enumerate() {
+        if nodes.len() < train + val {
+            return Err(DatasetError::invalid(format!(
+                "class {class} has {} labelled nodes; {train} for training and {val} for validation need {}",
+                nodes.len(),
+                train + val
+            )));
+        }
+        key.stream(class as u64, 0).shuffle(&mut nodes);
+        split.test.extend(nodes.split_off(train + val));
+        split.val.extend(nodes.split_off(train));
+        split.train.extend(nodes);
+    }
+    for part in [&mut split.train, &mut split.val, &mut split.test] {
+        part.sort_unstable();
+    }
+    Ok(split)
+}
+
+fn fractions(labels: &Labels, train: f64, val: f64, key: Key) -> Split {
+    let mut split = Split::default();
+    for v in (0..labels.n_nodes() as NodeId).filter(|&v| labels.is_labelled(v)) {
+        let words = key.block(u64::from(v), 0);
+        let draw = unit_f64(u64::from(words[0]) << 32 | u64::from(words[1]));
+        let part = if draw < train {
+            &mut split.train
+        } else if draw < train + val {
+            &mut split.val
+        } else {
+            &mut split.test
+        };
+        part.push(v);
+    }
+    split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(n: usize, n_classes: usize) -> Labels {
+        let classes = (0..n).map(|v| if v % 10 == 9 { UNLABELLED } else { (v % n_classes) as u32 }).collect();
+        Labels::Single { n_classes, classes }
+    }
+
+    #[test]
+    fn every_class_gets_its_share_and_every_labelled_node_a_part() {
+        let labels = labels(3000, 7);
+        let split = SplitRule::GNN_BENCHMARK.draw(&labels, 5, 0).unwrap();
+        let Labels::Single { classes, .. } = &labels else { unreachable!() };
+        for class in 0..7 {
+            assert_eq!(split.train.iter().filter(|&&v| classes[v as usize] == class).count(), 20);
+            assert_eq!(split.val.iter().filter(|&&v| classes[v as usize] == class).count(), 30);
+        }
+        assert_eq!(split.train.len() + split.val.len() + split.test.len(), 2700);
+        for (_, part) in split.parts() {
+            assert!(part.is_sorted() && part.iter().all(|&v| labels.is_labelled(v)));
+        }
+    }
+
+    #[test]
+    fn seeds_and_runs_give_different_splits_and_repeat_themselves() {
+        let labels = labels(3000, 7);
+        for rule in [SplitRule::GNN_BENCHMARK, SplitRule::Fractions { train: 0.5, val: 0.1 }] {
+            let draw = |seed, run| rule.draw(&labels, seed, run).unwrap();
+            assert_eq!(draw(1, 2), draw(1, 2));
+            assert_ne!(draw(1, 2), draw(1, 3));
+            assert_ne!(draw(1, 2), draw(2, 2));
+            assert_eq!(rule.draw_many(&labels, 1, 3).unwrap()[2], draw(1, 2));
+        }
+    }
+
+    #[test]
+    fn fractions_are_kept_on_average() {
+        let split = SplitRule::Fractions { train: 0.5, val: 0.1 }.draw(&labels(100_000, 4), 1, 0).unwrap();
+        // 90 000 labelled nodes; four standard deviations of a half are 600.
+        assert!(split.train.len().abs_diff(45_000) < 600, "{}", split.train.len());
+        assert!(split.val.len().abs_diff(9_000) < 360, "{}", split.val.len());
+    }
+
+    #[test]
+    fn a_small_class_is_named() {
+        let message = SplitRule::GNN_BENCHMARK.draw(&labels(100, 7), 0, 0).unwrap_err().to_string();
+        assert!(message.contains("class 0 has 14 labelled nodes"), "{message}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Damaged files: every loader either names the file in an error or gives a data set that keeps its rules, and never
+//! allocates by what a damaged length claims.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use common::real;
+use girih_datasets::{LoadOptions, load};
+use girih_graph_format::file::{NpzWriter, write_edge_list, write_npy, write_sparse_npz};
+use girih_random::{Key, Stream};
+
+/// No loader of files this small needs a larger block.
+const LARGEST_BLOCK: usize = 128 << 20;
+const MUTATIONS_PER_FILE: u64 = 40;
+
+/// Remembers the largest block asked for.
+struct Recorder;
+
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Recorder {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Relaxed);
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Relaxed);
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Recorder = Recorder;
+
+/// Truncates the file or flips one to three of its bits.
+fn damaged(bytes: &[u8], stream: &mut Stream) -> Vec<u8> {
+    let mut damaged = bytes.to_vec();
+    if damaged.is_empty() || stream.below(3) == 0 {
+        damaged.truncate(stream.below(bytes.len() as u64 + 1) as usize);
+        return damaged;
+    }
+    for _ in 0..=stream.below(3) {
+        // Half of the flips hit the first bytes, where lengths and types are.
+        let range = if stream.below(2) == 0 { bytes.len().min(256) } else { bytes.len() };
+        damaged[stream.below(range as u64) as usize] ^= 1 << stream.below(8);
+    }
+    damaged
+}
+
+/// Loads `spec` again and again with one of `files` damaged.
+fn survive(spec: &Path, files: &[PathBuf], options: &LoadOptions, mutations: u64) {
+    let spec = spec.to_str().unwrap();
+    load(spec, options).expect("the undamaged files load");
+    let home = files[0].parent().unwrap().to_str().unwrap();
+    let mut n_refused = 0;
+    for (f, file) in files.iter().enumerate() {
+        let original = std::fs::read(file).unwrap();
+        for mutation in 0..mutations {
+            let mut stream = Key::new(mutation, 1).stream(f as u64, 0);
+            std::fs::write(file, damaged(&original, &mut stream)).unwrap();
+            match load(spec, options) {
+                Ok(dataset) => dataset.validate().unwrap(),
+                Err(error) => {
+                    n_refused += 1;
+                    assert!(error.to_string().contains(home), "{file:?}, mutation {mutation}: no file named: {error}");
+                }
+            }
+        }
+        std::fs::write(file, original).unwrap();
+    }
+    assert!(n_refused > 0, "no damage was ever noticed in {files:?}");
+    let largest = LARGEST.load(Relaxed);
+    assert!(largest < LARGEST_BLOCK, "a block of {largest} bytes was asked for");
+}
+
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn planetoid() {
+    for name in ["cora", "citeseer"] {
+        let Some(source) = real(name) else { return };
+        let dir = tempfile::tempdir().unwrap();
+        for file in files_in(&source) {
+            std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();
+        }
+        survive(dir.path(), &files_in(dir.path()), &LoadOptions::default(), MUTATIONS_PER_FILE);
+    }
+}
+
+#[test]
+fn real_archives() {
+    for name in ["amazon-computers/amazon-computers.zip", "tolokers/tolokers.npz"] {
+        let Some(source) = real(name) else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join(source.file_name().unwrap());
+        std::fs::copy(&source, &copy).unwrap();
+        survive(&copy, std::slice::from_ref(&copy), &LoadOptions::default(), 12);
+    }
+}
+
+#[test]
+fn girih_folders() {
+    for spec in
+        ["synth:planted,nodes=120,degree=4,features=5", "synth:yelp@0.0002,features=4", "synth:rmat,scale=6,degree=4"]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let saved = dir.path().join("saved");
+        load(spec, &LoadOptions::default()).unwrap().save(&saved).unwrap();
+        survive(&saved, &files_in(&saved), &LoadOptions::default(), MUTATIONS_PER_FILE);
+    }
+    let Some(cora) = real("cora") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let saved = dir.path().join("saved");
+    load(cora.to_str().unwrap(), &LoadOptions::default()).unwrap().save(&saved).unwrap();
+    survive(&saved, &files_in(&saved), &LoadOptions::default(), MUTATIONS_PER_FILE);
+}
+
+#[test]
+fn topologies_with_attached_arrays() {
+    let dataset = load("synth:rmat,scale=6,degree=4", &LoadOptions::default()).unwrap();
+    let n = dataset.n_nodes();
+    for name in ["edges.csv", "edges.csv.gz", "matrix.npz"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        if name.ends_with("npz") {
+            write_sparse_npz(&path(name), &dataset.graph).unwrap();
+        } else {
+            write_edge_list(&path(name), &dataset.graph).unwrap();
+        }
+        survive(&path(name), &[path(name)], &LoadOptions::default(), 4 * MUTATIONS_PER_FILE);
+
+        write_npy(&path("x.npy"), &[n, 2], &vec![0.5f32; 2 * n]).unwrap();
+        write_npy(&path("y.npy"), &[n], &(0..n as i64).map(|v| v % 3).collect::<Vec<_>>()).unwrap();
+        let (features, labels) = (Some(path("x.npy")), Some(path("y.npy")));
+        let options = LoadOptions { features, labels, ..LoadOptions::default() };
+        survive(&path(name), &[path("x.npy"), path("y.npy")], &options, 2 * MUTATIONS_PER_FILE);
+    }
+}
+
+/// Checksums catch flipped bits of an archive; wrong values in intact archives are what gets past them.
+#[test]
+fn wrong_values_in_intact_archives() {
+    let (n, n_edges) = (100usize, 99usize);
+    let extremes = [-1, i64::MIN, i64::MAX, i64::from(i32::MAX), 1 << 33, 0, 1, 100, 12_345];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wrong.npz");
+    let mut n_refused = 0;
+    for trial in 0..400 {
+        let mut stream = Key::new(trial, 2).stream(0, 0);
+        let mut arrays: [(&str, Vec<i64>); 5] = [
+            ("adj_indices", (1..n as i64).collect()),
+            ("adj_indptr", (0..=n as i64).map(|v| v.min(n_edges as i64)).collect()),
+            ("adj_shape", vec![n as i64; 2]),
+            ("labels", (0..n as i64).map(|v| v % 2).collect()),
+            ("attr_matrix", vec![1; n]),
+        ];
+        let (_, victim) = &mut arrays[stream.below(5) as usize];
+        let at = stream.below(victim.len() as u64) as usize;
+        victim[at] = extremes[stream.below(extremes.len() as u64) as usize];
+        NpzWriter::write_file(&path, |npz| {
+            npz.array("adj_data", &[n_edges], &vec![1.0f32; n_edges])?;
+            arrays.iter().try_for_each(|(name, values)| {
+                let shape = if *name == "attr_matrix" { vec![n, 1] } else { vec![values.len()] };
+                npz.array(name, &shape, values)
+            })
+        })
+        .unwrap();
+        match load(path.to_str().unwrap(), &LoadOptions::default()) {
+            Ok(dataset) => dataset.validate().unwrap(),
+            Err(error) => {
+                n_refused += 1;
+                assert!(error.to_string().contains("wrong.npz"), "trial {trial}: no file named: {error}");
+            }
+        }
+    }
+    assert!(n_refused > 100, "only {n_refused} of 400 wrong archives were refused");
+    let largest = LARGEST.load(Relaxed);
+    assert!(largest < LARGEST_BLOCK, "a block of {largest} bytes was asked for");
+}

@@ -1,0 +1,201 @@
+//! [`Coo`]: a list of edges in any order.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use crate::{Csr, FormatError, MAX_NODES, NodeId, rows};
+
+/// What to do with an edge that is listed more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Keep it once; weights add up, in the order of the list.
+    Merge,
+    /// Refuse the list.
+    Refuse,
+}
+
+/// Edges as parallel arrays: entry `e` is at `(rows[e], cols[e])`. For a graph, `rows` are destinations.
+///
+/// # Invariants
+/// Arrays have one length; rows are below `n_rows`, columns below `n_cols`, weights finite; dimensions are at most
+/// [`MAX_NODES`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coo {
+    n_rows: usize,
+    n_cols: usize,
+    rows: Vec<NodeId>,
+    cols: Vec<NodeId>,
+    values: Option<Vec<f32>>,
+}
+
+impl Coo {
+    /// A list of entries, checked.
+    ///
+    /// # Errors
+    /// When lengths differ, an id is out of range, a weight is not finite, or a dimension is too large.
+    pub fn new(
+        n_rows: usize,
+        n_cols: usize,
+        rows: Vec<NodeId>,
+        cols: Vec<NodeId>,
+        values: Option<Vec<f32>>,
+    ) -> Result<Self, FormatError> {
+        if n_rows.max(n_cols) > MAX_NODES {
+            return Err(FormatError::invalid(format!("{n_rows} × {n_cols} exceeds the limit of {MAX_NODES} nodes")));
+        }
+        let n_values = values.as_ref().map_or(rows.len(), Vec::len);
+        if rows.len() != cols.len() || rows.len() != n_values {
+            return Err(FormatError::invalid(format!(
+                "{} row ids, {} column ids and {n_values} weights; an edge needs one of each",
+                rows.len(),
+                cols.len()
+            )));
+        }
+        for (what, ids, limit) in [("row", &rows, n_rows), ("column", &cols, n_cols)] {
+            if let Some(at) = ids.par_iter().position_first(|&id| id as usize >= limit) {
+                return Err(FormatError::invalid(format!(
+                    "edge {at}: {what} {} does not exist; there are {limit} nodes, numbered from 0",
+                    ids[at]
+                )));
+            }
+        }
+        if let Some(at) = values.as_ref().and_then(|v| v.par_iter().position_first(|v| !v.is_finite())) {
+            return Err(FormatError::invalid(format!("edge {at}: the weight is not finite")));
+        }
+        Ok(Self { n_rows, n_cols, rows, cols, values })
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    /// Row id of every entry.
+    #[must_use]
+    pub fn rows(&self) -> &[NodeId] {
+        &self.rows
+    }
+
+    /// Column id of every entry.
+    #[must_use]
+    pub fn cols(&self) -> &[NodeId] {
+        &self.cols
+    }
+
+    /// Weight of every entry, if weighted.
+    #[must_use]
+    pub fn values(&self) -> Option<&[f32]> {
+        self.values.as_deref()
+    }
+
+    /// Number of entries, repeated ones counted each time.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The same entries with rows and columns exchanged.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { n_rows: self.n_cols, n_cols: self.n_rows, rows: self.cols, cols: self.rows, values: self.values }
+    }
+
+    /// Sorts the entries into rows: O(entries + rows), in parallel, the same result for any number of threads.
+    ///
+    /// # Errors
+    /// With [`Duplicates::Refuse`], at the first repeated entry; when merged weights overflow `f32`.
+    pub fn to_csr(&self, duplicates: Duplicates) -> Result<Csr, FormatError> {
+        let csr = match &self.values {
+            None => self.bucket(|e| u64::from(self.cols[e]))?,
+            // The position rides along in the low half, so that equal columns keep the order of the list.
+            Some(_) if self.len() <= u32::MAX as usize => {
+                self.bucket(|e| (u64::from(self.cols[e]) << 32) | e as u64)?
+            }
+            Some(_) => return Err(FormatError::invalid("more than 2³² weighted edges in one list; split it")),
+        };
+        if duplicates == Duplicates::Refuse && csr.nnz() != self.len() {
+            return Err(self.first_duplicate());
+        }
+        Ok(csr)
+    }
+
+    /// Scatters `key(e)` into the bucket of row `rows[e]`, sorts each bucket, and merges repeats.
+    fn bucket(&self, key: impl Fn(usize) -> u64 + Sync) -> Result<Csr, FormatError> {
+        let cursors: Vec<AtomicU64> = (0..self.n_rows).map(|_| AtomicU64::new(0)).collect();
+        self.rows.par_iter().with_min_len(1 << 14).for_each(|&r| {
+            cursors[r as usize].fetch_add(1, Relaxed);
+        });
+        let starts = rows::prefix_sum(cursors.iter().map(|c| c.load(Relaxed)));
+        cursors.par_iter().zip(&starts).for_each(|(c, &s)| c.store(s, Relaxed));
+        let slots: Vec<AtomicU64> = (0..self.len()).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+        self.rows.par_iter().enumerate().with_min_len(1 << 14).for_each(|(e, &r)| {
+            let slot = cursors[r as usize].fetch_add(1, Relaxed);
+            slots[slot as usize].store(key(e), Relaxed);
+        });
+        let mut keys: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
+
+        let tasks = rows::row_tasks(&starts);
+        let parts = rows::split_entries(&starts, &tasks, &mut keys);
+        tasks.par_iter().zip(parts).for_each(|(task, part)| {
+            for r in task.clone() {
+                let base = starts[task.start];
+                part[(starts[r] - base) as usize..(starts[r + 1] - base) as usize].sort_unstable();
+            }
+        });
+        self.merge_sorted(&starts, &keys)
+    }
+
+    fn merge_sorted(&self, starts: &[u64], keys: &[u64]) -> Result<Csr, FormatError> {
+        let shift = if self.values.is_some() { 32 } else { 0 };
+        let row = |r: usize| &keys[starts[r] as usize..starts[r + 1] as usize];
+        let weight = |same: &[u64], values: &[f32]| same.iter().map(|&key| values[key as u32 as usize]).sum::<f32>();
+        if let Some(values) = &self.values {
+            let overflow = (0..self.n_rows).into_par_iter().find_first(|&r| {
+                row(r).chunk_by(|a, b| a >> shift == b >> shift).any(|same| !weight(same, values).is_finite())
+            });
+            if let Some(r) = overflow {
+                return Err(FormatError::invalid(format!("row {r}: the weights of a repeated edge add up beyond f32")));
+            }
+        }
+        let count = |r: usize| row(r).chunk_by(|a, b| a >> shift == b >> shift).count();
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            for (i, same) in row(r).chunk_by(|a, b| a >> shift == b >> shift).enumerate() {
+                columns[i] = (same[0] >> shift) as NodeId;
+                if let Some(values) = &self.values {
+                    weights[i] = weight(same, values);
+                }
+            }
+        };
+        // SAFETY: buckets are sorted and repeats merged, so columns ascend strictly; ids were checked by `new`, sums of
+        // weights above.
+        Ok(unsafe { rows::build(self.n_rows, self.n_cols, self.values.is_some(), count, fill) })
+    }
+
+    fn first_duplicate(&self) -> FormatError {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by_key(|&e| (self.rows[e], self.cols[e], e));
+        let repeat =
+            order.windows(2).find(|w| (self.rows[w[0]], self.cols[w[0]]) == (self.rows[w[1]], self.cols[w[1]]));
+        match repeat {
+            Some(w) => FormatError::invalid(format!(
+                "edges {} and {} are both ({}, {}); each edge may be listed once",
+                w[0], w[1], self.rows[w[0]], self.cols[w[0]]
+            )),
+            None => FormatError::invalid("an edge is listed twice"),
+        }
+    }
+}

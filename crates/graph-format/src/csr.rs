@@ -1,0 +1,285 @@
+//! [`Csr`]: compressed sparse rows.
+//!
+//! ```text
+//! 0 ──▶ 1     row       0 │ 1 │ 2    │ 3 │      row v lists the in-neighbours of v
+//! │     │     indptr    0   0   1      3   4    n_rows + 1 offsets, u64
+//! └─▶ 2 ◀┘    indices   ∅ │ 0 │ 0  1 │ 2 │      nnz column ids, u32, ascending in a row
+//!     └──▶ 3  row(2) = indices[indptr[2]..indptr[3]] = [0, 1];  row(0) = []
+//! ```
+//! Aggregating neighbours is then `Y = A·X`: row `v` of `Y` sums the rows of `X` that row `v` of `A` lists.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::{Buffer, FormatError, NodeId};
+
+/// The most nodes a graph may have. Ids fit in `i32`, too: what NumPy and `SciPy` store, with a bit to spare in kernels.
+pub const MAX_NODES: usize = i32::MAX as usize;
+
+/// A sparse matrix by rows, with an optional `f32` weight on every entry; without weights every entry is one.
+///
+/// # Invariants
+/// Checked by [`Csr::new`]; kernels rely on them without checking again.
+/// 1. `indptr` has `n_rows + 1` offsets, starts at 0, never decreases, and ends at `indices.len()`.
+/// 2. Columns are below `n_cols` and ascend strictly within a row (so no entry is stored twice).
+/// 3. Weights, if any, are finite and as many as `indices`.
+/// 4. `n_rows` and `n_cols` are at most [`MAX_NODES`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Csr {
+    n_rows: usize,
+    n_cols: usize,
+    indptr: Buffer<u64>,
+    indices: Buffer<NodeId>,
+    values: Option<Buffer<f32>>,
+}
+
+impl Csr {
+    /// A matrix from its arrays, with every invariant checked: O(rows + entries), in parallel.
+    ///
+    /// # Errors
+    /// At the first broken invariant, naming row and entry.
+    pub fn new(
+        n_rows: usize,
+        n_cols: usize,
+        indptr: impl Into<Buffer<u64>>,
+        indices: impl Into<Buffer<NodeId>>,
+        values: Option<Buffer<f32>>,
+    ) -> Result<Self, FormatError> {
+        let csr = Self { n_rows, n_cols, indptr: indptr.into(), indices: indices.into(), values };
+        csr.validate()?;
+        Ok(csr)
+    }
+
+    /// A matrix from its arrays, unchecked except in debug builds.
+    ///
+    /// # Safety
+    /// All invariants of [`Csr`] hold: kernels index by column without bounds checks.
+    #[must_use]
+    pub unsafe fn new_unchecked(
+        n_rows: usize,
+        n_cols: usize,
+        indptr: impl Into<Buffer<u64>>,
+        indices: impl Into<Buffer<NodeId>>,
+        values: Option<Buffer<f32>>,
+    ) -> Self {
+        let csr = Self { n_rows, n_cols, indptr: indptr.into(), indices: indices.into(), values };
+        debug_assert!(csr.validate().is_ok(), "{}", csr.validate().unwrap_err());
+        csr
+    }
+
+    /// A matrix without entries.
+    ///
+    /// # Errors
+    /// When a dimension exceeds [`MAX_NODES`].
+    pub fn empty(n_rows: usize, n_cols: usize) -> Result<Self, FormatError> {
+        check_dimensions(n_rows, n_cols)?;
+        Self::new(n_rows, n_cols, vec![0; n_rows + 1], Vec::new(), None)
+    }
+
+    /// Checks every invariant again.
+    ///
+    /// # Errors
+    /// At the first broken invariant.
+    pub fn validate(&self) -> Result<(), FormatError> {
+        check_dimensions(self.n_rows, self.n_cols)?;
+        check_indptr(&self.indptr, self.n_rows, self.indices.len())?;
+        self.validate_columns()?;
+        self.validate_values()
+    }
+
+    fn validate_columns(&self) -> Result<(), FormatError> {
+        // Of an ascending row only the last column can be out of range: one pass over the entries.
+        let is_valid =
+            |row: &[NodeId]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|&c| (c as usize) < self.n_cols);
+        let rows = (0..self.n_rows).into_par_iter().with_min_len(1024);
+        match rows.find_first(|&row| !is_valid(self.row(row))) {
+            None => Ok(()),
+            Some(row) => Err(self.column_error(row)),
+        }
+    }
+
+    /// What is wrong with the columns of `row`.
+    fn column_error(&self, row: usize) -> FormatError {
+        let columns = self.row(row);
+        let n_cols = self.n_cols;
+        let message = match columns.iter().position(|&c| c as usize >= n_cols) {
+            Some(at) => format!(
+                "row {row}: entry {at} is column {}, but there are only {n_cols} columns; does the edge name a node that \
+                 does not exist?",
+                columns[at]
+            ),
+            None => {
+                let at = columns.windows(2).position(|w| w[0] >= w[1]).unwrap_or(0);
+                let pair = &columns[at..at + 2];
+                format!("row {row}: column {} is followed by {}; columns must ascend without repeats", pair[0], pair[1])
+            }
+        };
+        FormatError::invalid(message)
+    }
+
+    fn validate_values(&self) -> Result<(), FormatError> {
+        let Some(values) = &self.values else { return Ok(()) };
+        if values.len() != self.indices.len() {
+            return Err(FormatError::invalid(format!(
+                "there are {} weights for {} entries",
+                values.len(),
+                self.indices.len()
+            )));
+        }
+        match values.par_iter().position_first(|v| !v.is_finite()) {
+            None => Ok(()),
+            Some(at) => {
+                Err(FormatError::invalid(format!("the weight of entry {at} is {}; weights must be finite", values[at])))
+            }
+        }
+    }
+
+    /// Number of rows: destinations of edges.
+    #[inline]
+    #[must_use]
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns: sources of edges.
+    #[inline]
+    #[must_use]
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    /// Number of stored entries.
+    #[inline]
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Whether rows and columns are the same nodes.
+    #[must_use]
+    pub fn is_square(&self) -> bool {
+        self.n_rows == self.n_cols
+    }
+
+    /// The offsets: row `i` is `indptr[i]..indptr[i + 1]`.
+    #[inline]
+    #[must_use]
+    pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// All columns, row after row.
+    #[inline]
+    #[must_use]
+    pub fn indices(&self) -> &[NodeId] {
+        &self.indices
+    }
+
+    /// All weights, row after row; `None` when every entry is one.
+    #[inline]
+    #[must_use]
+    pub fn values(&self) -> Option<&[f32]> {
+        self.values.as_deref()
+    }
+
+    /// Positions of row `i` in [`indices`](Self::indices) and [`values`](Self::values).
+    ///
+    /// # Panics
+    /// When `i >= n_rows`.
+    #[inline]
+    #[must_use]
+    pub fn row_range(&self, i: usize) -> Range<usize> {
+        self.indptr[i] as usize..self.indptr[i + 1] as usize
+    }
+
+    /// The columns of row `i`, ascending.
+    ///
+    /// # Panics
+    /// When `i >= n_rows`.
+    #[inline]
+    #[must_use]
+    pub fn row(&self, i: usize) -> &[NodeId] {
+        &self.indices[self.row_range(i)]
+    }
+
+    /// The entries of row `i`: column and weight.
+    ///
+    /// # Panics
+    /// When `i >= n_rows`.
+    pub fn row_entries(&self, i: usize) -> impl Iterator<Item = (NodeId, f32)> + '_ {
+        let range = self.row_range(i);
+        range.map(move |e| (self.indices[e], self.values.as_ref().map_or(1.0, |v| v[e])))
+    }
+
+    /// Number of entries in row `i`.
+    ///
+    /// # Panics
+    /// When `i >= n_rows`.
+    #[inline]
+    #[must_use]
+    pub fn degree(&self, i: usize) -> usize {
+        (self.indptr[i + 1] - self.indptr[i]) as usize
+    }
+
+    /// Bytes of all arrays.
+    #[must_use]
+    pub fn n_bytes(&self) -> u64 {
+        (size_of_val(&self.indptr[..]) + size_of_val(&self.indices[..]) + self.values().map_or(0, size_of_val)) as u64
+    }
+
+    /// The same pattern with other weights (`None`: every entry is one).
+    ///
+    /// # Errors
+    /// When the number of weights differs from the number of entries, or one is not finite.
+    pub fn with_values(&self, values: Option<Buffer<f32>>) -> Result<Self, FormatError> {
+        let csr = Self { values, ..self.clone() };
+        csr.validate_values()?;
+        Ok(csr)
+    }
+
+    /// The same matrix, without weights when all are one.
+    #[must_use]
+    pub(crate) fn without_unit_weights(self) -> Self {
+        let values = self.values.filter(|values| !values.par_iter().all(|&w| w == 1.0));
+        Self { values, ..self }
+    }
+}
+
+/// Checks the first invariant of [`Csr`]: offsets of `n_rows` rows over `nnz` entries.
+pub(crate) fn check_indptr(indptr: &[u64], n_rows: usize, nnz: usize) -> Result<(), FormatError> {
+    if indptr.len() != n_rows + 1 {
+        return Err(FormatError::invalid(format!(
+            "indptr has {} offsets; {n_rows} rows need {}",
+            indptr.len(),
+            n_rows + 1
+        )));
+    }
+    if indptr[0] != 0 {
+        return Err(FormatError::invalid(format!("indptr starts at {}; it must start at 0", indptr[0])));
+    }
+    let decrease = indptr.par_windows(2).position_first(|w| w[0] > w[1]);
+    if let Some(row) = decrease {
+        return Err(FormatError::invalid(format!(
+            "indptr decreases from {} to {} at row {row}; offsets never decrease",
+            indptr[row],
+            indptr[row + 1]
+        )));
+    }
+    if indptr[n_rows] != nnz as u64 {
+        return Err(FormatError::invalid(format!(
+            "indptr ends at {}, but there are {nnz} column indices",
+            indptr[n_rows]
+        )));
+    }
+    Ok(())
+}
+
+fn check_dimensions(n_rows: usize, n_cols: usize) -> Result<(), FormatError> {
+    if n_rows.max(n_cols) > MAX_NODES {
+        return Err(FormatError::invalid(format!(
+            "{n_rows} × {n_cols} exceeds the limit of {MAX_NODES} nodes; node ids are 32-bit"
+        )));
+    }
+    Ok(())
+}

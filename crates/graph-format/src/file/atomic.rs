@@ -1,0 +1,119 @@
+//! Output that appears whole or not at all: written beside its place, flushed to disk, renamed.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, TempDir};
+
+use crate::FormatError;
+
+/// Large enough that small writes of numbers cost little.
+const WRITE_BUFFER: usize = 1 << 18;
+
+/// Writes a file through `write`; whatever stood at `path` stays until the new file is complete and on disk.
+///
+/// # Errors
+/// When the file cannot be written, or with the error of `write`; `path` is then as it was.
+pub fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let at = |e| FormatError::io(e).at(path);
+    let temporary = builder(0o666).tempfile_in(parent(path)).map_err(at)?;
+    let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
+    write(&mut out).map_err(|e| e.at(path))?;
+    out.flush().map_err(at)?;
+    temporary.as_file().sync_all().map_err(at)?;
+    temporary.persist(path).map_err(|e| at(e.error))?;
+    sync_folder(parent(path)).map_err(at)
+}
+
+/// A folder being filled beside its place; [`NewFolder::commit`] moves it there, dropping it removes it.
+#[derive(Debug)]
+pub struct NewFolder {
+    target: PathBuf,
+    temporary: TempDir,
+}
+
+impl NewFolder {
+    /// Starts a folder that will stand at `target`. What is there may be replaced when it does not exist, is an
+    /// empty folder, or is a folder for which `may_replace` holds.
+    ///
+    /// # Errors
+    /// When something else is at `target`, or its parent cannot be written.
+    pub fn create(target: &Path, may_replace: impl FnOnce(&Path) -> bool) -> Result<Self, FormatError> {
+        let at = |e| FormatError::io(e).at(target);
+        if target.exists() {
+            let replaceable = target.is_dir() && (is_empty(target).map_err(at)? || may_replace(target));
+            if !replaceable {
+                let message = "exists and is not a folder of girih's alone; choose another name or remove it";
+                return Err(FormatError::invalid(message).at(target));
+            }
+        }
+        let temporary = builder(0o777).tempdir_in(parent(target)).map_err(at)?;
+        Ok(Self { target: target.to_owned(), temporary })
+    }
+
+    /// Where to write meanwhile.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Where the folder will stand.
+    #[must_use]
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Flushes the folder and moves it to its place. A folder that it replaces is renamed first and removed last: a
+    /// crash between leaves one of the two complete, at worst under its temporary name.
+    ///
+    /// # Errors
+    /// When the folder cannot be moved; the old one is then put back.
+    pub fn commit(self) -> Result<(), FormatError> {
+        let at = |e| FormatError::io(e).at(&self.target);
+        sync_folder(self.temporary.path()).map_err(at)?;
+        let old = if self.target.exists() {
+            let aside = builder(0o777).tempdir_in(parent(&self.target)).map_err(at)?;
+            fs::rename(&self.target, aside.path().join("old")).map_err(at)?;
+            Some(aside)
+        } else {
+            None
+        };
+        if let Err(error) = fs::rename(self.temporary.path(), &self.target) {
+            if let Some(aside) = &old {
+                fs::rename(aside.path().join("old"), &self.target).map_err(at)?;
+            }
+            return Err(at(error));
+        }
+        sync_folder(parent(&self.target)).map_err(at)
+    }
+}
+
+/// Temporary names: hidden, and recognisable when a crash leaves one behind. `mode` is what any program would ask for,
+/// less the umask; the default of temporary files is for their owner alone.
+fn builder(mode: u32) -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(".girih-").suffix(".tmp");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    builder
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn is_empty(folder: &Path) -> std::io::Result<bool> {
+    Ok(fs::read_dir(folder)?.next().is_none())
+}
+
+/// Makes renames inside `folder` durable; only Unix can open a folder to flush it.
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}

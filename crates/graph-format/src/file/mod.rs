@@ -1,0 +1,29 @@
+//! Reading and writing: every byte that is not obvious is in `docs/formats.md`.
+//!
+//! - [`Array`]: a NumPy array of any supported type; [`Array::read`], [`Array::map`], [`write_npy`].
+//! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
+//! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
+//! - [`read_edge_list`]: text, one edge a line; [`read_sparse_npz`]: the sparse matrices of `SciPy`.
+//! - [`write_file`] and [`NewFolder`]: output that appears whole or not at all; every writer goes through them.
+//!
+//! Readers trust nothing: sizes are compared with the bytes that are there before anything is allocated, and every
+//! error names the file, or the member of an archive as `file.npz/member`.
+
+mod array;
+mod atomic;
+mod edge_list;
+mod folder;
+mod npy;
+mod npz;
+mod sparse_npz;
+
+pub use array::{Array, Element, Values};
+pub use atomic::{NewFolder, write_file};
+pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge_list};
+pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, MANIFEST, Verify};
+pub use npy::write_npy;
+pub use npz::{Npz, NpzWriter};
+pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};
+
+#[cfg(target_endian = "big")]
+compile_error!("files are little-endian and are mapped as they are; big-endian machines are not supported");

@@ -1,0 +1,229 @@
+//! `.npz`: a zip archive of `.npy` members, stored or deflated; and any other zip archive that holds one.
+
+use std::fs::File;
+use std::io::{BufWriter, Cursor, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use super::array::{Array, Element};
+use super::npy;
+use crate::FormatError;
+
+/// Members that declare more bytes are refused.
+const MAX_MEMBER: u64 = 1 << 40;
+/// Deflate cannot compress better than this; a member that claims to is damaged or hostile.
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// An open archive.
+pub struct Npz {
+    origin: PathBuf,
+    archive: ZipArchive<Cursor<Bytes>>,
+    members: Vec<String>,
+    n_bytes: u64,
+}
+
+/// The archive's bytes, mapped or owned.
+#[derive(Clone)]
+struct Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl Npz {
+    /// Opens an archive; members are read when they are asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no zip archive.
+    pub fn open(path: &Path) -> Result<Self, FormatError> {
+        Self::new(path, Bytes(Arc::new(npy::map_file(path)?)))
+    }
+
+    /// An archive in memory; errors name `origin`.
+    ///
+    /// # Errors
+    /// When the bytes are no zip archive.
+    pub fn from_bytes(origin: &Path, bytes: Vec<u8>) -> Result<Self, FormatError> {
+        Self::new(origin, Bytes(Arc::new(bytes)))
+    }
+
+    fn new(origin: &Path, bytes: Bytes) -> Result<Self, FormatError> {
+        let n_bytes = bytes.as_ref().len() as u64;
+        let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| zip_error(&e).at(origin))?;
+        let names: Result<Vec<String>, ZipError> = archive.file_names().map(|n| n.map(|n| n.into_owned())).collect();
+        let members = names.map_err(|e| zip_error(&e).at(origin))?;
+        Ok(Self { origin: origin.to_owned(), archive, members, n_bytes })
+    }
+
+    /// The file that errors name.
+    #[must_use]
+    pub fn origin(&self) -> &Path {
+        &self.origin
+    }
+
+    /// Names of all arrays, without their `.npy`, in the archive's order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().filter_map(|m| m.strip_suffix(".npy"))
+    }
+
+    /// Names of all members, as they stand in the archive.
+    #[must_use]
+    pub fn members(&self) -> &[String] {
+        &self.members
+    }
+
+    /// Whether there is an array of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.names().any(|n| n == name)
+    }
+
+    /// The array saved as `name`.
+    ///
+    /// # Errors
+    /// When there is none (the message lists those there are), it is damaged, or as [`Array::read`].
+    pub fn array(&mut self, name: &str) -> Result<Array, FormatError> {
+        if !self.contains(name) {
+            let names: Vec<&str> = self.names().collect();
+            let message = format!("no array {name:?}; the archive holds {}", names.join(", "));
+            return Err(FormatError::invalid(message).at(&self.origin));
+        }
+        let member = format!("{name}.npy");
+        let bytes = self.member(&member)?;
+        Array::from_bytes(&self.origin.join(member), &bytes)
+    }
+
+    /// The array saved as `name`, if there is one.
+    ///
+    /// # Errors
+    /// When it is damaged, or as [`Array::read`].
+    pub fn try_array(&mut self, name: &str) -> Result<Option<Array>, FormatError> {
+        if self.contains(name) { self.array(name).map(Some) } else { Ok(None) }
+    }
+
+    /// The archive that is the member `name` of this one.
+    ///
+    /// # Errors
+    /// As [`Npz::member`], or when the member is no zip archive.
+    pub fn inner(&mut self, name: &str) -> Result<Self, FormatError> {
+        let bytes = self.member(name)?;
+        Self::from_bytes(&self.origin.join(name), bytes)
+    }
+
+    /// The bytes of the member `name` (its full name), with size and checksum verified.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged.
+    pub fn member(&mut self, name: &str) -> Result<Vec<u8>, FormatError> {
+        let origin = self.origin.join(name);
+        self.read_member(name).map_err(|e| e.at(&origin))
+    }
+
+    fn read_member(&mut self, name: &str) -> Result<Vec<u8>, FormatError> {
+        let file = self.archive.by_name(name).map_err(|e| zip_error(&e))?;
+        let declared = file.size();
+        let possible = file.compressed_size().min(self.n_bytes).saturating_mul(MAX_DEFLATE_RATIO);
+        if declared > possible.min(MAX_MEMBER) {
+            return Err(FormatError::corrupt(format!(
+                "the member declares {declared} bytes, but its {} compressed bytes cannot hold so many",
+                file.compressed_size()
+            )));
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(declared as usize).map_err(|_| {
+            FormatError::invalid(format!("the member takes {declared} bytes, more memory than there is"))
+        })?;
+        // One byte more than declared, so that the end of the member is seen and its checksum compared.
+        file.take(declared + 1).read_to_end(&mut bytes).map_err(|e| FormatError::corrupt(e.to_string()))?;
+        if bytes.len() as u64 != declared {
+            let message = format!("the member declares {declared} bytes and holds {} or more", bytes.len());
+            return Err(FormatError::corrupt(message));
+        }
+        Ok(bytes)
+    }
+}
+
+fn zip_error(error: &ZipError) -> FormatError {
+    match error {
+        ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) | ZipError::InvalidPassword => {
+            FormatError::invalid(format!("{error}; members must be stored or deflated, without a password"))
+        }
+        ZipError::FileNotFound => FormatError::invalid("no such member in the archive"),
+        _ => FormatError::corrupt(format!("not a readable zip archive: {error}")),
+    }
+}
+
+/// Writes an archive of arrays, as `numpy.savez_compressed` does; the same arrays give the same bytes.
+pub struct NpzWriter<W: Write + Seek> {
+    zip: ZipWriter<W>,
+}
+
+impl NpzWriter<BufWriter<File>> {
+    /// Writes an archive through `fill`; the file appears whole or not at all.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or with the error of `fill`.
+    pub fn write_file(
+        path: &Path,
+        fill: impl FnOnce(&mut NpzWriter<&mut BufWriter<File>>) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
+        super::write_file(path, |out| {
+            let mut writer = NpzWriter::new(out);
+            fill(&mut writer)?;
+            writer.finish()
+        })
+    }
+}
+
+impl<W: Write + Seek> NpzWriter<W> {
+    /// An archive that is written to `out`.
+    pub fn new(out: W) -> Self {
+        Self { zip: ZipWriter::new(out) }
+    }
+
+    /// Adds an array.
+    ///
+    /// # Errors
+    /// When writing fails or the name is taken.
+    ///
+    /// # Panics
+    /// When the product of `shape` is not the number of values.
+    pub fn array<T: Element>(&mut self, name: &str, shape: &[usize], values: &[T]) -> Result<(), FormatError> {
+        self.start(name, size_of_val(values))?;
+        Ok(npy::write_array(&mut self.zip, shape, values)?)
+    }
+
+    /// Adds a single ASCII string, as `numpy.array(b"…")`.
+    ///
+    /// # Errors
+    /// When writing fails or the name is taken.
+    pub fn ascii(&mut self, name: &str, text: &str) -> Result<(), FormatError> {
+        self.start(name, text.len())?;
+        self.zip.write_all(&npy::header_bytes(&format!("|S{}", text.len()), &[]))?;
+        Ok(self.zip.write_all(text.as_bytes())?)
+    }
+
+    fn start(&mut self, name: &str, n_bytes: usize) -> Result<(), FormatError> {
+        let options = SimpleFileOptions::DEFAULT
+            .compression_method(CompressionMethod::Deflated)
+            .large_file(n_bytes as u64 >= u64::from(u32::MAX) / 2);
+        self.zip
+            .start_file(format!("{name}.npy"), options)
+            .map_err(|e| FormatError::invalid(format!("member {name:?}: {e}")))
+    }
+
+    /// Completes the archive.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn finish(self) -> Result<(), FormatError> {
+        self.zip.finish().map_err(|e| FormatError::io(e.into()))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Sparse matrices in `.npz`: as `SciPy` saves them (`scipy.sparse.save_npz`), and with bare `indptr` and `indices`.
+
+use std::path::Path;
+
+use super::array::Array;
+use super::npz::{Npz, NpzWriter};
+use crate::csr::check_indptr;
+use crate::{Buffer, Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, rows};
+
+/// Reads a matrix that `SciPy` saved in the formats csr, csc or coo, or an archive of `indptr` and `indices`.
+///
+/// # Errors
+/// As [`sparse_from_npz`].
+pub fn read_sparse_npz(path: &Path) -> Result<Csr, FormatError> {
+    sparse_from_npz(&mut Npz::open(path)?, "")
+}
+
+/// The matrix whose arrays are named `{prefix}indptr`, `{prefix}indices` and so on.
+///
+/// Rows are those of the stored matrix. Columns are sorted and repeated entries added up, as `SciPy` does. Weights are
+/// rounded to `f32`; when all are one, the matrix has none. Without a `shape` it is square.
+///
+/// # Errors
+/// When an array is missing, damaged or of another type, or the arrays do not make a matrix.
+pub fn sparse_from_npz(npz: &mut Npz, prefix: &str) -> Result<Csr, FormatError> {
+    let origin = npz.origin().to_owned();
+    let mut source = Source { npz, prefix };
+    source.read().map(Csr::without_unit_weights).map_err(|e| e.at(&origin))
+}
+
+struct Source<'a> {
+    npz: &'a mut Npz,
+    prefix: &'a str,
+}
+
+impl Source<'_> {
+    fn read(&mut self) -> Result<Csr, FormatError> {
+        let format = self.format()?;
+        let shape = self.shape()?;
+        let weights = self.weights()?;
+        match format.as_str() {
+            "csr" => {
+                let (indptr, indices) = self.compressed()?;
+                let n_rows = indptr.len().saturating_sub(1);
+                let (n_rows, n_cols) = shape.unwrap_or((n_rows, n_rows));
+                from_compressed(n_rows, n_cols, &indptr, indices, weights)
+            }
+            "csc" => {
+                let (indptr, indices) = self.compressed()?;
+                let n_cols = indptr.len().saturating_sub(1);
+                let (n_rows, n_cols) = shape.unwrap_or((n_cols, n_cols));
+                Ok(from_compressed(n_cols, n_rows, &indptr, indices, weights)?.transposed())
+            }
+            "coo" => {
+                let rows = self.array("row")?.into_ids()?.into_vec();
+                let cols = self.array("col")?.into_ids()?.into_vec();
+                let (n_rows, n_cols) =
+                    shape.ok_or_else(|| FormatError::invalid("a matrix in the format coo needs a `shape`"))?;
+                Coo::new(n_rows, n_cols, rows, cols, weights.map(Buffer::into_vec))?
+                    .to_csr(Duplicates::Merge)
+                    .map(Csr::without_unit_weights)
+            }
+            other => Err(FormatError::invalid(format!(
+                "a sparse matrix in the format {other:?}; expected csr, csc or coo, so save `matrix.tocsr()`"
+            ))),
+        }
+    }
+
+    fn array(&mut self, name: &str) -> Result<Array, FormatError> {
+        self.npz.array(&format!("{}{name}", self.prefix))
+    }
+
+    fn try_array(&mut self, name: &str) -> Result<Option<Array>, FormatError> {
+        self.npz.try_array(&format!("{}{name}", self.prefix))
+    }
+
+    /// The name of the format; csr where nothing is said.
+    fn format(&mut self) -> Result<String, FormatError> {
+        let Some(array) = self.try_array("format")? else { return Ok("csr".to_owned()) };
+        let text = array.into_text()?;
+        text.into_iter().next().ok_or_else(|| FormatError::corrupt("the array `format` is empty"))
+    }
+
+    fn shape(&mut self) -> Result<Option<(usize, usize)>, FormatError> {
+        let Some(array) = self.try_array("shape")? else { return Ok(None) };
+        let shape = array.into_offsets()?;
+        match shape[..] {
+            [n_rows, n_cols] if n_rows.max(n_cols) <= MAX_NODES as u64 => Ok(Some((n_rows as usize, n_cols as usize))),
+            _ => Err(FormatError::invalid(format!(
+                "the array `shape` is {shape:?}; expected rows and columns, at most {MAX_NODES} each"
+            ))),
+        }
+    }
+
+    fn weights(&mut self) -> Result<Option<Buffer<f32>>, FormatError> {
+        self.try_array("data")?.map(Array::into_f32).transpose()
+    }
+
+    fn compressed(&mut self) -> Result<(Buffer<u64>, Buffer<NodeId>), FormatError> {
+        Ok((self.array("indptr")?.into_offsets()?, self.array("indices")?.into_ids()?))
+    }
+}
+
+/// A matrix from compressed rows whose columns may be unsorted or repeated.
+fn from_compressed(
+    n_rows: usize,
+    n_cols: usize,
+    indptr: &Buffer<u64>,
+    indices: Buffer<NodeId>,
+    weights: Option<Buffer<f32>>,
+) -> Result<Csr, FormatError> {
+    check_indptr(indptr, n_rows, indices.len())?;
+    if let Ok(csr) = Csr::new(n_rows, n_cols, indptr.clone(), indices.clone(), weights.clone()) {
+        return Ok(csr);
+    }
+    // Columns are unsorted or repeated, or something is wrong that the list of edges refuses as well.
+    // Repeated entries of a matrix of ones add up to more than one: their weights must be spelled out.
+    let weights = weights.map_or_else(|| vec![1.0; indices.len()], Buffer::into_vec);
+    let coo = Coo::new(n_rows, n_cols, rows::row_of_entry(indptr), indices.into_vec(), Some(weights))?;
+    coo.to_csr(Duplicates::Merge)
+}
+
+/// Writes a matrix so that `scipy.sparse.load_npz` reads it, in the format csr.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_sparse_npz(path: &Path, csr: &Csr) -> Result<(), FormatError> {
+    NpzWriter::write_file(path, |npz| {
+        npz.ascii("format", "csr")?;
+        npz.array("shape", &[2], &[csr.n_rows() as i64, csr.n_cols() as i64])?;
+        match csr.values() {
+            Some(values) => npz.array("data", &[csr.nnz()], values)?,
+            None => npz.array("data", &[csr.nnz()], &vec![1.0f32; csr.nnz()])?,
+        }
+        // SciPy wants offsets and columns of one type, and the narrower one when they fit.
+        if i32::try_from(csr.nnz()).is_ok() {
+            let indptr: Vec<i32> = csr.indptr().iter().map(|&p| p as i32).collect();
+            npz.array("indptr", &[indptr.len()], &indptr)?;
+            npz.array::<i32>("indices", &[csr.nnz()], bytemuck::cast_slice(csr.indices()))
+        } else {
+            let indices: Vec<i64> = csr.indices().iter().map(|&c| i64::from(c)).collect();
+            npz.array::<i64>("indptr", &[csr.indptr().len()], bytemuck::cast_slice(csr.indptr()))?;
+            npz.array("indices", &[csr.nnz()], &indices)
+        }
+    })
+}

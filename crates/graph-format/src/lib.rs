@@ -1,0 +1,51 @@
+//! Graph topology and the matrices that hang on it, in memory and on disk.
+//!
+//! - [`Csr`]: a sparse matrix by rows: the in-neighbours of every node. Start here.
+//! - [`Coo`]: a list of edges, the way in: [`Coo::to_csr`].
+//! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps beside a CSR rest.
+//! - [`Permutation`]: a new numbering of nodes.
+//! - [`Norm`] and [`Scales`]: normalisation as two vectors beside a binary adjacency.
+//! - [`Matrix`]: dense rows of `f32`.
+//! - [`mod@file`]: reading and writing all of it; every byte is in `docs/formats.md`.
+//! - [`Buffer`]: an array that is owned or mapped from a file; all of the above stand on it.
+//!
+//! ```
+//! use girih_graph_format::{Coo, Duplicates};
+//!
+//! // The edges 0 → 1, 0 → 2 and 1 → 2: destinations are rows, sources columns.
+//! let graph = Coo::new(3, 3, vec![1, 2, 2], vec![0, 0, 1], None)?.to_csr(Duplicates::Refuse)?;
+//! assert_eq!(graph.row(2), [0, 1]);
+//! # Ok::<(), girih_graph_format::FormatError>(())
+//! ```
+//!
+//! Not here: what features and labels mean (`girih-datasets`), how to multiply (`girih-compute`).
+
+mod buffer;
+mod coo;
+mod csr;
+mod error;
+pub mod file;
+mod matrix;
+mod normalize;
+mod ops;
+mod permutation;
+mod rows;
+mod tiles;
+
+#[cfg(feature = "petgraph")]
+mod convert_petgraph;
+#[cfg(feature = "sprs")]
+mod convert_sprs;
+
+pub use buffer::Buffer;
+pub use coo::{Coo, Duplicates};
+pub use csr::{Csr, MAX_NODES};
+pub use error::FormatError;
+pub use matrix::Matrix;
+pub use normalize::{Norm, Scales};
+pub use ops::Transposed;
+pub use permutation::Permutation;
+pub use tiles::{TileHistogram, TileMatrix};
+
+/// A node, as a position in `0..n_nodes`; always below [`MAX_NODES`].
+pub type NodeId = u32;

@@ -1,0 +1,223 @@
+//! New matrices from old ones: transpose, symmetrise, self loops, permute, cut out a block.
+//!
+//! All run in parallel, in O(rows + entries) (times log of a row's length where rows are sorted again), and give the
+//! same result on any number of threads.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use crate::{Csr, FormatError, NodeId, Permutation, rows};
+
+/// A transposed matrix that remembers where its entries came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transposed {
+    /// The transpose.
+    pub csr: Csr,
+    /// For each entry of the transpose, its position in the original.
+    pub positions: Vec<u64>,
+}
+
+impl Csr {
+    /// `Aᵀ`.
+    #[must_use]
+    pub fn transposed(&self) -> Self {
+        self.transposed_with_positions().csr
+    }
+
+    /// `Aᵀ` and, for each of its entries, the position of that entry in `A`.
+    #[must_use]
+    pub fn transposed_with_positions(&self) -> Transposed {
+        let cursors: Vec<AtomicU64> = (0..self.n_cols()).map(|_| AtomicU64::new(0)).collect();
+        self.indices().par_iter().with_min_len(1 << 14).for_each(|&c| {
+            cursors[c as usize].fetch_add(1, Relaxed);
+        });
+        let indptr = rows::prefix_sum(cursors.iter().map(|c| c.load(Relaxed)));
+        cursors.par_iter().zip(&indptr).for_each(|(c, &s)| c.store(s, Relaxed));
+        let slots: Vec<AtomicU64> = (0..self.nnz()).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+        self.indices().par_iter().enumerate().with_min_len(1 << 14).for_each(|(e, &c)| {
+            let slot = cursors[c as usize].fetch_add(1, Relaxed);
+            slots[slot as usize].store(e as u64, Relaxed);
+        });
+        let mut positions: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
+
+        // Positions ascend with rows, so sorting a bucket by position sorts it by row.
+        let row_of = rows::row_of_entry(self.indptr());
+        let tasks = rows::row_tasks(&indptr);
+        let mut indices = vec![0; self.nnz()];
+        let mut values = vec![0.0; self.values().map_or(0, <[f32]>::len)];
+        let position_parts = rows::split_entries(&indptr, &tasks, &mut positions);
+        let index_parts = rows::split_entries(&indptr, &tasks, &mut indices);
+        tasks.par_iter().zip(position_parts).zip(index_parts).for_each(|((task, positions), indices)| {
+            let base = indptr[task.start];
+            for r in task.clone() {
+                positions[(indptr[r] - base) as usize..(indptr[r + 1] - base) as usize].sort_unstable();
+            }
+            for (index, &position) in indices.iter_mut().zip(positions.iter()) {
+                *index = row_of[position as usize];
+            }
+        });
+        if let Some(old) = self.values() {
+            values.par_iter_mut().zip(&positions).for_each(|(v, &p)| *v = old[p as usize]);
+        }
+        let values = self.values().map(|_| values.into());
+        // SAFETY: buckets are the columns of `self`, so `indptr` fits; rows ascend strictly in each because a column
+        // occurs once a row; weights are those of `self`.
+        let csr = unsafe { Self::new_unchecked(self.n_cols(), self.n_rows(), indptr, indices, values) };
+        Transposed { csr, positions }
+    }
+
+    /// Whether `A = Aᵀ`, weights included.
+    #[must_use]
+    pub fn is_symmetric(&self) -> bool {
+        self.is_square() && *self == self.transposed()
+    }
+
+    /// `A ∪ Aᵀ`: every edge in both directions. Where both exist with different weights, the larger stays.
+    ///
+    /// # Panics
+    /// When the matrix is not square.
+    #[must_use]
+    pub fn symmetrized(&self) -> Self {
+        assert!(self.is_square(), "only a square matrix can be symmetrised");
+        let other = self.transposed();
+        let count = |r: usize| union(self.row_entries(r), other.row_entries(r)).count();
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            for (i, (c, w)) in union(self.row_entries(r), other.row_entries(r)).enumerate() {
+                columns[i] = c;
+                if let Some(slot) = weights.get_mut(i) {
+                    *slot = w;
+                }
+            }
+        };
+        // SAFETY: the union of two ascending rows ascends, ids stay below `n_cols`, weights come from `self`.
+        unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
+    }
+
+    /// `A + I` where the diagonal is missing; loops that exist keep their weight, new ones get weight one.
+    ///
+    /// # Panics
+    /// When the matrix is not square.
+    #[must_use]
+    pub fn with_self_loops(&self) -> Self {
+        assert!(self.is_square(), "only a square matrix has self loops");
+        let own = |r: usize| std::iter::once((r as NodeId, f32::NEG_INFINITY));
+        let merged = |r: usize| union(self.row_entries(r), own(r));
+        let count = |r: usize| merged(r).count();
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            for (i, (c, w)) in merged(r).enumerate() {
+                columns[i] = c;
+                if let Some(slot) = weights.get_mut(i) {
+                    *slot = if w == f32::NEG_INFINITY { 1.0 } else { w };
+                }
+            }
+        };
+        // SAFETY: as in `symmetrized`; the diagonal id is a row id, and the placeholder weight is replaced by one.
+        unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
+    }
+
+    /// `A` without its diagonal.
+    #[must_use]
+    pub fn without_self_loops(&self) -> Self {
+        self.filtered(|r, c| r != c as usize)
+    }
+
+    /// The entries for which `keep(row, column)` holds.
+    #[must_use]
+    pub fn filtered(&self, keep: impl Fn(usize, NodeId) -> bool + Sync) -> Self {
+        let count = |r: usize| self.row(r).iter().filter(|&&c| keep(r, c)).count();
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            for (i, (c, w)) in self.row_entries(r).filter(|&(c, _)| keep(r, c)).enumerate() {
+                columns[i] = c;
+                if let Some(slot) = weights.get_mut(i) {
+                    *slot = w;
+                }
+            }
+        };
+        // SAFETY: a subsequence of an ascending row ascends.
+        unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
+    }
+
+    /// The same graph under new ids: edge `(r, c)` becomes `(p(r), p(c))`.
+    ///
+    /// # Panics
+    /// When the matrix is not square or `permutation` has another length.
+    #[must_use]
+    pub fn permuted(&self, permutation: &Permutation) -> Self {
+        assert!(self.is_square() && permutation.len() == self.n_rows(), "one new id per node of a square matrix");
+        let old_of_new = permutation.inverse();
+        let old = |r: usize| old_of_new.map(r as NodeId) as usize;
+        let count = |r: usize| self.degree(old(r));
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            if weights.is_empty() {
+                for (slot, &c) in columns.iter_mut().zip(self.row(old(r))) {
+                    *slot = permutation.map(c);
+                }
+                columns.sort_unstable();
+            } else {
+                let mut entries: Vec<(NodeId, f32)> =
+                    self.row_entries(old(r)).map(|(c, w)| (permutation.map(c), w)).collect();
+                entries.sort_unstable_by_key(|&(c, _)| c);
+                for (i, (c, w)) in entries.into_iter().enumerate() {
+                    (columns[i], weights[i]) = (c, w);
+                }
+            }
+        };
+        // SAFETY: a permutation maps distinct columns to distinct columns below `n_cols`, and rows are sorted.
+        unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
+    }
+
+    /// The block of the given rows and columns; its ids count from the start of each range.
+    ///
+    /// # Errors
+    /// When a range reaches past the matrix.
+    pub fn block(&self, block_rows: Range<usize>, block_cols: Range<usize>) -> Result<Self, FormatError> {
+        if block_rows.start > block_rows.end || block_rows.end > self.n_rows() {
+            return Err(FormatError::invalid(format!("rows {block_rows:?} of a matrix with {} rows", self.n_rows())));
+        }
+        if block_cols.start > block_cols.end || block_cols.end > self.n_cols() {
+            return Err(FormatError::invalid(format!(
+                "columns {block_cols:?} of a matrix with {} columns",
+                self.n_cols()
+            )));
+        }
+        let inside = |r: usize| {
+            let range = self.row_range(block_rows.start + r);
+            let row = &self.indices()[range.clone()];
+            let first = row.partition_point(|&c| (c as usize) < block_cols.start);
+            let last = row.partition_point(|&c| (c as usize) < block_cols.end);
+            range.start + first..range.start + last
+        };
+        let count = |r: usize| inside(r).len();
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            let range = inside(r);
+            for (slot, &c) in columns.iter_mut().zip(&self.indices()[range.clone()]) {
+                *slot = c - block_cols.start as NodeId;
+            }
+            if let Some(values) = self.values() {
+                weights.copy_from_slice(&values[range]);
+            }
+        };
+        // SAFETY: a slice of an ascending row, shifted by the block's first column, ascends and stays below its width.
+        Ok(unsafe { rows::build(block_rows.len(), block_cols.len(), self.values().is_some(), count, fill) })
+    }
+}
+
+/// Merges two rows; a column of both gets the larger weight.
+pub(crate) fn union(
+    a: impl Iterator<Item = (NodeId, f32)>,
+    b: impl Iterator<Item = (NodeId, f32)>,
+) -> impl Iterator<Item = (NodeId, f32)> {
+    let (mut a, mut b) = (a.peekable(), b.peekable());
+    std::iter::from_fn(move || match (a.peek().copied(), b.peek().copied()) {
+        (Some((ca, wa)), Some((cb, wb))) if ca == cb => {
+            a.next();
+            b.next();
+            Some((ca, wa.max(wb)))
+        }
+        (Some((ca, _)), Some((cb, _))) if ca > cb => b.next(),
+        (Some(_), _) => a.next(),
+        (None, _) => b.next(),
+    })
+}

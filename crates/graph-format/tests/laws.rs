@@ -1,0 +1,287 @@
+//! Laws of graphs and permutations in memory: each is an equation that must hold for every graph.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{any_coo, any_csr, any_graph, dense, graph_and_permutation, permutation_of};
+use girih_graph_format::{Coo, Csr, Duplicates, Norm, Permutation, TileHistogram, TileMatrix};
+use proptest::prelude::*;
+
+/// The result of `work` on pools of one and of three threads.
+fn on_one_and_three_threads<T: Send>(work: impl Fn() -> T + Sync) -> (T, T) {
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+        pool.install(&work)
+    };
+    (run(1), run(3))
+}
+
+proptest! {
+    // Permutations are a group.
+    #[test]
+    fn inverse_undoes(p in (0..200usize).prop_flat_map(permutation_of)) {
+        let identity = Permutation::identity(p.len());
+        prop_assert_eq!(p.then(&p.inverse()), identity.clone());
+        prop_assert_eq!(p.inverse().then(&p), identity.clone());
+        prop_assert_eq!(p.then(&identity), p);
+    }
+
+    #[test]
+    fn composition_is_associative((p, q, r) in (0..100usize).prop_flat_map(|n| (permutation_of(n), permutation_of(n), permutation_of(n)))) {
+        prop_assert_eq!(p.then(&q).then(&r), p.then(&q.then(&r)));
+    }
+
+    #[test]
+    fn items_travel_with_their_node(p in (0..200usize).prop_flat_map(permutation_of)) {
+        let items: Vec<u32> = (0..p.len() as u32).collect();
+        let moved = p.apply(&items);
+        prop_assert!(items.iter().all(|&old| moved[p.map(old) as usize] == old));
+        prop_assert_eq!(Permutation::from_order(moved).unwrap(), p);
+    }
+
+    // What relabelling must not change.
+    #[test]
+    fn edges_and_degrees_travel_with_their_nodes((g, p) in graph_and_permutation()) {
+        let h = g.permuted(&p);
+        prop_assert!(h.validate().is_ok());
+        let (before, after) = (dense(&g), dense(&h));
+        for v in 0..g.n_rows() {
+            let new = p.map(v as u32) as usize;
+            prop_assert_eq!(g.degree(v), h.degree(new));
+            for u in 0..g.n_cols() {
+                prop_assert_eq!(before[v][u], after[new][p.map(u as u32) as usize]);
+            }
+        }
+        prop_assert_eq!(h.permuted(&p.inverse()), g);
+    }
+
+    // Building.
+    #[test]
+    fn coo_to_csr_is_a_sorted_map(coo in any_coo()) {
+        let mut map: BTreeMap<(u32, u32), f32> = BTreeMap::new();
+        for e in 0..coo.len() {
+            let weight = coo.values().map_or(1.0, |v| v[e]);
+            let entry = map.entry((coo.rows()[e], coo.cols()[e])).or_insert(0.0);
+            *entry = if coo.values().is_some() { *entry + weight } else { 1.0 };
+        }
+        let csr = coo.to_csr(Duplicates::Merge).unwrap();
+        prop_assert!(csr.validate().is_ok());
+        let entries: BTreeMap<(u32, u32), f32> =
+            (0..csr.n_rows()).flat_map(|r| csr.row_entries(r).map(move |(c, w)| ((r as u32, c), w))).collect();
+        prop_assert_eq!(csr.nnz(), map.len());
+        prop_assert_eq!(entries, map);
+        prop_assert_eq!(coo.to_csr(Duplicates::Refuse).is_ok(), csr.nnz() == coo.len());
+    }
+
+    // Transposing.
+    #[test]
+    fn transposing_twice_changes_nothing(a in any_csr()) {
+        let t = a.transposed_with_positions();
+        prop_assert!(t.csr.validate().is_ok());
+        prop_assert_eq!(t.csr.transposed(), a.clone());
+        for r in 0..t.csr.n_rows() {
+            for e in t.csr.row_range(r) {
+                let position = t.positions[e] as usize;
+                prop_assert_eq!(a.indices()[position] as usize, r);
+                prop_assert!(a.row_range(t.csr.indices()[e] as usize).contains(&position));
+                prop_assert_eq!(a.values().map(|v| v[position]), t.csr.values().map(|v| v[e]));
+            }
+        }
+    }
+
+    #[test]
+    fn symmetrised_is_the_smallest_symmetric_pattern_around(a in any_graph()) {
+        let s = a.symmetrized();
+        prop_assert!(s.validate().is_ok());
+        prop_assert!(s.is_symmetric());
+        prop_assert_eq!(s.symmetrized(), s.clone());
+        let (before, after) = (dense(&a), dense(&s));
+        for r in 0..a.n_rows() {
+            for c in 0..a.n_cols() {
+                let larger = match (before[r][c], before[c][r]) {
+                    (Some(x), Some(y)) => Some(x.max(y)),
+                    (x, y) => x.or(y),
+                };
+                prop_assert_eq!(after[r][c], larger);
+            }
+        }
+    }
+
+    // Loops.
+    #[test]
+    fn self_loops_are_added_once(a in any_graph()) {
+        let with = a.with_self_loops();
+        prop_assert!(with.validate().is_ok());
+        prop_assert_eq!(with.with_self_loops(), with.clone());
+        prop_assert_eq!(with.without_self_loops(), a.without_self_loops());
+        let (before, after) = (dense(&a), dense(&with));
+        for v in 0..a.n_rows() {
+            prop_assert_eq!(after[v][v], before[v][v].or(Some(1.0)));
+        }
+    }
+
+    // Blocks.
+    #[test]
+    fn blocks_cover_the_matrix((a, rows, cols) in any_csr().prop_flat_map(|a| {
+        let (r, c) = (a.n_rows(), a.n_cols());
+        (Just(a), 0..=r, 0..=c)
+    })) {
+        let whole = dense(&a);
+        let mut nnz = 0;
+        for block_rows in [0..rows, rows..a.n_rows()] {
+            for block_cols in [0..cols, cols..a.n_cols()] {
+                let block = a.block(block_rows.clone(), block_cols.clone()).unwrap();
+                prop_assert!(block.validate().is_ok());
+                let expected: Vec<Vec<Option<f32>>> =
+                    whole[block_rows.clone()].iter().map(|row| row[block_cols.clone()].to_vec()).collect();
+                prop_assert_eq!(dense(&block), expected);
+                nnz += block.nnz();
+            }
+        }
+        prop_assert_eq!(nnz, a.nnz());
+        prop_assert!(a.block(0..a.n_rows() + 1, 0..0).is_err());
+    }
+
+    // Normalising.
+    #[test]
+    fn scales_are_powers_of_degrees(a in any_csr()) {
+        let entries = dense(&a);
+        let sum = |entries: &mut dyn Iterator<Item = Option<f32>>| entries.flatten().map(f64::from).sum::<f64>();
+        let factor = |degree: f64, power: f64| if degree > 0.0 { degree.powf(power) as f32 } else { 0.0 };
+        let row_sums: Vec<f64> = entries.iter().map(|row| sum(&mut row.iter().copied())).collect();
+        let col_sums: Vec<f64> = (0..a.n_cols()).map(|c| sum(&mut entries.iter().map(|row| row[c]))).collect();
+        let scaled = |sums: &[f64], power| Some(sums.iter().map(|&d| factor(d, power)).collect::<Vec<f32>>());
+        prop_assert_eq!(a.scales(Norm::Row).left, scaled(&row_sums, -1.0));
+        prop_assert_eq!(a.scales(Norm::Row).right, None);
+        prop_assert_eq!(a.scales(Norm::Symmetric).left, scaled(&row_sums, -0.5));
+        prop_assert_eq!(a.scales(Norm::Symmetric).right, scaled(&col_sums, -0.5));
+        prop_assert_eq!(a.transposed().scales(Norm::Symmetric), a.scales(Norm::Symmetric).transposed());
+    }
+
+    // Tiles.
+    #[test]
+    fn tiles_and_rest_are_the_matrix(a in any_csr(), threshold in prop_oneof![Just(0.0), Just(1.0), 0.0..0.1f64]) {
+        let tiles = TileMatrix::from_csr(&a, threshold).unwrap();
+        prop_assert!(tiles.rest().validate().is_ok());
+        prop_assert_eq!(tiles.to_csr(), a.clone());
+        prop_assert_eq!(tiles.nnz(), a.nnz());
+        if threshold == 0.0 {
+            prop_assert_eq!(tiles.rest().nnz(), 0);
+        }
+        if threshold == 1.0 {
+            prop_assert_eq!(tiles.n_tiles(), 0);
+        }
+        for (t, words) in tiles.bitmaps().chunks_exact(TileMatrix::TILE).enumerate() {
+            let n: u32 = words.iter().map(|w| w.count_ones()).sum();
+            prop_assert!(f64::from(n) > threshold * 1024.0);
+            prop_assert_eq!(u64::from(n), tiles.ranks()[t + 1] - tiles.ranks()[t]);
+        }
+        for i in 0..tiles.tile_indptr().len() - 1 {
+            prop_assert!(tiles.tile_cols()[tiles.tiles_of_row(i)].is_sorted_by(|x, y| x < y));
+        }
+    }
+
+    #[test]
+    fn the_histogram_counts_every_entry_once(a in any_csr()) {
+        let mut naive: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        for r in 0..a.n_rows() {
+            for &c in a.row(r) {
+                *naive.entry((r / 32, c / 32)).or_default() += 1;
+            }
+        }
+        let mut expected = TileHistogram::default();
+        for n in naive.into_values() {
+            expected.n_tiles[n.ilog2() as usize] += 1;
+            expected.n_entries[n.ilog2() as usize] += n;
+        }
+        prop_assert_eq!(TileHistogram::of(&a), expected);
+    }
+
+    // Threads.
+    #[test]
+    fn results_do_not_depend_on_threads(coo in any_coo(), seed in any::<u64>()) {
+        let (one, three) = on_one_and_three_threads(|| {
+            let a = coo.to_csr(Duplicates::Merge).unwrap();
+            let tiles = TileMatrix::from_csr(&a, 0.01 + (seed % 8) as f64 / 256.0).unwrap();
+            (a.transposed_with_positions(), tiles, TileHistogram::of(&a), a)
+        });
+        prop_assert_eq!(one, three);
+    }
+}
+
+/// A graph large enough that every operation is split among threads.
+#[test]
+fn large_results_do_not_depend_on_threads() {
+    let mut stream = girih_random::Key::new(11, 3).stream(0, 0);
+    let n = 20_000;
+    let mut ids = |count| (0..count).map(|_| stream.below(n) as u32).collect::<Vec<u32>>();
+    let (rows, cols) = (ids(300_000), ids(300_000));
+    let weights = cols.iter().map(|&c| (c as f32).sqrt()).collect();
+    let coo = Coo::new(n as usize, n as usize, rows, cols, Some(weights)).unwrap();
+    let (one, three) = on_one_and_three_threads(|| {
+        let a = coo.to_csr(Duplicates::Merge).unwrap();
+        let tiles = TileMatrix::from_csr(&a, 0.001).unwrap();
+        assert_eq!(tiles.to_csr(), a);
+        (a.symmetrized(), a.with_self_loops(), tiles, a)
+    });
+    assert!(one.2.coverage() > 0.1, "the threshold must split this graph");
+    assert_eq!(one, three);
+}
+
+#[test]
+fn a_full_tile_is_dense_at_any_threshold_below_one() {
+    let rows: Vec<u32> = (0..32 * 32).map(|e| e / 32).collect();
+    let cols: Vec<u32> = (0..32 * 32).map(|e| e % 32).collect();
+    let csr = Coo::new(32, 32, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap();
+    let tiles = TileMatrix::from_csr(&csr, 0.99).unwrap();
+    assert_eq!((tiles.n_tiles(), tiles.bitmaps()), (1, &[u32::MAX; 32][..]));
+    assert_eq!(TileMatrix::from_csr(&csr, 1.0).unwrap().n_tiles(), 0);
+    assert!(TileMatrix::from_csr(&csr, f64::NAN).is_err());
+    assert!(TileMatrix::from_csr(&csr, 1.5).is_err());
+}
+
+#[test]
+fn broken_invariants_are_refused_with_their_place() {
+    let refused = |indptr: Vec<u64>, indices: Vec<u32>| {
+        Csr::new(2, 3, indptr, indices, None).expect_err("this matrix is broken").to_string()
+    };
+    assert!(refused(vec![0, 1], vec![0]).contains("2 rows need 3"));
+    assert!(refused(vec![1, 1, 1], vec![0]).contains("must start at 0"));
+    assert!(refused(vec![0, 2, 1], vec![0]).contains("at row 1"));
+    assert!(refused(vec![0, 1, 3], vec![0, 1]).contains("ends at 3"));
+    assert!(refused(vec![0, 1, 2], vec![0, 3]).contains("column 3"));
+    assert!(refused(vec![0, 2, 2], vec![1, 1]).contains("without repeats"));
+    let infinite = Csr::new(1, 1, vec![0, 1], vec![0], Some(vec![f32::INFINITY].into()));
+    assert!(infinite.unwrap_err().to_string().contains("weight of entry 0"));
+}
+
+#[cfg(feature = "sprs")]
+proptest! {
+    #[test]
+    fn sprs_agrees(a in any_csr()) {
+        let theirs = sprs::CsMatI::<f32, u32, u64>::from(&a);
+        prop_assert_eq!(dense(&Csr::try_from(&theirs).unwrap()), dense(&a));
+        let transposed = theirs.clone().transpose_into();
+        prop_assert_eq!(dense(&Csr::try_from(&transposed).unwrap()), dense(&a.transposed()));
+        prop_assert_eq!(dense(&Csr::try_from(&theirs.to_csc()).unwrap()), dense(&a));
+    }
+}
+
+#[cfg(feature = "petgraph")]
+proptest! {
+    #[test]
+    fn petgraph_agrees(a in any_graph()) {
+        use petgraph::graph::{DiGraph, NodeIndex};
+        let theirs = DiGraph::<(), f32, u32>::from(&a);
+        for v in 0..a.n_rows() {
+            let mut sources: Vec<u32> = theirs
+                .neighbors_directed(NodeIndex::new(v), petgraph::Direction::Incoming)
+                .map(|u| u.index() as u32)
+                .collect();
+            sources.sort_unstable();
+            prop_assert_eq!(&sources[..], a.row(v));
+        }
+        prop_assert_eq!(dense(&Csr::try_from(&theirs).unwrap()), dense(&a));
+    }
+}

@@ -1,0 +1,14 @@
+//! What the machine at hand is and does.
+//!
+//! - [`Machine`]: processor, caches, memory, as far as the operating system tells.
+//! - [`Ceilings`]: bandwidths and arithmetic rates, measured in a few seconds by loops that do nothing else.
+//! - [`memory`]: what this process uses.
+//!
+//! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.
+
+mod ceilings;
+mod machine;
+pub mod memory;
+
+pub use ceilings::Ceilings;
+pub use machine::{Machine, readable_bytes};

@@ -1,0 +1,31 @@
+//! The memory of this process, as Linux counts it.
+
+use std::fs;
+
+use crate::machine::field_kibibytes;
+
+/// The most bytes that were resident at once since the start or the last [`reset_peak`]; `None` where the system does
+/// not tell.
+#[must_use]
+pub fn peak_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    field_kibibytes(&status, "VmHWM:").map(|kibibytes| kibibytes << 10)
+}
+
+/// Lets [`peak_bytes`] start again from what is resident now; returns whether the system could.
+pub fn reset_peak() -> bool {
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_covers_what_was_touched() {
+        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        if let Some(peak) = peak_bytes() {
+            assert!(peak >= block.len() as u64, "{peak}");
+        }
+    }
+}

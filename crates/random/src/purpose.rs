@@ -1,0 +1,37 @@
+//! Purposes: what a family of draws is for, the second half of a [`Key`](crate::Key).
+//!
+//! Two decisions with different purposes never share draws. Each number is part of every result that a seed gives, so
+//! a number never changes and is never used again; a crate that needs several families below one purpose takes
+//! [`Key::child`](crate::Key::child) of it. The table is in `docs/formats.md`.
+
+/// Which activations are dropped.
+pub const DROPOUT: u32 = 1;
+/// First values of parameters.
+pub const INITIALISATION: u32 = 2;
+/// Which nodes train, validate and test.
+pub const SPLIT: u32 = 3;
+/// Edges, features and labels of generated data.
+pub const GENERATOR: u32 = 4;
+/// The order of training nodes in an epoch.
+pub const SHUFFLE: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_table_is_this_one() {
+        let page = include_str!("../../../docs/formats.md");
+        let purposes = [
+            ("DROPOUT", DROPOUT),
+            ("INITIALISATION", INITIALISATION),
+            ("SPLIT", SPLIT),
+            ("GENERATOR", GENERATOR),
+            ("SHUFFLE", SHUFFLE),
+        ];
+        for (name, number) in purposes {
+            let row = format!("| `{name}` | {number} |");
+            assert!(page.contains(&row), "docs/formats.md lacks the row {row}");
+        }
+    }
+}

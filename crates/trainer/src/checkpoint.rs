@@ -1,0 +1,187 @@
+//! [`Checkpoint`]: a run between two epochs, in one safetensors file.
+//!
+//! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs, and `best.NAME` at the best
+//! validation score. Everything else is one JSON object under the metadata key `girih`. Randomness is a function of seed,
+//! run and epoch, so nothing of it needs to be stored: a resumed run continues bit for bit.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+
+use girih_datasets::Dataset;
+use girih_graph_format::{FormatError, Matrix, file};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::fullbatch::Scores;
+
+/// Version of the metadata; readers refuse others.
+pub const CHECKPOINT_VERSION: u32 = 1;
+const METADATA_KEY: &str = "girih";
+
+/// The state of a run after some epochs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Everything but the tensors.
+    pub progress: Progress,
+    /// Parameters, by name.
+    pub params: BTreeMap<String, Matrix>,
+    /// The optimiser's two matrices, by name of the parameter.
+    pub moments: BTreeMap<String, (Matrix, Matrix)>,
+    /// Parameters at the best validation score, by name; empty before the first evaluation.
+    pub best_params: BTreeMap<String, Matrix>,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// [`CHECKPOINT_VERSION`].
+    pub version: u32,
+    /// The configuration of the run.
+    pub config: TrainConfig,
+    /// The data it trains on.
+    pub data: DataShape,
+    /// Number of the run, from 0.
+    pub run: u64,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps of the optimiser.
+    pub n_steps: u64,
+    /// No epoch is left: the last one is done, or patience ran out.
+    pub finished: bool,
+    /// Epoch (from 1) and scores of the best evaluation.
+    pub best: Option<(u64, Scores)>,
+    /// Scores of the latest evaluation.
+    pub last: Option<Scores>,
+    /// Training loss of the latest epoch.
+    pub train_loss: f32,
+}
+
+/// What identifies a data set, so that a checkpoint is not continued on another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataShape {
+    /// Its name.
+    pub name: String,
+    /// Nodes.
+    pub n_nodes: usize,
+    /// Stored edges.
+    pub n_edges: usize,
+    /// Width of the features.
+    pub n_features: usize,
+    /// Classes.
+    pub n_classes: usize,
+}
+
+impl DataShape {
+    /// The identity of a data set.
+    #[must_use]
+    pub fn of(dataset: &Dataset) -> Self {
+        Self {
+            name: dataset.name.clone(),
+            n_nodes: dataset.n_nodes(),
+            n_edges: dataset.n_edges(),
+            n_features: dataset.n_features(),
+            n_classes: dataset.n_classes(),
+        }
+    }
+
+    /// Whether a model trained on this data can be applied to `other`: any graph with as many features and classes.
+    ///
+    /// # Errors
+    /// When it can not, saying why.
+    pub fn check_widths(&self, other: &Self) -> Result<(), TrainError> {
+        if (self.n_features, self.n_classes) == (other.n_features, other.n_classes) {
+            return Ok(());
+        }
+        Err(TrainError::invalid(format!(
+            "the model was trained on {self} and cannot be applied to {other}; features and classes must agree"
+        )))
+    }
+}
+
+impl fmt::Display for DataShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, n_nodes, n_edges, n_features, n_classes } = self;
+        write!(f, "{name} ({n_nodes} nodes, {n_edges} edges, {n_features} features, {n_classes} classes)")
+    }
+}
+
+impl Checkpoint {
+    /// Writes the checkpoint so that the file holds either the old state or the new one, whole.
+    ///
+    /// # Errors
+    /// When the file cannot be written; the old one is untouched then.
+    pub fn save(&self, path: &Path) -> Result<(), TrainError> {
+        let params = self.params.iter().map(|(name, matrix)| ("param", name, matrix));
+        let first = self.moments.iter().map(|(name, (matrix, _))| ("moment1", name, matrix));
+        let second = self.moments.iter().map(|(name, (_, matrix))| ("moment2", name, matrix));
+        let best = self.best_params.iter().map(|(name, matrix)| ("best", name, matrix));
+        let tensors = params.chain(first).chain(second).chain(best).map(|(group, name, matrix)| {
+            let view = TensorView::new(Dtype::F32, vec![matrix.n_rows(), matrix.n_cols()], bytes_of(matrix));
+            Ok((format!("{group}.{name}"), view.map_err(|e| TrainError::checkpoint(path, e.to_string()))?))
+        });
+        let tensors = tensors.collect::<Result<Vec<_>, TrainError>>()?;
+        let progress =
+            serde_json::to_string(&self.progress).map_err(|e| TrainError::checkpoint(path, e.to_string()))?;
+        let metadata = HashMap::from([(METADATA_KEY.to_owned(), progress)]);
+        let bytes = safetensors::serialize(tensors, Some(metadata));
+        let bytes = bytes.map_err(|e| TrainError::checkpoint(path, e.to_string()))?;
+        file::write_file(path, |out| Ok(out.write_all(&bytes)?))?;
+        Ok(())
+    }
+
+    /// Reads a checkpoint.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or was written by another version.
+    pub fn load(path: &Path) -> Result<Self, TrainError> {
+        let bytes = std::fs::read(path).map_err(|e| FormatError::io(e).at(path))?;
+        let damaged = |what: String| {
+            TrainError::checkpoint(path, format!("not a usable checkpoint: {what}; train again or use another file"))
+        };
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| damaged(e.to_string()))?;
+        let progress = header.metadata().as_ref().and_then(|m| m.get(METADATA_KEY));
+        let progress = progress.ok_or_else(|| damaged("it has no `girih` metadata".to_owned()))?;
+        let progress: Progress = serde_json::from_str(progress).map_err(|e| damaged(e.to_string()))?;
+        if progress.version != CHECKPOINT_VERSION {
+            return Err(damaged(format!(
+                "it has version {}, this program reads {CHECKPOINT_VERSION}",
+                progress.version
+            )));
+        }
+        let tensors = SafeTensors::deserialize(&bytes).map_err(|e| damaged(e.to_string()))?;
+        let mut groups: HashMap<&str, BTreeMap<String, Matrix>> = HashMap::new();
+        for (name, view) in tensors.iter() {
+            let (group, name) = name.split_once('.').ok_or_else(|| damaged(format!("unknown tensor `{name}`")))?;
+            let group = ["param", "moment1", "moment2", "best"].into_iter().find(|g| *g == group);
+            let group = group.ok_or_else(|| damaged(format!("unknown tensor `{name}`")))?;
+            let matrix =
+                matrix_of(&view).ok_or_else(|| damaged(format!("tensor `{name}` is not a finite f32 matrix")))?;
+            groups.entry(group).or_default().insert(name.to_owned(), matrix);
+        }
+        let mut group = |name| groups.remove(name).unwrap_or_default();
+        let (params, first, mut second, best_params) =
+            (group("param"), group("moment1"), group("moment2"), group("best"));
+        let moments: Option<BTreeMap<_, _>> =
+            first.into_iter().map(|(name, a)| second.remove(&name).map(|b| (name, (a, b)))).collect();
+        let moments = moments.ok_or_else(|| damaged("the optimiser's state is incomplete".to_owned()))?;
+        Ok(Self { progress, params, moments, best_params })
+    }
+}
+
+fn bytes_of(matrix: &Matrix) -> &[u8] {
+    bytemuck::cast_slice(matrix.data())
+}
+
+fn matrix_of(view: &TensorView<'_>) -> Option<Matrix> {
+    let &[n_rows, n_cols] = view.shape() else { return None };
+    if view.dtype() != Dtype::F32 {
+        return None;
+    }
+    let values = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>();
+    let matrix = Matrix::new(n_rows, n_cols, values).ok()?;
+    matrix.check_finite().ok().map(|()| matrix)
+}

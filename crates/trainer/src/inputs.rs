@@ -1,0 +1,165 @@
+//! [`Inputs`]: graph and features on the device, prepared once for all epochs and runs.
+//!
+//! What does not change from epoch to epoch is computed here. When features are not dropped out, the first
+//! aggregation `Âᵏ·X` is a constant: the features are replaced by it, and an epoch saves its widest product.
+
+use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_datasets::Features;
+use girih_graph_format::{Csr, Matrix, Norm};
+
+/// What a model reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Needs {
+    /// The adjacency it aggregates over; `None` for a model that ignores the graph.
+    pub graph: Option<Adjacency>,
+    /// How many aggregations of the raw features come first (`k` of `Âᵏ·X`).
+    pub hops: usize,
+    /// Whether the raw features are read beside the aggregated ones.
+    pub raw_features: bool,
+    /// Share of the features dropped out; at zero the first aggregations are constant.
+    pub input_dropout: f32,
+}
+
+/// An adjacency as a model wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adjacency {
+    /// Every node is its own neighbour.
+    pub self_loops: bool,
+    /// How it is normalised.
+    pub norm: Norm,
+}
+
+/// Features on the device.
+pub enum FeatureInput<B: Backend> {
+    /// Every value stored, `n × f`.
+    Dense(B::Matrix),
+    /// Only the non-zeros stored: the pattern, and the values (`nnz × 1`) apart, so that they can be dropped out.
+    Sparse {
+        /// The pattern, `n × f`.
+        matrix: B::Sparse,
+        /// The values.
+        values: B::Matrix,
+    },
+}
+
+/// Graph and features on the device.
+pub struct Inputs<B: Backend> {
+    /// The normalised adjacency, if the model reads it.
+    pub graph: Option<B::Sparse>,
+    /// The raw features, unless only the aggregated ones are read.
+    pub features: Option<FeatureInput<B>>,
+    /// `Âᵏ·X`, when it is a constant.
+    pub propagated: Option<B::Matrix>,
+    /// Number of nodes.
+    pub n_nodes: usize,
+}
+
+/// Sparse features with more than this share of non-zeros are stored densely: a dense product is then faster.
+const DENSE_FROM: f64 = 0.125;
+
+impl<B: Backend> Inputs<B> {
+    /// Moves graph and features to the device. Takes them by value, so that the host's copies are freed on the way.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn prepare(
+        backend: &B,
+        graph: Csr,
+        features: Features,
+        needs: &Needs,
+        precision: Dtype,
+    ) -> Result<Self, ComputeError> {
+        let n_nodes = graph.n_rows();
+        let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+        let features = upload_features(backend, features, precision)?;
+        Self::assemble(backend, graph, features, n_nodes, needs, precision)
+    }
+
+    /// Takes what is on the device already, and aggregates the features once where that is possible.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn assemble(
+        backend: &B,
+        graph: Option<B::Sparse>,
+        features: FeatureInput<B>,
+        n_nodes: usize,
+        needs: &Needs,
+        precision: Dtype,
+    ) -> Result<Self, ComputeError> {
+        let (features, propagated) = match (&graph, features) {
+            (Some(graph), FeatureInput::Dense(x)) if needs.hops > 0 && needs.input_dropout == 0.0 => {
+                propagate(backend, graph, x, needs, precision)?
+            }
+            (_, features) => (Some(features), None),
+        };
+        Ok(Self { graph, features, propagated, n_nodes })
+    }
+
+    /// The normalised adjacency.
+    ///
+    /// # Panics
+    /// When the model did not ask for it in its [`Needs`].
+    #[must_use]
+    pub fn graph(&self) -> &B::Sparse {
+        self.graph.as_ref().expect("the model asked for the graph")
+    }
+}
+
+fn upload_adjacency<B: Backend>(backend: &B, graph: Csr, adjacency: Adjacency) -> Result<B::Sparse, ComputeError> {
+    let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
+    drop(graph);
+    let scales = csr.scales(adjacency.norm);
+    let symmetric = csr.is_symmetric();
+    backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric })
+}
+
+fn upload_features<B: Backend>(
+    backend: &B,
+    features: Features,
+    precision: Dtype,
+) -> Result<FeatureInput<B>, ComputeError> {
+    match features {
+        Features::Dense(matrix) => Ok(FeatureInput::Dense(backend.upload(&matrix, precision)?)),
+        Features::Sparse(csr) if csr.nnz() as f64 > DENSE_FROM * (csr.n_rows() * csr.n_cols()) as f64 => {
+            Ok(FeatureInput::Dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
+        }
+        Features::Sparse(csr) => {
+            let values = csr.values().map_or_else(|| vec![1.0; csr.nnz()], <[f32]>::to_vec);
+            let values = Matrix::new(csr.nnz(), 1, values).expect("one value per entry");
+            let pattern = csr.with_values(None).expect("a pattern without weights is valid");
+            let scales = pattern.scales(Norm::None);
+            let matrix = backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false })?;
+            Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)? })
+        }
+    }
+}
+
+type Propagated<B> = (Option<FeatureInput<B>>, Option<<B as Backend>::Matrix>);
+
+/// `Âᵏ·X`; `X` itself is dropped unless it is read.
+fn propagate<B: Backend>(
+    backend: &B,
+    graph: &B::Sparse,
+    x: B::Matrix,
+    needs: &Needs,
+    precision: Dtype,
+) -> Result<Propagated<B>, ComputeError> {
+    let shape = Shape::new(backend.sparse_shape(graph).rows, backend.shape(&x).cols);
+    let hop = |x: &B::Matrix| {
+        let mut out = backend.zeros(shape, Dtype::F32)?;
+        backend.spmm((graph, Transpose::No), None, x, Epilogue::default(), &mut out)?;
+        Ok::<_, ComputeError>(out)
+    };
+    let mut aggregated = hop(&x)?;
+    let features = needs.raw_features.then_some(FeatureInput::Dense(x));
+    for _ in 1..needs.hops {
+        aggregated = hop(&aggregated)?;
+    }
+    if precision != Dtype::F32 {
+        let mut rounded = backend.zeros(shape, precision)?;
+        backend.convert(&aggregated, &mut rounded)?;
+        aggregated = rounded;
+    }
+    Ok((features, Some(aggregated)))
+}

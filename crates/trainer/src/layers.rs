@@ -1,0 +1,196 @@
+//! Layers: parameters and how they meet their operands.
+
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
+
+use crate::inputs::{FeatureInput, Inputs};
+use crate::params::{ParamId, ParamInit};
+use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
+
+/// The rows that a layer reads: one per node.
+pub enum Rows<'a, B: Backend> {
+    /// Dense rows on the tape.
+    Dense(Var),
+    /// Sparse input features: their pattern and their values.
+    Sparse(&'a B::Sparse, Var),
+    /// Dense rows that have been aggregated already: a constant of the inputs.
+    Propagated(Var),
+}
+
+impl<'a, B: Backend> Rows<'a, B> {
+    /// The first operand of a model that aggregates first: the propagated features if there are any, else the raw ones.
+    ///
+    /// # Panics
+    /// When the inputs hold neither.
+    pub fn aggregated_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Self {
+        match &inputs.propagated {
+            Some(propagated) => Self::Propagated(tape.constant(propagated)),
+            None => Self::raw_input(tape, inputs),
+        }
+    }
+
+    /// The raw features.
+    ///
+    /// # Panics
+    /// When the inputs do not hold them: the model must ask for them in its [`Needs`](crate::Needs).
+    pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Self {
+        match inputs.features.as_ref().expect("the model asked for raw features") {
+            FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),
+            FeatureInput::Sparse { matrix, values } => Self::Sparse(matrix, tape.constant(values)),
+        }
+    }
+
+    /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn masked(self, tape: &mut Tape<'a, B>, dropout: Option<Dropout>) -> Result<Self, ComputeError> {
+        Ok(match self {
+            Self::Dense(x) => Self::Dense(tape.dropout(x, dropout)?),
+            Self::Sparse(matrix, values) => Self::Sparse(matrix, tape.dropout(values, dropout)?),
+            Self::Propagated(x) => Self::Propagated(tape.dropout(x, dropout)?),
+        })
+    }
+}
+
+/// A weight and a bias: `activation(X·W + add + b)`.
+pub struct Linear {
+    weight: ParamId,
+    bias: Option<ParamId>,
+    widths: (usize, usize),
+}
+
+impl Linear {
+    /// A layer from `inputs` to `outputs` columns.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Self, ComputeError> {
+        let weight = init.glorot(layer, "weight", Shape::new(inputs, outputs), inputs)?;
+        let bias = Some(init.zeros(layer, "bias", Shape::new(1, outputs))?);
+        Ok(Self { weight, bias, widths: (inputs, outputs) })
+    }
+
+    /// A weight without bias that is one of `parts` equal parts of a larger weight, cut into rows: the factor of one
+    /// operand of a concatenation.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn part<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        name: &str,
+        widths: (usize, usize),
+        parts: usize,
+    ) -> Result<Self, ComputeError> {
+        let weight = init.glorot(layer, name, Shape::new(widths.0, widths.1), widths.0 * parts)?;
+        Ok(Self { weight, bias: None, widths })
+    }
+
+    /// `activation(dropout(X)·W + add + b)`.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        rows: &Rows<'a, B>,
+        options: LinearOptions,
+    ) -> Result<Var, ComputeError> {
+        let bias = options.bias.or_else(|| self.bias(tape));
+        self.forward_without_bias(tape, rows, LinearOptions { bias, ..options })
+    }
+
+    /// The bias on the tape, if the layer has one.
+    pub fn bias<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Option<Var> {
+        self.bias.map(|b| tape.param(b))
+    }
+
+    /// As [`forward`](Self::forward), with the bias of the options only: the layer's own comes later, after an
+    /// aggregation.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn forward_without_bias<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        rows: &Rows<'a, B>,
+        options: LinearOptions,
+    ) -> Result<Var, ComputeError> {
+        let weight = tape.param(self.weight);
+        match *rows {
+            Rows::Dense(x) | Rows::Propagated(x) => tape.linear(x, weight, options),
+            Rows::Sparse(matrix, values) => {
+                let weights = Some(tape.dropout(values, options.dropout)?);
+                let LinearOptions { bias, activation, add, .. } = options;
+                tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, add })
+            }
+        }
+    }
+}
+
+/// A graph convolution: `activation(Â·X·W + b)` (Kipf and Welling, ICLR 2017, equation 2), in the cheaper order.
+pub struct GraphConv {
+    linear: Linear,
+}
+
+impl GraphConv {
+    /// A layer from `inputs` to `outputs` columns.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Self, ComputeError> {
+        Ok(Self { linear: Linear::new(init, layer, inputs, outputs)? })
+    }
+
+    /// `activation(Â·dropout(X)·W + b)`: aggregates on the narrower side of the weight, or not at all when the rows
+    /// are aggregated already.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a B::Sparse,
+        rows: Rows<'a, B>,
+        dropout: Option<Dropout>,
+        activation: Activation,
+    ) -> Result<Var, ComputeError> {
+        let (inputs, outputs) = self.linear.widths;
+        match rows {
+            Rows::Dense(x) if inputs < outputs => {
+                let x = tape.dropout(x, dropout)?;
+                let aggregated = Rows::Dense(tape.spmm(graph, x, SpmmOptions::default())?);
+                self.linear.forward(tape, &aggregated, LinearOptions { activation, ..LinearOptions::default() })
+            }
+            Rows::Propagated(_) => {
+                self.linear.forward(tape, &rows, LinearOptions { dropout, activation, ..LinearOptions::default() })
+            }
+            Rows::Dense(_) | Rows::Sparse(..) => self.transform_first(tape, graph, &rows, dropout, activation),
+        }
+    }
+
+    /// `activation(Â·(dropout(X)·W) + b)`
+    fn transform_first<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a B::Sparse,
+        rows: &Rows<'a, B>,
+        dropout: Option<Dropout>,
+        activation: Activation,
+    ) -> Result<Var, ComputeError> {
+        let options = LinearOptions { dropout, ..LinearOptions::default() };
+        let transformed = self.linear.forward_without_bias(tape, rows, options)?;
+        let bias = self.linear.bias(tape);
+        tape.spmm(graph, transformed, SpmmOptions { bias, activation, ..SpmmOptions::default() })
+    }
+}

@@ -1,0 +1,126 @@
+//! Scores of predictions against labels.
+
+use girih_datasets::UNLABELLED;
+use girih_graph_format::{Matrix, NodeId};
+
+/// Share of `rows` whose prediction is their class; `None` when no row has a label.
+#[must_use]
+pub fn accuracy(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<f64> {
+    let labelled = rows.iter().filter(|&&v| classes[v as usize] != UNLABELLED);
+    let (mut n, mut correct) = (0u64, 0u64);
+    for &v in labelled {
+        n += 1;
+        correct += u64::from(predicted[v as usize] == classes[v as usize]);
+    }
+    (n > 0).then(|| correct as f64 / n as f64)
+}
+
+/// Hits and misses of every class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confusion {
+    true_positives: Vec<u64>,
+    false_positives: Vec<u64>,
+    false_negatives: Vec<u64>,
+}
+
+/// Harmonic mean of precision and recall, averaged in two ways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct F1 {
+    /// Over all decisions together.
+    pub micro: f64,
+    /// Over classes, each with the same weight; a class that neither occurs nor is predicted counts zero.
+    pub macro_: f64,
+}
+
+impl Confusion {
+    fn new(n_classes: usize) -> Self {
+        let zeros = || vec![0; n_classes];
+        Self { true_positives: zeros(), false_positives: zeros(), false_negatives: zeros() }
+    }
+
+    /// From one predicted class per node; nodes without a label are left out.
+    #[must_use]
+    pub fn of_classes(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Self {
+        let mut confusion = Self::new(n_classes);
+        for &v in rows {
+            let (found, wanted) = (predicted[v as usize] as usize, classes[v as usize]);
+            if wanted == UNLABELLED {
+                continue;
+            }
+            if found == wanted as usize {
+                confusion.true_positives[found] += 1;
+            } else {
+                confusion.false_positives[found] += 1;
+                confusion.false_negatives[wanted as usize] += 1;
+            }
+        }
+        confusion
+    }
+
+    /// From logits against targets of zero or one: a class is predicted where its logit is positive.
+    #[must_use]
+    pub fn of_logits(logits: &Matrix, targets: &Matrix, rows: &[NodeId]) -> Self {
+        let mut confusion = Self::new(targets.n_cols());
+        for &v in rows {
+            for (class, (&logit, &target)) in logits.row(v as usize).iter().zip(targets.row(v as usize)).enumerate() {
+                match (logit > 0.0, target > 0.5) {
+                    (true, true) => confusion.true_positives[class] += 1,
+                    (true, false) => confusion.false_positives[class] += 1,
+                    (false, true) => confusion.false_negatives[class] += 1,
+                    (false, false) => {}
+                }
+            }
+        }
+        confusion
+    }
+
+    /// The two averages.
+    #[must_use]
+    pub fn f1(&self) -> F1 {
+        let f1 = |tp: u64, fp: u64, fneg: u64| {
+            let decisions = 2 * tp + fp + fneg;
+            if decisions == 0 { 0.0 } else { 2.0 * tp as f64 / decisions as f64 }
+        };
+        let sum = |counts: &[u64]| counts.iter().sum();
+        let per_class = (0..self.true_positives.len())
+            .map(|c| f1(self.true_positives[c], self.false_positives[c], self.false_negatives[c]));
+        F1 {
+            micro: f1(sum(&self.true_positives), sum(&self.false_positives), sum(&self.false_negatives)),
+            macro_: per_class.sum::<f64>() / self.true_positives.len().max(1) as f64,
+        }
+    }
+}
+
+/// F1 of one predicted class per node.
+#[must_use]
+pub fn f1_scores(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> F1 {
+    Confusion::of_classes(n_classes, predicted, classes, rows).f1()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accuracy_counts_only_labelled_rows() {
+        let classes = [0, 1, UNLABELLED, 2];
+        assert_eq!(accuracy(&[0, 0, 5, 2], &classes, &[0, 1, 2, 3]), Some(2.0 / 3.0));
+        assert_eq!(accuracy(&[0, 0, 5, 2], &classes, &[2]), None);
+    }
+
+    /// Worked by hand: class 0 has tp 1, fn 1; class 1 tp 1, fp 1; class 2 never occurs.
+    #[test]
+    fn f1_of_a_small_case() {
+        let f1 = f1_scores(3, &[0, 1, 1], &[0, 0, 1], &[0, 1, 2]);
+        assert!((f1.micro - 2.0 / 3.0).abs() < 1e-12);
+        assert!((f1.macro_ - (2.0 / 3.0 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn multi_label_f1_counts_every_decision() {
+        let logits = Matrix::new(2, 2, vec![1.0, -1.0, 2.0, 3.0]).unwrap();
+        let targets = Matrix::new(2, 2, vec![1.0, 1.0, 0.0, 1.0]).unwrap();
+        let f1 = Confusion::of_logits(&logits, &targets, &[0, 1]).f1();
+        assert!((f1.micro - 4.0 / 6.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,50 @@
+//! [`Mlp`]: a perceptron on the features alone, the control that shows what the graph adds.
+
+use girih_compute::{Activation, Backend, ComputeError};
+
+use super::{Dims, Model};
+use crate::config::ModelConfig;
+use crate::inputs::{Inputs, Needs};
+use crate::layers::{Linear, Rows};
+use crate::params::ParamInit;
+use crate::tape::{LinearOptions, Tape, Var};
+
+/// Layers `H' = relu(dropout(H)·W + b)`; the last one without relu.
+pub struct Mlp {
+    layers: Vec<Linear>,
+    config: ModelConfig,
+}
+
+impl Mlp {
+    /// A network with fresh parameters.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        config: &ModelConfig,
+        dims: Dims,
+        init: &mut ParamInit<'_, B>,
+    ) -> Result<Self, ComputeError> {
+        let widths = dims.chain(config.layers, config.hidden).enumerate();
+        let layers = widths.map(|(i, (inputs, outputs))| Linear::new(init, i, inputs, outputs));
+        Ok(Self { layers: layers.collect::<Result<_, _>>()?, config: config.clone() })
+    }
+}
+
+impl<B: Backend> Model<B> for Mlp {
+    fn needs(&self) -> Needs {
+        Needs { graph: None, hops: 0, raw_features: true, input_dropout: self.config.input_dropout() }
+    }
+
+    fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
+        let mut dropout = tape.next_dropout(self.config.input_dropout());
+        let mut rows = Rows::raw_input(tape, inputs);
+        let (last, hidden) = self.layers.split_last().expect("at least one layer");
+        for layer in hidden {
+            let options = LinearOptions { dropout, activation: Activation::Relu, ..LinearOptions::default() };
+            rows = Rows::Dense(layer.forward(tape, &rows, options)?);
+            dropout = tape.next_dropout(self.config.dropout);
+        }
+        last.forward(tape, &rows, LinearOptions { dropout, ..LinearOptions::default() })
+    }
+}

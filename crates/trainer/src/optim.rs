@@ -1,0 +1,126 @@
+//! [`Optimizer`]: changes parameters by their gradients.
+
+use girih_compute::{AdamStep, Backend, ComputeError, Dtype};
+use girih_graph_format::Matrix;
+
+use crate::config::{Decay, OptimizerConfig, OptimizerKind, Schedule};
+use crate::params::{Gradients, Params};
+
+/// An optimiser with its state: two matrices per parameter (Adam's moments; SGD uses the first as its velocity).
+pub struct Optimizer<B: Backend> {
+    config: OptimizerConfig,
+    state: Vec<(B::Matrix, B::Matrix)>,
+    step: u64,
+}
+
+impl OptimizerConfig {
+    /// The learning rate of `epoch` (from 0) out of `epochs`.
+    #[must_use]
+    pub fn lr_at(&self, epoch: u64, epochs: u64) -> f32 {
+        let warmup = if epoch < self.warmup { (epoch + 1) as f32 / (self.warmup + 1) as f32 } else { 1.0 };
+        let factor = match self.schedule {
+            Schedule::Constant => 1.0,
+            Schedule::Cosine => {
+                let share = epoch as f64 / epochs.max(1) as f64;
+                ((1.0 + (std::f64::consts::PI * share).cos()) / 2.0) as f32
+            }
+            Schedule::Step { every, factor } => factor.powf((epoch / every) as f32),
+        };
+        self.lr * warmup * factor
+    }
+}
+
+impl<B: Backend> Optimizer<B> {
+    /// An optimiser at rest.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new(backend: &B, config: &OptimizerConfig, params: &Params<B>) -> Result<Self, ComputeError> {
+        let zeros = |param: &B::Matrix| backend.zeros(backend.shape(param), Dtype::F32);
+        let state: Result<Vec<_>, _> = params.iter().map(|(_, p)| Ok((zeros(&p.value)?, zeros(&p.value)?))).collect();
+        Ok(Self { config: config.clone(), state: state?, step: 0 })
+    }
+
+    /// Steps taken.
+    #[must_use]
+    pub fn n_steps(&self) -> u64 {
+        self.step
+    }
+
+    /// One step at learning rate `lr`. Parameters without a gradient stay as they are.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn step(
+        &mut self,
+        backend: &B,
+        lr: f32,
+        gradients: &Gradients<B>,
+        params: &mut Params<B>,
+    ) -> Result<(), ComputeError> {
+        self.step += 1;
+        let ids: Vec<_> = params.iter().map(|(id, param)| (id, param.layer)).collect();
+        for ((id, layer), (first, second)) in ids.into_iter().zip(&mut self.state) {
+            let Some(grad) = gradients.get(id) else { continue };
+            let decays = self.config.decay == Decay::All || layer == 0;
+            let weight_decay = if decays { self.config.weight_decay } else { 0.0 };
+            let param = params.value_mut(id);
+            match self.config.kind {
+                OptimizerKind::Sgd => backend.sgd(lr, self.config.momentum, weight_decay, grad, first, param)?,
+                OptimizerKind::Adam | OptimizerKind::Adamw => {
+                    let step = AdamStep {
+                        lr,
+                        beta1: self.config.beta1,
+                        beta2: self.config.beta2,
+                        eps: self.config.eps,
+                        weight_decay,
+                        decoupled: self.config.kind == OptimizerKind::Adamw,
+                        step: self.step,
+                    };
+                    backend.adam(step, grad, (first, second), param)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The state on the host, two matrices per parameter.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn download(&self, backend: &B) -> Result<Vec<(Matrix, Matrix)>, ComputeError> {
+        self.state.iter().map(|(a, b)| Ok((backend.download(a)?, backend.download(b)?))).collect()
+    }
+
+    /// Goes back to a state taken by [`download`](Self::download) after `step` steps.
+    ///
+    /// # Errors
+    /// When shapes differ or the backend fails.
+    pub fn write(&mut self, backend: &B, state: &[(Matrix, Matrix)], step: u64) -> Result<(), ComputeError> {
+        self.step = step;
+        for ((first, second), (a, b)) in self.state.iter_mut().zip(state) {
+            backend.write(a, first)?;
+            backend.write(b, second)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_start_high_and_end_low() {
+        let with = |schedule, warmup| OptimizerConfig { lr: 1.0, schedule, warmup, ..OptimizerConfig::default() };
+        let cosine = with(Schedule::Cosine, 0);
+        assert_eq!(cosine.lr_at(0, 100), 1.0);
+        assert!((cosine.lr_at(50, 100) - 0.5).abs() < 1e-6);
+        assert!(cosine.lr_at(99, 100) < 0.001);
+        let step = with(Schedule::Step { every: 10, factor: 0.5 }, 0);
+        assert_eq!([step.lr_at(9, 100), step.lr_at(10, 100), step.lr_at(20, 100)], [1.0, 0.5, 0.25]);
+        let warm = with(Schedule::Constant, 4);
+        let rates: Vec<f32> = (0..6).map(|e| warm.lr_at(e, 100)).collect();
+        assert!(rates.windows(2).all(|w| w[0] <= w[1]) && rates[0] == 0.2 && rates[4] == 1.0, "{rates:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! [`Params`]: the trained matrices of a model, and [`Gradients`]: theirs.
+
+use girih_compute::{Backend, ComputeError, Dtype, Shape};
+use girih_graph_format::Matrix;
+use girih_random::{Key, purpose};
+
+/// A parameter of a model, as a position in its [`Params`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParamId(usize);
+
+/// A named matrix that training changes.
+pub struct Param<B: Backend> {
+    /// The name in checkpoints: `layer0.weight`.
+    pub name: String,
+    /// The layer it belongs to, from 0.
+    pub layer: usize,
+    /// Its value on the device.
+    pub value: B::Matrix,
+}
+
+/// All parameters of a model, in the order of their creation.
+pub struct Params<B: Backend> {
+    entries: Vec<Param<B>>,
+}
+
+impl<B: Backend> Params<B> {
+    /// The value of a parameter.
+    #[must_use]
+    pub fn value(&self, id: ParamId) -> &B::Matrix {
+        &self.entries[id.0].value
+    }
+
+    /// The value of a parameter, to be changed.
+    pub fn value_mut(&mut self, id: ParamId) -> &mut B::Matrix {
+        &mut self.entries[id.0].value
+    }
+
+    /// All parameters with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (ParamId, &Param<B>)> {
+        self.entries.iter().enumerate().map(|(i, param)| (ParamId(i), param))
+    }
+
+    /// Number of parameters (matrices, not elements).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the model has no parameters.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The values on the host, in order.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn download(&self, backend: &B) -> Result<Vec<Matrix>, ComputeError> {
+        self.entries.iter().map(|param| backend.download(&param.value)).collect()
+    }
+
+    /// Overwrites all values, in order.
+    ///
+    /// # Errors
+    /// When shapes differ or the backend fails.
+    ///
+    /// # Panics
+    /// When the number of values is not the number of parameters.
+    pub fn write(&mut self, backend: &B, values: &[Matrix]) -> Result<(), ComputeError> {
+        assert_eq!(values.len(), self.entries.len(), "one value per parameter");
+        self.entries.iter_mut().zip(values).try_for_each(|(param, value)| backend.write(value, &mut param.value))
+    }
+}
+
+/// Creates and initialises the parameters of a model.
+pub struct ParamInit<'a, B: Backend> {
+    backend: &'a B,
+    key: Key,
+    params: Params<B>,
+}
+
+impl<'a, B: Backend> ParamInit<'a, B> {
+    /// Draws below `seed` and the number of the run, so that every run starts elsewhere.
+    pub fn new(backend: &'a B, seed: u64, run: u64) -> Self {
+        Self {
+            backend,
+            key: Key::new(seed, purpose::INITIALISATION).child(run),
+            params: Params { entries: Vec::new() },
+        }
+    }
+
+    /// A weight of shape `rows × cols`, uniform in ±√(6 / (fan_in + cols)) (Glorot and Bengio, AISTATS 2010).
+    /// `fan_in` is `rows`, unless the weight is a part of a larger one that is cut into rows.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn glorot(&mut self, layer: usize, name: &str, shape: Shape, fan_in: usize) -> Result<ParamId, ComputeError> {
+        let bound = (6.0 / (fan_in + shape.cols) as f32).sqrt();
+        let mut stream = self.key.child(self.params.len() as u64).stream(0, 0);
+        let values: Vec<f32> = (0..shape.len()).map(|_| (2.0 * stream.unit_f32() - 1.0) * bound).collect();
+        self.push(layer, name, shape, values)
+    }
+
+    /// A parameter of zeros: a bias.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn zeros(&mut self, layer: usize, name: &str, shape: Shape) -> Result<ParamId, ComputeError> {
+        self.push(layer, name, shape, vec![0.0; shape.len()])
+    }
+
+    fn push(&mut self, layer: usize, name: &str, shape: Shape, values: Vec<f32>) -> Result<ParamId, ComputeError> {
+        let host = Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape has");
+        let value = self.backend.upload(&host, Dtype::F32)?;
+        self.params.entries.push(Param { name: format!("layer{layer}.{name}"), layer, value });
+        Ok(ParamId(self.params.len() - 1))
+    }
+
+    /// The parameters created.
+    #[must_use]
+    pub fn finish(self) -> Params<B> {
+        self.params
+    }
+}
+
+/// The gradient of every parameter; their buffers stay the same from step to step.
+pub struct Gradients<B: Backend> {
+    /// `None` only while an operation writes to it.
+    slots: Vec<Option<B::Matrix>>,
+    written: Vec<bool>,
+}
+
+impl<B: Backend> Gradients<B> {
+    /// Buffers shaped like `params`.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new(backend: &B, params: &Params<B>) -> Result<Self, ComputeError> {
+        let slots: Result<Vec<_>, _> =
+            params.iter().map(|(_, p)| backend.zeros(backend.shape(&p.value), Dtype::F32).map(Some)).collect();
+        Ok(Self { slots: slots?, written: vec![false; params.len()] })
+    }
+
+    /// Forgets the gradients of the step before.
+    pub(crate) fn begin(&mut self) {
+        self.written.fill(false);
+    }
+
+    /// Takes the buffer of a gradient out, and says whether it holds a share already.
+    pub(crate) fn take(&mut self, id: ParamId) -> (B::Matrix, bool) {
+        (self.slots[id.0].take().expect("a gradient is written by one operation at a time"), self.written[id.0])
+    }
+
+    /// Puts a gradient in.
+    pub(crate) fn put(&mut self, id: ParamId, grad: B::Matrix) {
+        self.slots[id.0] = Some(grad);
+        self.written[id.0] = true;
+    }
+
+    /// The gradient of a parameter; `None` when the last pass did not use it.
+    #[must_use]
+    pub fn get(&self, id: ParamId) -> Option<&B::Matrix> {
+        self.slots[id.0].as_ref().filter(|_| self.written[id.0])
+    }
+}

@@ -1,0 +1,138 @@
+//! [`Plan`]: memory and time of a training session, predicted before anything is loaded onto a device.
+//!
+//! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
+
+use girih_compute::{Backend, Cost, Dtype, Meter, Rates, Shape};
+use girih_random::Key;
+
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::inputs::{FeatureInput, Inputs, Needs};
+use crate::models::{self, Dims};
+use crate::optim::Optimizer;
+use crate::params::{Gradients, ParamInit};
+use crate::tape::{Mode, Pool, Tape};
+use crate::targets::Targets;
+
+/// The sizes of a data set: all that a plan needs to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSizes {
+    /// Nodes.
+    pub n_nodes: usize,
+    /// Stored edges.
+    pub n_edges: usize,
+    /// Whether edges carry weights.
+    pub weighted: bool,
+    /// Whether the adjacency equals its transpose.
+    pub symmetric: bool,
+    /// Width of the features.
+    pub n_features: usize,
+    /// Stored values of sparse features; `None` for dense ones.
+    pub feature_nnz: Option<usize>,
+    /// Classes.
+    pub n_classes: usize,
+    /// Whether a node may have several labels.
+    pub multi_label: bool,
+    /// Training nodes.
+    pub n_train: usize,
+}
+
+/// What a training session will take. Bytes are those of matrices; the process adds its code and the allocator's slack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Graph and features on the device, with what was computed from them once.
+    pub input_bytes: u64,
+    /// Parameters, their gradients and the optimiser's state.
+    pub parameter_bytes: u64,
+    /// Most bytes at once, in the first steps.
+    pub peak_bytes: u64,
+    /// Seconds of computing before the first epoch.
+    pub prepare_seconds: f64,
+    /// Seconds of a training step.
+    pub step_seconds: f64,
+    /// Seconds of an evaluation.
+    pub evaluate_seconds: f64,
+    /// Seconds of all epochs of all runs, when patience never runs out.
+    pub total_seconds: f64,
+    /// The first aggregation is computed once, before the first epoch.
+    pub aggregates_once: bool,
+}
+
+impl Plan {
+    /// The plan of `config` on data of the given sizes, on a device with the given rates.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn new(config: &TrainConfig, data: &DataSizes, rates: Rates) -> Result<Self, TrainError> {
+        config.validate()?;
+        let meter = Meter::new(rates);
+        let mut init = ParamInit::new(&meter, config.seed, 0);
+        let dims = Dims { n_features: data.n_features, n_classes: data.n_classes };
+        let model = models::build(&config.model, dims, &mut init)?;
+        let mut params = init.finish();
+        let mut gradients = Gradients::new(&meter, &params)?;
+        let mut optimizer = Optimizer::new(&meter, &config.optimizer, &params)?;
+        let parameter_bytes = meter.cost().live_bytes;
+
+        let inputs = data.inputs(&meter, &model.needs(), config.precision)?;
+        let targets = data.targets(&meter);
+        let rows = meter.matrix(Shape::new(data.n_train, 1), Dtype::F32);
+        let prepared = meter.cost();
+
+        let mut pool = Pool::default();
+        let mut tape = Tape::new(&meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
+        let logits = model.forward(&mut tape, &inputs)?;
+        let loss = tape.loss(logits, &targets, &rows)?;
+        tape.backward(loss, &mut gradients)?;
+        optimizer.step(&meter, config.optimizer.lr, &gradients, &mut params)?;
+        let stepped = meter.cost();
+
+        let mut tape = Tape::new(&meter, &params, &mut pool, Mode::Evaluate);
+        let logits = model.forward(&mut tape, &inputs)?;
+        meter.argmax_rows(tape.value(logits))?;
+        drop(tape);
+        let evaluated = meter.cost();
+
+        let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
+        let (step, evaluate) = (seconds(prepared, stepped), seconds(stepped, evaluated));
+        let epochs = config.epochs as f64;
+        let evaluations = config.epochs.div_ceil(config.eval_every) as f64;
+        Ok(Self {
+            input_bytes: prepared.live_bytes - parameter_bytes,
+            parameter_bytes,
+            peak_bytes: evaluated.peak_bytes,
+            prepare_seconds: prepared.seconds,
+            step_seconds: step,
+            evaluate_seconds: evaluate,
+            total_seconds: prepared.seconds + config.runs as f64 * (epochs * step + evaluations * evaluate),
+            aggregates_once: inputs.propagated.is_some(),
+        })
+    }
+}
+
+impl DataSizes {
+    fn inputs(&self, meter: &Meter, needs: &Needs, precision: Dtype) -> Result<Inputs<Meter>, TrainError> {
+        let graph = needs.graph.map(|adjacency| {
+            let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
+            let copies = if self.symmetric { 1 } else { 2 };
+            meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies)
+        });
+        let shape = Shape::new(self.n_nodes, self.n_features);
+        let features = match self.feature_nnz {
+            None => FeatureInput::Dense(meter.matrix(shape, precision)),
+            Some(nnz) => FeatureInput::Sparse {
+                matrix: meter.sparse(shape, nnz, false, 2),
+                values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+            },
+        };
+        Ok(Inputs::assemble(meter, graph, features, self.n_nodes, needs, precision)?)
+    }
+
+    fn targets(&self, meter: &Meter) -> Targets<Meter> {
+        if self.multi_label {
+            Targets::Multi(meter.matrix(Shape::new(self.n_nodes, self.n_classes), Dtype::F32))
+        } else {
+            Targets::Single(meter.matrix(Shape::new(self.n_nodes, 1), Dtype::F32))
+        }
+    }
+}

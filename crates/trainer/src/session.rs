@@ -1,0 +1,281 @@
+//! [`train`]: a configuration and a data set, from start to result.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use girih_compute::Backend;
+use girih_datasets::{Dataset, Features, Labels, Split};
+use girih_graph_format::Matrix;
+
+use crate::TrainError;
+use crate::checkpoint::{Checkpoint, DataShape};
+use crate::config::TrainConfig;
+use crate::fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
+use crate::inputs::Inputs;
+use crate::metrics::F1;
+use crate::models::{self, Dims, Model};
+use crate::params::{ParamInit, Params};
+use crate::targets::Targets;
+
+/// What a caller does besides training.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// Checkpoints go here, one file a run ([`checkpoint_path`]); `None` for none.
+    pub checkpoints: Option<PathBuf>,
+    /// Epochs between two checkpoints of a run; one is written at its end in any case.
+    pub checkpoint_every: Option<u64>,
+    /// Continue from the checkpoints that are there.
+    pub resume: bool,
+}
+
+/// What happens while training, as it happens.
+#[derive(Clone, Debug)]
+pub enum Event<'e> {
+    /// Graph and features are on the device.
+    Prepared,
+    /// A run starts, or goes on after `epochs_done`.
+    RunStarted {
+        /// Number of the run, from 0.
+        run: u64,
+        /// Epochs a checkpoint had done already.
+        epochs_done: u64,
+    },
+    /// An epoch is done.
+    Epoch {
+        /// Number of the run, from 0.
+        run: u64,
+        /// What it did.
+        report: &'e EpochReport,
+    },
+    /// A run is done.
+    RunFinished(&'e RunSummary),
+}
+
+/// What the observer of [`train`] wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Write a checkpoint and stop.
+    Stop,
+}
+
+/// What training came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Every run that evaluated at least once, in order.
+    pub runs: Vec<RunSummary>,
+    /// F1 of the best parameters of the last run on its test nodes.
+    pub test_f1: Option<F1>,
+    /// Stage times of every epoch trained in this session.
+    pub times: Vec<StageTimes>,
+    /// The observer stopped training before its end.
+    pub stopped: bool,
+}
+
+/// Mean and standard deviation (of a sample, n − 1) over runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation; zero for a single run.
+    pub std: f64,
+}
+
+impl Spread {
+    /// Of some values; `None` when there are none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len() as f64;
+        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / n)?;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+        Some(Self { mean, std: variance.sqrt() })
+    }
+}
+
+impl Outcome {
+    /// Mean and deviation over runs of something at the best epoch; `None` when no run has it.
+    #[must_use]
+    pub fn over_runs(&self, what: impl Fn(&RunSummary) -> Option<f64>) -> Option<Spread> {
+        Spread::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
+    }
+
+    /// Median time of a training step; `None` when no epoch ran.
+    #[must_use]
+    pub fn epoch_time_median(&self) -> Option<Duration> {
+        self.median(StageTimes::epoch)
+    }
+
+    /// Median of a stage over the epochs of this session.
+    #[must_use]
+    pub fn median(&self, stage: impl Fn(&StageTimes) -> Duration) -> Option<Duration> {
+        let mut times: Vec<Duration> = self.times.iter().map(stage).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    }
+}
+
+/// The file of a run's checkpoint below the folder of an output.
+#[must_use]
+pub fn checkpoint_path(folder: &Path, run: u64) -> PathBuf {
+    folder.join(format!("run-{run:03}.safetensors"))
+}
+
+/// Trains all runs of `config` on `dataset`, telling `observe` what happens.
+///
+/// The data set is taken by value: its graph and features move to the device and are freed on the host.
+///
+/// # Errors
+/// On settings or data that training cannot work with, on a checkpoint that does not fit, or when the backend or the
+/// file system fails.
+pub fn train<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    config: &TrainConfig,
+    options: &SessionOptions,
+    observe: &mut dyn FnMut(Event<'_>) -> Control,
+) -> Result<Outcome, TrainError> {
+    config.validate()?;
+    let data = DataShape::of(&dataset);
+    let session = Prepared::new(backend, dataset, config)?;
+    let mut outcome = Outcome { runs: Vec::new(), test_f1: None, times: Vec::new(), stopped: false };
+    outcome.stopped = observe(Event::Prepared) == Control::Stop;
+    for run in 0..config.runs {
+        if outcome.stopped {
+            break;
+        }
+        let mut trainer = session.run(backend, config, run)?;
+        let path = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
+        if let Some(path) = path.as_deref().filter(|path| options.resume && path.exists()) {
+            resume(&mut trainer, path, config, &data)?;
+        }
+        outcome.stopped = observe(Event::RunStarted { run, epochs_done: trainer.epochs_done() }) == Control::Stop;
+        while !outcome.stopped && !trainer.is_finished() {
+            let report = trainer.epoch()?;
+            outcome.times.push(report.times);
+            outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
+            let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
+            if let Some(path) = path.as_deref().filter(|_| due || outcome.stopped || trainer.is_finished()) {
+                trainer.checkpoint(data.clone())?.save(path)?;
+            }
+        }
+        if let Some(summary) = trainer.summary() {
+            if trainer.is_finished() {
+                observe(Event::RunFinished(&summary));
+            }
+            trainer.restore_best()?;
+            outcome.test_f1 = Some(trainer.test_f1()?);
+            outcome.runs.push(summary);
+        }
+    }
+    Ok(outcome)
+}
+
+/// Scores of the best parameters of a checkpoint on a data set, and the logits of all its nodes.
+///
+/// # Errors
+/// When data set and checkpoint do not fit each other, or the backend fails.
+pub fn apply<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<(Scores, F1, Matrix), TrainError> {
+    let config = &checkpoint.progress.config;
+    checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
+    let session = Prepared::new(backend, dataset, config)?;
+    let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
+    trainer.restore(checkpoint)?;
+    trainer.restore_best()?;
+    Ok((trainer.evaluate()?, trainer.test_f1()?, trainer.logits()?))
+}
+
+/// What all runs share: inputs and targets on the device, labels and splits on the host.
+struct Prepared<B: Backend> {
+    inputs: Inputs<B>,
+    targets: Targets<B>,
+    labels: Labels,
+    splits: Vec<Split>,
+    dims: Dims,
+}
+
+impl<B: Backend> Prepared<B> {
+    fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        let dims = Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() };
+        let Trainable { dataset, features, labels } = Trainable::check(dataset)?;
+        let (model, _) = build_model(backend, config, dims, 0)?;
+        let targets = Targets::upload(backend, &labels)?;
+        let inputs = Inputs::prepare(backend, dataset.graph, features, &model.needs(), config.precision)?;
+        Ok(Self { inputs, targets, labels, splits: dataset.splits, dims })
+    }
+
+    fn run<'a>(&'a self, backend: &'a B, config: &'a TrainConfig, run: u64) -> Result<FullBatch<'a, B>, TrainError> {
+        let split = &self.splits[run as usize % self.splits.len()];
+        let (model, params) = build_model(backend, config, self.dims, run)?;
+        let task = Task::new(backend, &self.labels, &self.targets, split)?;
+        FullBatch::new(backend, &self.inputs, task, config, model, params, run)
+    }
+}
+
+/// A data set that has what training needs.
+struct Trainable {
+    dataset: Dataset,
+    features: Features,
+    labels: Labels,
+}
+
+impl Trainable {
+    fn check(mut dataset: Dataset) -> Result<Self, TrainError> {
+        let name = dataset.name.clone();
+        let missing = |what: &str, remedy: &str| TrainError::invalid(format!("{name} has no {what}; {remedy}"));
+        if dataset.n_nodes() == 0 {
+            return Err(missing("nodes", "there is nothing to train on"));
+        }
+        if dataset.n_features() == 0 {
+            return Err(missing("features", "training needs a row of numbers per node; give it a file of features"));
+        }
+        if dataset.n_classes() == 0 {
+            return Err(missing("labels", "training needs a class per node; give it a file of labels"));
+        }
+        if dataset.splits.is_empty() {
+            return Err(missing("split", "training needs training, validation and test nodes; ask for a random split"));
+        }
+        let features = dataset.features.take().ok_or_else(|| missing("features", "give it a file of features"))?;
+        let labels = dataset.labels.take().ok_or_else(|| missing("labels", "give it a file of labels"))?;
+        Ok(Self { dataset, features, labels })
+    }
+}
+
+type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
+
+fn build_model<B: Backend>(
+    backend: &B,
+    config: &TrainConfig,
+    dims: Dims,
+    run: u64,
+) -> Result<ModelWithParams<B>, TrainError> {
+    let mut init = ParamInit::new(backend, config.seed, run);
+    let model = models::build(&config.model, dims, &mut init)?;
+    Ok((model, init.finish()))
+}
+
+/// Continues `trainer` from the checkpoint at `path`, if it is one of the same run.
+fn resume<B: Backend>(
+    trainer: &mut FullBatch<'_, B>,
+    path: &Path,
+    config: &TrainConfig,
+    data: &DataShape,
+) -> Result<(), TrainError> {
+    let checkpoint = Checkpoint::load(path)?;
+    let saved = &checkpoint.progress;
+    if saved.data != *data {
+        let what = format!("it was trained on {}, not on {data}; choose another output folder", saved.data);
+        return Err(TrainError::checkpoint(path, what));
+    }
+    // More epochs or runs, or other patience, lengthen the same training; anything else would be another one.
+    let comparable = |c: &TrainConfig| TrainConfig { epochs: 0, runs: 0, patience: None, ..c.clone() };
+    if comparable(&saved.config) != comparable(config) {
+        let what = "it was trained with other settings; resume with the same ones, or choose another output folder";
+        return Err(TrainError::checkpoint(path, what));
+    }
+    trainer.restore(&checkpoint)
+}

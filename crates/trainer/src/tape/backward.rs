@@ -1,0 +1,127 @@
+//! [`BackwardPass`]: the walk back over a tape.
+
+use girih_compute::{Backend, ComputeError, Dtype, Shape};
+
+use super::{Node, Pool, Value, Var};
+use crate::params::Gradients;
+
+/// The walk back over a tape, as an [`Operation`](super::Operation) sees it.
+pub struct BackwardPass<'p, 'a, B: Backend> {
+    pub(super) backend: &'a B,
+    pub(super) pool: &'p mut Pool<B>,
+    pub(super) nodes: Vec<Node<'a, B>>,
+    pub(super) grads: Vec<Option<B::Matrix>>,
+    pub(super) gradients: &'p mut Gradients<B>,
+}
+
+impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
+    /// The device that the tape runs on.
+    #[must_use]
+    pub fn backend(&self) -> &'a B {
+        self.backend
+    }
+
+    /// The value of `var` in the forward pass.
+    ///
+    /// # Panics
+    /// When it was consumed as the `add` of another operation.
+    #[must_use]
+    pub fn value(&self, var: Var) -> &B::Matrix {
+        self.nodes[var.0].matrix()
+    }
+
+    /// Whether anybody wants the gradient of `var`.
+    #[must_use]
+    pub fn needs_grad(&self, var: Var) -> bool {
+        self.nodes[var.0].needs_grad
+    }
+
+    /// A buffer with unspecified contents.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn buffer(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
+        self.pool.take(self.backend, shape, Dtype::F32)
+    }
+
+    /// Gives a buffer back to the pool.
+    pub fn recycle(&mut self, matrix: B::Matrix) {
+        self.pool.give(self.backend, matrix);
+    }
+
+    /// Lets `write` put a share of the gradient of `var` into its buffer: overwriting it, or adding to it when
+    /// the flag says so. Does nothing when nobody wants the gradient.
+    ///
+    /// # Errors
+    /// When `write` does.
+    pub fn with_grad(
+        &mut self,
+        var: Var,
+        write: impl FnOnce(&Self, &mut B::Matrix, bool) -> Result<(), ComputeError>,
+    ) -> Result<(), ComputeError> {
+        if !self.needs_grad(var) {
+            return Ok(());
+        }
+        let (mut grad, accumulate) = match self.nodes[var.0].param {
+            Some(param) => self.gradients.take(param),
+            None => match self.grads[var.0].take() {
+                Some(grad) => (grad, true),
+                None => {
+                    let shape = self.backend.shape(self.value(var));
+                    (self.buffer(shape)?, false)
+                }
+            },
+        };
+        write(self, &mut grad, accumulate)?;
+        self.put(var, grad);
+        Ok(())
+    }
+
+    /// Hands `grad` over as a share of the gradient of `var`.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn give(&mut self, var: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        if !self.needs_grad(var) {
+            self.recycle(grad);
+            return Ok(());
+        }
+        let earlier = match self.nodes[var.0].param {
+            Some(param) => Some(self.gradients.take(param)).filter(|(_, accumulate)| *accumulate).map(|(grad, _)| grad),
+            None => self.grads[var.0].take(),
+        };
+        match earlier {
+            None => self.put(var, grad),
+            Some(mut sum) => {
+                self.backend.add_scaled(1.0, &grad, &mut sum)?;
+                self.recycle(grad);
+                self.put(var, sum);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, var: Var, grad: B::Matrix) {
+        match self.nodes[var.0].param {
+            Some(param) => self.gradients.put(param, grad),
+            None => self.grads[var.0] = Some(grad),
+        }
+    }
+
+    /// Runs every operation's backward, last first, and frees each node's buffers right after its own.
+    pub(super) fn run(mut self) -> Result<(), ComputeError> {
+        for i in (0..self.nodes.len()).rev() {
+            if let Some(grad) = self.grads[i].take() {
+                match self.nodes[i].operation.take() {
+                    Some(operation) => operation.backward(&mut self, Var(i), grad)?,
+                    None => self.recycle(grad),
+                }
+            }
+            let shape = Shape::new(0, 0);
+            if let Value::Owned(matrix) = std::mem::replace(&mut self.nodes[i].value, Value::Moved(shape)) {
+                self.recycle(matrix);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! [`Tape`]: the record of one forward pass, walked back for gradients.
+//!
+//! ```text
+//! forward    x ──linear──▶ z ──spmm──▶ h ──linear──▶ …  ──▶ loss      each step appends a node
+//! backward   x ◀─────────  z ◀───────  h ◀─────────  …  ◀── loss      each node hands gradients to its operands
+//! ```
+//! It is no general automatic differentiation: operations are few, coarse and fused (a product with its bias and
+//! activation is one node), and each carries its own backward. Buffers come from a [`Pool`] and go back to it, so that
+//! from the second step on nothing is allocated.
+//!
+//! A node's buffers are free as soon as its own backward has run: everything that read its value came later on the
+//! tape and so ran earlier on the way back.
+
+mod backward;
+mod dropout;
+mod epilogue;
+mod linear;
+mod loss;
+mod pool;
+mod spmm;
+
+use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
+use girih_random::Key;
+
+pub use backward::BackwardPass;
+pub use linear::LinearOptions;
+pub use loss::Loss;
+pub use pool::Pool;
+pub use spmm::SpmmOptions;
+
+use crate::params::{Gradients, ParamId, Params};
+
+/// A value on a tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Var(usize);
+
+/// Whether a pass trains or evaluates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Dropout draws below this key (one per step); values are kept for the backward pass.
+    Train(Key),
+    /// Nothing is dropped out.
+    Evaluate,
+}
+
+/// An operation that was recorded: what takes its gradient back to its operands.
+pub trait Operation<B: Backend> {
+    /// Hands `grad`, the gradient of this operation's result, on to the operands.
+    ///
+    /// `grad` may be overwritten and kept: give it to an operand ([`BackwardPass::give`]) or back to the pool
+    /// ([`BackwardPass::recycle`]).
+    ///
+    /// # Errors
+    /// When the backend fails.
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, grad: B::Matrix) -> Result<(), ComputeError>;
+}
+
+enum Value<'a, B: Backend> {
+    Owned(B::Matrix),
+    Borrowed(&'a B::Matrix),
+    /// The buffer was taken over by the operation that added to it.
+    Moved(Shape),
+}
+
+struct Node<'a, B: Backend> {
+    value: Value<'a, B>,
+    /// `None` for inputs and parameters.
+    operation: Option<Box<dyn Operation<B> + 'a>>,
+    param: Option<ParamId>,
+    needs_grad: bool,
+}
+
+/// One forward pass on a backend, recorded.
+pub struct Tape<'a, B: Backend> {
+    backend: &'a B,
+    params: &'a Params<B>,
+    pool: &'a mut Pool<B>,
+    mode: Mode,
+    n_dropouts: u64,
+    nodes: Vec<Node<'a, B>>,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// An empty tape over the parameters of a model.
+    pub fn new(backend: &'a B, params: &'a Params<B>, pool: &'a mut Pool<B>, mode: Mode) -> Self {
+        Self { backend, params, pool, mode, n_dropouts: 0, nodes: Vec::new() }
+    }
+
+    /// The device that the tape runs on.
+    #[must_use]
+    pub fn backend(&self) -> &'a B {
+        self.backend
+    }
+
+    /// Whether this pass trains.
+    #[must_use]
+    pub fn is_training(&self) -> bool {
+        matches!(self.mode, Mode::Train(_))
+    }
+
+    /// A constant: no gradient is taken to it.
+    pub fn constant(&mut self, matrix: &'a B::Matrix) -> Var {
+        self.push(Value::Borrowed(matrix), None, None, false)
+    }
+
+    /// A parameter of the model.
+    pub fn param(&mut self, id: ParamId) -> Var {
+        let matrix = self.params.value(id);
+        let needs_grad = self.is_training();
+        self.push(Value::Borrowed(matrix), None, Some(id), needs_grad)
+    }
+
+    /// The value of `var`.
+    ///
+    /// # Panics
+    /// When the value was consumed as the `add` of another operation.
+    #[must_use]
+    pub fn value(&self, var: Var) -> &B::Matrix {
+        self.nodes[var.0].matrix()
+    }
+
+    /// Rows and columns of `var`.
+    #[must_use]
+    pub fn shape(&self, var: Var) -> Shape {
+        match &self.nodes[var.0].value {
+            Value::Owned(matrix) => self.backend.shape(matrix),
+            Value::Borrowed(matrix) => self.backend.shape(matrix),
+            Value::Moved(shape) => *shape,
+        }
+    }
+
+    /// Whether a gradient will be taken to `var`.
+    #[must_use]
+    pub fn needs_grad(&self, var: Var) -> bool {
+        self.nodes[var.0].needs_grad
+    }
+
+    /// A buffer for a result; its contents are unspecified.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn buffer(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
+        self.pool.take(self.backend, shape, Dtype::F32)
+    }
+
+    /// Records the result of an operation on `operands`.
+    pub fn record(&mut self, result: B::Matrix, operands: &[Var], operation: impl Operation<B> + 'a) -> Var {
+        let needs_grad = operands.iter().any(|&v| self.needs_grad(v));
+        let operation: Option<Box<dyn Operation<B> + 'a>> = if needs_grad { Some(Box::new(operation)) } else { None };
+        self.push(Value::Owned(result), operation, None, needs_grad)
+    }
+
+    /// The next dropout of this pass, or `None` when it evaluates or `p` is zero. The draws depend on the step's key
+    /// and on how many dropouts came before on this tape.
+    pub fn next_dropout(&mut self, p: f32) -> Option<Dropout> {
+        let Mode::Train(key) = self.mode else { return None };
+        if p == 0.0 {
+            return None;
+        }
+        self.n_dropouts += 1;
+        Some(Dropout::new(p, key.child(self.n_dropouts)))
+    }
+
+    /// Takes over the buffer of `var`, which nothing may read any more.
+    fn consume(&mut self, var: Var) -> B::Matrix {
+        let shape = self.shape(var);
+        match std::mem::replace(&mut self.nodes[var.0].value, Value::Moved(shape)) {
+            Value::Owned(matrix) => matrix,
+            Value::Borrowed(_) | Value::Moved(_) => {
+                panic!("only a computed value can be added to in place, and only once")
+            }
+        }
+    }
+
+    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    ///
+    /// # Panics
+    /// When the tape evaluates instead of training.
+    pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<(), ComputeError> {
+        assert!(self.is_training(), "a tape that evaluates keeps nothing for a backward pass");
+        gradients.begin();
+        let mut pass = BackwardPass {
+            backend: self.backend,
+            grads: self.nodes.iter().map(|_| None).collect(),
+            nodes: std::mem::take(&mut self.nodes),
+            pool: self.pool,
+            gradients,
+        };
+        pass.recycle(loss.value);
+        pass.grads[loss.logits.0] = loss.logits_grad;
+        pass.run()
+    }
+
+    fn push(
+        &mut self,
+        value: Value<'a, B>,
+        operation: Option<Box<dyn Operation<B> + 'a>>,
+        param: Option<ParamId>,
+        needs_grad: bool,
+    ) -> Var {
+        self.nodes.push(Node { value, operation, param, needs_grad });
+        Var(self.nodes.len() - 1)
+    }
+}
+
+impl<B: Backend> Drop for Tape<'_, B> {
+    fn drop(&mut self) {
+        for node in self.nodes.drain(..) {
+            if let Value::Owned(matrix) = node.value {
+                self.pool.give(self.backend, matrix);
+            }
+        }
+    }
+}
+
+impl<B: Backend> Node<'_, B> {
+    fn matrix(&self) -> &B::Matrix {
+        match &self.value {
+            Value::Owned(matrix) => matrix,
+            Value::Borrowed(matrix) => matrix,
+            Value::Moved(_) => panic!("the value was consumed by the operation that added to it"),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `spmm`: `out = activation(L·A·R·X + add + bias)`, the aggregation over neighbours.
+
+use girih_compute::{Activation, Backend, ComputeError, Epilogue, Shape, Transpose};
+
+use super::epilogue::Recorded;
+use super::{BackwardPass, Operation, Tape, Var};
+
+/// What goes into a [`Tape::spmm`] besides its operands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpmmOptions {
+    /// Weights of the stored entries (`nnz × 1`) in place of the matrix's own; no gradient is taken to them.
+    pub weights: Option<Var>,
+    /// One row, added to every row of the result.
+    pub bias: Option<Var>,
+    /// Applied last.
+    pub activation: Activation,
+    /// A result of the same shape that nothing else reads; its buffer becomes that of this result.
+    pub add: Option<Var>,
+}
+
+struct Spmm<'a, B: Backend> {
+    matrix: &'a B::Sparse,
+    weights: Option<Var>,
+    x: Var,
+    epilogue: Recorded,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// `activation(L·A·R·X + add + bias)` for a sparse `m × n` matrix and `x` of shape `n × f`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    ///
+    /// # Panics
+    /// When the weights are themselves computed from parameters: their gradient is not offered.
+    pub fn spmm(&mut self, matrix: &'a B::Sparse, x: Var, options: SpmmOptions) -> Result<Var, ComputeError> {
+        assert!(options.weights.is_none_or(|w| !self.needs_grad(w)), "no gradient is taken to the weights of a spmm");
+        let epilogue = Recorded { bias: options.bias, activation: options.activation, add: options.add };
+        let shape = Shape::new(self.backend().sparse_shape(matrix).rows, self.shape(x).cols);
+        let (mut out, accumulate) = epilogue.target(self, shape)?;
+        self.backend().spmm(
+            (matrix, Transpose::No),
+            options.weights.map(|w| self.value(w)),
+            self.value(x),
+            epilogue.on(self, accumulate),
+            &mut out,
+        )?;
+        let operands: Vec<Var> = std::iter::once(x).chain(epilogue.operands()).collect();
+        Ok(self.record(out, &operands, Spmm::<B> { matrix, weights: options.weights, x, epilogue }))
+    }
+}
+
+impl<B: Backend> Operation<B> for Spmm<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
+        self.epilogue.backward(pass, out, &mut grad)?;
+        // ∂X = (L·A·R)ᵀ·∂Z
+        pass.with_grad(self.x, |pass, x_grad, accumulate| {
+            let epilogue = Epilogue { accumulate, ..Epilogue::default() };
+            let weights = self.weights.map(|w| pass.value(w));
+            pass.backend().spmm((self.matrix, Transpose::Yes), weights, &grad, epilogue, x_grad)
+        })?;
+        self.epilogue.finish(pass, grad)
+    }
+}

@@ -1,0 +1,132 @@
+//! Everything that the continuous integration checks, in steps that report their time.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::{command, tidy};
+
+/// What a step does: the arguments of one cargo call with its environment, or a check of this program.
+enum Action {
+    Cargo { arguments: Vec<String>, environment: &'static [(&'static str, &'static str)] },
+    Tidy,
+}
+
+struct Step {
+    name: String,
+    action: Action,
+}
+
+impl Step {
+    fn cargo(name: impl Into<String>, arguments: &str) -> Self {
+        let arguments = arguments.split_whitespace().map(str::to_owned).collect();
+        Self { name: name.into(), action: Action::Cargo { arguments, environment: &[] } }
+    }
+
+    fn docs() -> Self {
+        let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items"].map(str::to_owned).to_vec();
+        let environment = &[("RUSTDOCFLAGS", "-D warnings")];
+        Self { name: "docs".to_owned(), action: Action::Cargo { arguments, environment } }
+    }
+
+    fn tidy() -> Self {
+        Self { name: "tidy".to_owned(), action: Action::Tidy }
+    }
+
+    fn run(&self, root: &Path) -> Result<(), String> {
+        match &self.action {
+            Action::Tidy => tidy::run(root),
+            Action::Cargo { arguments, environment } => {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                command::cargo(root, &arguments, environment)
+            }
+        }
+    }
+}
+
+/// Runs every step, also after one has failed, and prints what each took.
+///
+/// # Errors
+/// When a step failed: the message names all that did.
+pub fn run(root: &Path, skip_tests: bool) -> Result<(), String> {
+    let mut results: Vec<(String, Duration, Result<(), String>)> = Vec::new();
+    for step in steps(root, skip_tests)? {
+        println!("\n── {} ──", step.name);
+        let start = Instant::now();
+        let result = step.run(root);
+        if let Err(message) = &result {
+            println!("{message}");
+        }
+        results.push((step.name, start.elapsed(), result));
+    }
+    println!();
+    for (name, time, result) in &results {
+        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+        println!("{verdict:>6}  {:>7.1} s  {name}", time.as_secs_f64());
+    }
+    let failed: Vec<String> =
+        results.into_iter().filter(|(.., result)| result.is_err()).map(|(name, ..)| name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("ci: failed: {}", failed.join(", "))) }
+}
+
+fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::new();
+    if !skip_tests {
+        steps.push(Step::cargo("tests", "test --workspace"));
+    }
+    steps.push(Step::tidy());
+    steps.push(Step::cargo("format", "fmt --all --check"));
+    steps.push(Step::cargo("clippy", "clippy --workspace --all-targets -- -D warnings"));
+    steps.push(Step::docs());
+    let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
+    let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    steps.extend(feature_steps(&metadata));
+    Ok(steps)
+}
+
+/// What `cargo metadata` says, as far as it matters here.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    features: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+/// For each package that has features: one check with none and one with each alone, because a workspace build turns
+/// on their union and hides code that compiles only beside another feature.
+fn feature_steps(metadata: &Metadata) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for Package { name, features } in &metadata.packages {
+        let optional: Vec<&String> = features.keys().filter(|feature| *feature != "default").collect();
+        if optional.is_empty() {
+            continue;
+        }
+        let check = format!("check --package {name} --all-targets --no-default-features");
+        steps.push(Step::cargo(format!("{name} without features"), &check));
+        for feature in optional {
+            steps.push(Step::cargo(format!("{name} with {feature}"), &format!("{check} --features {feature}")));
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_checked_alone_and_not_at_all() {
+        let text = r#"{"packages": [
+            {"name": "plain", "features": {}},
+            {"name": "rich", "features": {"default": ["a"], "a": [], "b": ["dep:b"]}}
+        ]}"#;
+        let metadata: Metadata = serde_json::from_str(text).unwrap();
+        let names: Vec<String> = feature_steps(&metadata).into_iter().map(|step| step.name).collect();
+        assert_eq!(names, ["rich without features", "rich with a", "rich with b"]);
+    }
+}

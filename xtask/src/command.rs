@@ -1,0 +1,41 @@
+//! Running cargo as the caller's cargo.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+/// The cargo that runs this program, so that a chosen toolchain stays chosen.
+fn program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Runs cargo in `root` with `arguments` and further environment variables, its output going where ours goes.
+///
+/// # Errors
+/// When cargo cannot be started or fails.
+pub fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
+    let status = Command::new(program())
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root)
+        .status()
+        .map_err(|e| format!("cargo {}: {e}; is cargo installed?", arguments.join(" ")))?;
+    if status.success() { Ok(()) } else { Err(format!("cargo {}: {status}", arguments.join(" "))) }
+}
+
+/// What cargo prints on standard output.
+///
+/// # Errors
+/// When cargo cannot be started or fails.
+pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> {
+    let output = Command::new(program())
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .map_err(|e| format!("cargo {}: {e}; is cargo installed?", arguments.join(" ")))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cargo {}: {}\n{stderr}", arguments.join(" "), output.status));
+    }
+    Ok(output.stdout)
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask`: the workspace's own tools.
+//!
+//! - [`tidy`]: facts that can rot, checked against the files.
+//! - [`ci`]: everything that `.ci/run` checks, step by step.
+//! - `bench`: builds the benchmark harness in release and hands its arguments on; the harness is `benches/`.
+//!
+//! Not here: anything a user of girih runs. That is `crates/cli`.
+
+mod ci;
+mod command;
+mod listing;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The workspace's own tools.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check what no compiler checks: documents that name crates, layering, links, sizes, leftovers.
+    Tidy,
+    /// Run everything that the continuous integration runs, with timings; every step runs, the first failure decides.
+    Ci {
+        /// Leave out `cargo test`, for callers that ran it already.
+        #[arg(long)]
+        skip_tests: bool,
+    },
+    /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Handed on to the harness; `--help` lists suites and options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let root = workspace_root();
+    let outcome = match Cli::parse().task {
+        Task::Tidy => tidy::run(&root),
+        Task::Ci { skip_tests } => ci::run(&root, skip_tests),
+        Task::Bench { arguments } => bench(&root, &arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut all = vec!["run", "--release", "--quiet", "--package", "girih-benches", "--"];
+    all.extend(arguments.iter().map(String::as_str));
+    command::cargo(root, &all, &[])
+}
+
+/// The folder of the workspace: the parent of this package's.
+fn workspace_root() -> PathBuf {
+    let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.pop();
+    root
+}

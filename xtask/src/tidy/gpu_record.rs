@@ -1,0 +1,109 @@
+//! CUDA sources against the record of their last run on a card.
+//!
+//! Continuous integration has no GPU. The run on a card therefore leaves the SHA-256 of every source it compiled in
+//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others), and a source that has changed since is found
+//! here. Without CUDA sources there is nothing to hold against the record.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::Finding;
+use crate::listing::{File, Listing};
+
+/// Written by the test run on a card.
+const RECORD: &str = "benches/record/gpu-verified.json";
+const REMEDY: &str = "run the tests on a GPU again and commit the new record";
+
+#[derive(Deserialize)]
+struct Record {
+    sources: BTreeMap<String, String>,
+}
+
+/// Every CUDA source and wrapper has run on a card as it is now.
+pub fn check(listing: &Listing) -> Vec<Finding> {
+    let sources: Vec<&File> = listing.files().filter(is_verified_source).collect();
+    if !sources.iter().any(|file| file.extension() == "cu") {
+        return Vec::new();
+    }
+    match listing.text(RECORD).map(serde_json::from_str::<Record>) {
+        None => vec![Finding::new(RECORD, 1, "there are CUDA sources but no record of a run on a card", REMEDY)],
+        Some(Err(e)) => vec![Finding::new(RECORD, e.line(), format!("not a record: {e}"), REMEDY)],
+        Some(Ok(record)) => compare(&sources, &record),
+    }
+}
+
+fn compare(sources: &[&File], record: &Record) -> Vec<Finding> {
+    let changed = |file: &&&File| record.sources.get(&file.path) != Some(&sha256(&file.bytes));
+    let unverified = sources
+        .iter()
+        .filter(changed)
+        .map(|file| Finding::new(&file.path, 1, "has not run on a card since it changed", REMEDY));
+    let gone = record.sources.keys().filter(|path| !sources.iter().any(|file| file.path == **path));
+    let recorded = gone.map(|path| Finding::new(RECORD, 1, format!("{path} is recorded but does not exist"), REMEDY));
+    unverified.chain(recorded).collect()
+}
+
+/// Kernels, their headers, and the crate that launches them.
+fn is_verified_source(file: &&File) -> bool {
+    let is_kernel = file.path.starts_with("kernels/") && matches!(file.extension(), "cu" | "cuh");
+    let is_wrapper = file.path.starts_with("crates/kernels/src/") && file.extension() == "rs";
+    is_kernel || is_wrapper
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: (&str, &str) = ("kernels/spmm.cu", "abc");
+    const WRAPPER: (&str, &str) = ("crates/kernels/src/spmm.rs", "//! x");
+
+    fn record(sources: &[(&str, &str)]) -> String {
+        let entries: Vec<String> =
+            sources.iter().map(|(path, text)| format!("\"{path}\": \"{}\"", sha256(text.as_bytes()))).collect();
+        format!("{{\"device\": \"any\", \"sources\": {{{}}}}}", entries.join(", "))
+    }
+
+    #[test]
+    fn the_hash_is_sha_256() {
+        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn nothing_is_asked_without_cuda_sources() {
+        assert!(check(&Listing::of(&[WRAPPER])).is_empty());
+    }
+
+    #[test]
+    fn verified_sources_pass() {
+        let text = record(&[KERNEL, WRAPPER]);
+        assert!(check(&Listing::of(&[KERNEL, WRAPPER, (RECORD, &text)])).is_empty());
+    }
+
+    #[test]
+    fn changed_new_and_removed_sources_are_found() {
+        let text = record(&[("kernels/spmm.cu", "old"), ("kernels/gone.cuh", "x")]);
+        let found: Vec<String> =
+            check(&Listing::of(&[KERNEL, WRAPPER, (RECORD, &text)])).iter().map(Finding::to_string).collect();
+        assert_eq!(found.len(), 3);
+        assert!(
+            found[0].starts_with(WRAPPER.0) && found[1].starts_with(KERNEL.0) && found[2].contains("gone.cuh"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_missing_or_broken_record_is_found() {
+        assert_eq!(check(&Listing::of(&[KERNEL])).len(), 1);
+        assert_eq!(check(&Listing::of(&[KERNEL, (RECORD, "{")])).len(), 1);
+    }
+}
