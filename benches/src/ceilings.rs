@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::machine::Machine;
 
-/// Best rates seen; `_1` is one thread, `_all` every thread of the pool.
+/// The best rates of a few attempts, with one thread (`_1`) and with all of them (`_all`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Threads of the `_all` rates.
     pub threads: usize,
-    /// Reading main memory in order, 10⁹ bytes a second.
+    /// One thread reading main memory in order, 10⁹ bytes a second.
     pub dram_read_gb_s_1: f64,
-    /// As before.
+    /// The same with all threads.
     pub dram_read_gb_s_all: f64,
-    /// Reading half of the last-level cache in order, 10⁹ bytes a second.
+    /// One thread reading half of the last-level cache in order, 10⁹ bytes a second.
     pub l3_read_gb_s_1: f64,
-    /// As before.
+    /// The same with all threads.
     pub l3_read_gb_s_all: f64,
-    /// `f32` fused multiply-adds on registers, 10⁹ operations a second (two each).
+    /// One thread in `f32` fused multiply-adds on registers, 10⁹ operations a second (two each).
     pub fma_gflop_s_1: f64,
-    /// As before.
+    /// The same with all threads.
     pub fma_gflop_s_all: f64,
 }
 

@@ -1,1 +1,43 @@
 //! Shared helpers of the whole-system tests.
+
+use std::path::{Path, PathBuf};
+
+use girih_compute::Cpu;
+use girih_datasets::{LoadOptions, load};
+use girih_trainer::{Control, Outcome, SessionOptions, TrainConfig};
+
+/// The path of a real data set: below `GIRIH_DATA`, or below `shared/data` beside an ancestor of this package. Says
+/// that the test is skipped when it is not there.
+#[must_use]
+pub fn real(name: &str) -> Option<PathBuf> {
+    let from_environment = std::env::var_os("GIRIH_DATA").map(PathBuf::from);
+    let ancestors = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("shared/data"));
+    let found = from_environment.into_iter().chain(ancestors).map(|root| root.join(name)).find(|path| path.exists());
+    if found.is_none() {
+        println!("skipped: no {name} in shared/data or GIRIH_DATA");
+    }
+    found
+}
+
+/// Trains all runs of `config` on the real data set `name`, on the processor; `None` when it is not there.
+///
+/// # Panics
+/// When the data cannot be loaded or training fails.
+#[must_use]
+pub fn train_on_real(name: &str, config: &TrainConfig) -> Option<Outcome> {
+    let path = real(name)?;
+    let options = LoadOptions { seed: config.seed, n_splits: config.runs as usize, ..LoadOptions::default() };
+    let dataset = load(path.to_str().expect("a path of Unicode"), &options).expect("a readable data set");
+    let session = SessionOptions::default();
+    let outcome = girih_trainer::train(&Cpu::new(), dataset, config, &session, &mut |_| Control::Continue);
+    Some(outcome.expect("training succeeds"))
+}
+
+/// Mean test accuracy over the runs, each at its best validation epoch.
+///
+/// # Panics
+/// When no run was scored on test nodes.
+#[must_use]
+pub fn mean_test_accuracy(outcome: &Outcome) -> f64 {
+    outcome.over_runs(|run| run.best.test_accuracy).expect("test nodes were scored").mean
+}

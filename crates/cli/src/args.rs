@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
-use girih_datasets::LoadOptions;
+use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_trainer::{Decay, ModelKind, OptimizerKind, Schedule, TrainConfig};
 
 /// Trains graph neural networks, from two laptop cores up.
@@ -54,16 +54,16 @@ pub struct DataArgs {
     /// Store every edge in both directions [default: as the format's published loader does]
     #[arg(long, value_name = "BOOL")]
     pub symmetrize: Option<bool>,
-    /// Divide each row of features by its sum [default: as the format's published loader does]
-    #[arg(long, value_name = "BOOL")]
-    pub normalize_features: Option<bool>,
+    /// Divide each row of features by nothing, its sum or its length [default: sum for Planetoid, length for gnn-benchmark]
+    #[arg(long, value_enum)]
+    pub normalize_features: Option<RowDivisor>,
 }
 
 impl DataArgs {
     /// The options for the loaders; `seed` and `n_splits` decide the splits of data that ships none.
     pub fn options(&self, seed: u64, n_splits: usize) -> LoadOptions {
         LoadOptions {
-            normalize_features: self.normalize_features,
+            feature_norm: self.normalize_features.map(FeatureNorm::from),
             symmetrize: self.symmetrize,
             seed,
             n_splits,
@@ -243,6 +243,10 @@ value_enum! {
 value_enum! {
     /// Which parameters decay.
     DecayArg for Decay { First, All }
+}
+value_enum! {
+    /// What rows of features are divided by.
+    RowDivisor for FeatureNorm { None, Sum, Length }
 }
 value_enum! {
     /// A storage of floats.

@@ -24,15 +24,3 @@ pub(crate) fn labels(array: Array) -> Result<Labels, DatasetError> {
     let classes = values.iter().enumerate().map(class).collect::<Result<Vec<u32>, _>>().map_err(|e| e.at(&origin))?;
     Ok(Labels::single(classes))
 }
-
-/// Every row divided by its sum; rows that sum to zero stay.
-pub(crate) fn rows_scaled_to_one(matrix: &Matrix) -> Result<Matrix, DatasetError> {
-    let mut values = matrix.data().to_vec();
-    for row in values.chunks_mut(matrix.n_cols().max(1)) {
-        let sum: f64 = row.iter().map(|&v| f64::from(v)).sum();
-        if sum != 0.0 {
-            row.iter_mut().for_each(|v| *v = (f64::from(*v) / sum) as f32);
-        }
-    }
-    Ok(Matrix::new(matrix.n_rows(), matrix.n_cols(), values)?)
-}

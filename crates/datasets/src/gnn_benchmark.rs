@@ -12,7 +12,7 @@
 use girih_graph_format::Csr;
 use girih_graph_format::file::{Npz, sparse_from_npz};
 
-use crate::{Dataset, DatasetError, Features, LoadOptions, SplitRule, arrays, sparse};
+use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, SplitRule, arrays};
 
 /// Loads an open archive; splits are drawn by [`SplitRule::GNN_BENCHMARK`].
 ///
@@ -21,7 +21,8 @@ use crate::{Dataset, DatasetError, Features, LoadOptions, SplitRule, arrays, spa
 pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let origin = npz.origin().to_owned();
     let graph = adjacency(npz, options.symmetrize.unwrap_or(true))?;
-    let features = features(npz, options.normalize_features.unwrap_or(true))?;
+    let norm = options.feature_norm.unwrap_or(FeatureNorm::Length);
+    let features = norm.apply(features(npz)?).map_err(|e| e.at(&origin))?;
     let labels = arrays::labels(npz.array("labels")?)?;
     let splits = SplitRule::GNN_BENCHMARK.draw_many(&labels, options.seed, options.n_splits);
     let dataset = splits.and_then(|splits| Dataset::new(name, graph, Some(features), Some(labels), splits));
@@ -43,16 +44,12 @@ fn adjacency(npz: &mut Npz, symmetrize: bool) -> Result<Csr, DatasetError> {
     Ok(if symmetrize { graph.symmetrized() } else { graph })
 }
 
-fn features(npz: &mut Npz, normalize: bool) -> Result<Features, DatasetError> {
+fn features(npz: &mut Npz) -> Result<Features, DatasetError> {
     if let Some(array) = npz.try_array("attr_matrix")? {
-        let origin = array.origin().to_owned();
-        let matrix = array.into_matrix()?;
-        let matrix = if normalize { arrays::rows_scaled_to_one(&matrix).map_err(|e| e.at(&origin))? } else { matrix };
-        return Ok(Features::Dense(matrix));
+        return Ok(Features::Dense(array.into_matrix()?));
     }
     let stored = sparse_from_npz(npz, "attr_")?;
     let is_bag_of_words = stored.values().is_none_or(|values| values.iter().all(|&v| v > 0.0));
     let features = if is_bag_of_words { stored.with_values(None)? } else { stored };
-    let features = if normalize { sparse::rows_scaled_to_one(&features)? } else { features };
     Ok(Features::Sparse(features))
 }

@@ -17,16 +17,15 @@ use crate::{Dataset, DatasetError, Features, LoadOptions, Split, arrays};
 /// When members are missing, damaged or contradict each other.
 pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let origin = npz.origin().to_owned();
-    let mut features = npz.array("node_features")?.into_matrix()?;
+    let features = npz.array("node_features")?.into_matrix()?;
     let n_nodes = features.n_rows();
-    if options.normalize_features.unwrap_or(false) {
-        features = arrays::rows_scaled_to_one(&features).map_err(|e| e.at(&origin))?;
-    }
+    let features = options.feature_norm.unwrap_or_default().apply(Features::Dense(features));
+    let features = features.map_err(|e| e.at(&origin))?;
     let graph = adjacency(npz.array("edges")?, n_nodes)?;
     let graph = if options.symmetrize.unwrap_or(true) { graph.symmetrized() } else { graph };
     let labels = arrays::labels(npz.array("node_labels")?)?;
     let splits = splits(npz, n_nodes)?;
-    Dataset::new(name, graph, Some(Features::Dense(features)), Some(labels), splits).map_err(|e| e.at(&origin))
+    Dataset::new(name, graph, Some(features), Some(labels), splits).map_err(|e| e.at(&origin))
 }
 
 /// Whether an archive has the members of this format.

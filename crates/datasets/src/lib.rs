@@ -12,6 +12,7 @@
 mod arrays;
 mod dataset;
 mod error;
+mod feature_norm;
 mod folder;
 pub mod generate;
 mod gnn_benchmark;
@@ -26,6 +27,7 @@ mod splits;
 
 pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
 pub use error::DatasetError;
+pub use feature_norm::FeatureNorm;
 pub use load::load;
 pub use options::LoadOptions;
 pub use spec::Spec;

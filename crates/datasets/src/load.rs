@@ -156,11 +156,8 @@ fn topology(name: &str, graph: Csr, symmetrize: bool) -> Result<Dataset, Dataset
 fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     if let Some(path) = &options.features {
         let matrix = Array::map(path)?.into_matrix()?;
-        let matrix = match options.normalize_features {
-            Some(true) => arrays::rows_scaled_to_one(&matrix)?,
-            _ => matrix,
-        };
-        dataset.features = Some(Features::Dense(matrix));
+        let features = options.feature_norm.unwrap_or_default().apply(Features::Dense(matrix));
+        dataset.features = Some(features.map_err(|e| e.at(path))?);
         dataset.validate().map_err(|e| e.at(path))?;
     }
     if let Some(path) = &options.labels {

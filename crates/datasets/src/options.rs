@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::FeatureNorm;
+
 /// How files become a data set; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Divide each row of features by its sum; `None`: as the format's convention is (yes for Planetoid and the
-    /// bags of words of gnn-benchmark, no elsewhere).
-    pub normalize_features: Option<bool>,
+    /// What rows of features are divided by; `None`: the format's convention (the sum for Planetoid, the length for the
+    /// bags of words of gnn-benchmark, nothing elsewhere).
+    pub feature_norm: Option<FeatureNorm>,
     /// Store every edge in both directions; `None`: as the format's convention is (yes, except for girih's own folder
     /// and for bare topologies, which stay as they are).
     pub symmetrize: Option<bool>,
@@ -23,6 +25,6 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { normalize_features: None, symmetrize: None, seed: 0, n_splits: 1, features: None, labels: None }
+        Self { feature_norm: None, symmetrize: None, seed: 0, n_splits: 1, features: None, labels: None }
     }
 }

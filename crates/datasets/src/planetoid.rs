@@ -14,7 +14,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
 
 use crate::pickle::Pickle;
 use crate::pickle::arrays::PickledArray;
-use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, UNLABELLED, sparse};
+use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, Split, UNLABELLED};
 
 /// Nodes after the training nodes that validate.
 const N_VAL: usize = 500;
@@ -31,9 +31,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
     let test_ids = files.test_ids(n_nodes)?;
 
     let features = place_rows(n_nodes, &files.csr("allx")?, &files.csr("tx")?, &test_ids)
-        .and_then(
-            |all| if options.normalize_features.unwrap_or(true) { sparse::rows_scaled_to_one(&all) } else { Ok(all) },
-        )
+        .and_then(|all| options.feature_norm.unwrap_or(FeatureNorm::Sum).apply(Features::Sparse(all)))
         .map_err(|e| e.at(&files.path("allx")))?;
 
     let (ally, ty) = (files.classes("ally")?, files.classes("ty")?);
@@ -54,7 +52,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
         val: (n_train as NodeId..n_val_end as NodeId).collect(),
         test,
     };
-    Dataset::new(&files.name, graph, Some(Features::Sparse(features)), Some(labels), vec![split])
+    Dataset::new(&files.name, graph, Some(features), Some(labels), vec![split])
         .map_err(|e| e.at(&files.path("graph")))
 }
 

@@ -64,14 +64,3 @@ fn rows_of_entries(n_rows: usize, indptr: &[i64], n_entries: usize) -> Result<Ve
     }
     Ok(rows)
 }
-
-/// Every row of a non-negative matrix divided by its sum, so that it sums to one; rows of zeros stay.
-pub(crate) fn rows_scaled_to_one(matrix: &Csr) -> Result<Csr, DatasetError> {
-    let mut values: Vec<f32> = matrix.values().map_or_else(|| vec![1.0; matrix.nnz()], <[f32]>::to_vec);
-    for (row, sum) in matrix.row_sums().into_iter().enumerate() {
-        if sum != 0.0 {
-            values[matrix.row_range(row)].iter_mut().for_each(|v| *v = (f64::from(*v) / sum) as f32);
-        }
-    }
-    Ok(matrix.with_values(Some(values.into()))?)
-}

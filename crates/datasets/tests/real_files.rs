@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::real;
-use girih_datasets::{Dataset, Features, Labels, LoadOptions, UNLABELLED, load};
+use girih_datasets::{Dataset, FeatureNorm, Features, Labels, LoadOptions, UNLABELLED, load};
 
 fn load_default(path: &Path) -> Dataset {
     load(path.to_str().unwrap(), &LoadOptions::default()).unwrap()
@@ -21,11 +21,20 @@ fn part_sizes(dataset: &Dataset) -> [usize; 3] {
     dataset.splits[0].parts().map(|(_, ids)| ids.len())
 }
 
-fn assert_rows_sum_to_one(dataset: &Dataset) {
+fn assert_rows_have(power: i32, dataset: &Dataset) {
     let Some(Features::Sparse(features)) = &dataset.features else { panic!("sparse features") };
-    for (row, sum) in features.row_sums().into_iter().enumerate() {
-        assert!((sum - 1.0).abs() < 1e-5 || features.degree(row) == 0, "row {row} sums to {sum}");
+    for row in 0..features.n_rows() {
+        let size: f64 = features.row_entries(row).map(|(_, value)| f64::from(value).powi(power)).sum();
+        assert!((size - 1.0).abs() < 1e-5 || features.degree(row) == 0, "row {row} has {size}");
     }
+}
+
+fn assert_rows_sum_to_one(dataset: &Dataset) {
+    assert_rows_have(1, dataset);
+}
+
+fn assert_rows_have_length_one(dataset: &Dataset) {
+    assert_rows_have(2, dataset);
 }
 
 #[test]
@@ -63,7 +72,7 @@ fn citeseer_and_the_ids_that_its_test_index_skips() {
 #[test]
 fn features_stay_as_they_are_when_asked() {
     let Some(path) = real("cora") else { return };
-    let options = LoadOptions { normalize_features: Some(false), ..LoadOptions::default() };
+    let options = LoadOptions { feature_norm: Some(FeatureNorm::None), ..LoadOptions::default() };
     let cora = load(path.to_str().unwrap(), &options).unwrap();
     let Some(Features::Sparse(features)) = &cora.features else { panic!("sparse features") };
     assert_eq!(features.nnz(), 49_216);
@@ -77,7 +86,7 @@ fn amazon_computers_in_a_zip() {
     assert_eq!(counts(&amazon), (13_752, 491_722, 767, 10));
     assert_eq!(part_sizes(&amazon), [200, 300, 13_252]);
     assert!(amazon.graph.is_symmetric() && amazon.graph.values().is_none());
-    assert_rows_sum_to_one(&amazon);
+    assert_rows_have_length_one(&amazon);
 }
 
 #[test]
@@ -97,7 +106,7 @@ fn coauthor_physics_with_its_pickled_member() {
     let physics = load_default(&path);
     assert_eq!(counts(&physics), (34_493, 495_924, 8415, 5));
     assert_eq!(part_sizes(&physics), [100, 150, 34_243]);
-    assert_rows_sum_to_one(&physics);
+    assert_rows_have_length_one(&physics);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use girih_datasets::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, UNLABELLED, load};
+use girih_datasets::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, Split, UNLABELLED, load};
 use girih_graph_format::file::{NpzWriter, write_npy};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
 use tempfile::TempDir;
@@ -168,7 +168,7 @@ fn an_edge_list_with_features_and_labels() {
     assert_eq!((full.n_nodes(), full.n_features(), full.n_classes(), full.splits.len()), (4, 2, 3, 2));
     assert!(full.splits.iter().all(|split| split.parts().iter().all(|(_, ids)| !ids.contains(&2))), "2 is unlabelled");
 
-    let normalized = LoadOptions { normalize_features: Some(true), ..options.clone() };
+    let normalized = LoadOptions { feature_norm: Some(FeatureNorm::Sum), ..options.clone() };
     let Some(Features::Dense(rows)) = load(path.to_str().unwrap(), &normalized).unwrap().features else { panic!() };
     assert_eq!(rows.row(0), [0.25, 0.75]);
     assert_eq!(rows.row(1), [0.0, 0.0]);

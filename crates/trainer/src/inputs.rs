@@ -16,8 +16,27 @@ pub struct Needs {
     pub hops: usize,
     /// Whether the raw features are read beside the aggregated ones.
     pub raw_features: bool,
-    /// Share of the features dropped out; at zero the first aggregations are constant.
-    pub input_dropout: f32,
+    /// When the aggregated features are computed once, before training.
+    pub propagation: Propagation,
+}
+
+/// When `Âᵏ·X` is computed once, before training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// Always: it is what the model calls its features.
+    Always,
+    /// When that saves time: for dense features. Products with sparse ones are cheaper than with their dense aggregate.
+    WhenDense,
+    /// Never: the raw features change from epoch to epoch.
+    Never,
+}
+
+impl Propagation {
+    /// For a model that drops out a share of its raw features.
+    #[must_use]
+    pub fn with_input_dropout(p: f32) -> Self {
+        if p == 0.0 { Self::WhenDense } else { Self::Never }
+    }
 }
 
 /// An adjacency as a model wants it.
@@ -71,6 +90,12 @@ impl<B: Backend> Inputs<B> {
     ) -> Result<Self, ComputeError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+        let features = match features {
+            Features::Sparse(csr) if needs.propagation == Propagation::Always => {
+                Features::Dense(Matrix::from_sparse(&csr))
+            }
+            features => features,
+        };
         let features = upload_features(backend, features, precision)?;
         Self::assemble(backend, graph, features, n_nodes, needs, precision)
     }
@@ -87,11 +112,11 @@ impl<B: Backend> Inputs<B> {
         needs: &Needs,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
-        let (features, propagated) = match (&graph, features) {
-            (Some(graph), FeatureInput::Dense(x)) if needs.hops > 0 && needs.input_dropout == 0.0 => {
+        let (features, propagated) = match (&graph, features, needs.propagation) {
+            (Some(graph), FeatureInput::Dense(x), Propagation::WhenDense | Propagation::Always) if needs.hops > 0 => {
                 propagate(backend, graph, x, needs, precision)?
             }
-            (_, features) => (Some(features), None),
+            (_, features, _) => (Some(features), None),
         };
         Ok(Self { graph, features, propagated, n_nodes })
     }

@@ -27,7 +27,7 @@ pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub use config::{Decay, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig};
 pub use error::TrainError;
 pub use fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
-pub use inputs::{Adjacency, FeatureInput, Inputs, Needs};
+pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
 pub use layers::{GraphConv, Linear, Rows};
 pub use metrics::{Confusion, F1, accuracy, f1_scores};
 pub use models::{Dims, Model};

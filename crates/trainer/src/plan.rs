@@ -7,7 +7,7 @@ use girih_random::Key;
 
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::inputs::{FeatureInput, Inputs, Needs};
+use crate::inputs::{FeatureInput, Inputs, Needs, Propagation};
 use crate::models::{self, Dims};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamInit};
@@ -118,7 +118,8 @@ impl DataSizes {
             meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies)
         });
         let shape = Shape::new(self.n_nodes, self.n_features);
-        let features = match self.feature_nnz {
+        let stored_sparse = self.feature_nnz.filter(|_| needs.propagation != Propagation::Always);
+        let features = match stored_sparse {
             None => FeatureInput::Dense(meter.matrix(shape, precision)),
             Some(nnz) => FeatureInput::Sparse {
                 matrix: meter.sparse(shape, nnz, false, 2),

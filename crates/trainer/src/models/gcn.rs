@@ -5,7 +5,7 @@ use girih_graph_format::Norm;
 
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, Inputs, Needs};
+use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{GraphConv, Rows};
 use crate::params::ParamInit;
 use crate::tape::{Tape, Var};
@@ -38,7 +38,7 @@ impl<B: Backend> Model<B> for Gcn {
             graph: Some(Adjacency { self_loops: true, norm: Norm::Symmetric }),
             hops: 1,
             raw_features: false,
-            input_dropout: self.config.input_dropout(),
+            propagation: Propagation::with_input_dropout(self.config.input_dropout()),
         }
     }
 

@@ -4,7 +4,7 @@ use girih_compute::{Activation, Backend, ComputeError};
 
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Inputs, Needs};
+use crate::inputs::{Inputs, Needs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};
@@ -33,7 +33,7 @@ impl Mlp {
 
 impl<B: Backend> Model<B> for Mlp {
     fn needs(&self) -> Needs {
-        Needs { graph: None, hops: 0, raw_features: true, input_dropout: self.config.input_dropout() }
+        Needs { graph: None, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -5,7 +5,7 @@ use girih_graph_format::Norm;
 
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, Inputs, Needs};
+use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
@@ -48,7 +48,7 @@ impl<B: Backend> Model<B> for Sage {
             graph: Some(Adjacency { self_loops: false, norm: Norm::Row }),
             hops: 1,
             raw_features: true,
-            input_dropout: self.config.input_dropout(),
+            propagation: Propagation::with_input_dropout(self.config.input_dropout()),
         }
     }
 

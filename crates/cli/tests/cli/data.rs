@@ -1,0 +1,105 @@
+//! Commands about data: `stats`, `generate`, `convert`; and `doctor`.
+
+use girih_datasets::{LoadOptions, load};
+
+use crate::girih::{SMALL, Workspace, assert_keys, girih, names_in, says};
+
+#[test]
+fn stats_describe_a_graph() {
+    let result = girih(&["stats", "--data", SMALL, "--json"]).ok().result();
+    assert_keys(
+        &result,
+        &[
+            "nodes",
+            "edges",
+            "symmetric",
+            "degree",
+            "isolated",
+            "components",
+            "largest_component",
+            "bandwidth",
+            "mean_log_gap",
+            "tiles",
+            "features",
+            "classes",
+            "splits",
+        ],
+    );
+    assert_eq!(
+        (&result["nodes"], &result["generated"], &result["symmetric"]),
+        (&600.into(), &true.into(), &true.into())
+    );
+    let classes: u64 = result["classes"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(classes, 600, "every node has a class");
+    let shown = girih(&["stats", "--data", SMALL]).ok().out;
+    assert!(shown.contains("(generated)") && shown.contains("Components"), "{shown}");
+}
+
+#[test]
+fn stats_of_graphs_without_edges_or_nodes() {
+    let work = Workspace::new();
+    for (name, text, nodes) in [("none.csv", "source,destination\n", 0), ("loop.csv", "0,0\n", 1)] {
+        std::fs::write(work.path(name), text).unwrap();
+        let result = girih(&["stats", "--data", &work.arg(name), "--json"]).ok().result();
+        assert_eq!((result["nodes"].as_u64(), result["components"].as_u64()), (Some(nodes), Some(nodes)));
+    }
+}
+
+#[test]
+fn a_generated_folder_trains_like_its_recipe() {
+    let work = Workspace::new();
+    let folder = work.arg("graph");
+    let generated = girih(&["generate", SMALL, "--out", &folder, "--json"]).ok().result();
+    assert_keys(&generated, &["nodes", "edges", "features", "classes", "seconds", "out"]);
+    assert_eq!(names_in(work.folder()), ["graph"]);
+    let train = |data: &str| girih(&["train", "--data", data, "--epochs", "5", "--json"]).ok().result();
+    let (from_folder, from_recipe) = (train(&folder), train(SMALL));
+    for key in ["nodes", "edges", "generated", "train_loss", "test_accuracy"] {
+        assert_eq!(from_folder[key], from_recipe[key], "{key}");
+    }
+    girih(&["generate", "planted,nodes=50", "--out", &folder]).ok();
+    assert_eq!(girih(&["stats", "--data", &folder, "--json"]).ok().result()["nodes"], 50, "our own folder is replaced");
+}
+
+#[test]
+fn conversions_keep_the_graph() {
+    let work = Workspace::new();
+    let original = load(SMALL, &LoadOptions::default()).unwrap();
+    let mut source = SMALL.to_owned();
+    for name in ["folder", "graph.npz", "edges.csv", "edges.tsv", "edges.txt", "back"] {
+        let target = work.arg(name);
+        let result = girih(&["convert", "--data", &source, "--out", &target, "--json"]).ok().result();
+        assert_eq!(result["edges"], original.n_edges(), "{name}");
+        assert_eq!(load(&target, &LoadOptions::default()).unwrap().graph, original.graph, "{name}");
+        source = target;
+    }
+    let whole = load(&work.arg("folder"), &LoadOptions::default()).unwrap();
+    assert_eq!(whole, original, "a folder keeps features, labels and splits");
+}
+
+#[test]
+fn converting_says_what_a_format_cannot_hold() {
+    let work = Workspace::new();
+    let finished = girih(&["convert", "--data", SMALL, "--out", &work.arg("graph.npz")]).ok();
+    assert!(finished.err.contains("features, labels and splits were left out"), "{}", finished.err);
+}
+
+#[test]
+fn a_conversion_does_not_replace_what_is_not_ours() {
+    let work = Workspace::new();
+    std::fs::create_dir(work.path("thesis")).unwrap();
+    std::fs::write(work.path("thesis/chapter1"), "years of work").unwrap();
+    let message = girih(&["convert", "--data", SMALL, "--out", &work.arg("thesis")]).refused(1);
+    assert!(says(&message, &work.arg("thesis")), "{message}");
+    assert_eq!(names_in(&work.path("thesis")), ["chapter1"]);
+    let message = girih(&["generate", SMALL, "--out", &work.arg("no/such/folder")]).refused(1);
+    assert!(says(&message, &work.arg("no/such")), "{message}");
+    assert_eq!(names_in(work.folder()), ["thesis"]);
+}
+
+#[test]
+fn doctor_says_what_the_machine_offers() {
+    let result = girih(&["doctor", "--json"]).ok().result();
+    assert_keys(&result, &["version", "machine", "instruction_set", "ceilings", "devices", "cuda", "advice"]);
+    assert_eq!(result["devices"][0], "cpu");
+}

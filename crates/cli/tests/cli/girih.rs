@@ -1,0 +1,121 @@
+//! Running the binary.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A small generated graph that trains in milliseconds.
+pub const SMALL: &str = "synth:planted,nodes=600,degree=8,features=24,classes=4";
+
+/// The binary with arguments; output is not a terminal.
+pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_girih"));
+    command.args(args).env("NO_COLOR", "1").env_remove("GIRIH_LOG");
+    command
+}
+
+/// Runs the binary to its end.
+pub fn girih(args: &[impl AsRef<OsStr>]) -> Finished {
+    Finished::new(command(args).output().expect("the binary starts"))
+}
+
+/// What a run of the binary left.
+#[derive(Debug)]
+pub struct Finished {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Finished {
+    pub fn new(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("output is Unicode");
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Asserts that it succeeded.
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
+        self
+    }
+
+    /// Asserts that it failed with `code` and printed nothing but a message; the message without line breaks.
+    pub fn refused(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        assert_eq!(self.out, "", "a refusal prints no result");
+        unwrapped(&self.err)
+    }
+
+    /// Standard output as JSON objects, one a line and nothing else.
+    pub fn events(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    }
+
+    /// The last event, which is the result.
+    pub fn result(&self) -> Value {
+        let result = self.events().pop().unwrap_or_else(|| panic!("no output; {}", self.err));
+        assert_eq!(result["event"], "result");
+        result
+    }
+}
+
+/// A message as one line: its frame and the breaks that fit it to a width are gone, also inside of long paths.
+fn unwrapped(message: &str) -> String {
+    message.split(|c: char| c.is_whitespace() || c == '│').filter(|word| !word.is_empty()).collect()
+}
+
+/// Whether a message of [`Finished::refused`] says `what`.
+pub fn says(message: &str, what: &str) -> bool {
+    message.contains(&unwrapped(what))
+}
+
+/// Asserts that an object has all `keys`.
+pub fn assert_keys(value: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(value.get(key).is_some(), "no {key} in {value}");
+    }
+}
+
+/// The names in a folder, sorted.
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A folder for a test, and a path in it as text.
+pub struct Workspace(tempfile::TempDir);
+
+impl Workspace {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The path as an argument.
+    pub fn arg(&self, name: &str) -> String {
+        self.path(name).into_os_string().into_string().unwrap()
+    }
+}
+
+/// The training losses in a folder's `metrics.jsonl`, in order: `(run, epoch, loss as written)`.
+pub fn losses(metrics: &Path) -> Vec<(u64, u64, String)> {
+    let text = fs::read_to_string(metrics).unwrap();
+    let point = |line: &str| {
+        let value: Value = serde_json::from_str(line).unwrap();
+        (value["run"].as_u64().unwrap(), value["epoch"].as_u64().unwrap(), value["train_loss"].to_string())
+    };
+    text.lines().map(point).collect()
+}

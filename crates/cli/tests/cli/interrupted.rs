@@ -1,0 +1,130 @@
+//! Training that is stopped, killed, or runs out of disk: what is on disk stays whole, and `--resume` goes on from it
+//! as if nothing had happened.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, names_in, says};
+
+/// More epochs than a pipe holds lines: a child whose output is not read cannot finish before it is stopped.
+const EPOCHS: &str = "900";
+const N_EPOCHS: usize = 900;
+
+fn arguments(out: &str) -> Vec<&str> {
+    vec!["train", "--data", SMALL, "--epochs", EPOCHS, "--checkpoint-every", "10", "--out", out, "--json"]
+}
+
+/// A training session that has printed `n_lines` epochs and waits, at the latest when its pipe is full.
+fn start_and_read(args: &[&str], n_lines: usize) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..n_lines {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).unwrap() > 0, "the session ended early");
+    }
+    (child, out)
+}
+
+/// Resumes in `out` and compares everything with an uninterrupted session.
+fn assert_resumes_to_the_same_end(work: &Workspace) {
+    let (out, straight) = (work.arg("out"), work.arg("straight"));
+    let resumed = girih(&[arguments(&out), vec!["--resume"]].concat()).ok().result();
+    let wanted = girih(&arguments(&straight)).ok().result();
+    for key in ["train_loss", "test_accuracy", "test_loss", "epochs", "stopped"] {
+        assert_eq!(resumed[key], wanted[key], "{key}");
+    }
+    let curve = losses(&work.path("straight/metrics.jsonl"));
+    assert_eq!(curve.len(), N_EPOCHS);
+    assert!(losses(&work.path("out/metrics.jsonl")) == curve, "the curves differ");
+    let checkpoint = |folder: &str| fs::read(work.path(folder).join("run-000.safetensors")).unwrap();
+    assert!(checkpoint("out") == checkpoint("straight"), "the checkpoints differ");
+}
+
+#[test]
+fn ctrl_c_stops_after_the_epoch_and_resume_goes_on() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let (child, mut rest) = start_and_read(&arguments(&out), 5);
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let mut text = String::new();
+    rest.read_to_string(&mut text).unwrap();
+    let finished = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok();
+    let result = finished.result();
+    assert_eq!(result["stopped"], true, "{result}");
+    let epochs = result["epochs"].as_u64().unwrap() as usize;
+    assert!((5..N_EPOCHS).contains(&epochs), "{epochs} epochs");
+    assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), epochs);
+    assert!(work.path("out/run-000.safetensors").is_file());
+    assert_resumes_to_the_same_end(&work);
+}
+
+#[test]
+fn a_killed_session_resumes_from_its_last_checkpoint() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let (mut child, _rest) = start_and_read(&arguments(&out), 25);
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert!(work.path("out/run-000.safetensors").is_file(), "a checkpoint every ten epochs");
+    assert_resumes_to_the_same_end(&work);
+}
+
+#[test]
+fn a_session_killed_before_its_first_checkpoint_starts_again() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let args = ["train", "--data", SMALL, "--epochs", EPOCHS, "--out", &out, "--json"];
+    let (mut child, _rest) = start_and_read(&args, 3);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!work.path("out/run-000.safetensors").exists());
+    assert_resumes_to_the_same_end(&work);
+}
+
+/// The binary where no file may grow beyond `blocks` of 512 bytes, as on a full disk: writes fail with an error.
+fn with_file_limit(blocks: u32, args: &[&str]) -> Finished {
+    let binary = command(args);
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).arg(binary.get_program()).args(binary.get_args()).env("NO_COLOR", "1");
+    Finished::new(shell.output().unwrap())
+}
+
+#[test]
+fn a_full_disk_is_one_message_and_leaves_the_earlier_checkpoint() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let train = |epochs| vec!["train", "--data", SMALL, "--hidden", "256", "--epochs", epochs, "--out", &out];
+    let resume = || [train("6"), vec!["--resume"]].concat();
+    girih(&train("3")).ok();
+    let checkpoint = work.path("out/run-000.safetensors");
+    let before = fs::read(&checkpoint).unwrap();
+    assert!(before.len() > 64 << 10, "the checkpoint does not fit below the limit");
+    let names = names_in(&work.path("out"));
+
+    let failed = with_file_limit(64, &resume());
+    assert_eq!(failed.code, Some(1), "{}{}", failed.out, failed.err);
+    assert_eq!(failed.err.matches("File too large").count(), 1, "one message: {}", failed.err);
+    let message = Finished { out: String::new(), ..failed }.refused(1);
+    assert!(says(&message, checkpoint.to_str().unwrap()), "{message}");
+    assert!(fs::read(&checkpoint).unwrap() == before, "the earlier checkpoint is intact");
+    assert_eq!(names_in(&work.path("out")), names, "nothing half-written is left");
+
+    girih(&resume()).ok();
+    assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 6);
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_written_data() {
+    let work = Workspace::new();
+    let data = "synth:planted,nodes=5000,degree=10,features=64";
+    for name in ["folder", "graph.npz", "edges.csv"] {
+        let message = with_file_limit(16, &["convert", "--data", data, "--out", &work.arg(name)]).refused(1);
+        assert!(says(&message, &work.arg(name)) && says(&message, "File too large"), "{message}");
+    }
+    assert!(names_in(work.folder()).is_empty());
+}

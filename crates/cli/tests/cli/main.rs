@@ -1,0 +1,8 @@
+//! The command line as its users and their programs call it: the built binary, its output, its files and its exit
+//! status.
+
+mod bad_input;
+mod data;
+mod girih;
+mod interrupted;
+mod train;

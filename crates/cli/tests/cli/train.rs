@@ -1,0 +1,244 @@
+//! `train` from its first flag to its output folder, and `evaluate` and `predict` on what it leaves.
+
+use std::fs;
+
+use girih_graph_format::file::Array;
+use serde_json::json;
+
+use crate::girih::{SMALL, Workspace, assert_keys, girih, losses, names_in, says};
+
+const RESULT_KEYS: [&str; 20] = [
+    "model",
+    "data",
+    "device",
+    "seed",
+    "runs",
+    "epochs",
+    "test_accuracy",
+    "test_accuracy_std",
+    "test_accuracy_last",
+    "val_accuracy",
+    "train_loss",
+    "test_loss",
+    "epoch_ms_median",
+    "epoch_ms_min",
+    "stage_ms",
+    "peak_host_bytes",
+    "peak_device_bytes",
+    "nodes",
+    "edges",
+    "generated",
+];
+
+#[test]
+fn without_a_flag_a_network_learns() {
+    let finished = girih(&["train"]).ok();
+    let score = finished.out.lines().find(|line| line.starts_with("Test score at the best epoch")).unwrap();
+    let percent: f64 = score.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
+    assert!(percent >= 85.0, "{score}");
+    assert!(finished.err.contains("generated") && finished.err.contains("next:"), "{}", finished.err);
+}
+
+#[test]
+fn json_is_epochs_and_then_one_result() {
+    let finished = girih(&["train", "--data", SMALL, "--epochs", "7", "--runs", "2", "--json"]).ok();
+    let events = finished.events();
+    let (result, epochs) = events.split_last().unwrap();
+    let expected: Vec<_> = (0..2).flat_map(|run| (1..=7).map(move |epoch| json!([run, epoch]))).collect();
+    let found: Vec<_> = epochs.iter().map(|e| json!([e["run"], e["epoch"]])).collect();
+    assert_eq!(found, expected);
+    for epoch in epochs {
+        assert_eq!(epoch["event"], "epoch");
+        assert_keys(epoch, &["train_loss", "val_accuracy", "ms"]);
+    }
+    assert_eq!(result["event"], "result");
+    assert_keys(result, &RESULT_KEYS);
+    assert_eq!((&result["runs"], &result["epochs"], &result["nodes"]), (&json!(2), &json!(7), &json!(600)));
+    for share in ["test_accuracy", "test_accuracy_last", "val_accuracy"] {
+        assert!((0.0..=1.0).contains(&result[share].as_f64().unwrap()), "{share} in {result}");
+    }
+}
+
+#[test]
+fn one_seed_prints_one_result_on_any_number_of_threads() {
+    let result = |seed, threads| {
+        let args = ["train", "--data", SMALL, "--epochs", "5", "--seed", seed, "--threads", threads, "--json"];
+        girih(&args).ok().result()["train_loss"].to_string()
+    };
+    assert_eq!(result("3", "1"), result("3", "2"));
+    assert_ne!(result("3", "1"), result("4", "1"));
+}
+
+#[test]
+fn every_model_and_setting_runs() {
+    for flags in [
+        &["--model", "sgc", "--layers", "3"][..],
+        &["--model", "sage", "--hidden", "8", "--input-dropout", "0"],
+        &["--model", "mlp", "--optimizer", "sgd", "--lr", "0.1", "--schedule", "cosine", "--warmup", "2"],
+        &["--model", "gcn", "--precision", "bf16", "--optimizer", "adamw", "--decay", "all", "--eval-every", "2"],
+        &["--schedule", "step:2:0.5", "--patience", "3", "--dropout", "0.2", "--weight-decay", "0"],
+    ] {
+        let args = [&["train", "--data", SMALL, "--epochs", "4", "--json"], flags].concat();
+        let result = girih(&args).ok().result();
+        assert!(result["train_loss"].as_f64().unwrap().is_finite(), "{flags:?}: {result}");
+    }
+}
+
+#[test]
+fn wrong_usage_has_status_two_and_a_hint() {
+    for args in [
+        &["train", "--nonsense"][..],
+        &["train", "--model", "transformer"],
+        &["train", "--epochs", "many"],
+        &["train", "--resume"],
+        &["train", "--threads", "0"],
+        &["trian"],
+        &[],
+    ] {
+        let finished = girih(args);
+        assert_eq!(finished.code, Some(2), "{args:?}: {}", finished.err);
+        assert!(finished.err.contains("Usage: girih") && finished.out.is_empty(), "{args:?}: {}", finished.err);
+    }
+}
+
+#[test]
+fn failures_have_status_one_and_name_their_cause() {
+    let work = Workspace::new();
+    let missing = work.arg("nowhere");
+    assert!(says(&girih(&["train", "--data", &missing]).refused(1), &missing));
+    assert!(says(&girih(&["stats", "--data", &missing, "--json"]).refused(1), &missing));
+    assert!(says(&girih(&["evaluate", "--data", SMALL, "--checkpoint", &missing]).refused(1), &missing));
+    assert!(says(&girih(&["train", "--config", &missing]).refused(1), &missing));
+    let empty = work.folder().to_str().unwrap();
+    let message = girih(&["evaluate", "--data", SMALL, "--checkpoint", empty]).refused(1);
+    assert!(says(&message, empty) && says(&message, "no checkpoint"), "{message}");
+    assert!(says(&girih(&["train", "--dropout", "1.5"]).refused(1), "setting `dropout` must be"));
+    assert!(says(&girih(&["train", "--data", "synth:redit"]).refused(1), "no generator"));
+    assert!(names_in(work.folder()).is_empty(), "failures leave nothing behind");
+}
+
+#[test]
+fn flags_override_the_configuration_file() {
+    let work = Workspace::new();
+    let text = format!("data = \"{SMALL}\"\nepochs = 3\nseed = 9\n[model]\nkind = \"sage\"\nhidden = 5\n");
+    fs::write(work.path("config.toml"), text).unwrap();
+    let config = work.arg("config.toml");
+    let from_file = girih(&["train", "--config", &config, "--json"]).ok().result();
+    assert_eq!(json!([from_file["model"], from_file["seed"], from_file["epochs"]]), json!(["sage", 9, 3]));
+    assert_eq!(from_file["data"], SMALL);
+    let flags = ["--epochs", "2", "--model", "mlp", "--data", "synth:planted,nodes=300", "--json"];
+    let overridden = girih(&[&["train", "--config", &config], &flags[..]].concat()).ok().result();
+    assert_eq!(json!([overridden["model"], overridden["seed"], overridden["epochs"]]), json!(["mlp", 9, 2]));
+    assert_eq!(overridden["nodes"], 300);
+}
+
+#[test]
+fn a_configuration_file_says_what_it_does_not_know() {
+    let work = Workspace::new();
+    let config = work.arg("config.toml");
+    for (text, culprit) in [
+        ("epohcs = 3\n", "epohcs"),
+        ("[model]\nwidth = 3\n", "width"),
+        ("[optimizer]\nlr = \"fast\"\n", "lr"),
+        ("data = \"synth:planted\"\nepohcs = 3\n", "epohcs"),
+        ("[model]\nkind = \"transformer\"\n", "transformer"),
+        ("epochs = \n", "line 1"),
+    ] {
+        fs::write(&config, text).unwrap();
+        let message = girih(&["train", "--config", &config]).refused(1);
+        assert!(says(&message, &config) && says(&message, culprit), "{text:?}: {message}");
+    }
+}
+
+#[test]
+fn an_output_folder_holds_what_a_run_was_and_did() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let args = ["train", "--data", SMALL, "--epochs", "6", "--runs", "2", "--out", &out];
+    let result = girih(&[&args[..], &["--json"]].concat()).ok().result();
+    let expected =
+        ["config.toml", "metrics.jsonl", "report.html", "result.json", "run-000.safetensors", "run-001.safetensors"];
+    assert_eq!(names_in(&work.path("out")), expected);
+    assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 12);
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(work.path("out/result.json")).unwrap()).unwrap();
+    assert_eq!(written, result);
+    let report = fs::read_to_string(work.path("out/report.html")).unwrap();
+    assert_eq!(report.matches("<svg").count(), 2);
+    assert!(!report.contains("<script src") && !report.contains("<link"), "the report is self-contained");
+
+    let again = girih(&args).refused(1);
+    assert!(says(&again, &out) && says(&again, "not empty") && says(&again, "--resume"), "{again}");
+    assert_eq!(names_in(&work.path("out")), expected);
+
+    let repeated = girih(&["train", "--config", &work.arg("out/config.toml"), "--json"]).ok().result();
+    for key in ["data", "model", "seed", "test_accuracy", "train_loss"] {
+        assert_eq!(repeated[key], result[key], "the written configuration repeats the run");
+    }
+}
+
+#[test]
+fn a_folder_of_something_else_is_left_alone() {
+    let work = Workspace::new();
+    fs::write(work.path("thesis.txt"), "years of work").unwrap();
+    let message = girih(&["train", "--data", SMALL, "--out", work.folder().to_str().unwrap()]).refused(1);
+    assert!(says(&message, "not empty"), "{message}");
+    assert_eq!(names_in(work.folder()), ["thesis.txt"]);
+}
+
+#[test]
+fn evaluate_repeats_the_score_and_predict_names_every_node() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let trained = girih(&["train", "--data", SMALL, "--epochs", "40", "--out", &out, "--json"]).ok().result();
+    let file = work.arg("out/run-000.safetensors");
+    for checkpoint in [&out, &file] {
+        let scored = girih(&["evaluate", "--data", SMALL, "--checkpoint", checkpoint, "--json"]).ok().result();
+        assert_eq!(scored["test_accuracy"], trained["test_accuracy"]);
+        assert_eq!(scored["val_accuracy"], trained["val_accuracy"]);
+        assert_keys(&scored, &["model", "epoch", "test_loss", "test_f1_micro", "test_f1_macro"]);
+    }
+
+    let predict = |name: &str, flags: &[&str]| {
+        let args = ["predict", "--data", SMALL, "--checkpoint", &out, "--out", &work.arg(name), "--json"];
+        assert_eq!(girih(&[&args, flags].concat()).ok().result()["nodes"], 600);
+        Array::read(&work.path(name)).unwrap()
+    };
+    let classes = predict("classes.npy", &[]).into_i64().unwrap();
+    let logits = predict("logits.npy", &["--logits"]).into_matrix().unwrap();
+    assert_eq!((classes.len(), logits.n_rows(), logits.n_cols()), (600, 600, 4));
+    for (v, &class) in classes.iter().enumerate() {
+        let row = logits.row(v);
+        assert!(row.iter().all(|&logit| logit <= row[class as usize]), "node {v}: {class} of {row:?}");
+    }
+}
+
+#[test]
+fn a_model_is_not_applied_to_data_of_another_shape() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    girih(&["train", "--data", SMALL, "--epochs", "2", "--out", &out]).ok();
+    let other = "synth:planted,nodes=600,degree=8,features=25,classes=4";
+    let message = girih(&["predict", "--data", other, "--checkpoint", &out, "--out", &work.arg("p.npy")]).refused(1);
+    assert!(says(&message, "25 features") && says(&message, "24 features"), "{message}");
+    assert_eq!(names_in(work.folder()), ["out"]);
+}
+
+#[test]
+fn a_plan_predicts_and_trains_nothing() {
+    let work = Workspace::new();
+    let args = ["train", "--data", SMALL, "--plan", "--out", &work.arg("out"), "--json"];
+    let result = girih(&args).ok().result();
+    assert_keys(
+        &result,
+        &[
+            "input_bytes",
+            "parameter_bytes",
+            "predicted_peak_bytes",
+            "aggregates_once",
+            "predicted_epoch_ms",
+            "predicted_seconds",
+        ],
+    );
+    assert!(result["predicted_epoch_ms"].as_f64().unwrap() > 0.0);
+    assert!(names_in(work.folder()).is_empty(), "a plan writes nothing");
+}

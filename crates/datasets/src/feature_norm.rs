@@ -1,0 +1,84 @@
+//! [`FeatureNorm`]: what rows of features are divided by.
+
+use girih_graph_format::{Csr, Matrix};
+use rayon::prelude::*;
+
+use crate::{DatasetError, Features};
+
+/// What each row of features is divided by; rows of zeros stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FeatureNorm {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its sum, so that a bag of words becomes shares (Kipf and Welling, ICLR 2017).
+    Sum,
+    /// Its Euclidean length. Bags of hundreds of words keep a size that a learning rate of 0.01 can work with, where
+    /// shares would be too small.
+    Length,
+}
+
+impl FeatureNorm {
+    /// Divides the rows of `features`.
+    ///
+    /// # Errors
+    /// When a quotient is not finite: a row of values that cancel out.
+    pub fn apply(self, features: Features) -> Result<Features, DatasetError> {
+        if self == Self::None {
+            return Ok(features);
+        }
+        match features {
+            Features::Dense(matrix) => self.apply_dense(&matrix).map(Features::Dense),
+            Features::Sparse(csr) => self.apply_sparse(&csr).map(Features::Sparse),
+        }
+    }
+
+    fn apply_dense(self, matrix: &Matrix) -> Result<Matrix, DatasetError> {
+        let mut data = matrix.data().to_vec();
+        data.par_chunks_mut(matrix.n_cols().max(1)).for_each(|row| self.divide(row));
+        let divided = Matrix::new(matrix.n_rows(), matrix.n_cols(), data)?;
+        divided.check_finite()?;
+        Ok(divided)
+    }
+
+    fn apply_sparse(self, csr: &Csr) -> Result<Csr, DatasetError> {
+        let mut values = csr.values().map_or_else(|| vec![1.0; csr.nnz()], <[f32]>::to_vec);
+        for row in 0..csr.n_rows() {
+            self.divide(&mut values[csr.row_range(row)]);
+        }
+        Ok(csr.with_values(Some(values.into()))?)
+    }
+
+    fn divide(self, row: &mut [f32]) {
+        let wide = || row.iter().map(|&v| f64::from(v));
+        let divisor = match self {
+            Self::None => 1.0,
+            Self::Sum => wide().sum(),
+            Self::Length => wide().map(|v| v * v).sum::<f64>().sqrt(),
+        };
+        if divisor != 0.0 {
+            row.iter_mut().for_each(|v| *v = (f64::from(*v) / divisor) as f32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(norm: FeatureNorm) -> Matrix {
+        let matrix = Matrix::new(3, 2, vec![3.0, 4.0, 0.0, 0.0, 1.0, 0.0]).unwrap();
+        let sparse = Csr::new(3, 2, vec![0, 2, 2, 3], vec![0, 1, 0], Some(vec![3.0, 4.0, 1.0].into())).unwrap();
+        let Ok(Features::Dense(dense)) = norm.apply(Features::Dense(matrix)) else { panic!("dense stays dense") };
+        let Ok(Features::Sparse(sparse)) = norm.apply(Features::Sparse(sparse)) else { panic!("sparse stays sparse") };
+        assert_eq!(Matrix::from_sparse(&sparse), dense);
+        dense
+    }
+
+    #[test]
+    fn rows_are_divided_by_their_sum_or_length() {
+        assert_eq!(rows(FeatureNorm::None).data(), [3.0, 4.0, 0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(rows(FeatureNorm::Sum).data(), [3.0 / 7.0, 4.0 / 7.0, 0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(rows(FeatureNorm::Length).data(), [0.6, 0.8, 0.0, 0.0, 1.0, 0.0]);
+    }
+}

@@ -1,0 +1,103 @@
+//! The memory that a plan predicts against the memory that training takes, counted by the allocator.
+//!
+//! It is the only test of this program: others would allocate beside it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use girih_compute::{Cpu, Dtype, Rates};
+use girih_datasets::{Dataset, LoadOptions, load};
+use girih_trainer::models::{self, Model};
+use girih_trainer::{
+    DataSizes, Dims, FullBatch, Inputs, ModelConfig, ModelKind, ParamInit, Params, Plan, Targets, Task, TrainConfig,
+};
+
+/// The system's allocator, counting.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed to `System` unchanged; counting does not touch the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `pointer` came from `System` with this layout, as the caller guarantees.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn dataset() -> Dataset {
+    load("synth:planted,nodes=20000,degree=20,features=100,classes=10", &LoadOptions::default()).unwrap()
+}
+
+fn sizes(dataset: &Dataset) -> DataSizes {
+    DataSizes {
+        n_nodes: dataset.n_nodes(),
+        n_edges: dataset.n_edges(),
+        weighted: false,
+        symmetric: true,
+        n_features: dataset.n_features(),
+        feature_nnz: None,
+        n_classes: dataset.n_classes(),
+        multi_label: false,
+        n_train: dataset.splits[0].train.len(),
+    }
+}
+
+fn build(cpu: &Cpu, config: &TrainConfig, dims: Dims) -> (Box<dyn Model<Cpu>>, Params<Cpu>) {
+    let mut init = ParamInit::new(cpu, config.seed, 0);
+    let model = models::build(&config.model, dims, &mut init).unwrap();
+    (model, init.finish())
+}
+
+/// Most bytes alive at once while epochs run: inputs, parameters and what a step needs, without the host's copies that
+/// are gone by then.
+fn measured_peak(config: &TrainConfig) -> usize {
+    let cpu = Cpu::new();
+    let baseline = LIVE.load(Ordering::Relaxed);
+    let dataset = dataset();
+    let dims = Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() };
+    let labels = dataset.labels.unwrap();
+    let targets = Targets::upload(&cpu, &labels).unwrap();
+    let (model, params) = build(&cpu, config, dims);
+    let needs = model.needs();
+    let inputs = Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), &needs, config.precision).unwrap();
+    PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+    let task = Task::new(&cpu, &labels, &targets, &dataset.splits[0]).unwrap();
+    let mut run = FullBatch::new(&cpu, &inputs, task, config, model, params, 0).unwrap();
+    for _ in 0..3 {
+        run.epoch().unwrap();
+    }
+    PEAK.load(Ordering::Relaxed) - baseline
+}
+
+#[test]
+fn the_planned_peak_is_within_a_factor_of_two_of_the_measured_one() {
+    let sizes = sizes(&dataset());
+    let rates = Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 };
+    for kind in [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Mlp] {
+        for input_dropout in [Some(0.0), None] {
+            for precision in [Dtype::F32, Dtype::Bf16] {
+                let model = ModelConfig { kind, hidden: 64, input_dropout, ..ModelConfig::default() };
+                let config = TrainConfig { model, precision, ..TrainConfig::default() };
+                let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
+                let ratio = planned / measured_peak(&config) as f64;
+                assert!(
+                    (0.5..2.0).contains(&ratio),
+                    "{kind:?} {input_dropout:?} {precision:?}: plan / measured {ratio}"
+                );
+            }
+        }
+    }
+}

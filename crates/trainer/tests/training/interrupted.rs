@@ -1,0 +1,162 @@
+//! A run is a function of its configuration and data: not of interruptions, and not of threads.
+
+use std::fs;
+use std::path::Path;
+
+use girih_compute::Dtype;
+use girih_datasets::Dataset;
+use girih_trainer::{Checkpoint, ModelConfig, OptimizerConfig, OptimizerKind, Schedule, TrainConfig, checkpoint_path};
+
+use crate::{ALL_MODELS, Stage, config, planted, train_epochs, train_into};
+
+/// Small, but with dropout, decay, a schedule and a warm-up, so that a forgotten piece of state shows.
+fn demanding(kind: girih_trainer::ModelKind, optimizer: OptimizerKind) -> TrainConfig {
+    let optimizer =
+        OptimizerConfig { kind: optimizer, schedule: Schedule::Cosine, warmup: 3, ..OptimizerConfig::default() };
+    TrainConfig { optimizer, ..config(kind, 10) }
+}
+
+fn bytes_of(checkpoint: &Checkpoint) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.safetensors");
+    checkpoint.save(&path).unwrap();
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn ten_epochs_are_four_and_six_from_a_file() {
+    let dataset = planted("nodes=400");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("four.safetensors");
+    for kind in ALL_MODELS {
+        for optimizer in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
+            let config = demanding(kind, optimizer);
+            let stage = Stage::new(dataset.clone(), &config);
+            let mut straight = stage.run(&config);
+            let losses = train_epochs(&mut straight, 10);
+
+            let mut first = stage.run(&config);
+            let mut found = train_epochs(&mut first, 4);
+            first.checkpoint(stage.data.clone()).unwrap().save(&path).unwrap();
+            let other_stage = Stage::new(dataset.clone(), &config);
+            let mut second = other_stage.run(&config);
+            second.restore(&Checkpoint::load(&path).unwrap()).unwrap();
+            found.extend(train_epochs(&mut second, 6));
+
+            assert_eq!(losses, found, "{kind:?} {optimizer:?}");
+            assert_eq!(second.summary(), straight.summary());
+            let state = |run: &girih_trainer::FullBatch<'_, _>| bytes_of(&run.checkpoint(stage.data.clone()).unwrap());
+            assert!(state(&second) == state(&straight), "{kind:?} {optimizer:?}: parameters, moments or best differ");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_reads_back_as_it_was_written() {
+    let config = config(girih_trainer::ModelKind::Sage, 3);
+    let stage = Stage::new(planted("nodes=200"), &config);
+    let mut run = stage.run(&config);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.safetensors");
+    for _ in 0..2 {
+        run.epoch().unwrap();
+        let checkpoint = run.checkpoint(stage.data.clone()).unwrap();
+        checkpoint.save(&path).unwrap();
+        assert_eq!(Checkpoint::load(&path).unwrap(), checkpoint);
+    }
+}
+
+#[test]
+fn a_cut_or_changed_checkpoint_is_refused_by_name() {
+    let config = config(girih_trainer::ModelKind::Gcn, 3);
+    let stage = Stage::new(planted("nodes=200"), &config);
+    let mut run = stage.run(&config);
+    run.epoch().unwrap();
+    let bytes = bytes_of(&run.checkpoint(stage.data.clone()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.safetensors");
+    for length in [0, 7, 8, 100, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let message = Checkpoint::load(&path).unwrap_err().to_string();
+        assert!(message.contains("cut.safetensors"), "{length} bytes: {message}");
+    }
+    fs::write(&path, b"\x93NUMPY").unwrap();
+    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("not a usable checkpoint"));
+}
+
+#[test]
+fn a_stopped_session_of_several_runs_goes_on_where_it_was() {
+    let dataset = planted("nodes=400");
+    let config = TrainConfig { runs: 2, ..demanding(girih_trainer::ModelKind::Gcn, OptimizerKind::Adam) };
+    let (straight, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let wanted = train_into(straight.path(), dataset.clone(), &config, None);
+    let partial = train_into(stopped.path(), dataset.clone(), &config, Some(7));
+    assert!(partial.stopped && !wanted.stopped);
+    assert_eq!(partial.runs[1].epochs, 7);
+    let resumed = train_into(stopped.path(), dataset, &config, None);
+    assert_eq!((resumed.runs, resumed.test_f1), (wanted.runs, wanted.test_f1));
+    assert_eq!(resumed.times.len(), 3, "only the epochs that were left are trained");
+    assert_same_checkpoints(straight.path(), stopped.path(), 2);
+}
+
+#[test]
+fn more_epochs_lengthen_a_finished_session() {
+    let dataset = planted("nodes=300");
+    let (once, twice) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train_into(once.path(), dataset.clone(), &config(girih_trainer::ModelKind::Gcn, 12), None);
+    train_into(twice.path(), dataset.clone(), &config(girih_trainer::ModelKind::Gcn, 5), None);
+    train_into(twice.path(), dataset, &config(girih_trainer::ModelKind::Gcn, 12), None);
+    assert_same_checkpoints(once.path(), twice.path(), 1);
+}
+
+#[test]
+fn another_configuration_or_data_set_does_not_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = config(girih_trainer::ModelKind::Gcn, 2);
+    train_into(folder.path(), planted("nodes=300"), &short, None);
+    let refusal = |dataset: Dataset, config: &TrainConfig| {
+        let options = girih_trainer::SessionOptions {
+            checkpoints: Some(folder.path().to_owned()),
+            checkpoint_every: None,
+            resume: true,
+        };
+        let mut go_on = |_: girih_trainer::Event<'_>| girih_trainer::Control::Continue;
+        let cpu = girih_compute::Cpu::new();
+        girih_trainer::train(&cpu, dataset, config, &options, &mut go_on).unwrap_err().to_string()
+    };
+    let wider = TrainConfig { model: ModelConfig { hidden: 8, ..ModelConfig::default() }, ..short.clone() };
+    let message = refusal(planted("nodes=300"), &wider);
+    assert!(message.contains("run-000.safetensors") && message.contains("other settings"), "{message}");
+    let message = refusal(planted("nodes=301"), &short);
+    assert!(message.contains("run-000.safetensors") && message.contains("not on"), "{message}");
+}
+
+#[test]
+fn one_two_and_three_threads_give_the_same_bits() {
+    let dataset = planted("nodes=6000");
+    for kind in ALL_MODELS {
+        for precision in [Dtype::F32, Dtype::Bf16] {
+            let config = TrainConfig {
+                model: ModelConfig { kind, hidden: 40, layers: 3, ..ModelConfig::default() },
+                precision,
+                epochs: 3,
+                ..TrainConfig::default()
+            };
+            let state = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let folder = tempfile::tempdir().unwrap();
+                pool.install(|| train_into(folder.path(), dataset.clone(), &config, None));
+                fs::read(checkpoint_path(folder.path(), 0)).unwrap()
+            };
+            let alone = state(1);
+            assert!(state(2) == alone && state(3) == alone, "{kind:?} {precision:?} depends on the number of threads");
+        }
+    }
+}
+
+fn assert_same_checkpoints(a: &Path, b: &Path, runs: u64) {
+    for run in 0..runs {
+        let read = |folder| fs::read(checkpoint_path(folder, run)).unwrap();
+        assert!(read(a) == read(b), "the checkpoints of run {run} differ");
+    }
+}

@@ -1,0 +1,105 @@
+//! Training learns, stops when it should, and follows its seed.
+
+use girih_compute::Dtype;
+use girih_datasets::{Dataset, Labels};
+use girih_graph_format::Matrix;
+use girih_trainer::{ModelKind, Outcome, TrainConfig};
+
+use crate::{ALL_MODELS, Stage, config, planted, train, train_epochs};
+
+fn val_accuracy(outcome: &Outcome) -> f64 {
+    outcome.runs[0].best.val_accuracy.unwrap()
+}
+
+#[test]
+fn every_graph_model_beats_the_perceptron() {
+    let dataset = planted("nodes=1500");
+    let [gcn, sgc, sage, mlp] =
+        ALL_MODELS.map(|kind| val_accuracy(&train(dataset.clone(), &config(kind, 80)).unwrap()));
+    for (name, found) in [("gcn", gcn), ("sgc", sgc), ("sage", sage)] {
+        assert!(found > 0.6 && found > mlp + 0.05, "{name} {found}, mlp {mlp}");
+    }
+    assert!(mlp > 0.3, "the features alone say something: {mlp}");
+}
+
+#[test]
+fn patience_ends_a_run() {
+    let patient = TrainConfig { patience: Some(6), ..config(ModelKind::Gcn, 5000) };
+    let run = &train(planted("nodes=400"), &patient).unwrap().runs[0];
+    assert!(run.epochs < 5000, "the run did not end");
+    assert_eq!(run.epochs, run.best_epoch + 6);
+}
+
+#[test]
+fn the_best_epoch_is_one_that_was_seen() {
+    let config = config(ModelKind::Gcn, 40);
+    let stage = Stage::new(planted("nodes=400"), &config);
+    let mut run = stage.run(&config);
+    let scores: Vec<_> = (0..40).map(|_| run.epoch().unwrap().scores.unwrap()).collect();
+    let summary = run.summary().unwrap();
+    assert_eq!(scores[summary.best_epoch as usize - 1], summary.best);
+    assert!(scores.iter().all(|s| s.val_accuracy <= summary.best.val_accuracy));
+    run.restore_best().unwrap();
+    assert_eq!(run.evaluate().unwrap(), summary.best, "the best parameters are those of the best epoch");
+}
+
+#[test]
+fn one_seed_gives_one_result_and_another_seed_another() {
+    let outcome = |seed, runs| {
+        let config = TrainConfig { seed, runs, ..config(ModelKind::Sage, 5) };
+        train(planted("nodes=300"), &config).unwrap().runs
+    };
+    let two = outcome(1, 2);
+    assert_eq!(outcome(1, 2), two);
+    assert_eq!(outcome(1, 1)[0], two[0], "a run does not depend on how many follow");
+    assert_ne!(two[0].train_loss, two[1].train_loss);
+    assert_ne!(outcome(2, 1)[0].train_loss, two[0].train_loss);
+}
+
+#[test]
+fn bf16_storage_trains_like_f32() {
+    for kind in ALL_MODELS {
+        let losses = [Dtype::F32, Dtype::Bf16].map(|precision| {
+            let config = TrainConfig { precision, ..config(kind, 40) };
+            let stage = Stage::new(planted("nodes=1500"), &config);
+            let mut run = stage.run(&config);
+            let losses = train_epochs(&mut run, 40);
+            (losses[0], losses[39], run.evaluate().unwrap().val_accuracy.unwrap())
+        });
+        let [exact, rounded] = losses;
+        assert_ne!(exact.1, rounded.1, "bf16 is asked for by name and must not be ignored");
+        assert!((exact.0 - rounded.0).abs() < 0.02 * exact.0, "{kind:?}: first losses {losses:?}");
+        assert!((exact.1 - rounded.1).abs() < 0.1 * exact.1, "{kind:?}: last losses {losses:?}");
+        assert!((exact.2 - rounded.2).abs() < 0.05, "{kind:?}: accuracies {losses:?}");
+    }
+}
+
+/// Every node has its class and, in the first two classes, the next one too.
+fn with_several_labels(dataset: Dataset) -> Dataset {
+    let Some(Labels::Single { n_classes, classes }) = &dataset.labels else { panic!("one class per node") };
+    let mut targets = vec![0.0; dataset.n_nodes() * n_classes];
+    for (v, &class) in classes.iter().enumerate() {
+        targets[v * n_classes + class as usize] = 1.0;
+        if class < 2 {
+            targets[v * n_classes + class as usize + 1] = 1.0;
+        }
+    }
+    let targets = Matrix::new(dataset.n_nodes(), *n_classes, targets).unwrap();
+    Dataset { labels: Some(Labels::Multi { n_classes: *n_classes, targets }), ..dataset }
+}
+
+#[test]
+fn several_labels_a_node_are_learnt() {
+    let dataset = with_several_labels(planted("nodes=1500"));
+    for kind in [ModelKind::Gcn, ModelKind::Sage] {
+        let config = config(kind, 120);
+        let stage = Stage::new(dataset.clone(), &config);
+        let mut run = stage.run(&config);
+        let losses = train_epochs(&mut run, 120);
+        assert!(losses[119] < 0.8 * losses[0], "{kind:?}: {} → {}", losses[0], losses[119]);
+        let fresh = stage.run(&config).test_f1().unwrap();
+        let trained = run.test_f1().unwrap();
+        assert!(trained.micro > fresh.micro + 0.15 && trained.micro > 0.6, "{kind:?}: {fresh:?} → {trained:?}");
+        assert!(trained.macro_ > fresh.macro_, "{kind:?}: {fresh:?} → {trained:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! Laws of training: what must hold whatever the data, the number of threads, or the moment of an interruption.
+//!
+//! Gradients have their own checks in `gradients.rs`; accuracy on real graphs is a matter of the whole system.
+
+mod agreement;
+mod custom_model;
+mod interrupted;
+mod learning;
+mod limits;
+mod plan;
+
+use std::path::Path;
+
+use girih_compute::Cpu;
+use girih_datasets::{Dataset, Features, Labels, LoadOptions, Split, load};
+use girih_graph_format::Csr;
+use girih_trainer::models::{self, Model};
+use girih_trainer::{
+    Control, DataShape, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, Needs, Outcome, ParamInit,
+    SessionOptions, Targets, Task, TrainConfig, TrainError,
+};
+
+const ALL_MODELS: [ModelKind; 4] = [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Mlp];
+
+/// A planted graph of communities that a graph model tells apart and a perceptron hardly does.
+fn planted(settings: &str) -> Dataset {
+    load(&format!("synth:planted,degree=10,features=48,classes=4,{settings}"), &LoadOptions::default()).unwrap()
+}
+
+fn config(kind: ModelKind, epochs: u64) -> TrainConfig {
+    TrainConfig { model: ModelConfig { kind, ..ModelConfig::default() }, epochs, ..TrainConfig::default() }
+}
+
+/// The configuration with another dropout of the input features; zero makes the first aggregation a constant.
+fn with_input_dropout(config: TrainConfig, p: f32) -> TrainConfig {
+    TrainConfig { model: ModelConfig { input_dropout: Some(p), ..config.model }, ..config }
+}
+
+/// The same data with features that store their zeros.
+fn densified(dataset: &Dataset) -> Dataset {
+    let Some(Features::Sparse(csr)) = &dataset.features else { panic!("the features are sparse") };
+    let dense = girih_graph_format::Matrix::from_sparse(csr);
+    Dataset { features: Some(Features::Dense(dense)), ..dataset.clone() }
+}
+
+/// The same data with bags of words as features: one word in twelve, depending on the node's class.
+fn with_bags_of_words(dataset: &Dataset) -> Dataset {
+    let Some(Labels::Single { classes, .. }) = &dataset.labels else { panic!("one class per node") };
+    let indptr: Vec<u64> = (0..=dataset.n_nodes() as u64).map(|v| 4 * v).collect();
+    let words = |(v, &class): (usize, &u32)| (0..4).map(move |i| 12 * i + (3 * class + v as u32 % 5) % 12);
+    let indices: Vec<u32> = classes.iter().enumerate().flat_map(words).collect();
+    let csr = Csr::new(dataset.n_nodes(), 48, indptr, indices, None).unwrap();
+    Dataset { features: Some(Features::Sparse(csr)), ..dataset.clone() }
+}
+
+fn train(dataset: Dataset, config: &TrainConfig) -> Result<Outcome, TrainError> {
+    girih_trainer::train(&Cpu::new(), dataset, config, &SessionOptions::default(), &mut |_| Control::Continue)
+}
+
+/// Trains with a checkpoint in `folder`, stopping after epoch `stop_after` of the last run if one is given.
+fn train_into(folder: &Path, dataset: Dataset, config: &TrainConfig, stop_after: Option<u64>) -> Outcome {
+    let options = SessionOptions { checkpoints: Some(folder.to_owned()), checkpoint_every: None, resume: true };
+    let mut observe = |event: Event<'_>| match event {
+        Event::Epoch { run, report } if run + 1 == config.runs && Some(report.epoch) == stop_after => Control::Stop,
+        _ => Control::Continue,
+    };
+    girih_trainer::train(&Cpu::new(), dataset, config, &options, &mut observe).unwrap()
+}
+
+/// Everything that a run borrows, for tests that look inside a run.
+struct Stage {
+    cpu: Cpu,
+    inputs: Inputs<Cpu>,
+    targets: Targets<Cpu>,
+    labels: Labels,
+    split: Split,
+    dims: Dims,
+    data: DataShape,
+}
+
+impl Stage {
+    /// Prepares what the model of `config` needs.
+    fn new(dataset: Dataset, config: &TrainConfig) -> Self {
+        let (model, _) = build(&Cpu::new(), config, dims(&dataset));
+        Self::with_needs(dataset, config, &model.needs())
+    }
+
+    fn with_needs(dataset: Dataset, config: &TrainConfig, needs: &Needs) -> Self {
+        let cpu = Cpu::new();
+        let (dims, data) = (dims(&dataset), DataShape::of(&dataset));
+        let labels = dataset.labels.unwrap();
+        let targets = Targets::upload(&cpu, &labels).unwrap();
+        let inputs = Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), needs, config.precision).unwrap();
+        Self { cpu, inputs, targets, labels, split: dataset.splits[0].clone(), dims, data }
+    }
+
+    fn task(&self) -> Task<'_, Cpu> {
+        Task::new(&self.cpu, &self.labels, &self.targets, &self.split).unwrap()
+    }
+
+    /// The run of `config` at its start.
+    fn run<'a>(&'a self, config: &'a TrainConfig) -> FullBatch<'a, Cpu> {
+        let (model, params) = build(&self.cpu, config, self.dims);
+        FullBatch::new(&self.cpu, &self.inputs, self.task(), config, model, params, 0).unwrap()
+    }
+}
+
+fn dims(dataset: &Dataset) -> Dims {
+    Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() }
+}
+
+fn build(cpu: &Cpu, config: &TrainConfig, dims: Dims) -> (Box<dyn Model<Cpu>>, girih_trainer::Params<Cpu>) {
+    let mut init = ParamInit::new(cpu, config.seed, 0);
+    let model = models::build(&config.model, dims, &mut init).unwrap();
+    (model, init.finish())
+}
+
+fn train_epochs(run: &mut FullBatch<'_, Cpu>, n: usize) -> Vec<f32> {
+    (0..n).map(|_| run.epoch().unwrap().train_loss).collect()
+}

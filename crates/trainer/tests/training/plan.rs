@@ -1,0 +1,61 @@
+//! What a plan says before training is what training then does.
+
+use girih_compute::{Dtype, Rates};
+use girih_datasets::{Dataset, Features, Labels};
+use girih_trainer::{DataSizes, Plan, TrainConfig};
+
+use crate::{ALL_MODELS, Stage, config, densified, planted, with_bags_of_words, with_input_dropout};
+
+const RATES: Rates = Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 };
+
+fn sizes(dataset: &Dataset) -> DataSizes {
+    DataSizes {
+        n_nodes: dataset.n_nodes(),
+        n_edges: dataset.n_edges(),
+        weighted: dataset.graph.values().is_some(),
+        symmetric: dataset.graph.is_symmetric(),
+        n_features: dataset.n_features(),
+        feature_nnz: match &dataset.features {
+            Some(Features::Sparse(csr)) => Some(csr.nnz()),
+            _ => None,
+        },
+        n_classes: dataset.n_classes(),
+        multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
+        n_train: dataset.splits[0].train.len(),
+    }
+}
+
+fn plan(config: &TrainConfig, dataset: &Dataset) -> Plan {
+    Plan::new(config, &sizes(dataset), RATES).unwrap()
+}
+
+#[test]
+fn a_plan_knows_when_the_first_aggregation_is_a_constant() {
+    let sparse = with_bags_of_words(&planted("nodes=300"));
+    for dataset in [densified(&sparse), sparse] {
+        for kind in ALL_MODELS {
+            for p in [0.0, 0.5] {
+                let config = with_input_dropout(config(kind, 10), p);
+                let planned = plan(&config, &dataset).aggregates_once;
+                let done = Stage::new(dataset.clone(), &config).inputs.propagated.is_some();
+                assert_eq!(planned, done, "{kind:?}, dropout {p}, sparse {}", sizes(&dataset).feature_nnz.is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_grow_with_what_they_plan() {
+    let (small, large) = (planted("nodes=1000"), planted("nodes=2000"));
+    let base = config(girih_trainer::ModelKind::Gcn, 10);
+    let (one, two) = (plan(&base, &small), plan(&base, &large));
+    assert!(two.input_bytes > one.input_bytes && two.peak_bytes > one.peak_bytes);
+    assert_eq!(one.parameter_bytes, two.parameter_bytes, "parameters do not depend on the graph");
+    assert!(one.peak_bytes >= one.input_bytes + one.parameter_bytes);
+
+    let rounded = plan(&TrainConfig { precision: Dtype::Bf16, ..base.clone() }, &small);
+    assert!(rounded.input_bytes < one.input_bytes);
+    let longer = plan(&TrainConfig { epochs: 20, ..base }, &small);
+    let epochs = |plan: &Plan| plan.total_seconds - plan.prepare_seconds;
+    assert!((epochs(&longer) - 2.0 * epochs(&one)).abs() < 1e-6 * epochs(&longer));
+}
