@@ -2,17 +2,13 @@
 //!
 //! - [`suites`]: what can be measured; each suite adds its cases to a [`Report`]. Start here.
 //! - [`timing`]: warm-up, repeats and their summary; contestants take turns, so that a busy minute hits all of them.
-//! - [`ceilings`]: what memory and arithmetic units reach, measured in the same run.
-//! - [`machine`] and [`provenance`]: on what, from which commit, and when.
+//! - [`provenance`]: from which commit, and when; machine and ceilings come from `girih-machine`, in the same run.
 //! - [`record`]: a [`Report`] as JSON, and the comparison with an earlier one.
 //! - [`peer`]: the same work in another library, in a Python process that takes turns with girih.
 //!
 //! A number travels with its machine, its method and its ceiling, or it is not written down.
 
-pub mod ceilings;
 pub mod graphs;
-pub mod machine;
-pub mod memory;
 pub mod peer;
 pub mod provenance;
 pub mod record;

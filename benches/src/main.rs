@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use girih_benches::ceilings::Ceilings;
-use girih_benches::machine::Machine;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
 use girih_benches::{Error, Report, graphs, table};
+use girih_machine::{Ceilings, Machine};
 
 /// Measures girih on this machine, beside the ceilings of this machine.
 #[derive(Parser)]

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::ceilings::Ceilings;
-use crate::machine::Machine;
 use crate::provenance::{Commit, today};
 use crate::timing::Summary;
+use girih_machine::{Ceilings, Machine};
 
 /// Everything that one run of one suite found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
 //! Accuracy on real graphs, with the settings of the papers.
 //!
 //! Bounds are below the published means by what few runs can vary, and above what a broken model reaches: the control
-//! shows how far features alone come. `docs` and the benchmark records hold the means of twenty runs.
+//! shows how far features alone come.
 
 use girih_tests::{mean_test_accuracy, train_on_real};
-use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
+use girih_trainer::{ModelConfig, ModelKind, TrainConfig};
 
 /// Kipf and Welling's settings: two layers, 16 hidden columns, dropout 0.5, Adam at 0.01, decay on the first layer.
 fn planetoid(kind: ModelKind, runs: u64) -> TrainConfig {
@@ -49,15 +49,13 @@ fn gcn_on_citeseer() {
 
 #[test]
 fn gcn_on_coauthor_physics() {
-    let config = TrainConfig { epochs: 60, runs: 2, ..planetoid(ModelKind::Gcn, 2) };
+    let config = TrainConfig { epochs: 60, ..planetoid(ModelKind::Gcn, 2) };
     assert_mean_in(0.91..0.96, "coauthor-physics", &config);
 }
 
-/// Shchur et al. train wider models on this graph.
+/// Its file is directed and ships no split: a loader that forgot to symmetrise, or a split that leaks, shows here.
 #[test]
 fn gcn_on_amazon_computers() {
-    let model = ModelConfig { hidden: 64, ..ModelConfig::default() };
-    let optimizer = OptimizerConfig { weight_decay: 5e-4, ..OptimizerConfig::default() };
-    let config = TrainConfig { model, optimizer, runs: 2, ..TrainConfig::default() };
-    assert_mean_in(0.77..0.90, "amazon-computers", &config);
+    let config = TrainConfig { epochs: 100, ..planetoid(ModelKind::Gcn, 1) };
+    assert_mean_in(0.72..0.88, "amazon-computers", &config);
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_graph_format::Csr;
+use girih_machine::memory;
 use girih_trainer::{
     Control, Event, ModelConfig, ModelKind, OptimizerConfig, SessionOptions, StageTimes, TrainConfig, train,
 };
@@ -16,7 +17,7 @@ use girih_trainer::{
 use super::{DTYPES, Setup, dtype_name};
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
-use crate::{Case, Error, Report, graphs, memory};
+use crate::{Case, Error, Report, graphs};
 
 const HIDDEN: usize = 128;
 const MODELS: [ModelKind; 4] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Sgc, ModelKind::Mlp];

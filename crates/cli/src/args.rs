@@ -144,17 +144,17 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub hidden: Option<usize>,
     /// Share of hidden activations dropped out in training [default: 0.5]
-    #[arg(long, value_name = "P")]
-    pub dropout: Option<f32>,
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub dropout: Option<f64>,
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
-    #[arg(long, value_name = "P")]
-    pub input_dropout: Option<f32>,
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub input_dropout: Option<f64>,
     /// Rule that changes the weights [default: adam]
     #[arg(long, value_enum)]
     pub optimizer: Option<Optimizer>,
     /// Learning rate [default: 0.01]
-    #[arg(long, value_name = "RATE")]
-    pub lr: Option<f32>,
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub lr: Option<f64>,
     /// How the learning rate falls: constant, cosine, or step:EVERY:FACTOR [default: constant]
     #[arg(long, value_parser = parse_schedule)]
     pub schedule: Option<Schedule>,
@@ -162,8 +162,8 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub warmup: Option<u64>,
     /// Weight decay [default: 0.0005]
-    #[arg(long, value_name = "RATE")]
-    pub weight_decay: Option<f32>,
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub weight_decay: Option<f64>,
     /// Parameters that decay: those of the first layer, or all [default: first]
     #[arg(long, value_enum)]
     pub decay: Option<DecayArg>,

@@ -34,6 +34,11 @@ pub enum CliError {
 }
 
 impl CliError {
+    /// The command line is wrong, not the data: a data SPEC that names nothing.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Dataset(error) if error.is_spec())
+    }
+
     /// An error of the operating system about a file.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         FormatError::io(error).at(path).into()

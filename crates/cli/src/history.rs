@@ -32,7 +32,7 @@ pub struct Point {
     /// Mean loss on the test nodes.
     pub test_loss: Option<f64>,
     /// Learning rate.
-    pub lr: f32,
+    pub lr: f64,
     /// Milliseconds of the training step.
     pub ms: f64,
 }

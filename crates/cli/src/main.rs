@@ -21,14 +21,18 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Cli;
 
+/// Exit status of a command line that cannot be meant, as clap has it.
+const USAGE_ERROR: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     start_logging();
     match commands::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let code = if error.is_usage() { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE };
             eprintln!("{:?}", miette::Report::new(error));
-            ExitCode::FAILURE
+            code
         }
     }
 }

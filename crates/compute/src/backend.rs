@@ -171,7 +171,7 @@ pub trait Backend: Send + Sync {
     /// When the device's memory does not suffice.
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<Self::Matrix, ComputeError>;
 
-    /// The rows of `host`, rounded to `dtype`.
+    /// The rows of `host`, rounded to `dtype`. A device that computes in main memory may share them until they change.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -228,8 +228,8 @@ pub trait Backend: Send + Sync {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again. `weights` (`nnz × 1`, in the order of the untransposed entries) stand in for the
-    /// values of `A` if given.
+    /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again; a backend
+    /// may offer to do so with `f32`, see [`Cpu::gathering`](crate::Cpu::gathering). `weights` (`nnz × 1`, in the order of the untransposed entries) stand in for the values of `A` if given.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -241,6 +241,17 @@ pub trait Backend: Send + Sync {
         epilogue: Epilogue<'_, Self::Matrix>,
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
+
+    /// `X = op(L·A·R)·X` for a square `A`, in place where the device can: for operands too large to hold twice.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn spmm_in_place(&self, a: (&Self::Sparse, Transpose), x: &mut Self::Matrix) -> Result<(), ComputeError> {
+        let mut out = self.zeros(self.shape(x), self.dtype(x))?;
+        self.spmm(a, None, x, Epilogue::default(), &mut out)?;
+        *x = out;
+        Ok(())
+    }
 
     /// Takes a gradient back through an epilogue: `grad ⊙= activation'(y)` in place, where `y` is the epilogue's result,
     /// and, if wanted, `bias_grad = column sums of grad` (overwritten, one row).

@@ -105,6 +105,18 @@ impl Meter {
         });
     }
 
+    fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix) {
+        let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
+        let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
+        // Packing the operand reads and writes it once; the result is written once.
+        let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
+        self.charge(
+            gathered + streamed,
+            flops,
+            gathered / self.rates.gather_bytes + streamed / self.rates.stream_bytes,
+        );
+    }
+
     /// An operation that passes over matrices a few times.
     fn pass(&self, matrices: &[&MeterMatrix]) {
         self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0);
@@ -203,15 +215,12 @@ impl Backend for Meter {
         _epilogue: Epilogue<'_, MeterMatrix>,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
-        let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
-        let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
-        // Packing the operand reads and writes it once; the result is written once.
-        let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
-        self.charge(
-            gathered + streamed,
-            flops,
-            gathered / self.rates.gather_bytes + streamed / self.rates.stream_bytes,
-        );
+        self.sparse_product(a, x, out);
+        Ok(())
+    }
+
+    fn spmm_in_place(&self, (a, _): (&MeterSparse, Transpose), x: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.sparse_product(a, x, x);
         Ok(())
     }
 

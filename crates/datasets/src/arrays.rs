@@ -1,6 +1,5 @@
 //! Labels and features from arrays as files hold them.
 
-use girih_graph_format::Matrix;
 use girih_graph_format::file::Array;
 
 use crate::{DatasetError, Labels, UNLABELLED};

@@ -17,6 +17,7 @@ mod rmat;
 use std::time::Instant;
 
 use girih_graph_format::MAX_NODES;
+use girih_random::{Key, purpose};
 use tracing::info;
 
 use crate::{Dataset, DatasetError, SplitRule};
@@ -24,17 +25,35 @@ use crate::{Dataset, DatasetError, SplitRule};
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};
 
-/// Purpose numbers of the keys drawn here; each is part of the key, so that no two decisions share draws.
-mod purpose {
-    pub(super) const PERMUTATION: u32 = 0x4745_0001;
-    pub(super) const COMMUNITY_SIZE: u32 = 0x4745_0002;
-    pub(super) const WEIGHT: u32 = 0x4745_0003;
-    pub(super) const PAIR: u32 = 0x4745_0004;
-    pub(super) const UNIFORM_PAIR: u32 = 0x4745_0005;
-    pub(super) const CENTRE: u32 = 0x4745_0006;
-    pub(super) const FEATURE: u32 = 0x4745_0007;
-    pub(super) const LABEL: u32 = 0x4745_0008;
-    pub(super) const TASTE: u32 = 0x4745_0009;
+/// The decision that a draw is for: no two decisions share draws. Numbers are part of every generated graph, see
+/// `docs/formats.md`.
+#[derive(Clone, Copy, Debug)]
+enum Decision {
+    /// New ids of nodes.
+    Permutation = 1,
+    /// Sizes of communities.
+    CommunitySize = 2,
+    /// Degrees that nodes tend to.
+    Weight = 3,
+    /// Ends of edges.
+    Pair = 4,
+    /// Ends of edges that fill up what repeats took away.
+    UniformPair = 5,
+    /// Class centres in feature space.
+    Centre = 6,
+    /// Noise of features.
+    Feature = 7,
+    /// Labels that are wrong on purpose.
+    Label = 8,
+    /// Which classes a community likes, for several labels a node.
+    Taste = 9,
+}
+
+impl Decision {
+    /// The key of this decision's draws.
+    fn key(self, seed: u64) -> Key {
+        Key::new(seed, purpose::GENERATOR).child(self as u64)
+    }
 }
 
 /// What to generate.

@@ -52,8 +52,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
         val: (n_train as NodeId..n_val_end as NodeId).collect(),
         test,
     };
-    Dataset::new(&files.name, graph, Some(features), Some(labels), vec![split])
-        .map_err(|e| e.at(&files.path("graph")))
+    Dataset::new(&files.name, graph, Some(features), Some(labels), vec![split]).map_err(|e| e.at(&files.path("graph")))
 }
 
 /// The names of the data sets whose `ind.NAME.graph` lies in a folder, ascending.

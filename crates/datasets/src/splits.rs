@@ -1,13 +1,9 @@
 //! [`SplitRule`]: random splits for data that ships none.
 
 use girih_graph_format::NodeId;
-use girih_random::{Key, unit_f64};
+use girih_random::{Key, purpose, unit_f64};
 
 use crate::{DatasetError, Labels, Split, UNLABELLED};
-
-/// Purpose numbers of the keys drawn from here.
-const PURPOSE_PER_CLASS: u32 = 0x5350_4c43; // "SPLC"
-const PURPOSE_FRACTIONS: u32 = 0x5350_4c46; // "SPLF"
 
 /// How nodes are dealt to train, validation and test; only labelled nodes take part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,16 +34,15 @@ impl SplitRule {
     /// # Errors
     /// With [`SplitRule::PerClass`], when a class has too few nodes or nodes have several classes.
     pub fn draw(self, labels: &Labels, seed: u64, run: u64) -> Result<Split, DatasetError> {
+        let key = Key::new(seed, purpose::SPLIT).child(run);
         match (self, labels) {
             (Self::PerClass { train, val }, Labels::Single { n_classes, classes }) => {
-                per_class(*n_classes, classes, train, val, Key::new(seed, PURPOSE_PER_CLASS).child(run))
+                per_class(*n_classes, classes, train, val, key)
             }
             (Self::PerClass { .. }, Labels::Multi { .. }) => {
                 Err(DatasetError::invalid("a split per class needs one class per node; these nodes have several"))
             }
-            (Self::Fractions { train, val }, labels) => {
-                Ok(fractions(labels, train, val, Key::new(seed, PURPOSE_FRACTIONS).child(run)))
-            }
+            (Self::Fractions { train, val }, labels) => Ok(fractions(labels, train, val, key)),
         }
     }
 

@@ -55,6 +55,17 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
+    /// The values, to be changed: copied first when they are mapped or have another owner.
+    pub fn make_mut(&mut self) -> &mut [T] {
+        if self.is_mapped() {
+            *self = Self::from(self.to_vec());
+        }
+        match &mut self.storage {
+            Storage::Owned(values) => Arc::make_mut(values).as_mut_slice(),
+            Storage::Mapped { .. } => unreachable!("copied above"),
+        }
+    }
+
     /// The values as an owned vector, without a copy when this is the only owner.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {

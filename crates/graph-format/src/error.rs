@@ -15,7 +15,7 @@ pub struct FormatError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Kind {
     #[error("{0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
     #[error("{0}")]
     Invalid(String),
     #[error("{what}: {remedy}")]
@@ -81,8 +81,12 @@ impl std::fmt::Display for FormatError {
 }
 
 impl std::error::Error for FormatError {
+    /// The cause, where the message does not hold it already.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&self.kind)
+        match &self.kind {
+            Kind::Io(error) => std::error::Error::source(error),
+            Kind::Invalid(_) | Kind::Corrupt { .. } => None,
+        }
     }
 }
 

@@ -91,6 +91,12 @@ proptest! {
     }
 
     #[test]
+    fn symmetric_means_equal_to_the_transpose(a in any_graph(), both in any::<bool>()) {
+        let a = if both { a.symmetrized() } else { a };
+        prop_assert_eq!(a.is_symmetric(), a == a.transposed());
+    }
+
+    #[test]
     fn symmetrised_is_the_smallest_symmetric_pattern_around(a in any_graph()) {
         let s = a.symmetrized();
         prop_assert!(s.validate().is_ok());

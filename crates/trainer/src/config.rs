@@ -81,16 +81,16 @@ pub struct ModelConfig {
     /// Width of hidden layers.
     pub hidden: usize,
     /// Share of hidden activations dropped out in training.
-    pub dropout: f32,
+    pub dropout: f64,
     /// Share of input features dropped out; `None` for the same as `dropout`. At zero the first aggregation is a
     /// constant and computed once.
-    pub input_dropout: Option<f32>,
+    pub input_dropout: Option<f64>,
 }
 
 impl ModelConfig {
     /// Share of input features dropped out.
     #[must_use]
-    pub fn input_dropout(&self) -> f32 {
+    pub fn input_dropout(&self) -> f64 {
         self.input_dropout.unwrap_or(self.dropout)
     }
 }
@@ -139,7 +139,7 @@ pub enum Schedule {
         /// Epochs between two changes.
         every: u64,
         /// The factor.
-        factor: f32,
+        factor: f64,
     },
 }
 
@@ -150,19 +150,19 @@ pub struct OptimizerConfig {
     /// The rule.
     pub kind: OptimizerKind,
     /// Learning rate at full height.
-    pub lr: f32,
+    pub lr: f64,
     /// Weight decay.
-    pub weight_decay: f32,
+    pub weight_decay: f64,
     /// Which parameters decay.
     pub decay: Decay,
     /// Decay of Adam's first moment.
-    pub beta1: f32,
+    pub beta1: f64,
     /// Decay of Adam's second moment.
-    pub beta2: f32,
+    pub beta2: f64,
     /// Adam's epsilon.
-    pub eps: f32,
+    pub eps: f64,
     /// Momentum of SGD.
-    pub momentum: f32,
+    pub momentum: f64,
     /// Epochs over which the rate first rises linearly.
     pub warmup: u64,
     /// How the rate changes after that.
@@ -193,8 +193,8 @@ impl TrainConfig {
     /// At the first such setting.
     pub fn validate(&self) -> Result<(), TrainError> {
         let share = 0.0..1.0;
-        let positive = |v: f32| v.is_finite() && v > 0.0;
-        let not_negative = |v: f32| v.is_finite() && v >= 0.0;
+        let positive = |v: f64| v.is_finite() && v > 0.0;
+        let not_negative = |v: f64| v.is_finite() && v >= 0.0;
         let o = &self.optimizer;
         let rules = [
             (self.model.layers >= 1, "layers", "at least 1"),

@@ -74,7 +74,7 @@ pub struct EpochReport {
     /// Mean loss on the training nodes, before the step.
     pub train_loss: f32,
     /// Learning rate of the step.
-    pub lr: f32,
+    pub lr: f64,
     /// Where the time went.
     pub times: StageTimes,
     /// Scores after the step, when this epoch evaluates.
@@ -225,7 +225,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
         Ok(EpochReport { epoch: self.epoch, train_loss: self.train_loss, lr, times, scores })
     }
 
-    fn step(&mut self, lr: f32) -> Result<StageTimes, TrainError> {
+    fn step(&mut self, lr: f64) -> Result<StageTimes, TrainError> {
         let start = Instant::now();
         let key = Key::new(self.config.seed, purpose::DROPOUT).child(self.run).child(self.epoch);
         let mut tape = Tape::new(self.backend, &self.params, &mut self.pool, Mode::Train(key));

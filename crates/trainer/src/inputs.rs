@@ -3,7 +3,7 @@
 //! What does not change from epoch to epoch is computed here. When features are not dropped out, the first
 //! aggregation `Âᵏ·X` is a constant: the features are replaced by it, and an epoch saves its widest product.
 
-use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::{Backend, ComputeError, Dtype, Epilogue, SparseOperand, Transpose};
 use girih_datasets::Features;
 use girih_graph_format::{Csr, Matrix, Norm};
 
@@ -34,7 +34,7 @@ pub enum Propagation {
 impl Propagation {
     /// For a model that drops out a share of its raw features.
     #[must_use]
-    pub fn with_input_dropout(p: f32) -> Self {
+    pub fn with_input_dropout(p: f64) -> Self {
         if p == 0.0 { Self::WhenDense } else { Self::Never }
     }
 }
@@ -170,21 +170,15 @@ fn propagate<B: Backend>(
     needs: &Needs,
     precision: Dtype,
 ) -> Result<Propagated<B>, ComputeError> {
-    let shape = Shape::new(backend.sparse_shape(graph).rows, backend.shape(&x).cols);
-    let hop = |x: &B::Matrix| {
-        let mut out = backend.zeros(shape, Dtype::F32)?;
-        backend.spmm((graph, Transpose::No), None, x, Epilogue::default(), &mut out)?;
-        Ok::<_, ComputeError>(out)
+    let (mut aggregated, features, hops_left) = if needs.raw_features {
+        let mut first = backend.zeros(backend.shape(&x), precision)?;
+        backend.spmm((graph, Transpose::No), None, &x, Epilogue::default(), &mut first)?;
+        (first, Some(FeatureInput::Dense(x)), needs.hops - 1)
+    } else {
+        (x, None, needs.hops)
     };
-    let mut aggregated = hop(&x)?;
-    let features = needs.raw_features.then_some(FeatureInput::Dense(x));
-    for _ in 1..needs.hops {
-        aggregated = hop(&aggregated)?;
-    }
-    if precision != Dtype::F32 {
-        let mut rounded = backend.zeros(shape, precision)?;
-        backend.convert(&aggregated, &mut rounded)?;
-        aggregated = rounded;
+    for _ in 0..hops_left {
+        backend.spmm_in_place((graph, Transpose::No), &mut aggregated)?;
     }
     Ok((features, Some(aggregated)))
 }

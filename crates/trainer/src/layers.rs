@@ -75,6 +75,22 @@ impl Linear {
         Ok(Self { weight, bias, widths: (inputs, outputs) })
     }
 
+    /// As [`new`](Self::new), with a weight of zeros: for a model that is linear in its weights, whose loss is convex, so
+    /// that no symmetry needs breaking and nothing random is left over in the result.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn zeroed<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Self, ComputeError> {
+        let weight = init.zeros(layer, "weight", Shape::new(inputs, outputs))?;
+        let bias = Some(init.zeros(layer, "bias", Shape::new(1, outputs))?);
+        Ok(Self { weight, bias, widths: (inputs, outputs) })
+    }
+
     /// A weight without bias that is one of `parts` equal parts of a larger weight, cut into rows: the factor of one
     /// operand of a concatenation.
     ///
@@ -161,21 +177,21 @@ impl GraphConv {
         &self,
         tape: &mut Tape<'a, B>,
         graph: &'a B::Sparse,
-        rows: Rows<'a, B>,
+        rows: &Rows<'a, B>,
         dropout: Option<Dropout>,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
         let (inputs, outputs) = self.linear.widths;
         match rows {
             Rows::Dense(x) if inputs < outputs => {
-                let x = tape.dropout(x, dropout)?;
+                let x = tape.dropout(*x, dropout)?;
                 let aggregated = Rows::Dense(tape.spmm(graph, x, SpmmOptions::default())?);
                 self.linear.forward(tape, &aggregated, LinearOptions { activation, ..LinearOptions::default() })
             }
             Rows::Propagated(_) => {
-                self.linear.forward(tape, &rows, LinearOptions { dropout, activation, ..LinearOptions::default() })
+                self.linear.forward(tape, rows, LinearOptions { dropout, activation, ..LinearOptions::default() })
             }
-            Rows::Dense(_) | Rows::Sparse(..) => self.transform_first(tape, graph, &rows, dropout, activation),
+            Rows::Dense(_) | Rows::Sparse(..) => self.transform_first(tape, graph, rows, dropout, activation),
         }
     }
 

@@ -16,15 +16,15 @@ pub struct Optimizer<B: Backend> {
 impl OptimizerConfig {
     /// The learning rate of `epoch` (from 0) out of `epochs`.
     #[must_use]
-    pub fn lr_at(&self, epoch: u64, epochs: u64) -> f32 {
-        let warmup = if epoch < self.warmup { (epoch + 1) as f32 / (self.warmup + 1) as f32 } else { 1.0 };
+    pub fn lr_at(&self, epoch: u64, epochs: u64) -> f64 {
+        let warmup = if epoch < self.warmup { (epoch + 1) as f64 / (self.warmup + 1) as f64 } else { 1.0 };
         let factor = match self.schedule {
             Schedule::Constant => 1.0,
             Schedule::Cosine => {
                 let share = epoch as f64 / epochs.max(1) as f64;
-                ((1.0 + (std::f64::consts::PI * share).cos()) / 2.0) as f32
+                (1.0 + (std::f64::consts::PI * share).cos()) / 2.0
             }
-            Schedule::Step { every, factor } => factor.powf((epoch / every) as f32),
+            Schedule::Step { every, factor } => factor.powf((epoch / every) as f64),
         };
         self.lr * warmup * factor
     }
@@ -54,7 +54,7 @@ impl<B: Backend> Optimizer<B> {
     pub fn step(
         &mut self,
         backend: &B,
-        lr: f32,
+        lr: f64,
         gradients: &Gradients<B>,
         params: &mut Params<B>,
     ) -> Result<(), ComputeError> {
@@ -63,16 +63,18 @@ impl<B: Backend> Optimizer<B> {
         for ((id, layer), (first, second)) in ids.into_iter().zip(&mut self.state) {
             let Some(grad) = gradients.get(id) else { continue };
             let decays = self.config.decay == Decay::All || layer == 0;
-            let weight_decay = if decays { self.config.weight_decay } else { 0.0 };
+            let weight_decay = if decays { self.config.weight_decay as f32 } else { 0.0 };
             let param = params.value_mut(id);
             match self.config.kind {
-                OptimizerKind::Sgd => backend.sgd(lr, self.config.momentum, weight_decay, grad, first, param)?,
+                OptimizerKind::Sgd => {
+                    backend.sgd(lr as f32, self.config.momentum as f32, weight_decay, grad, first, param)?;
+                }
                 OptimizerKind::Adam | OptimizerKind::Adamw => {
                     let step = AdamStep {
-                        lr,
-                        beta1: self.config.beta1,
-                        beta2: self.config.beta2,
-                        eps: self.config.eps,
+                        lr: lr as f32,
+                        beta1: self.config.beta1 as f32,
+                        beta2: self.config.beta2 as f32,
+                        eps: self.config.eps as f32,
                         weight_decay,
                         decoupled: self.config.kind == OptimizerKind::Adamw,
                         step: self.step,
@@ -120,7 +122,7 @@ mod tests {
         let step = with(Schedule::Step { every: 10, factor: 0.5 }, 0);
         assert_eq!([step.lr_at(9, 100), step.lr_at(10, 100), step.lr_at(20, 100)], [1.0, 0.5, 0.25]);
         let warm = with(Schedule::Constant, 4);
-        let rates: Vec<f32> = (0..6).map(|e| warm.lr_at(e, 100)).collect();
+        let rates: Vec<f64> = (0..6).map(|e| warm.lr_at(e, 100)).collect();
         assert!(rates.windows(2).all(|w| w[0] <= w[1]) && rates[0] == 0.2 && rates[4] == 1.0, "{rates:?}");
     }
 }

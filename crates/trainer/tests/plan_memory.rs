@@ -82,8 +82,15 @@ fn measured_peak(config: &TrainConfig) -> usize {
     PEAK.load(Ordering::Relaxed) - baseline
 }
 
+/// One thread, so that its scratch memory, which no plan can know, is there once and before the first measurement.
 #[test]
 fn the_planned_peak_is_within_a_factor_of_two_of_the_measured_one() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.install(compare_plans);
+}
+
+fn compare_plans() {
+    measured_peak(&TrainConfig::default());
     let sizes = sizes(&dataset());
     let rates = Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 };
     for kind in [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Mlp] {

@@ -44,6 +44,5 @@ fn backend(device: &DeviceArgs, gather: Dtype) -> Result<Cpu, CliError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
         pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
     }
-    let _ = gather;
-    Ok(Cpu::new())
+    Ok(Cpu::new().gathering(gather))
 }

@@ -97,8 +97,14 @@ fn wrong_usage_has_status_two_and_a_hint() {
     ] {
         let finished = girih(args);
         assert_eq!(finished.code, Some(2), "{args:?}: {}", finished.err);
-        assert!(finished.err.contains("Usage: girih") && finished.out.is_empty(), "{args:?}: {}", finished.err);
+        assert!(finished.err.contains("--help") && finished.out.is_empty(), "{args:?}: {}", finished.err);
     }
+}
+
+#[test]
+fn a_generator_that_does_not_exist_is_wrong_usage() {
+    let message = girih(&["train", "--data", "synth:redit"]).refused(2);
+    assert!(says(&message, "no generator") && says(&message, "planted, reddit"), "{message}");
 }
 
 #[test]
@@ -113,7 +119,6 @@ fn failures_have_status_one_and_name_their_cause() {
     let message = girih(&["evaluate", "--data", SMALL, "--checkpoint", empty]).refused(1);
     assert!(says(&message, empty) && says(&message, "no checkpoint"), "{message}");
     assert!(says(&girih(&["train", "--dropout", "1.5"]).refused(1), "setting `dropout` must be"));
-    assert!(says(&girih(&["train", "--data", "synth:redit"]).refused(1), "no generator"));
     assert!(names_in(work.folder()).is_empty(), "failures leave nothing behind");
 }
 

@@ -4,7 +4,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 /// Elements in a piece: 64 KiB of `f32`, so that a second look at a piece finds it in the L2 cache.
-const CHUNK: usize = 1 << 14;
+pub(crate) const CHUNK: usize = 1 << 14;
 
 /// Rows in a piece of a matrix with `cols` columns; at least one.
 pub(crate) fn rows_per_chunk(cols: usize) -> usize {
@@ -16,28 +16,17 @@ pub(crate) fn row_chunk_len(cols: usize) -> usize {
     rows_per_chunk(cols) * cols.max(1)
 }
 
-/// Calls `kernel(position of the first element, piece of x, same piece of out)` for every piece, with the widest
+/// Calls `kernel(piece of x, same piece of out)` for every piece, with the widest
 /// vectors that the machine has.
 ///
 /// `kernel` must be marked `#[inline(always)]`: what is not inlined is compiled for the oldest processor.
-pub(crate) fn zip_chunks<X: Sync, Y: Send>(x: &[X], out: &mut [Y], kernel: impl Fn(usize, &[X], &mut [Y]) + Sync) {
+pub(crate) fn zip_chunks<X: Sync, Y: Send>(x: &[X], out: &mut [Y], kernel: impl Fn(&[X], &mut [Y]) + Sync) {
     let arch = Arch::new();
-    let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate();
-    pieces.for_each(|(i, (out, x))| {
+    let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
+    pieces.for_each(|(out, x)| {
         arch.dispatch(
             #[inline(always)]
-            || kernel(i * CHUNK, x, out),
-        )
-    });
-}
-
-/// Calls `kernel(position of the first element, piece)` for every piece of `out`, as [`zip_chunks`] does.
-pub(crate) fn for_chunks<Y: Send>(out: &mut [Y], kernel: impl Fn(usize, &mut [Y]) + Sync) {
-    let arch = Arch::new();
-    out.par_chunks_mut(CHUNK).enumerate().for_each(|(i, out)| {
-        arch.dispatch(
-            #[inline(always)]
-            || kernel(i * CHUNK, out),
-        )
+            || kernel(x, out),
+        );
     });
 }

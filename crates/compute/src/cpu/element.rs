@@ -3,16 +3,48 @@
 use std::borrow::Cow;
 
 use half::bf16;
+use pulp::Simd;
 
 use super::matrix::{CpuMatrix, Storage};
+use crate::Dtype;
 
 /// A stored number: read as `f32`, written with rounding to nearest even.
 pub(crate) trait Element: bytemuck::Pod + Send + Sync {
+    /// The storage that this is an element of.
+    const DTYPE: Dtype;
+
     fn to_f32(self) -> f32;
     fn from_f32(value: f32) -> Self;
+
+    /// A vector of `elements`, at most as many as it has lanes; further lanes are zero.
+    #[inline(always)]
+    fn load_lanes<S: Simd>(simd: S, elements: &[Self]) -> S::f32s {
+        let mut values = simd.splat_f32s(0.0);
+        let lanes: &mut [f32] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut values));
+        if elements.len() == lanes.len() {
+            // A loop whose length the compiler knows becomes one conversion of a vector.
+            (0..S::F32_LANES).for_each(|lane| lanes[lane] = elements[lane].to_f32());
+        } else {
+            lanes.iter_mut().zip(elements).for_each(|(lane, element)| *lane = element.to_f32());
+        }
+        values
+    }
+
+    /// Writes the first lanes of `values`, as many as `out` takes.
+    #[inline(always)]
+    fn store_lanes<S: Simd>(_: S, values: S::f32s, out: &mut [Self]) {
+        let lanes: &[f32] = bytemuck::cast_slice(std::slice::from_ref(&values));
+        if out.len() == lanes.len() {
+            (0..S::F32_LANES).for_each(|lane| out[lane] = Self::from_f32(lanes[lane]));
+        } else {
+            out.iter_mut().zip(lanes).for_each(|(out, &lane)| *out = Self::from_f32(lane));
+        }
+    }
 }
 
 impl Element for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -22,9 +54,21 @@ impl Element for f32 {
     fn from_f32(value: f32) -> Self {
         value
     }
+
+    #[inline(always)]
+    fn load_lanes<S: Simd>(simd: S, elements: &[Self]) -> S::f32s {
+        simd.partial_load_f32s(elements)
+    }
+
+    #[inline(always)]
+    fn store_lanes<S: Simd>(simd: S, values: S::f32s, out: &mut [Self]) {
+        simd.partial_store_f32s(out, values);
+    }
 }
 
 impl Element for bf16 {
+    const DTYPE: Dtype = Dtype::Bf16;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)

@@ -1,12 +1,12 @@
 //! Operations that treat every element alike.
 
-use super::chunks::{for_chunks, zip_chunks};
+use rayon::prelude::*;
+
+use super::chunks::{CHUNK, zip_chunks};
 use super::element::Element;
 use super::mask;
+use super::simd::Isa;
 use crate::Dropout;
-
-/// Elements masked at a time, in a buffer on the stack: whole groups of the mask.
-const MASKED: usize = 1024;
 
 /// `out = x`, rounded to the storage of `out`.
 ///
@@ -18,7 +18,7 @@ pub(crate) fn convert<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
         x,
         out,
         #[inline(always)]
-        |_, x, out| copy(x, out),
+        |x, out| copy(x, out),
     );
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn add_scaled<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut
         x,
         out,
         #[inline(always)]
-        |_, x, out| {
+        |x, out| {
             for (out, x) in out.iter_mut().zip(x) {
                 *out = Y::from_f32(out.to_f32() + factor * x.to_f32());
             }
@@ -37,36 +37,14 @@ pub(crate) fn add_scaled<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut
 }
 
 /// `out = mask ⊙ x`.
-pub(crate) fn dropout<X: Element, Y: Element>(dropout: Dropout, x: &[X], out: &mut [Y]) {
-    zip_chunks(
-        x,
-        out,
-        #[inline(always)]
-        |first, x, out| {
-            for (block, (x, out)) in x.chunks(MASKED).zip(out.chunks_mut(MASKED)).enumerate() {
-                let values = &mut [0.0; MASKED][..x.len()];
-                copy(x, values);
-                mask::apply(dropout, first + block * MASKED, values);
-                copy(values, out);
-            }
-        },
-    );
+pub(crate) fn dropout<X: Element, Y: Element>(isa: Isa, dropout: Dropout, x: &[X], out: &mut [Y]) {
+    let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate();
+    pieces.for_each(|(i, (out, x))| mask::copy(isa, dropout, i * CHUNK, x, out));
 }
 
 /// `x ⊙= mask`.
-pub(crate) fn dropout_in_place<X: Element>(dropout: Dropout, x: &mut [X]) {
-    for_chunks(
-        x,
-        #[inline(always)]
-        |first, x| {
-            for (block, x) in x.chunks_mut(MASKED).enumerate() {
-                let values = &mut [0.0; MASKED][..x.len()];
-                copy(x, values);
-                mask::apply(dropout, first + block * MASKED, values);
-                copy(values, x);
-            }
-        },
-    );
+pub(crate) fn dropout_in_place<X: Element>(isa: Isa, dropout: Dropout, x: &mut [X]) {
+    x.par_chunks_mut(CHUNK).enumerate().for_each(|(i, x)| mask::apply(isa, dropout, i * CHUNK, x));
 }
 
 #[inline(always)]

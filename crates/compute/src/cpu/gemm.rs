@@ -16,7 +16,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
-use super::element::{Element, as_f32};
+use super::element::{Element, as_f32, typed};
 use super::epilogue::RowEpilogue;
 use super::machine::Machine;
 use super::mask;
@@ -54,11 +54,16 @@ pub(crate) fn multiply(
         return;
     }
     let epilogue = RowEpilogue::new(epilogue);
-    let a = Rows { matrix: a, dropout };
     match (transpose_a, transpose_b) {
-        (Transpose::No, _) => multiply_blocks(machine, a, (b, transpose_b), &epilogue, out),
+        (Transpose::No, _) => {
+            // With a result as wide as `A`, arithmetic hides what a copy would save.
+            let a = Rows { matrix: a, dropout, streamed: out.shape().cols < a.shape().cols };
+            multiply_blocks(machine, a, (b, transpose_b), &epilogue, out);
+        }
         (Transpose::Yes, Transpose::No) => {
-            multiply_strips(machine, a, Rows { matrix: b, dropout: None }, &epilogue, out)
+            let (a, b) =
+                (Rows { matrix: a, dropout, streamed: true }, Rows { matrix: b, dropout: None, streamed: true });
+            multiply_strips(machine, a, b, &epilogue, out);
         }
         (Transpose::Yes, Transpose::Yes) => panic!("Aᵀ·Bᵀ is not offered; multiply B·A and read it transposed"),
     }
@@ -69,28 +74,28 @@ pub(crate) fn multiply(
 struct Rows<'a> {
     matrix: &'a CpuMatrix,
     dropout: Option<Dropout>,
+    /// Copy blocks even where they could be read as they lie. faer reads a few rows side by side, an order in which the
+    /// processor does not see what comes next; a copy streams the block into L2 first.
+    streamed: bool,
 }
 
 impl Rows<'_> {
-    /// Hands `rows` to `work` as `f32`, converted into scratch memory unless they lie so already.
+    /// Hands `rows` to `work` as `f32`: in scratch memory, unless they may be read as they lie.
     fn with_block<T>(&self, machine: &Machine, rows: Range<usize>, work: impl FnOnce(&[f32]) -> T) -> T {
         let cols = self.matrix.shape().cols;
         let elements = rows.start * cols..rows.end * cols;
-        if let (Storage::F32(values), None) = (self.matrix.storage(), self.dropout) {
+        if let (Storage::F32(values), None, false) = (self.matrix.storage(), self.dropout, self.streamed) {
             return work(&values[elements]);
         }
         machine.scratch.with(elements.len(), |words| {
             let block: &mut [f32] = bytemuck::cast_slice_mut(words);
-            match self.matrix.storage() {
-                Storage::F32(values) => block.copy_from_slice(&values[elements.clone()]),
-                Storage::Bf16(values) => machine.isa.run(
+            typed!(values = self.matrix.storage() => match self.dropout {
+                Some(dropout) => mask::copy(machine.isa, dropout, elements.start, &values[elements], block),
+                None => machine.isa.run(
                     #[inline(always)]
-                    || widen(&values[elements.clone()], block),
+                    || widen(&values[elements], block),
                 ),
-            }
-            if let Some(dropout) = self.dropout {
-                mask::apply(dropout, elements.start, block);
-            }
+            });
             work(block)
         })
     }

@@ -1,17 +1,16 @@
 //! Losses with their gradients in one pass over the logits.
 //!
-//! Rows are independent; their losses are added in `f64`, in order. `exp` is computed in lanes, see [`exp`].
+//! Rows are independent and computed in vectors; their losses are added in `f64`, in order. Logarithms are the slowest
+//! part, and a sum of them is the logarithm of a product: see [`LogSum`].
 
-use pulp::Arch;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
 use super::element::Element;
+use super::simd::Isa;
 
-/// Elements that are computed side by side.
-const LANES: usize = 16;
-
-/// Fills a row up to whole lanes: its exponential vanishes in any sum, and it is finite, so that `0 · PAD` is zero.
+/// Fills a row up to whole vectors: its exponential vanishes in any sum, and it is finite, so that `0 · PAD` is zero.
 const PAD: f32 = f32::MIN;
 
 /// How often each of `n_rows` rows is named by `rows`.
@@ -25,221 +24,287 @@ pub(crate) fn multiplicities(rows: &[u32], n_rows: usize) -> Vec<u32> {
 
 /// Mean softmax cross-entropy, and its gradient if wanted. Row `r` of the logits counts `counts[r]` times.
 pub(crate) fn softmax_cross_entropy<L: Element, G: Element>(
+    isa: Isa,
     logits: &[L],
     classes: &[u32],
     counts: &[u32],
     grad: Option<&mut [G]>,
 ) -> f64 {
-    let n = total(counts);
-    mean_over_rows(
-        logits,
-        counts,
-        1.0 / n,
-        grad,
-        #[inline(always)]
-        |row, values| softmax_row(values, classes[row] as usize),
-    )
+    mean_over_rows(isa, logits, counts, 1.0 / total(counts), grad, &Softmax { classes })
 }
 
 /// Mean binary cross-entropy of sigmoids, and its gradient if wanted. Row `r` of the logits counts `counts[r]` times.
 pub(crate) fn sigmoid_cross_entropy<L: Element, T: Element, G: Element>(
+    isa: Isa,
     logits: &[L],
     targets: &[T],
     counts: &[u32],
     grad: Option<&mut [G]>,
 ) -> f64 {
     let cols = logits.len() / counts.len();
-    let n = total(counts) * cols as f64;
-    mean_over_rows(
-        logits,
-        counts,
-        1.0 / n,
-        grad,
-        #[inline(always)]
-        |row, values| sigmoid_row(values, &targets[row * cols..][..cols]),
-    )
+    let weight = 1.0 / (total(counts) * cols as f64);
+    mean_over_rows(isa, logits, counts, weight, grad, &Sigmoid { targets, cols })
 }
 
 fn total(counts: &[u32]) -> f64 {
     counts.iter().map(|&count| f64::from(count)).sum()
 }
 
-/// `weight · Σ counts[r] · loss(row r)`; `row_loss` gets a row as `f32`, padded to whole lanes with [`PAD`], and
-/// leaves the gradient of its result there.
+/// The loss of one row.
+trait RowLoss: Sync {
+    /// Adds the loss of `row` to `loss`. `logits` are the row's, padded to whole vectors with [`PAD`]; in their place is
+    /// left their gradient times the number that is returned.
+    fn add<S: Simd>(&self, simd: S, row: usize, logits: &mut [S::f32s], loss: &mut LogSum) -> f32;
+}
+
+/// `log Σ exp(z) - z[class]`, stable for large logits.
+struct Softmax<'a> {
+    classes: &'a [u32],
+}
+
+impl RowLoss for Softmax<'_> {
+    #[inline(always)]
+    fn add<S: Simd>(&self, simd: S, row: usize, logits: &mut [S::f32s], loss: &mut LogSum) -> f32 {
+        let class = self.classes[row] as usize;
+        let logit = bytemuck::cast_slice::<_, f32>(logits)[class];
+        let mut max = simd.splat_f32s(PAD);
+        for &z in &*logits {
+            max = simd.max_f32s(max, z);
+        }
+        let max = simd.reduce_max_f32s(max);
+        let (shift, mut sum) = (simd.splat_f32s(max), simd.splat_f32s(0.0));
+        for z in &mut *logits {
+            *z = exp(simd, simd.sub_f32s(*z, shift));
+            sum = simd.add_f32s(sum, *z);
+        }
+        let sum = simd.reduce_sum_f32s(sum);
+        loss.add(f64::from(max) - f64::from(logit));
+        loss.add_log(f64::from(sum));
+        // (exp(z) - sum · onehot) / sum = softmax - onehot
+        bytemuck::cast_slice_mut::<_, f32>(logits)[class] -= sum;
+        sum
+    }
+}
+
+/// `Σ max(z, 0) - z·t + log(1 + exp(-|z|))`; its gradient is `sigmoid(z) - t`.
+struct Sigmoid<'a, T> {
+    targets: &'a [T],
+    cols: usize,
+}
+
+impl<T: Element> RowLoss for Sigmoid<'_, T> {
+    #[inline(always)]
+    fn add<S: Simd>(&self, simd: S, row: usize, logits: &mut [S::f32s], loss: &mut LogSum) -> f32 {
+        /// Columns whose factors, of at most two, are multiplied in `f32`.
+        const FACTORS: usize = 64;
+        let targets = &self.targets[row * self.cols..][..self.cols];
+        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        for (logits, targets) in logits.chunks_mut(FACTORS / S::F32_LANES).zip(targets.chunks(FACTORS)) {
+            let (mut linear, mut product) = (zero, one);
+            for (z, targets) in logits.iter_mut().zip(targets.chunks(S::F32_LANES)) {
+                let target = T::load_lanes(simd, targets);
+                let small = exp(simd, simd.neg_f32s(simd.abs_f32s(*z)));
+                let factor = simd.add_f32s(one, small);
+                let is_negative = simd.less_than_f32s(*z, zero);
+                let positive_part = simd.select_f32s(is_negative, zero, *z);
+                linear = simd.add_f32s(linear, simd.sub_f32s(positive_part, simd.mul_f32s(*z, target)));
+                product = simd.mul_f32s(product, factor);
+                let sigmoid = simd.div_f32s(simd.select_f32s(is_negative, small, one), factor);
+                *z = simd.sub_f32s(sigmoid, target);
+            }
+            loss.add(f64::from(simd.reduce_sum_f32s(linear)));
+            loss.add_log(f64::from(simd.reduce_product_f32s(product)));
+        }
+        1.0
+    }
+}
+
+/// A sum of numbers and logarithms. Most logarithms are never taken: their arguments are multiplied instead.
+#[derive(Clone, Copy)]
+struct LogSum {
+    sum: f64,
+    product: f64,
+}
+
+impl LogSum {
+    const ZERO: Self = Self { sum: 0.0, product: 1.0 };
+    /// Products beyond it are turned into a sum; the square of it is still finite.
+    const LIMIT: f64 = 1e150;
+
+    #[inline(always)]
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+    }
+
+    /// Adds the logarithm of `factor`, at least one and at most [`LIMIT`](Self::LIMIT).
+    #[inline(always)]
+    fn add_log(&mut self, factor: f64) {
+        self.product *= factor;
+        if self.product > Self::LIMIT {
+            *self = Self { sum: self.value(), product: 1.0 };
+        }
+    }
+
+    /// Adds `other`, `count` times.
+    #[inline(always)]
+    fn add_times(&mut self, count: u32, other: Self) {
+        if count == 1 {
+            self.add(other.sum);
+            self.add_log(other.product);
+        } else {
+            self.add(f64::from(count) * other.value());
+        }
+    }
+
+    fn value(self) -> f64 {
+        self.sum + self.product.ln()
+    }
+}
+
+/// `weight · Σ counts[r] · loss(row r)`.
 fn mean_over_rows<L: Element, G: Element>(
+    isa: Isa,
     logits: &[L],
     counts: &[u32],
     weight: f64,
     grad: Option<&mut [G]>,
-    row_loss: impl Fn(usize, &mut [f32]) -> f64 + Sync,
+    row_loss: &impl RowLoss,
 ) -> f64 {
     let cols = logits.len() / counts.len();
-    let (arch, n_rows) = (Arch::new(), rows_per_chunk(cols));
-    let mut grads: Vec<Option<&mut [G]>> = match grad {
-        Some(grad) => grad.chunks_mut(row_chunk_len(cols)).map(Some).collect(),
+    let (len, n_rows) = (row_chunk_len(cols), rows_per_chunk(cols));
+    let grads: Vec<Option<&mut [G]>> = match grad {
+        Some(grad) => grad.chunks_mut(len).map(Some).collect(),
         None => counts.chunks(n_rows).map(|_| None).collect(),
     };
-    let pieces = counts.par_chunks(n_rows).zip(logits.par_chunks(row_chunk_len(cols))).zip(&mut grads).enumerate();
+    let pieces = counts.par_chunks(n_rows).zip(logits.par_chunks(len)).zip(grads).enumerate();
     let losses: Vec<f64> = pieces
         .map(|(piece, ((counts, logits), grad))| {
-            arch.dispatch(
-                #[inline(always)]
-                || sum_over_rows(logits, cols, counts, weight, grad.as_deref_mut(), piece * n_rows, &row_loss),
-            )
+            isa.run(Rows { first_row: piece * n_rows, cols, logits, counts, weight, grad, row_loss })
         })
         .collect();
     losses.iter().sum::<f64>() * weight
 }
 
-/// `Σ counts[r] · loss(row r)` of one piece of rows.
-#[inline(always)]
-fn sum_over_rows<L: Element, G: Element>(
-    logits: &[L],
-    cols: usize,
-    counts: &[u32],
-    weight: f64,
-    mut grad: Option<&mut [G]>,
+/// One piece of rows, the first of which is row `first_row` of the whole: `Σ counts[r] · loss(row r)`.
+struct Rows<'a, L, G, R> {
     first_row: usize,
-    row_loss: &impl Fn(usize, &mut [f32]) -> f64,
-) -> f64 {
-    let mut values = vec![PAD; cols.next_multiple_of(LANES)];
-    let mut sum = 0.0;
-    for (row, (&count, logits)) in counts.iter().zip(logits.chunks_exact(cols)).enumerate() {
-        let grad_row = grad.as_deref_mut().map(|grad| &mut grad[row * cols..][..cols]);
-        if count == 0 {
-            grad_row.map(|grad| grad.fill(G::from_f32(0.0)));
-            continue;
-        }
-        load_padded(logits, &mut values);
-        sum += f64::from(count) * row_loss(first_row + row, &mut values);
-        let factor = (f64::from(count) * weight) as f32;
-        for (grad, value) in grad_row.into_iter().flatten().zip(&values) {
-            *grad = G::from_f32(factor * value);
-        }
-    }
-    sum
+    cols: usize,
+    logits: &'a [L],
+    counts: &'a [u32],
+    weight: f64,
+    grad: Option<&'a mut [G]>,
+    row_loss: &'a R,
 }
 
-#[inline(always)]
-fn load_padded<L: Element>(row: &[L], values: &mut [f32]) {
-    let (head, tail) = values.split_at_mut(row.len());
-    for (value, logit) in head.iter_mut().zip(row) {
-        *value = logit.to_f32();
-    }
-    tail.fill(PAD);
-}
+impl<L: Element, G: Element, R: RowLoss> WithSimd for Rows<'_, L, G, R> {
+    type Output = f64;
 
-/// `log Σ exp(z) - z[class]`, stable for large logits; leaves `softmax(z) - onehot(class)` in `values`.
-#[inline(always)]
-fn softmax_row(values: &mut [f32], class: usize) -> f64 {
-    let max = fold_lanes(
-        values,
-        f32::MIN,
-        #[inline(always)]
-        |a, b| if a > b { a } else { b },
-    );
-    let logit = values[class];
-    for value in values.iter_mut() {
-        *value = exp(*value - max);
-    }
-    let sum = fold_lanes(
-        values,
-        0.0,
-        #[inline(always)]
-        |a, b| a + b,
-    );
-    let inverse = 1.0 / sum;
-    for value in values.iter_mut() {
-        *value *= inverse;
-    }
-    values[class] -= 1.0;
-    f64::from(sum).ln() + f64::from(max) - f64::from(logit)
-}
-
-/// Folds whole lanes side by side, then the lanes in order.
-#[inline(always)]
-fn fold_lanes(values: &[f32], start: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut lanes = [start; LANES];
-    for block in values.as_chunks::<LANES>().0 {
-        for lane in 0..LANES {
-            lanes[lane] = f(lanes[lane], block[lane]);
-        }
-    }
-    lanes.into_iter().fold(start, f)
-}
-
-/// `Σ max(z, 0) - z·t + log(1 + exp(-|z|))`; leaves `sigmoid(z) - t` in `values`.
-#[inline(always)]
-fn sigmoid_row<T: Element>(values: &mut [f32], targets: &[T]) -> f64 {
-    // A sum of logarithms is the logarithm of a product; factors are at most 2, so that 512 of them stay finite.
-    const FACTORS: usize = 512;
-    let mut loss = 0.0;
-    for (values, targets) in values.chunks_mut(LANES * FACTORS).zip(targets.chunks(LANES * FACTORS)) {
-        let (mut linear, mut product) = ([0.0; LANES], [1.0; LANES]);
-        for (values, targets) in values.as_chunks_mut::<LANES>().0.iter_mut().zip(targets.chunks(LANES)) {
-            let mut padded = [0.0; LANES];
-            for (padded, target) in padded.iter_mut().zip(targets) {
-                *padded = target.to_f32();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Self { first_row, cols, logits, counts, weight, mut grad, row_loss } = self;
+        let mut values = vec![simd.splat_f32s(PAD); cols.div_ceil(S::F32_LANES)];
+        let mut sum = LogSum::ZERO;
+        for (row, (&count, logits)) in counts.iter().zip(logits.chunks_exact(cols)).enumerate() {
+            let grad_row = grad.as_deref_mut().map(|grad| &mut grad[row * cols..][..cols]);
+            if count == 0 {
+                grad_row.into_iter().for_each(|grad| grad.fill(G::from_f32(0.0)));
+                continue;
             }
-            sigmoid_lanes(values, &padded, &mut linear, &mut product);
+            load_padded(simd, logits, &mut values);
+            let mut loss = LogSum::ZERO;
+            let scale = row_loss.add(simd, first_row + row, &mut values, &mut loss);
+            sum.add_times(count, loss);
+            if let Some(grad) = grad_row {
+                let factor = simd.splat_f32s((f64::from(count) * weight / f64::from(scale)) as f32);
+                for (&value, grad) in values.iter().zip(grad.chunks_mut(S::F32_LANES)) {
+                    G::store_lanes(simd, simd.mul_f32s(factor, value), grad);
+                }
+            }
         }
-        loss += linear.into_iter().sum::<f64>() + product.into_iter().map(f64::ln).sum::<f64>();
+        sum.value()
     }
-    loss
 }
 
 #[inline(always)]
-fn sigmoid_lanes(
-    values: &mut [f32; LANES],
-    targets: &[f32; LANES],
-    linear: &mut [f64; LANES],
-    product: &mut [f64; LANES],
-) {
-    for lane in 0..LANES {
-        let (z, target) = (values[lane], targets[lane]);
-        let small = exp(-z.abs());
-        linear[lane] += f64::from(z.max(0.0) - z * target);
-        product[lane] *= 1.0 + f64::from(small);
-        let numerator = if z >= 0.0 { 1.0 } else { small };
-        values[lane] = numerator / (1.0 + small) - target;
+fn load_padded<S: Simd, L: Element>(simd: S, row: &[L], values: &mut [S::f32s]) {
+    for (value, logits) in values.iter_mut().zip(row.chunks(S::F32_LANES)) {
+        *value = L::load_lanes(simd, logits);
+        if logits.len() < S::F32_LANES {
+            let present = simd.mask_between_m32s(0, logits.len() as u32).mask();
+            *value = simd.select_f32s(present, *value, simd.splat_f32s(PAD));
+        }
     }
 }
 
-/// `eˣ` for `x <= 0` within 2⁻²² relative, without branches or calls so that loops around it vectorise; `x` below -87
-/// counts as -87.
+/// `eˣ` for `x <= 0` within 2⁻²² relative, without branches or calls; `x` below -87 counts as -87.
 ///
 /// `x = n·log 2 + r`; the polynomial for `eʳ` and the two parts of log 2 are those of Cephes' `expf` (Moshier).
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     /// Adding it to a small number rounds that number into the low bits of the mantissa.
     const ROUND: f32 = 12_582_912.0;
     const LN_2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
-    const TERMS: [f32; 5] = [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
-    let x = x.max(-87.0);
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = x - n * LN_2.0 - n * LN_2.1;
-    let polynomial = TERMS.iter().fold(1.987_569_1e-4, |sum, term| sum * r + term) * (r * r) + r + 1.0;
+    const TERMS: [f32; 5] = [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1];
+    let x = simd.max_f32s(x, simd.splat_f32s(-87.0));
+    let shifted = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), simd.splat_f32s(ROUND));
+    let n = simd.sub_f32s(shifted, simd.splat_f32s(ROUND));
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-LN_2.0), x);
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-LN_2.1), r);
+    let mut polynomial = simd.splat_f32s(1.987_569_1e-4);
+    for term in TERMS {
+        polynomial = simd.mul_add_e_f32s(polynomial, r, simd.splat_f32s(term));
+    }
+    let result = simd.mul_add_e_f32s(polynomial, simd.mul_f32s(r, r), simd.add_f32s(r, simd.splat_f32s(1.0)));
     // The low bits of `shifted` hold n; in the exponent's place they multiply by 2ⁿ.
-    f32::from_bits((shifted.to_bits() << 23).wrapping_add(polynomial.to_bits()))
+    let exponent = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(23));
+    simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.transmute_u32s_f32s(result)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    struct Exp<'a>(&'a mut [f32]);
+
+    impl WithSimd for Exp<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            for x in self.0.chunks_mut(S::F32_LANES) {
+                f32::store_lanes(simd, exp(simd, f32::load_lanes(simd, x)), x);
+            }
+        }
+    }
+
     #[test]
     fn exp_is_close_over_its_whole_range() {
-        for i in 0..=870_000 {
-            let x = i as f32 * -1e-4;
-            let exact = f64::from(x).exp();
-            assert!(
-                (f64::from(exp(x)) - exact).abs() < exact / f64::from(1 << 22),
-                "exp({x}) = {}, not {exact}",
-                exp(x)
-            );
+        let arguments: Vec<f32> = (0..=870_000).map(|i| i as f32 * -1e-4).collect();
+        for isa in Isa::all() {
+            let mut found = arguments.clone();
+            isa.run(Exp(&mut found));
+            for (x, found) in arguments.iter().zip(found) {
+                let exact = f64::from(*x).exp();
+                let error = (f64::from(found) - exact).abs();
+                assert!(error < exact / f64::from(1 << 22), "exp({x}) = {found}, not {exact}, with {}", isa.name());
+            }
+            let mut limits = [0.0, f32::NEG_INFINITY, f32::MIN];
+            isa.run(Exp(&mut limits));
+            assert!(limits[0] == 1.0 && limits[1] < 1e-37 && limits[2] < 1e-37);
         }
-        assert_eq!(exp(0.0), 1.0);
-        assert!(exp(f32::NEG_INFINITY) < 1e-37 && exp(f32::MIN) < 1e-37);
+    }
+
+    #[test]
+    fn sums_of_logarithms_do_not_overflow() {
+        let mut sum = LogSum::ZERO;
+        let mut twice = LogSum::ZERO;
+        for _ in 0..100_000 {
+            sum.add(0.5);
+            sum.add_log(1e60);
+            twice.add_times(2, LogSum { sum: 0.5, product: 1e60 });
+        }
+        let expected = 1e5 * (0.5 + 60.0 * std::f64::consts::LN_10);
+        assert!((sum.value() / expected - 1.0).abs() < 1e-12, "{} is not {expected}", sum.value());
+        assert!((twice.value() / (2.0 * expected) - 1.0).abs() < 1e-12);
     }
 }

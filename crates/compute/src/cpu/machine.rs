@@ -4,6 +4,7 @@ use std::fs;
 
 use super::scratch::Scratch;
 use super::simd::Isa;
+use crate::Dtype;
 
 /// Assumed where the system does not tell.
 const CACHE_BYTES_DEFAULT: usize = 32 << 20;
@@ -15,6 +16,8 @@ pub(crate) struct Machine {
     pub(crate) isa: Isa,
     /// Bytes of the last-level cache.
     pub(crate) cache_bytes: usize,
+    /// The storage that `f32` operands of sparse products are rounded to while they are packed.
+    pub(crate) gathered: Dtype,
     /// Buffers for panels, partial sums and converted blocks.
     pub(crate) scratch: Scratch,
 }
@@ -27,7 +30,7 @@ impl Machine {
 
     /// A machine with the given instruction set and cache.
     pub(crate) fn new(isa: Isa, cache_bytes: usize) -> Self {
-        Self { isa, cache_bytes, scratch: Scratch::default() }
+        Self { isa, cache_bytes, gathered: Dtype::F32, scratch: Scratch::default() }
     }
 }
 

@@ -1,59 +1,91 @@
 //! Dropout masks in bulk: sixteen Philox blocks at once, bit for bit what [`Dropout::factor`] defines.
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
+use super::element::Element;
 use super::simd::Isa;
 use crate::Dropout;
 use crate::dropout::{GROUP, LANES};
 
-/// Multiplies `values` by their factors, where `values[0]` is element `first_element` of the masked matrix.
-pub(crate) fn apply(dropout: Dropout, first_element: usize, values: &mut [f32]) {
-    Isa::detect().run(Apply { dropout, first_element, values });
+/// `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
+///
+/// # Panics
+/// When lengths differ.
+pub(crate) fn copy<X: Element, Y: Element>(isa: Isa, dropout: Dropout, first: usize, x: &[X], out: &mut [Y]) {
+    assert_eq!(x.len(), out.len(), "as many elements in as out");
+    for_factors(
+        isa,
+        dropout,
+        first..first + x.len(),
+        #[inline(always)]
+        |at, factors| {
+            for (out, (x, factor)) in out[at.clone()].iter_mut().zip(x[at].iter().zip(factors)) {
+                *out = Y::from_f32(x.to_f32() * factor);
+            }
+        },
+    );
 }
 
-struct Apply<'a> {
+/// `values ⊙= mask`, where `values[0]` is element `first` of the masked matrix.
+pub(crate) fn apply<X: Element>(isa: Isa, dropout: Dropout, first: usize, values: &mut [X]) {
+    for_factors(
+        isa,
+        dropout,
+        first..first + values.len(),
+        #[inline(always)]
+        |at, factors| {
+            for (value, factor) in values[at].iter_mut().zip(factors) {
+                *value = X::from_f32(value.to_f32() * factor);
+            }
+        },
+    );
+}
+
+/// Hands the factors of `elements` to `multiply`, a group at a time, with positions counted from the first element.
+fn for_factors(isa: Isa, dropout: Dropout, elements: Range<usize>, multiply: impl FnMut(Range<usize>, &[f32])) {
+    isa.run(Factors { dropout, elements, multiply });
+}
+
+struct Factors<F> {
     dropout: Dropout,
-    first_element: usize,
-    values: &'a mut [f32],
+    elements: Range<usize>,
+    multiply: F,
 }
 
-impl WithSimd for Apply<'_> {
+impl<F: FnMut(Range<usize>, &[f32])> WithSimd for Factors<F> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { dropout, first_element, values } = self;
-        // Up to the next boundary of groups, then group by group.
-        let to_boundary = (first_element.next_multiple_of(GROUP) - first_element).min(values.len());
-        let (head, rest) = values.split_at_mut(to_boundary);
-        let mut group = first_element / GROUP;
-        if !head.is_empty() {
-            multiply(head, &group_factors(dropout, group)[first_element % GROUP..]);
-            group += 1;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { dropout, elements: Range { start, end }, mut multiply } = self;
+        let mut first = start;
+        while first < end {
+            let (group, skipped) = (first / GROUP, first % GROUP);
+            let next = (first - skipped + GROUP).min(end);
+            let factors = group_factors(simd, dropout, group);
+            multiply(first - start..next - start, &factors[skipped..]);
+            first = next;
         }
-        for (i, part) in rest.chunks_mut(GROUP).enumerate() {
-            multiply(part, &group_factors(dropout, group + i));
-        }
-    }
-}
-
-#[inline(always)]
-fn multiply(values: &mut [f32], factors: &[f32]) {
-    for (value, factor) in values.iter_mut().zip(factors) {
-        *value *= factor;
     }
 }
 
 /// The factors of a whole group: lane `l` of half `h` belongs to element `16·h + l`.
 #[inline(always)]
-fn group_factors(dropout: Dropout, group: usize) -> [f32; GROUP] {
+fn group_factors<S: Simd>(simd: S, dropout: Dropout, group: usize) -> [f32; GROUP] {
     let words = philox_lanes((group * LANES) as u64, dropout.key().words());
-    let (threshold, scale) = (dropout.threshold(), dropout.scale());
+    let (zero, scale) = (simd.splat_f32s(0.0), simd.splat_f32s(dropout.scale()));
+    // A half is compared in the upper bits of a word, where the other half cannot change the outcome.
+    let (threshold, sixteen) = (simd.splat_u32s(dropout.threshold() << 16), simd.splat_u32s(16));
     let mut factors = [0.0; GROUP];
-    for (half, factors) in factors.chunks_exact_mut(LANES).enumerate() {
-        for lane in 0..LANES {
-            let bits = words[half / 2][lane] >> (16 * (half % 2)) & 0xffff;
-            factors[lane] = if bits < threshold { 0.0 } else { scale };
+    for (words, factors) in words.iter().zip(factors.as_chunks_mut::<{ 2 * LANES }>().0) {
+        let (low, high) = factors.split_at_mut(LANES);
+        let (low, high) = (S::as_mut_simd_f32s(low).0, S::as_mut_simd_f32s(high).0);
+        for ((&bits, low), high) in S::as_simd_u32s(words).0.iter().zip(low).zip(high) {
+            let low_bits = simd.wrapping_dyn_shl_u32s(bits, sixteen);
+            *low = simd.select_f32s(simd.less_than_u32s(low_bits, threshold), zero, scale);
+            *high = simd.select_f32s(simd.less_than_u32s(bits, threshold), zero, scale);
         }
     }
     factors
@@ -93,10 +125,12 @@ mod tests {
             let expected: Vec<u32> =
                 (0..len).map(|i| (original[i] * dropout.factor(first + i)).to_bits()).collect();
             for isa in Isa::all() {
-                let mut values = original.clone();
-                isa.run(Apply { dropout, first_element: first, values: &mut values });
-                let found: Vec<u32> = values.iter().map(|v| v.to_bits()).collect();
-                prop_assert_eq!(&found, &expected);
+                let (mut values, mut copied) = (original.clone(), vec![0.0f32; len]);
+                apply(isa, dropout, first, &mut values);
+                copy(isa, dropout, first, &original, &mut copied);
+                for found in [values, copied] {
+                    prop_assert_eq!(found.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), &expected[..]);
+                }
             }
         }
     }

@@ -1,6 +1,9 @@
 //! [`CpuMatrix`]: dense rows in main memory, aligned to cache lines.
 
+use std::ops::{Deref, DerefMut};
+
 use aligned_vec::{AVec, ConstAlign};
+use girih_graph_format::{Buffer, Matrix};
 use half::bf16;
 
 use super::elementwise;
@@ -23,18 +26,51 @@ pub struct CpuMatrix {
 /// Elements of a [`CpuMatrix`], `rows * cols` of them.
 #[derive(Clone, Debug)]
 pub(crate) enum Storage {
-    F32(Aligned<f32>),
+    F32(Floats),
     Bf16(Aligned<bf16>),
+}
+
+/// Elements in `f32`: our own, or those of a host matrix, which are shared until they are changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Floats {
+    Own(Aligned<f32>),
+    Host(Buffer<f32>),
+}
+
+impl Deref for Floats {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Own(values) => values,
+            Self::Host(values) => values,
+        }
+    }
+}
+
+impl DerefMut for Floats {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Own(values) => values,
+            Self::Host(values) => values.make_mut(),
+        }
+    }
 }
 
 impl CpuMatrix {
     /// A matrix of zeros.
     pub(crate) fn zeros(shape: Shape, dtype: Dtype) -> Self {
         let storage = match dtype {
-            Dtype::F32 => Storage::F32(zeroed(shape.len())),
+            Dtype::F32 => Storage::F32(Floats::Own(zeroed(shape.len()))),
             Dtype::Bf16 => Storage::Bf16(zeroed(shape.len())),
         };
         Self { shape, storage }
+    }
+
+    /// The elements of a host matrix, without a copy.
+    pub(crate) fn shared(host: &Matrix) -> Self {
+        let shape = Shape::new(host.n_rows(), host.n_cols());
+        Self { shape, storage: Storage::F32(Floats::Host(host.buffer().clone())) }
     }
 
     /// Rows and columns.

@@ -52,6 +52,16 @@ impl Cpu {
         Self { machine: Machine::detect() }
     }
 
+    /// The processor, gathering rows of `f32` operands of sparse products as `storage`: with [`Dtype::Bf16`] each row
+    /// times its right factor is rounded once, on its way into a panel, and half the bytes travel from cache and
+    /// memory. Sums and results stay `f32`, and so does everything else; operands stored as bf16 are gathered as they
+    /// are stored in any case.
+    #[must_use]
+    pub fn gathering(mut self, storage: Dtype) -> Self {
+        self.machine.gathered = storage;
+        self
+    }
+
     /// The vector instructions that kernels use here.
     #[must_use]
     pub fn instruction_set(&self) -> &'static str {
@@ -87,6 +97,9 @@ impl Backend for Cpu {
     }
 
     fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CpuMatrix, ComputeError> {
+        if dtype == Dtype::F32 {
+            return Ok(CpuMatrix::shared(host));
+        }
         let mut matrix = self.zeros(Shape::new(host.n_rows(), host.n_cols()), dtype)?;
         matrix.write_all(host.data());
         Ok(matrix)
@@ -157,6 +170,12 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn spmm_in_place(&self, (a, ta): (&CpuSparse, Transpose), x: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::spmm((a.shape(), ta), a.nnz(), None, x.shape(), None, x.shape())?;
+        spmm::multiply_in_place(&self.machine, (a, ta), x);
+        Ok(())
+    }
+
     fn epilogue_backward(
         &self,
         activation: Activation,
@@ -181,12 +200,12 @@ impl Backend for Cpu {
 
     fn dropout(&self, x: &CpuMatrix, dropout: Dropout, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape(), out.shape())?;
-        typed!(x = x.storage(), out = out.storage_mut() => elementwise::dropout(dropout, x, out));
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::dropout(self.machine.isa, dropout, x, out));
         Ok(())
     }
 
     fn dropout_in_place(&self, dropout: Dropout, x: &mut CpuMatrix) -> Result<(), ComputeError> {
-        typed!(x = x.storage_mut() => elementwise::dropout_in_place(dropout, x));
+        typed!(x = x.storage_mut() => elementwise::dropout_in_place(self.machine.isa, dropout, x));
         Ok(())
     }
 
@@ -234,11 +253,13 @@ impl Backend for Cpu {
         checks::softmax_cross_entropy(logits.shape(), classes.ids.len(), rows.range, grad_shape, loss.shape())?;
         checks::classes(&classes.ids, &rows.ids, logits.shape().cols)?;
         let counts = loss::multiplicities(&rows.ids, logits.shape().rows);
-        let (classes, counts) = (&classes.ids[..], &counts[..]);
+        let (isa, classes, counts) = (self.machine.isa, &classes.ids[..], &counts[..]);
         let mean = match grad {
-            None => typed!(z = logits.storage() => loss::softmax_cross_entropy::<_, f32>(z, classes, counts, None)),
+            None => {
+                typed!(z = logits.storage() => loss::softmax_cross_entropy::<_, f32>(isa, z, classes, counts, None))
+            }
             Some(grad) => typed!(z = logits.storage(), grad = grad.storage_mut() =>
-                loss::softmax_cross_entropy(z, classes, counts, Some(grad))),
+                loss::softmax_cross_entropy(isa, z, classes, counts, Some(grad))),
         };
         loss.write_all(&[mean as f32]);
         Ok(())
@@ -255,11 +276,11 @@ impl Backend for Cpu {
         let grad_shape = grad.as_deref().map(CpuMatrix::shape);
         checks::sigmoid_cross_entropy(logits.shape(), targets.shape(), rows.range, grad_shape, loss.shape())?;
         let counts = &loss::multiplicities(&rows.ids, logits.shape().rows)[..];
-        let (z, targets) = (logits.storage(), targets.storage());
+        let (isa, z, targets) = (self.machine.isa, logits.storage(), targets.storage());
         let mean = match grad {
-            None => typed!(z = z, t = targets => loss::sigmoid_cross_entropy::<_, _, f32>(z, t, counts, None)),
+            None => typed!(z = z, t = targets => loss::sigmoid_cross_entropy::<_, _, f32>(isa, z, t, counts, None)),
             Some(grad) => typed!(z = z, t = targets, grad = grad.storage_mut() =>
-                loss::sigmoid_cross_entropy(z, t, counts, Some(grad))),
+                loss::sigmoid_cross_entropy(isa, z, t, counts, Some(grad))),
         };
         loss.write_all(&[mean as f32]);
         Ok(())

@@ -5,24 +5,27 @@
 //! equal work, hubs in segments whose partial sums are added in order.
 
 mod gather;
+mod in_place;
 mod output;
 mod product;
 #[cfg(test)]
 mod tests;
 mod tiles;
 
+use half::bf16;
 use rayon::prelude::*;
 
 use self::gather::{Gather, Summed};
+pub(crate) use self::in_place::multiply_in_place;
 use self::product::PanelProduct;
 pub use self::tiles::CpuTiles;
-use super::element::as_f32;
+use super::element::{Element, as_f32};
 use super::epilogue::RowEpilogue;
 use super::machine::Machine;
 use super::matrix::{CpuMatrix, Storage};
 use super::panels::{self, Panel};
 use super::sparse::{CpuSparse, Direction};
-use crate::{Epilogue, Transpose};
+use crate::{Dtype, Epilogue, Transpose};
 
 /// `out = epilogue(op(L·A·R)·X)`, with `weights` (in the order of the untransposed entries) in the place of the
 /// values of `A` if given.
@@ -64,13 +67,19 @@ fn multiply_by(
     let width = x.shape().cols;
     assert_eq!((direction.csr.n_cols(), width), (x.shape().rows, out.shape().cols), "the operand fits");
     assert_eq!(direction.csr.n_rows(), out.shape().rows, "the result fits");
-    match x.storage() {
-        Storage::F32(x) => multiply_panels(machine, weights, direction, (x, width), epilogue, out),
-        Storage::Bf16(x) => multiply_panels(machine, weights, direction, (x, width), epilogue, out),
+    match (x.storage(), machine.gathered) {
+        (Storage::F32(x), Dtype::F32) => {
+            multiply_panels::<f32, f32>(machine, weights, direction, (x, width), epilogue, out);
+        }
+        (Storage::F32(x), Dtype::Bf16) => {
+            multiply_panels::<f32, bf16>(machine, weights, direction, (x, width), epilogue, out);
+        }
+        (Storage::Bf16(x), _) => multiply_panels::<bf16, bf16>(machine, weights, direction, (x, width), epilogue, out),
     }
 }
 
-fn multiply_panels<X: Summed>(
+/// The product with an operand of `X`, packed into panels of `P`.
+fn multiply_panels<X: Element, P: Summed>(
     machine: &Machine,
     weights: Option<&[f32]>,
     direction: Direction<'_>,
@@ -79,30 +88,30 @@ fn multiply_panels<X: Summed>(
     out: &mut CpuMatrix,
 ) {
     let Direction { csr, left, right, schedule, .. } = direction;
-    for_each_panel(machine, csr.n_cols(), (x, width), right, |panel, packed| {
+    for_each_panel::<X, P>(machine, csr.n_cols(), (x, width), right, |panel, packed| {
         // SAFETY: the indices are those of a `Csr` with `n_cols` columns (its invariant 2).
         let gather = unsafe { Gather::new(csr.indices(), weights, csr.n_cols(), packed, panel.row_words) };
         let product = PanelProduct { isa: machine.isa, left, panel, gather, epilogue };
-        product.run::<X>(csr.indptr(), schedule, &machine.scratch, out);
+        product.run::<P>(csr.indptr(), schedule, &machine.scratch, out);
     });
 }
 
 /// Hands the panels of `R·X` to `product`, each packed just before.
-fn for_each_panel<X: Summed>(
+fn for_each_panel<X: Element, P: Summed>(
     machine: &Machine,
     n_rows: usize,
     (x, width): (&[X], usize),
     right: Option<&[f32]>,
     mut product: impl FnMut(&Panel, &[u32]),
 ) {
-    let words_max = X::VECTORS_MAX * machine.isa.lanes();
-    for panel in panels::plan::<X>(n_rows, width, words_max, machine.cache_bytes) {
-        if right.is_none() && panel.is_in_place::<X>(width) {
+    let words_max = P::VECTORS_MAX * machine.isa.lanes();
+    for panel in panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes) {
+        if right.is_none() && panel.is_in_place::<X, P>(width) {
             product(&panel, bytemuck::cast_slice(x));
             continue;
         }
         machine.scratch.with(panel.n_words(n_rows), |packed| {
-            panel.pack(machine.isa, x, width, right, packed);
+            panel.pack::<X, P>(machine.isa, x, width, right, packed);
             product(&panel, packed);
         });
     }

@@ -1,7 +1,7 @@
 //! The suite of every backend, on the processor.
 
 use super::Cpu;
-use crate::testing;
+use crate::{Dtype, testing};
 
 #[test]
 fn agrees_with_the_reference() {
@@ -11,4 +11,5 @@ fn agrees_with_the_reference() {
 #[test]
 fn the_number_of_threads_does_not_show() {
     testing::check_thread_independence(&Cpu::new());
+    testing::check_thread_independence(&Cpu::new().gathering(Dtype::Bf16));
 }

@@ -12,7 +12,7 @@ use girih_graph_format::{Csr, NodeId};
 use girih_random::{Key, bounded};
 use rayon::prelude::*;
 
-use super::purpose;
+use super::Decision;
 use crate::DatasetError;
 
 /// A random graph as a sequence of independent pairs.
@@ -120,7 +120,7 @@ impl Rows {
 /// Distinct pairs that `rows` lack, as ascending keys, so that there are `n_pairs` in all.
 fn top_up(rows: &Rows, source: &impl PairSource, n_pairs: u64, seed: u64) -> Result<Vec<u64>, DatasetError> {
     let n_missing = n_pairs - rows.n_pairs();
-    let uniform = Uniform { n_nodes: source.n_nodes(), key: Key::new(seed, purpose::UNIFORM_PAIR) };
+    let uniform = Uniform { n_nodes: source.n_nodes(), key: Decision::UniformPair.key(seed) };
     let mut extras: Vec<u64> = Vec::new();
     let mut next_draw = n_pairs;
     for round in 0..MAX_ROUNDS {

@@ -8,7 +8,7 @@ use girih_graph_format::Matrix;
 use girih_random::{Key, bounded, unit_f32};
 use rayon::prelude::*;
 
-use super::{Planted, purpose};
+use super::{Decision, Planted};
 use crate::{DatasetError, Features, Labels};
 
 /// Values that one task fills, about.
@@ -25,13 +25,13 @@ pub(super) fn features(recipe: &Planted, community: &[u32]) -> Result<Features, 
     let n_centres = if recipe.multi_label { recipe.communities } else { recipe.classes };
     let scale = (recipe.signal / (width as f64).sqrt()) as f32;
     let mut centres = vec![0.0; n_centres * width];
-    let key = Key::new(recipe.seed, purpose::CENTRE);
+    let key = Decision::Centre.key(recipe.seed);
     centres.par_chunks_mut(width).enumerate().for_each(|(centre, row)| {
         noise_row(key, centre as u64, row);
         row.iter_mut().for_each(|value| *value *= scale);
     });
 
-    let key = Key::new(recipe.seed, purpose::FEATURE);
+    let key = Decision::Feature.key(recipe.seed);
     let mut values = vec![0.0; community.len() * width];
     values.par_chunks_mut(width).zip(community).enumerate().with_min_len(TASK_VALUES.div_ceil(width)).for_each(
         |(v, (row, &community))| {
@@ -65,7 +65,7 @@ fn noise(word: u32) -> f32 {
 
 /// Labels of every node: the class of its community, but for noise; or several classes, by the community's taste.
 pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, DatasetError> {
-    let key = Key::new(recipe.seed, purpose::LABEL);
+    let key = Decision::Label.key(recipe.seed);
     let n_classes = recipe.classes;
     if recipe.multi_label {
         return multi_labels(recipe, community, key);
@@ -84,7 +84,7 @@ pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, Data
 
 fn multi_labels(recipe: &Planted, community: &[u32], key: Key) -> Result<Labels, DatasetError> {
     let n_classes = recipe.classes;
-    let taste = Key::new(recipe.seed, purpose::TASTE);
+    let taste = Decision::Taste.key(recipe.seed);
     let mut targets = vec![0.0; community.len() * n_classes];
     targets.par_chunks_mut(n_classes).zip(community).enumerate().for_each(|(v, (row, &community))| {
         let (mut own, mut shared) = (key.stream(v as u64, 0), taste.stream(u64::from(community), 0));

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::alias::{self, AliasTable, Fraction, Slot};
 use super::assemble::PairSource;
-use super::{Planted, purpose};
+use super::{Decision, Planted};
 
 /// Standard deviation of the logarithm of a community's size, and the range of sizes around the median.
 const SIZE_SPREAD: f64 = 0.8;
@@ -63,7 +63,7 @@ impl Pairs {
             alias::build(&capped)
         });
         let mut ids: Vec<NodeId> = (0..recipe.nodes as NodeId).collect();
-        Key::new(recipe.seed, purpose::PERMUTATION).stream(0, 0).shuffle(&mut ids);
+        Decision::Permutation.key(recipe.seed).stream(0, 0).shuffle(&mut ids);
         let node = |position: usize, community: usize| {
             let sated = satiety(&members[community]) / (f64::from(weights[position]) * unit_degree);
             Node {
@@ -74,7 +74,7 @@ impl Pairs {
         };
         let nodes = members.iter().enumerate().flat_map(|(c, range)| range.clone().map(move |position| (position, c)));
         Self {
-            key: Key::new(recipe.seed, purpose::PAIR),
+            key: Decision::Pair.key(recipe.seed),
             nodes: nodes.map(|(position, community)| node(position, community)).collect(),
             inside: inside.collect::<Vec<_>>().concat(),
             anywhere: AliasTable::new(&weights),
@@ -114,7 +114,7 @@ impl PairSource for Pairs {
 
 /// Consecutive positions of every community; sizes are log-normal, and a tiny graph may leave some empty.
 fn communities(recipe: &Planted) -> Vec<Range<usize>> {
-    let mut stream = Key::new(recipe.seed, purpose::COMMUNITY_SIZE).stream(0, 0);
+    let mut stream = Decision::CommunitySize.key(recipe.seed).stream(0, 0);
     let sizes: Vec<f64> = (0..recipe.communities)
         .map(|_| (SIZE_SPREAD * f64::from(stream.normal())).exp().clamp(SIZE_RANGE.0, SIZE_RANGE.1))
         .collect();
@@ -135,7 +135,7 @@ fn communities(recipe: &Planted) -> Vec<Range<usize>> {
 
 /// Pareto weights of exponent `gamma`, cut off so that no node is expected to be joined to much of the graph.
 fn weights(recipe: &Planted) -> Vec<f32> {
-    let key = Key::new(recipe.seed, purpose::WEIGHT);
+    let key = Decision::Weight.key(recipe.seed);
     let mean_degree = recipe.edges as f64 / recipe.nodes.max(1) as f64;
     // The mean weight is at least one, so this bound on the weight bounds the degree.
     let most = (MAX_GRAPH_SHARE * recipe.nodes as f64 / mean_degree.max(1.0)).clamp(1.0, MAX_WEIGHT);

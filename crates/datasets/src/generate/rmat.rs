@@ -4,7 +4,7 @@ use girih_graph_format::NodeId;
 use girih_random::Key;
 
 use super::assemble::PairSource;
-use super::{Rmat, purpose};
+use super::{Decision, Rmat};
 
 /// Upper bounds of the first three quadrants out of 256: Graph500's 0.57, 0.19, 0.19, 0.05.
 const QUADRANTS: [u8; 3] = [146, 195, 243];
@@ -21,9 +21,9 @@ pub(super) struct Pairs {
 impl Pairs {
     pub(super) fn new(recipe: &Rmat) -> Self {
         let mut id: Vec<NodeId> = (0..recipe.nodes as NodeId).collect();
-        Key::new(recipe.seed, purpose::PERMUTATION).stream(0, 0).shuffle(&mut id);
+        Decision::Permutation.key(recipe.seed).stream(0, 0).shuffle(&mut id);
         let n_bits = recipe.nodes.next_power_of_two().trailing_zeros();
-        Self { key: Key::new(recipe.seed, purpose::PAIR), n_bits, id }
+        Self { key: Decision::Pair.key(recipe.seed), n_bits, id }
     }
 
     /// A pair below the next power of two; `attempt` tells draws of the same pair apart.

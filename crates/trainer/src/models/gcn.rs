@@ -48,9 +48,9 @@ impl<B: Backend> Model<B> for Gcn {
         let mut rows = Rows::aggregated_input(tape, inputs);
         let (last, hidden) = self.layers.split_last().expect("at least one layer");
         for layer in hidden {
-            rows = Rows::Dense(layer.forward(tape, graph, rows, dropout, Activation::Relu)?);
+            rows = Rows::Dense(layer.forward(tape, graph, &rows, dropout, Activation::Relu)?);
             dropout = tape.next_dropout(self.config.dropout);
         }
-        last.forward(tape, graph, rows, dropout, Activation::Identity)
+        last.forward(tape, graph, &rows, dropout, Activation::Identity)
     }
 }

@@ -27,7 +27,7 @@ impl Sgc {
         dims: Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        Ok(Self { linear: Linear::new(init, 0, dims.n_features, dims.n_classes)?, config: config.clone() })
+        Ok(Self { linear: Linear::zeroed(init, 0, dims.n_features, dims.n_classes)?, config: config.clone() })
     }
 }
 

@@ -152,13 +152,13 @@ impl<'a, B: Backend> Tape<'a, B> {
 
     /// The next dropout of this pass, or `None` when it evaluates or `p` is zero. The draws depend on the step's key
     /// and on how many dropouts came before on this tape.
-    pub fn next_dropout(&mut self, p: f32) -> Option<Dropout> {
+    pub fn next_dropout(&mut self, p: f64) -> Option<Dropout> {
         let Mode::Train(key) = self.mode else { return None };
         if p == 0.0 {
             return None;
         }
         self.n_dropouts += 1;
-        Some(Dropout::new(p, key.child(self.n_dropouts)))
+        Some(Dropout::new(p as f32, key.child(self.n_dropouts)))
     }
 
     /// Takes over the buffer of `var`, which nothing may read any more.

@@ -3,7 +3,8 @@
 use girih_compute::{Activation, Backend, ComputeError, Cpu};
 use girih_graph_format::Norm;
 use girih_trainer::{
-    Adjacency, Dims, FullBatch, GraphConv, Inputs, Linear, LinearOptions, Model, Needs, ParamInit, Rows, Tape, Var,
+    Adjacency, Dims, FullBatch, GraphConv, Inputs, Linear, LinearOptions, Model, Needs, ParamInit, Propagation, Rows,
+    Tape, Var,
 };
 
 use crate::{ModelKind, Stage, config, planted, train_epochs};
@@ -28,12 +29,12 @@ impl Skip {
 impl<B: Backend> Model<B> for Skip {
     fn needs(&self) -> Needs {
         let graph = Some(Adjacency { self_loops: true, norm: Norm::Symmetric });
-        Needs { graph, hops: 1, raw_features: true, input_dropout: 0.0 }
+        Needs { graph, hops: 1, raw_features: true, propagation: Propagation::WhenDense }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let (aggregated, raw) = (Rows::aggregated_input(tape, inputs), Rows::raw_input(tape, inputs));
-        let hidden = self.convolution.forward(tape, inputs.graph(), aggregated, None, Activation::Relu)?;
+        let hidden = self.convolution.forward(tape, inputs.graph(), &aggregated, None, Activation::Relu)?;
         let add = Some(self.around.forward(tape, &raw, LinearOptions::default())?);
         self.last.forward(tape, &Rows::Dense(hidden), LinearOptions { add, ..LinearOptions::default() })
     }
@@ -42,7 +43,8 @@ impl<B: Backend> Model<B> for Skip {
 #[test]
 fn a_model_of_a_user_trains() {
     let config = config(ModelKind::Gcn, 60);
-    let mut init = ParamInit::new(&Cpu::new(), config.seed, 0);
+    let cpu = Cpu::new();
+    let mut init = ParamInit::new(&cpu, config.seed, 0);
     let dataset = planted("nodes=1500");
     let model = Skip::new(crate::dims(&dataset), 16, &mut init).unwrap();
     let params = init.finish();

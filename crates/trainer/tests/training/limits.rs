@@ -104,10 +104,10 @@ fn settings_that_make_no_sense_are_named() {
         ("layers", model(ModelConfig { layers: 0, ..ModelConfig::default() })),
         ("hidden", model(ModelConfig { hidden: 0, ..ModelConfig::default() })),
         ("dropout", model(ModelConfig { dropout: 1.0, ..ModelConfig::default() })),
-        ("dropout", model(ModelConfig { dropout: f32::NAN, ..ModelConfig::default() })),
+        ("dropout", model(ModelConfig { dropout: f64::NAN, ..ModelConfig::default() })),
         ("input_dropout", model(ModelConfig { input_dropout: Some(-0.1), ..ModelConfig::default() })),
         ("lr", optimizer(OptimizerConfig { lr: 0.0, ..OptimizerConfig::default() })),
-        ("lr", optimizer(OptimizerConfig { lr: f32::INFINITY, ..OptimizerConfig::default() })),
+        ("lr", optimizer(OptimizerConfig { lr: f64::INFINITY, ..OptimizerConfig::default() })),
         ("weight_decay", optimizer(OptimizerConfig { weight_decay: -1.0, ..OptimizerConfig::default() })),
     ];
     for (setting, config) in cases {

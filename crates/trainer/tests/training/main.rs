@@ -32,7 +32,7 @@ fn config(kind: ModelKind, epochs: u64) -> TrainConfig {
 }
 
 /// The configuration with another dropout of the input features; zero makes the first aggregation a constant.
-fn with_input_dropout(config: TrainConfig, p: f32) -> TrainConfig {
+fn with_input_dropout(config: TrainConfig, p: f64) -> TrainConfig {
     TrainConfig { model: ModelConfig { input_dropout: Some(p), ..config.model }, ..config }
 }
 

@@ -37,28 +37,33 @@ impl Case {
         out
     }
 
+    /// The elements of `A` as the product reads them: masked.
+    fn masked_a(&self) -> Vec<f64> {
+        let mask = |e: usize| self.dropout.map_or(1.0, |d| f64::from(d.factor(e)));
+        as_f32(&self.a).iter().enumerate().map(|(e, &a)| f64::from(a) * mask(e)).collect()
+    }
+
     fn check(&self, machine: &Machine) {
-        let (a, b) = (as_f32(&self.a), as_f32(&self.b));
+        let (a, b) = (self.masked_a(), as_f32(&self.b));
         let position = |matrix: &CpuMatrix, transpose: Transpose, row: usize, column: usize| {
             let (row, column) = if transpose == Transpose::Yes { (column, row) } else { (row, column) };
             row * matrix.shape().cols + column
         };
         let inner = if self.transpose_a == Transpose::Yes { self.a.shape().rows } else { self.a.shape().cols };
         let (found, old) = (self.run(machine), as_f32(&self.out));
+        let bias = self.bias.as_ref().map(as_f32);
         let tolerance = if self.out.dtype() == Dtype::Bf16 { 1.0 / 256.0 } else { 1e-6 };
         for (i, &found) in as_f32(&found).iter().enumerate() {
             let (row, column) = (i / self.out.shape().cols, i % self.out.shape().cols);
             let (mut sum, mut size) = (0.0, 0.0);
             for k in 0..inner {
-                let e = position(&self.a, self.transpose_a, row, k);
-                let mask = self.dropout.map_or(1.0, |d| f64::from(d.factor(e)));
                 let b = b[position(&self.b, self.transpose_b, k, column)];
-                let term = f64::from(a[e]) * mask * f64::from(b);
+                let term = a[position(&self.a, self.transpose_a, row, k)] * f64::from(b);
                 sum += term;
                 size += term.abs();
             }
             let old = if self.accumulate { f64::from(old[i]) } else { 0.0 };
-            let bias = self.bias.as_ref().map_or(0.0, |b| f64::from(as_f32(b)[column]));
+            let bias = bias.as_ref().map_or(0.0, |bias| f64::from(bias[column]));
             sum += old + bias;
             size += old.abs() + bias.abs();
             if self.activation == Activation::Relu {
@@ -75,7 +80,7 @@ fn any_dtype() -> impl Strategy<Value = Dtype> {
 }
 
 prop_compose! {
-    fn any_case(rows: std::ops::Range<usize>, inner: std::ops::Range<usize>)(
+    fn any_case(rows: Range<usize>, inner: Range<usize>)(
         n_rows in rows,
         n_inner in inner,
         n_cols in 0usize..70,

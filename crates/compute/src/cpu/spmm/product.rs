@@ -71,9 +71,9 @@ impl PanelProduct<'_> {
     /// Runs `work` with the kernel for this panel's width.
     fn dispatch<X: Summed>(&self, work: Work<'_>) {
         if self.gather.is_weighted() {
-            self.dispatch_width::<X, true>(work)
+            self.dispatch_width::<X, true>(work);
         } else {
-            self.dispatch_width::<X, false>(work)
+            self.dispatch_width::<X, false>(work);
         }
     }
 

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use girih_graph_format::{Scales, TileMatrix};
+use half::bf16;
 use rayon::prelude::*;
 
 use super::for_each_panel;
@@ -15,10 +16,11 @@ use super::output::RowsMut;
 use super::product::PanelProduct;
 use crate::checks;
 use crate::cpu::Cpu;
+use crate::cpu::element::Element;
 use crate::cpu::epilogue::RowEpilogue;
 use crate::cpu::machine::Machine;
 use crate::cpu::matrix::{CpuMatrix, Storage};
-use crate::{ComputeError, Epilogue, Shape, Transpose};
+use crate::{ComputeError, Dtype, Epilogue, Shape, Transpose};
 
 /// Entries, and a few for each row, that one task handles.
 const TASK_WORK: usize = 1 << 14;
@@ -111,13 +113,14 @@ pub(super) fn multiply_tiles(
 ) {
     let width = x.shape().cols;
     let epilogue = RowEpilogue::new(epilogue);
-    match x.storage() {
-        Storage::F32(x) => multiply_panels(machine, a, (x, width), &epilogue, out),
-        Storage::Bf16(x) => multiply_panels(machine, a, (x, width), &epilogue, out),
+    match (x.storage(), machine.gathered) {
+        (Storage::F32(x), Dtype::F32) => multiply_panels::<f32, f32>(machine, a, (x, width), &epilogue, out),
+        (Storage::F32(x), Dtype::Bf16) => multiply_panels::<f32, bf16>(machine, a, (x, width), &epilogue, out),
+        (Storage::Bf16(x), _) => multiply_panels::<bf16, bf16>(machine, a, (x, width), &epilogue, out),
     }
 }
 
-fn multiply_panels<X: Summed>(
+fn multiply_panels<X: Element, P: Summed>(
     machine: &Machine,
     a: &CpuTiles,
     x: (&[X], usize),
@@ -125,7 +128,7 @@ fn multiply_panels<X: Summed>(
     out: &mut CpuMatrix,
 ) {
     let n_cols = a.shape().cols;
-    for_each_panel(machine, n_cols, x, a.scales.right.as_deref(), |panel, packed| {
+    for_each_panel::<X, P>(machine, n_cols, x, a.scales.right.as_deref(), |panel, packed| {
         let rows = RowsMut::split(out, a.tasks.iter().map(|strips| a.rows(strips).len()));
         a.tasks.par_iter().zip(rows).with_max_len(1).for_each_init(Unpacked::default, |unpacked, (strips, out)| {
             unpacked.fill(&a.tiles, strips.clone());
@@ -135,7 +138,7 @@ fn multiply_panels<X: Summed>(
             let gather = unsafe { Gather::new(&unpacked.indices, weights, n_cols, packed, panel.row_words) };
             let left = a.scales.left.as_deref();
             let product = PanelProduct { isa: machine.isa, left, panel, gather, epilogue };
-            product.store_rows::<X>(a.rows(strips), &unpacked.indptr, out);
+            product.store_rows::<P>(a.rows(strips), &unpacked.indptr, out);
         });
     });
 }

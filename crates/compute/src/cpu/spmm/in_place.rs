@@ -1,0 +1,42 @@
+//! `X = L·A·R·X`: each panel of columns is packed before its product overwrites it.
+
+use super::gather::{Gather, Summed};
+use super::product::PanelProduct;
+use crate::cpu::element::typed;
+use crate::cpu::epilogue::RowEpilogue;
+use crate::cpu::machine::Machine;
+use crate::cpu::matrix::CpuMatrix;
+use crate::cpu::panels;
+use crate::cpu::sparse::{CpuSparse, Direction};
+use crate::{Dtype, Epilogue, Transpose};
+
+/// `x = op(L·A·R)·x` for a square matrix; besides `x`, only one panel of it is in memory.
+///
+/// # Panics
+/// When shapes do not fit.
+pub(crate) fn multiply_in_place(machine: &Machine, (a, transpose): (&CpuSparse, Transpose), x: &mut CpuMatrix) {
+    let shape = a.shape();
+    assert!(shape.rows == shape.cols && shape.cols == x.shape().rows, "a square matrix as large as the operand");
+    let direction = a.direction(transpose, false);
+    match (x.dtype(), machine.gathered) {
+        (Dtype::F32, Dtype::F32) => multiply_panels::<f32>(machine, direction, x),
+        (Dtype::F32, Dtype::Bf16) | (Dtype::Bf16, _) => multiply_panels::<half::bf16>(machine, direction, x),
+    }
+}
+
+fn multiply_panels<P: Summed>(machine: &Machine, direction: Direction<'_>, x: &mut CpuMatrix) {
+    let Direction { csr, left, right, schedule, .. } = direction;
+    let (n_rows, width) = (x.shape().rows, x.shape().cols);
+    let epilogue = Epilogue::default();
+    let epilogue = RowEpilogue::new(&epilogue);
+    let words_max = P::VECTORS_MAX * machine.isa.lanes();
+    for panel in panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes) {
+        machine.scratch.with(panel.n_words(n_rows), |packed| {
+            typed!(x = x.storage() => panel.pack::<_, P>(machine.isa, x, width, right, packed));
+            // SAFETY: the indices are those of a `Csr` with `n_rows` columns (its invariant 2), and so many rows are packed.
+            let gather = unsafe { Gather::new(csr.indices(), csr.values(), n_rows, packed, panel.row_words) };
+            let product = PanelProduct { isa: machine.isa, left, panel: &panel, gather, epilogue: &epilogue };
+            product.run::<P>(csr.indptr(), schedule, &machine.scratch, x);
+        });
+    }
+}
