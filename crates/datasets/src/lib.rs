@@ -1,6 +1,6 @@
 //! Graph data sets: what real files and generators give to training.
 //!
-//! - [`load`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
+//! - [`load()`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
 //! - [`Spec`] and [`LoadOptions`]: which data, and how.
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.

@@ -3,6 +3,7 @@
 //! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
 
 use girih_compute::{Backend, Cost, Dtype, Meter, Rates, Shape};
+use girih_datasets::{Dataset, Features, Labels};
 use girih_random::Key;
 
 use crate::TrainError;
@@ -111,6 +112,25 @@ impl Plan {
 }
 
 impl DataSizes {
+    /// The sizes of a data set that is at hand.
+    #[must_use]
+    pub fn of(dataset: &Dataset) -> Self {
+        Self {
+            n_nodes: dataset.n_nodes(),
+            n_edges: dataset.n_edges(),
+            weighted: dataset.graph.values().is_some(),
+            symmetric: dataset.graph.is_symmetric(),
+            n_features: dataset.n_features(),
+            feature_nnz: match &dataset.features {
+                Some(Features::Sparse(csr)) => Some(csr.nnz()),
+                _ => None,
+            },
+            n_classes: dataset.n_classes(),
+            multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
+            n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
+        }
+    }
+
     fn inputs(&self, meter: &Meter, needs: &Needs, precision: Dtype) -> Result<Inputs<Meter>, TrainError> {
         let graph = needs.graph.map(|adjacency| {
             let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };

@@ -1,7 +1,7 @@
 //! `girih train --plan`: what a training session would take.
 
 use girih_compute::{Dtype, Rates};
-use girih_datasets::{Dataset, Features, Labels, LoadOptions, load};
+use girih_datasets::{LoadOptions, load};
 use girih_machine::{Ceilings, Machine, readable_bytes};
 use girih_trainer::{DataSizes, Plan, TrainConfig};
 
@@ -18,7 +18,7 @@ const DENSE_SHARE: f64 = 0.8;
 /// Prints the plan of a session; trains nothing.
 pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: OutputArgs) -> Result<(), CliError> {
     let dataset = load(spec, options)?;
-    let sizes = sizes(&dataset);
+    let sizes = DataSizes::of(&dataset);
     drop(dataset);
     let machine = Machine::here();
     let plan = Plan::new(config, &sizes, rates(&doctor::measure(&machine)?, config.precision))?;
@@ -54,23 +54,6 @@ pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: Outp
 
 fn once(aggregates_once: bool) -> &'static str {
     if aggregates_once { "computed once" } else { "in every epoch" }
-}
-
-fn sizes(dataset: &Dataset) -> DataSizes {
-    DataSizes {
-        n_nodes: dataset.n_nodes(),
-        n_edges: dataset.n_edges(),
-        weighted: dataset.graph.values().is_some(),
-        symmetric: dataset.graph.is_symmetric(),
-        n_features: dataset.n_features(),
-        feature_nnz: match &dataset.features {
-            Some(Features::Sparse(csr)) => Some(csr.nnz()),
-            _ => None,
-        },
-        n_classes: dataset.n_classes(),
-        multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
-        n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
-    }
 }
 
 /// What kernels reach of what the machine does.

@@ -25,9 +25,8 @@ impl Mlp {
         dims: Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        let widths = dims.chain(config.layers, config.hidden).enumerate();
-        let layers = widths.map(|(i, (inputs, outputs))| Linear::new(init, i, inputs, outputs));
-        Ok(Self { layers: layers.collect::<Result<_, _>>()?, config: config.clone() })
+        let layers = dims.stack(config, |i, inputs, outputs| Linear::new(init, i, inputs, outputs))?;
+        Ok(Self { layers, config: config.clone() })
     }
 }
 

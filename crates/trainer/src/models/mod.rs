@@ -41,13 +41,22 @@ pub struct Dims {
 }
 
 impl Dims {
-    /// Input and output width of each of `layers` layers, with `hidden` columns between them.
-    pub fn chain(self, layers: usize, hidden: usize) -> impl Iterator<Item = (usize, usize)> {
-        (0..layers).map(move |i| {
-            let inputs = if i == 0 { self.n_features } else { hidden };
-            let outputs = if i + 1 == layers { self.n_classes } else { hidden };
+    /// One layer after the other, each made by `layer` from its number, its input width and its output width:
+    /// features to hidden, hidden to hidden, hidden to classes.
+    ///
+    /// # Errors
+    /// When `layer` fails.
+    pub fn stack<L>(
+        self,
+        config: &ModelConfig,
+        mut layer: impl FnMut(usize, usize, usize) -> Result<L, ComputeError>,
+    ) -> Result<Vec<L>, ComputeError> {
+        let widths = |i: usize| {
+            let inputs = if i == 0 { self.n_features } else { config.hidden };
+            let outputs = if i + 1 == config.layers { self.n_classes } else { config.hidden };
             (inputs, outputs)
-        })
+        };
+        (0..config.layers).map(|i| layer(i, widths(i).0, widths(i).1)).collect()
     }
 }
 

@@ -36,9 +36,8 @@ impl Sage {
         dims: Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        let widths = dims.chain(config.layers, config.hidden).enumerate();
-        let layers = widths.map(|(i, widths)| SageLayer::new(init, i, widths));
-        Ok(Self { layers: layers.collect::<Result<_, _>>()?, config: config.clone() })
+        let layers = dims.stack(config, |i, inputs, outputs| SageLayer::new(init, i, (inputs, outputs)))?;
+        Ok(Self { layers, config: config.clone() })
     }
 }
 

@@ -1,32 +1,15 @@
 //! What a plan says before training is what training then does.
 
 use girih_compute::{Dtype, Rates};
-use girih_datasets::{Dataset, Features, Labels};
+use girih_datasets::Dataset;
 use girih_trainer::{DataSizes, Plan, TrainConfig};
 
 use crate::{ALL_MODELS, Stage, config, densified, planted, with_bags_of_words, with_input_dropout};
 
 const RATES: Rates = Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 };
 
-fn sizes(dataset: &Dataset) -> DataSizes {
-    DataSizes {
-        n_nodes: dataset.n_nodes(),
-        n_edges: dataset.n_edges(),
-        weighted: dataset.graph.values().is_some(),
-        symmetric: dataset.graph.is_symmetric(),
-        n_features: dataset.n_features(),
-        feature_nnz: match &dataset.features {
-            Some(Features::Sparse(csr)) => Some(csr.nnz()),
-            _ => None,
-        },
-        n_classes: dataset.n_classes(),
-        multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
-        n_train: dataset.splits[0].train.len(),
-    }
-}
-
 fn plan(config: &TrainConfig, dataset: &Dataset) -> Plan {
-    Plan::new(config, &sizes(dataset), RATES).unwrap()
+    Plan::new(config, &DataSizes::of(dataset), RATES).unwrap()
 }
 
 #[test]
@@ -38,7 +21,7 @@ fn a_plan_knows_when_the_first_aggregation_is_a_constant() {
                 let config = with_input_dropout(config(kind, 10), p);
                 let planned = plan(&config, &dataset).aggregates_once;
                 let done = Stage::new(dataset.clone(), &config).inputs.propagated.is_some();
-                assert_eq!(planned, done, "{kind:?}, dropout {p}, sparse {}", sizes(&dataset).feature_nnz.is_some());
+                assert_eq!(planned, done, "{kind:?}, dropout {p}, sparse {}", DataSizes::of(&dataset).feature_nnz.is_some());
             }
         }
     }
