@@ -17,6 +17,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use miette::MietteHandlerOpts;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Cli;
@@ -26,6 +27,9 @@ const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Paths in messages stay whole, so that they can be copied.
+    let handler = |_: &_| Box::new(MietteHandlerOpts::new().wrap_lines(false).break_words(false).build()) as Box<_>;
+    miette::set_hook(Box::new(handler)).expect("the first hook");
     start_logging();
     match commands::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,9 @@
 //! [`Checkpoint`]: a run between two epochs, in one safetensors file.
 //!
 //! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs, and `best.NAME` at the best
-//! validation score. Everything else is one JSON object under the metadata key `girih`. Randomness is a function of seed,
-//! run and epoch, so nothing of it needs to be stored: a resumed run continues bit for bit.
+//! validation score. Everything else is one JSON object under the metadata key `girih`, behind a checksum of all of it.
+//! Randomness is a function of seed, run and epoch, so nothing of it needs to be stored: a resumed run continues bit for
+//! bit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,6 +21,7 @@ use crate::fullbatch::Scores;
 
 /// Version of the metadata; readers refuse others.
 pub const CHECKPOINT_VERSION: u32 = 1;
+/// The one metadata key: with several, their order would change from file to file.
 const METADATA_KEY: &str = "girih";
 
 /// The state of a run after some epochs.
@@ -109,28 +111,29 @@ impl fmt::Display for DataShape {
     }
 }
 
+/// Groups of tensors, in the order of the checksum.
+const GROUPS: [&str; 4] = ["param", "moment1", "moment2", "best"];
+
+/// The matrices of a checkpoint, by group and name.
+type Tensors = BTreeMap<&'static str, BTreeMap<String, Matrix>>;
+
 impl Checkpoint {
     /// Writes the checkpoint so that the file holds either the old state or the new one, whole.
     ///
     /// # Errors
     /// When the file cannot be written; the old one is untouched then.
     pub fn save(&self, path: &Path) -> Result<(), TrainError> {
-        let params = self.params.iter().map(|(name, matrix)| ("param", name, matrix));
-        let first = self.moments.iter().map(|(name, (matrix, _))| ("moment1", name, matrix));
-        let second = self.moments.iter().map(|(name, (_, matrix))| ("moment2", name, matrix));
-        let best = self.best_params.iter().map(|(name, matrix)| ("best", name, matrix));
-        let tensors = params.chain(first).chain(second).chain(best).map(|(group, name, matrix)| {
+        let failed = |what: String| TrainError::checkpoint(path, what);
+        let tensors = self.matrices().map(|(group, name, matrix)| {
             let view = TensorView::new(Dtype::F32, vec![matrix.n_rows(), matrix.n_cols()], bytes_of(matrix));
-            Ok((format!("{group}.{name}"), view.map_err(|e| TrainError::checkpoint(path, e.to_string()))?))
+            view.map(|view| (format!("{group}.{name}"), view)).map_err(|e| failed(e.to_string()))
         });
         let tensors = tensors.collect::<Result<Vec<_>, TrainError>>()?;
-        let progress =
-            serde_json::to_string(&self.progress).map_err(|e| TrainError::checkpoint(path, e.to_string()))?;
-        let metadata = HashMap::from([(METADATA_KEY.to_owned(), progress)]);
-        let bytes = safetensors::serialize(tensors, Some(metadata));
-        let bytes = bytes.map_err(|e| TrainError::checkpoint(path, e.to_string()))?;
-        file::write_file(path, |out| Ok(out.write_all(&bytes)?))?;
-        Ok(())
+        let progress = serde_json::to_string(&self.progress).map_err(|e| failed(e.to_string()))?;
+        let metadata = format!("{:08x} {progress}", self.checksum(&progress));
+        let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata)]);
+        let bytes = safetensors::serialize(tensors, Some(metadata)).map_err(|e| failed(e.to_string()))?;
+        Ok(file::write_file(path, |out| Ok(out.write_all(&bytes)?))?)
     }
 
     /// Reads a checkpoint.
@@ -139,37 +142,66 @@ impl Checkpoint {
     /// When the file cannot be read, is damaged, or was written by another version.
     pub fn load(path: &Path) -> Result<Self, TrainError> {
         let bytes = std::fs::read(path).map_err(|e| FormatError::io(e).at(path))?;
-        let damaged = |what: String| {
+        Self::parse(&bytes).map_err(|what| {
             TrainError::checkpoint(path, format!("not a usable checkpoint: {what}; train again or use another file"))
-        };
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| damaged(e.to_string()))?;
-        let progress = header.metadata().as_ref().and_then(|m| m.get(METADATA_KEY));
-        let progress = progress.ok_or_else(|| damaged("it has no `girih` metadata".to_owned()))?;
-        let progress: Progress = serde_json::from_str(progress).map_err(|e| damaged(e.to_string()))?;
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| e.to_string())?;
+        let metadata = header.metadata().as_ref().and_then(|m| m.get(METADATA_KEY));
+        let (stated, text) = metadata.and_then(|m| m.split_once(' ')).ok_or("it has no `girih` metadata")?;
+        let progress: Progress = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if progress.version != CHECKPOINT_VERSION {
-            return Err(damaged(format!(
-                "it has version {}, this program reads {CHECKPOINT_VERSION}",
-                progress.version
-            )));
+            return Err(format!("it has version {}, this program reads {CHECKPOINT_VERSION}", progress.version));
         }
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|e| damaged(e.to_string()))?;
-        let mut groups: HashMap<&str, BTreeMap<String, Matrix>> = HashMap::new();
-        for (name, view) in tensors.iter() {
-            let (group, name) = name.split_once('.').ok_or_else(|| damaged(format!("unknown tensor `{name}`")))?;
-            let group = ["param", "moment1", "moment2", "best"].into_iter().find(|g| *g == group);
-            let group = group.ok_or_else(|| damaged(format!("unknown tensor `{name}`")))?;
-            let matrix =
-                matrix_of(&view).ok_or_else(|| damaged(format!("tensor `{name}` is not a finite f32 matrix")))?;
-            groups.entry(group).or_default().insert(name.to_owned(), matrix);
-        }
-        let mut group = |name| groups.remove(name).unwrap_or_default();
+        let mut tensors = read_tensors(bytes)?;
+        let mut group = |name| tensors.remove(name).unwrap_or_default();
         let (params, first, mut second, best_params) =
             (group("param"), group("moment1"), group("moment2"), group("best"));
-        let moments: Option<BTreeMap<_, _>> =
-            first.into_iter().map(|(name, a)| second.remove(&name).map(|b| (name, (a, b)))).collect();
-        let moments = moments.ok_or_else(|| damaged("the optimiser's state is incomplete".to_owned()))?;
-        Ok(Self { progress, params, moments, best_params })
+        let moments = first.into_iter().map(|(name, a)| second.remove(&name).map(|b| (name, (a, b))));
+        let moments = moments.collect::<Option<_>>().ok_or("the optimiser's state is incomplete")?;
+        let checkpoint = Self { progress, params, moments, best_params };
+        let checksum = format!("{:08x}", checkpoint.checksum(text));
+        if stated != checksum {
+            return Err(format!("its contents have the checksum {checksum}, but it states {stated}"));
+        }
+        Ok(checkpoint)
     }
+
+    /// All matrices with their group and name: groups in the order of [`GROUPS`], names ascending.
+    fn matrices(&self) -> impl Iterator<Item = (&'static str, &String, &Matrix)> {
+        let params = self.params.iter().map(|(name, matrix)| (GROUPS[0], name, matrix));
+        let first = self.moments.iter().map(|(name, (matrix, _))| (GROUPS[1], name, matrix));
+        let second = self.moments.iter().map(|(name, (_, matrix))| (GROUPS[2], name, matrix));
+        let best = self.best_params.iter().map(|(name, matrix)| (GROUPS[3], name, matrix));
+        params.chain(first).chain(second).chain(best)
+    }
+
+    /// CRC-32 of the progress as JSON, then of each matrix's group, name and bytes.
+    fn checksum(&self, progress: &str) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(progress.as_bytes());
+        for (group, name, matrix) in self.matrices() {
+            hasher.update(group.as_bytes());
+            hasher.update(name.as_bytes());
+            hasher.update(bytes_of(matrix));
+        }
+        hasher.finalize()
+    }
+}
+
+fn read_tensors(bytes: &[u8]) -> Result<Tensors, String> {
+    let mut tensors = Tensors::new();
+    for (full_name, view) in SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?.iter() {
+        let group = full_name
+            .split_once('.')
+            .and_then(|(group, name)| GROUPS.into_iter().find(|known| *known == group).map(|group| (group, name)));
+        let (group, name) = group.ok_or_else(|| format!("unknown tensor `{full_name}`"))?;
+        let matrix = matrix_of(&view).ok_or_else(|| format!("tensor `{full_name}` is not a finite f32 matrix"))?;
+        tensors.entry(group).or_default().insert(name.to_owned(), matrix);
+    }
+    Ok(tensors)
 }
 
 fn bytes_of(matrix: &Matrix) -> &[u8] {

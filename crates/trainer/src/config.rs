@@ -215,6 +215,7 @@ impl TrainConfig {
             (self.patience != Some(0), "patience", "at least 1"),
             (self.eval_every >= 1, "eval_every", "at least 1"),
             (self.runs >= 1, "runs", "at least 1"),
+            (self.runs <= 10_000, "runs", "at most 10000"),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {
             None => Ok(()),

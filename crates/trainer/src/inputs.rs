@@ -146,7 +146,7 @@ fn upload_features<B: Backend>(
 ) -> Result<FeatureInput<B>, ComputeError> {
     match features {
         Features::Dense(matrix) => Ok(FeatureInput::Dense(backend.upload(&matrix, precision)?)),
-        Features::Sparse(csr) if csr.nnz() as f64 > DENSE_FROM * (csr.n_rows() * csr.n_cols()) as f64 => {
+        Features::Sparse(csr) if !stay_sparse(csr.n_rows(), csr.n_cols(), csr.nnz()) => {
             Ok(FeatureInput::Dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
         }
         Features::Sparse(csr) => {
@@ -158,6 +158,11 @@ fn upload_features<B: Backend>(
             Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)? })
         }
     }
+}
+
+/// Whether sparse features are worth keeping sparse on the device.
+pub(crate) fn stay_sparse(n_rows: usize, n_cols: usize, nnz: usize) -> bool {
+    nnz as f64 <= DENSE_FROM * n_rows as f64 * n_cols as f64
 }
 
 type Propagated<B> = (Option<FeatureInput<B>>, Option<<B as Backend>::Matrix>);

@@ -8,7 +8,7 @@ use girih_random::Key;
 
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::inputs::{FeatureInput, Inputs, Needs, Propagation};
+use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
 use crate::models::{self, Dims};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamInit};
@@ -138,7 +138,10 @@ impl DataSizes {
             meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies)
         });
         let shape = Shape::new(self.n_nodes, self.n_features);
-        let stored_sparse = self.feature_nnz.filter(|_| needs.propagation != Propagation::Always);
+        let keeps_sparse = |nnz: &usize| {
+            needs.propagation != Propagation::Always && inputs::stay_sparse(self.n_nodes, self.n_features, *nnz)
+        };
+        let stored_sparse = self.feature_nnz.filter(keeps_sparse);
         let features = match stored_sparse {
             None => FeatureInput::Dense(meter.matrix(shape, precision)),
             Some(nnz) => FeatureInput::Sparse {

@@ -38,11 +38,19 @@ fn stats_describe_a_graph() {
 #[test]
 fn stats_of_graphs_without_edges_or_nodes() {
     let work = Workspace::new();
-    for (name, text, nodes) in [("none.csv", "source,destination\n", 0), ("loop.csv", "0,0\n", 1)] {
+    for (name, text, nodes) in [("none.csv", "# no edges\n", 0), ("loop.csv", "0,0\n", 1)] {
         std::fs::write(work.path(name), text).unwrap();
         let result = girih(&["stats", "--data", &work.arg(name), "--json"]).ok().result();
         assert_eq!((result["nodes"].as_u64(), result["components"].as_u64()), (Some(nodes), Some(nodes)));
     }
+}
+
+#[test]
+fn text_that_is_no_list_of_edges_is_refused() {
+    let work = Workspace::new();
+    std::fs::write(work.path("note.txt"), "hello world\n").unwrap();
+    let message = girih(&["stats", "--data", &work.arg("note.txt")]).refused(1);
+    assert!(message.contains("note.txt") && message.contains("is this a list of edges"), "{message}");
 }
 
 #[test]

@@ -57,12 +57,19 @@ impl Element for f32 {
 
     #[inline(always)]
     fn load_lanes<S: Simd>(simd: S, elements: &[Self]) -> S::f32s {
-        simd.partial_load_f32s(elements)
+        // Whole vectors need no mask, which stores pay for.
+        match S::as_simd_f32s(elements).0 {
+            [values, ..] => *values,
+            [] => simd.partial_load_f32s(elements),
+        }
     }
 
     #[inline(always)]
     fn store_lanes<S: Simd>(simd: S, values: S::f32s, out: &mut [Self]) {
-        simd.partial_store_f32s(out, values);
+        match S::as_mut_simd_f32s(out).0 {
+            [out, ..] => *out = values,
+            [] => simd.partial_store_f32s(out, values),
+        }
     }
 }
 

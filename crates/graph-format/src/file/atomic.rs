@@ -20,7 +20,8 @@ pub fn write_file(
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
     let at = |e| FormatError::io(e).at(path);
-    let temporary = builder(0o666).tempfile_in(parent(path)).map_err(at)?;
+    // The kind alone: the message would name the temporary file, which nobody asked for.
+    let temporary = builder(0o666).tempfile_in(parent(path)).map_err(|e| at(e.kind().into()))?;
     let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
@@ -51,7 +52,7 @@ impl NewFolder {
                 return Err(FormatError::invalid(message).at(target));
             }
         }
-        let temporary = builder(0o777).tempdir_in(parent(target)).map_err(at)?;
+        let temporary = builder(0o777).tempdir_in(parent(target)).map_err(|e| at(e.kind().into()))?;
         Ok(Self { target: target.to_owned(), temporary })
     }
 

@@ -90,7 +90,7 @@ impl Layout {
     /// Looks at the lines up to the first edge; `None` when there are no edges.
     fn detect(text: &[u8], limit: usize) -> Result<Option<Self>, FormatError> {
         let mut start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        let mut header_seen = false;
+        let mut header: Option<(usize, &[u8])> = None;
         for n_lines_before in 0.. {
             if start == text.len() {
                 break;
@@ -100,17 +100,21 @@ impl Layout {
                 let comma = line.contains(&b',');
                 let n_fields = fields(line, comma).count();
                 let is_header = !fields(line, comma).any(starts_like_number);
-                if header_seen || !is_header {
+                if header.is_some() || !is_header {
                     if !(2..=3).contains(&n_fields) {
                         return Err(line_error(n_lines_before, line, &format!("{n_fields} fields; expected {FIELDS}")));
                     }
                     return Ok(Some(Self { comma, weighted: n_fields == 3, limit, start, n_lines_before }));
                 }
-                header_seen = true;
+                header = Some((n_lines_before, line));
             }
             start = text.len() - rest.len();
         }
-        Ok(None)
+        match header {
+            None => Ok(None),
+            // Any text without a digit looks like a header; a file with nothing else is not a list of edges.
+            Some((n, line)) => Err(line_error(n, line, "a header, but no edge follows it; is this a list of edges?")),
+        }
     }
 
     /// The edges of whole lines; on an error, those before it.

@@ -21,7 +21,12 @@ fn a_plan_knows_when_the_first_aggregation_is_a_constant() {
                 let config = with_input_dropout(config(kind, 10), p);
                 let planned = plan(&config, &dataset).aggregates_once;
                 let done = Stage::new(dataset.clone(), &config).inputs.propagated.is_some();
-                assert_eq!(planned, done, "{kind:?}, dropout {p}, sparse {}", DataSizes::of(&dataset).feature_nnz.is_some());
+                assert_eq!(
+                    planned,
+                    done,
+                    "{kind:?}, dropout {p}, sparse {}",
+                    DataSizes::of(&dataset).feature_nnz.is_some()
+                );
             }
         }
     }

@@ -1,0 +1,119 @@
+//! [`Facts`]: what is trained, and the result as a table.
+
+use std::time::Duration;
+
+use girih_datasets::{Dataset, Labels};
+use girih_machine::{memory, readable_bytes};
+use girih_trainer::{Outcome, RunSummary, Spread, StageTimes, TrainConfig};
+
+use crate::output::Results;
+
+/// What is known before training.
+pub struct Facts {
+    data: String,
+    device: String,
+    n_nodes: usize,
+    n_edges: usize,
+    n_features: usize,
+    n_classes: usize,
+    generated: bool,
+    multi_label: bool,
+    model: &'static str,
+}
+
+impl Facts {
+    /// Of a data set and a configuration, on a device.
+    pub fn of(dataset: &Dataset, spec: &str, config: &TrainConfig, device: String) -> Self {
+        Self {
+            data: spec.to_owned(),
+            device,
+            n_nodes: dataset.n_nodes(),
+            n_edges: dataset.n_edges(),
+            n_features: dataset.n_features(),
+            n_classes: dataset.n_classes(),
+            generated: dataset.generated,
+            multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
+            model: config.model.kind.name(),
+        }
+    }
+
+    /// What a report is called.
+    pub fn title(&self) -> String {
+        format!("{} on {}", self.model, self.data)
+    }
+
+    /// One line for people, before training.
+    pub fn headline(&self) -> String {
+        let generated = if self.generated { " (generated)" } else { "" };
+        format!(
+            "{} on {}{generated}: {} nodes, {} edges, {} features, {} classes; device {}",
+            self.model, self.data, self.n_nodes, self.n_edges, self.n_features, self.n_classes, self.device
+        )
+    }
+
+    /// The result of training.
+    pub fn results(&self, config: &TrainConfig, outcome: &Outcome) -> Results {
+        let mut results = Results::default();
+        results
+            .add("model", self.model, "Model", self.model)
+            .add("data", self.data.as_str(), "Data", self.data.as_str())
+            .add_hidden("generated", self.generated)
+            .add_hidden("device", self.device.as_str())
+            .add_hidden("seed", config.seed)
+            .add_hidden("runs", outcome.runs.len())
+            .add_hidden("epochs", outcome.runs.iter().map(|run| run.epochs).max())
+            .add_hidden("metric", if self.multi_label { "f1_micro" } else { "accuracy" })
+            .add_hidden("stopped", outcome.stopped);
+        self.add_scores(&mut results, outcome);
+        add_times(&mut results, outcome);
+        let peak = memory::peak_bytes();
+        results
+            .add("peak_host_bytes", peak, "Peak memory", peak.map_or(String::new(), readable_bytes))
+            .add_hidden("peak_device_bytes", 0)
+            .add_hidden("nodes", self.n_nodes)
+            .add_hidden("edges", self.n_edges);
+        results
+    }
+
+    fn add_scores(&self, results: &mut Results, outcome: &Outcome) {
+        let percent = |spread: Option<Spread>| match spread {
+            None => String::new(),
+            Some(s) if outcome.runs.len() > 1 => format!("{:.2} ± {:.2} %", 100.0 * s.mean, 100.0 * s.std),
+            Some(s) => format!("{:.2} %", 100.0 * s.mean),
+        };
+        let metric = if self.multi_label { "micro-F1" } else { "accuracy" };
+        let test = outcome.over_runs(|run| run.best.test_accuracy);
+        let val = outcome.over_runs(|run| run.best.val_accuracy);
+        let last = outcome.over_runs(|run| run.last.test_accuracy);
+        let mean = |spread: Option<Spread>| spread.map(|s| s.mean);
+        let over = |what: fn(&RunSummary) -> Option<f64>| mean(outcome.over_runs(what));
+        results
+            .add("test_accuracy", mean(test), "Test score at the best epoch", percent(test))
+            .add_hidden("test_accuracy_std", test.map(|s| s.std))
+            .add("test_accuracy_last", mean(last), "Test score at the last epoch", percent(last))
+            .add("val_accuracy", mean(val), "Validation score", percent(val))
+            .add_hidden("train_accuracy", over(|run| run.best.train_accuracy))
+            .add("metric_shown", metric, "Score", metric)
+            .add_hidden("test_f1_micro", outcome.test_f1.map(|f1| f1.micro))
+            .add_hidden("test_f1_macro", outcome.test_f1.map(|f1| f1.macro_))
+            .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))
+            .add_hidden("val_loss", over(|run| run.last.val_loss))
+            .add_hidden("test_loss", over(|run| run.last.test_loss));
+    }
+}
+
+fn add_times(results: &mut Results, outcome: &Outcome) {
+    let ms = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e3);
+    let median = ms(outcome.epoch_time_median());
+    let stages = serde_json::json!({
+        "forward": ms(outcome.median(|t| t.forward)),
+        "backward": ms(outcome.median(|t| t.backward)),
+        "optimizer": ms(outcome.median(|t| t.optimizer)),
+        "evaluate": ms(outcome.median(|t| t.evaluate)),
+    });
+    let fastest = ms(outcome.times.iter().map(StageTimes::epoch).min());
+    results
+        .add("epoch_ms_median", median, "Epoch, median", median.map_or(String::new(), |ms| format!("{ms:.2} ms")))
+        .add_hidden("epoch_ms_min", fastest)
+        .add_hidden("stage_ms", stages);
+}

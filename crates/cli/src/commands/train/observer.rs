@@ -1,0 +1,124 @@
+//! [`Observer`]: follows training, prints and records it, and stops it on Ctrl-C.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use girih_trainer::{Control, Event, RunSummary, TrainConfig};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::outputs::OutputFolder;
+use crate::error::CliError;
+use crate::history::{History, Point};
+use crate::output::print_json;
+
+/// Follows training: prints, records, and stops it on Ctrl-C.
+pub struct Observer {
+    json: bool,
+    bar: Option<ProgressBar>,
+    /// The folder to make when the first run starts; before that, a refused training leaves nothing behind.
+    outputs: Option<OutputFolder>,
+    history: History,
+    epochs: u64,
+    runs: u64,
+    interrupted: Arc<AtomicBool>,
+    failure: Option<CliError>,
+}
+
+impl Observer {
+    /// An observer of `config`'s training that fills `outputs`, if there are any.
+    pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Result<Self, CliError> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&interrupted);
+        let handler = move || {
+            // The second Ctrl-C does not wait for the epoch.
+            if flag.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        };
+        ctrlc::set_handler(handler).map_err(|e| CliError::Other(format!("cannot catch Ctrl-C: {e}")))?;
+        let show_bar = !json && std::io::stderr().is_terminal();
+        let bar = show_bar.then(|| {
+            let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(config.epochs).with_style(style)
+        });
+        let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
+        Ok(Self { json, bar, outputs, history, epochs, runs, interrupted, failure: None })
+    }
+
+    /// Takes note of an event; says to stop on Ctrl-C and when something cannot be written.
+    pub fn observe(&mut self, event: &Event<'_>) -> Control {
+        let done = match event {
+            Event::Prepared => Ok(()),
+            Event::RunStarted { run, epochs_done } => self.start(*run, *epochs_done),
+            Event::Epoch { run, report } => self.epoch(Point::new(*run, report)),
+            Event::RunFinished(summary) => {
+                self.finish_run(summary);
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            self.failure.get_or_insert(error);
+        }
+        let stop = self.failure.is_some() || self.interrupted.load(Ordering::Relaxed);
+        if stop { Control::Stop } else { Control::Continue }
+    }
+
+    fn start(&mut self, run: u64, epochs_done: u64) -> Result<(), CliError> {
+        if let Some(bar) = &self.bar {
+            bar.reset();
+            bar.set_position(epochs_done);
+            if self.runs > 1 {
+                bar.set_prefix(format!("run {}/{} ", run + 1, self.runs));
+            }
+        }
+        if let Some(outputs) = self.outputs.take() {
+            self.history = outputs.begin()?;
+        }
+        self.history.truncate(run, epochs_done)
+    }
+
+    fn epoch(&mut self, point: Point) -> Result<(), CliError> {
+        if self.json {
+            print_json(&serde_json::to_value(&point).map_err(|e| CliError::Other(e.to_string()))?);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(point.epoch);
+            let val = point.val_accuracy.map_or(String::new(), |a| format!("  val {:.1} %", 100.0 * a));
+            bar.set_message(format!("loss {:.4}{val}", point.train_loss));
+        }
+        self.history.push(point)
+    }
+
+    fn finish_run(&self, summary: &RunSummary) {
+        if self.json || self.runs == 1 {
+            return;
+        }
+        let score = |value: Option<f64>| value.map_or("–".to_owned(), |a| format!("{:.2} %", 100.0 * a));
+        let line = format!(
+            "run {:>3}  epochs {:>4}/{}  best epoch {:>4}  val {}  test {}",
+            summary.run + 1,
+            summary.epochs,
+            self.epochs,
+            summary.best_epoch,
+            score(summary.best.val_accuracy),
+            score(summary.best.test_accuracy)
+        );
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// The history, or what went wrong while observing.
+    pub fn finish(self) -> Result<History, CliError> {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok(self.history),
+        }
+    }
+}

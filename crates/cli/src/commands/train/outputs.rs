@@ -1,0 +1,67 @@
+//! [`OutputFolder`]: the files below `--out`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use girih_graph_format::file;
+use girih_trainer::TrainConfig;
+
+use super::settings;
+use crate::error::CliError;
+use crate::history::{History, Point};
+use crate::output::Results;
+use crate::report;
+
+/// The folder of a training session, with what goes into it before training.
+#[derive(Clone, Debug)]
+pub struct OutputFolder {
+    path: PathBuf,
+    /// Contents of `config.toml`.
+    config: String,
+    resume: bool,
+}
+
+impl OutputFolder {
+    /// A folder at `path`, not made yet.
+    ///
+    /// # Errors
+    /// When files are there already and training does not resume.
+    pub fn new(path: &Path, spec: &str, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
+        let folder = Self { path: path.to_owned(), config: settings::to_toml(spec, config)?, resume };
+        let used = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        if used && !resume {
+            let ours = folder.config_file().exists();
+            let remedy = if ours { "continue it with --resume, or choose another" } else { "choose another" };
+            return Err(CliError::Other(format!("{}: the folder is not empty; {remedy} folder", path.display())));
+        }
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn config_file(&self) -> PathBuf {
+        self.path.join("config.toml")
+    }
+
+    /// Makes the folder with its configuration, and opens its history.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn begin(&self) -> Result<History, CliError> {
+        std::fs::create_dir_all(&self.path).map_err(|e| CliError::io(&self.path, e))?;
+        file::write_file(&self.config_file(), |out| Ok(out.write_all(self.config.as_bytes())?))?;
+        History::open(&self.path.join("metrics.jsonl"), self.resume)
+    }
+
+    /// Writes the result and the page with the curves.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn finish(&self, title: &str, results: &Results, points: &[Point]) -> Result<(), CliError> {
+        file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{}", results.to_json())?))?;
+        report::write(&self.path.join("report.html"), title, &self.config, results, points)
+    }
+}
