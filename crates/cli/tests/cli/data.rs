@@ -50,7 +50,7 @@ fn text_that_is_no_list_of_edges_is_refused() {
     let work = Workspace::new();
     std::fs::write(work.path("note.txt"), "hello world\n").unwrap();
     let message = girih(&["stats", "--data", &work.arg("note.txt")]).refused(1);
-    assert!(message.contains("note.txt") && message.contains("is this a list of edges"), "{message}");
+    assert!(says(&message, "note.txt") && says(&message, "is this a list of edges"), "{message}");
 }
 
 #[test]
