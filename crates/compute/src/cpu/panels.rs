@@ -10,13 +10,15 @@
 //! b0 b1 b2 b3 b4              b0 b1 b2 b3                 b4 0 0 0
 //! ```
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use half::bf16;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::element::Element;
-use super::prefetch::{CACHE_LINE, prefetch};
+use super::prefetch::CACHE_LINE;
 use super::simd::Isa;
 
 /// Bytes of a word; panels are made of words of 32 bits: one `f32` or two bf16.
@@ -25,8 +27,8 @@ const WORD_BYTES: usize = size_of::<u32>();
 pub(crate) const LINE_WORDS: usize = CACHE_LINE / WORD_BYTES;
 /// The least bytes of a row worth a pass over the indices: two cache lines, the unit that DRAM and L3 move in.
 const ROW_BYTES_MIN: usize = 128;
-/// Rows that are asked for before they are packed: the processor does not foresee pieces of rows that lie apart.
-const ROWS_AHEAD: usize = 16;
+/// Bytes of panels that are packed together, at most.
+const GROUP_BYTES: usize = 128 << 20;
 /// Rows packed by one task.
 const ROWS_PER_TASK: usize = 1024;
 
@@ -95,34 +97,70 @@ impl Panel {
         let line = CACHE_LINE / size_of::<P>();
         X::DTYPE == P::DTYPE && self.columns == (0..width) && width.is_multiple_of(line)
     }
+}
 
-    /// Packs the panel's columns of `operand` (rows of `width`), each row times its factor of `scales`; products are
-    /// rounded to the storage of the panel once.
-    pub(crate) fn pack<X: Element, P: Packed>(
-        &self,
-        isa: Isa,
-        operand: &[X],
-        width: usize,
-        scales: Option<&[f32]>,
-        packed: &mut [u32],
-    ) {
-        let tasks = packed.par_chunks_mut(ROWS_PER_TASK * self.row_words);
-        tasks.enumerate().for_each(|(task, packed)| {
-            let first = task * ROWS_PER_TASK;
-            isa.run(
-                #[inline(always)]
-                || {
-                    for (row, words) in (first..).zip(packed.chunks_exact_mut(self.row_words)) {
-                        let ahead = operand.as_ptr().wrapping_add((row + ROWS_AHEAD) * width + self.columns.start);
-                        for line in 0..(self.columns.len() * size_of::<X>()).div_ceil(CACHE_LINE) {
-                            prefetch(ahead.wrapping_byte_add(line * CACHE_LINE));
-                        }
-                        let elements = &operand[row * width..][self.columns.clone()];
-                        pack_row::<X, P>(elements, scales.map_or(1.0, |s| s[row]), bytemuck::cast_slice_mut(words));
-                    }
-                },
-            );
-        });
+/// Cuts panels into groups that are packed together: reading whole rows once beats reading a piece of every row for
+/// each panel. A group takes at most [`GROUP_BYTES`], or is a single panel.
+pub(crate) fn groups(panels: &[Panel], n_rows: usize) -> impl Iterator<Item = &[Panel]> {
+    let panel_bytes = panels.first().map_or(1, |panel| panel.n_words(n_rows) * WORD_BYTES).max(1);
+    panels.chunks((GROUP_BYTES / panel_bytes).max(1))
+}
+
+/// Packs the columns of a group of panels of `operand` (rows of `width`), each row times its factor of `scales`, one
+/// panel after the other into `packed`; products are rounded to the storage of the panels once.
+pub(crate) fn pack<X: Element, P: Packed>(
+    isa: Isa,
+    group: &[Panel],
+    (operand, width): (&[X], usize),
+    scales: Option<&[f32]>,
+    packed: &mut [u32],
+) {
+    let n_rows = operand.len() / width.max(1);
+    let mut tasks: Vec<PackRows<'_, X, P>> = (0..n_rows.div_ceil(ROWS_PER_TASK))
+        .map(|task| {
+            let (first, parts) = (task * ROWS_PER_TASK, Vec::with_capacity(group.len()));
+            PackRows { first, group, operand, width, scales, parts, storage: PhantomData }
+        })
+        .collect();
+    let mut rest = packed;
+    for panel in group {
+        let (mine, others) = rest.split_at_mut(panel.n_words(n_rows));
+        for (task, part) in tasks.iter_mut().zip(mine.chunks_mut(ROWS_PER_TASK * panel.row_words)) {
+            task.parts.push(part);
+        }
+        rest = others;
+    }
+    tasks.into_par_iter().for_each(|task| isa.run(task));
+}
+
+/// Some consecutive rows on their way into the panels of a group.
+struct PackRows<'a, X, P> {
+    /// The first row.
+    first: usize,
+    group: &'a [Panel],
+    operand: &'a [X],
+    width: usize,
+    scales: Option<&'a [f32]>,
+    /// The rows' part of each panel.
+    parts: Vec<&'a mut [u32]>,
+    storage: PhantomData<P>,
+}
+
+impl<X: Element, P: Packed> WithSimd for PackRows<'_, X, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, _: S) {
+        let n_rows = self.parts.iter().zip(self.group).map(|(part, panel)| part.len() / panel.row_words).min();
+        for i in 0..n_rows.unwrap_or(0) {
+            let row = self.first + i;
+            let elements = &self.operand[row * self.width..(row + 1) * self.width];
+            let scale = self.scales.map_or(1.0, |s| s[row]);
+            for (part, panel) in self.parts.iter_mut().zip(self.group) {
+                let words = &mut part[i * panel.row_words..(i + 1) * panel.row_words];
+                pack_row::<X, P>(&elements[panel.columns.clone()], scale, bytemuck::cast_slice_mut(words));
+            }
+        }
     }
 }
 
@@ -185,7 +223,8 @@ mod tests {
         let scales: Vec<f32> = (0..n_rows).map(|r| r as f32 - 3.1).collect();
         for panel in plan::<P>(n_rows, width, 32, MIB) {
             let mut words = vec![u32::MAX; panel.n_words(n_rows)];
-            panel.pack::<f32, P>(Isa::detect(), &operand, width, scaled.then_some(&scales), &mut words);
+            let group = std::slice::from_ref(&panel);
+            pack::<f32, P>(Isa::detect(), group, (&operand, width), scaled.then_some(&scales), &mut words);
             let packed: &[P] = bytemuck::cast_slice(&words);
             for r in 0..n_rows {
                 for c in 0..panel.row_words * P::PER_WORD {

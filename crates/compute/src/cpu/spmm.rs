@@ -96,7 +96,7 @@ fn multiply_panels<X: Element, P: Summed>(
     });
 }
 
-/// Hands the panels of `R·X` to `product`, each packed just before.
+/// Hands the panels of `R·X` to `product`, each group packed just before.
 fn for_each_panel<X: Element, P: Summed>(
     machine: &Machine,
     n_rows: usize,
@@ -105,14 +105,22 @@ fn for_each_panel<X: Element, P: Summed>(
     mut product: impl FnMut(&Panel, &[u32]),
 ) {
     let words_max = P::VECTORS_MAX * machine.isa.lanes();
-    for panel in panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes) {
-        if right.is_none() && panel.is_in_place::<X, P>(width) {
-            product(&panel, bytemuck::cast_slice(x));
-            continue;
-        }
-        machine.scratch.with(panel.n_words(n_rows), |packed| {
-            panel.pack::<X, P>(machine.isa, x, width, right, packed);
-            product(&panel, packed);
+    let panels = panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes);
+    if let [panel] = &panels[..]
+        && right.is_none()
+        && panel.is_in_place::<X, P>(width)
+    {
+        return product(panel, bytemuck::cast_slice(x));
+    }
+    for group in panels::groups(&panels, n_rows) {
+        machine.scratch.with(group.iter().map(|panel| panel.n_words(n_rows)).sum(), |packed| {
+            panels::pack::<X, P>(machine.isa, group, (x, width), right, packed);
+            let mut packed = &*packed;
+            for panel in group {
+                let (words, rest) = packed.split_at(panel.n_words(n_rows));
+                product(panel, words);
+                packed = rest;
+            }
         });
     }
 }
