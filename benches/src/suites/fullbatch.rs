@@ -68,7 +68,7 @@ fn time_epochs(
     let needed_bytes = needed_bytes(&dataset, kind);
     let (mut times, mut peer_s, mut failure) = (Vec::new(), Vec::new(), None);
     let can_reset = memory::reset_peak();
-    train(&Cpu::default(), dataset, &config, &SessionOptions::default(), &mut |event: Event<'_>| {
+    train(&Cpu::new().gathering(precision), dataset, &config, &SessionOptions::default(), &mut |event: Event<'_>| {
         let Event::Epoch { report, .. } = event else { return Control::Continue };
         let asked = peer.as_mut().map(|peer| peer.ask("epoch")).transpose();
         if report.epoch as usize > protocol.warm_up {
@@ -99,10 +99,12 @@ fn config(kind: ModelKind, precision: Dtype, protocol: Protocol) -> TrainConfig 
     }
 }
 
-/// Bytes of the graph, of the features, and of each layer's output with its gradient, all in `f32`.
+/// Bytes of the graph, of the features, and of the activations: each layer's output with its gradient, and GraphSAGE's
+/// mean over neighbours, which it reads beside the features. All in `f32`.
 fn needed_bytes(dataset: &Dataset, kind: ModelKind) -> u64 {
     let hidden = if kind == ModelKind::Sgc { 0 } else { HIDDEN };
-    let activations = 2 * dataset.n_nodes() * (hidden + dataset.n_classes()) * size_of::<f32>();
+    let means = if kind == ModelKind::Sage { dataset.n_features() } else { 0 };
+    let activations = dataset.n_nodes() * (2 * (hidden + dataset.n_classes()) + means) * size_of::<f32>();
     let features = dataset.n_nodes() * dataset.n_features() * size_of::<f32>();
     let graph = if kind == ModelKind::Mlp { 0 } else { Csr::n_bytes(&dataset.graph) };
     graph + (features + activations) as u64

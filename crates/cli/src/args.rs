@@ -54,7 +54,7 @@ pub struct DataArgs {
     /// Store every edge in both directions [default: as the format's published loader does]
     #[arg(long, value_name = "BOOL")]
     pub symmetrize: Option<bool>,
-    /// Divide each row of features by nothing, its sum or its length [default: sum for Planetoid, length for gnn-benchmark]
+    /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]
     #[arg(long, value_enum)]
     pub normalize_features: Option<RowDivisor>,
 }
@@ -246,7 +246,7 @@ value_enum! {
 }
 value_enum! {
     /// What rows of features are divided by.
-    RowDivisor for FeatureNorm { None, Sum, Length }
+    RowDivisor for FeatureNorm { None, Sum, Length, RootLength }
 }
 value_enum! {
     /// A storage of floats.
@@ -313,8 +313,10 @@ pub struct StatsArgs {
 /// `girih generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// What to generate: NAME[@SCALE][,key=value…], with or without `synth:` before it
-    #[arg(value_name = "SPEC")]
+    #[arg(
+        value_name = "SPEC",
+        help = "What to generate: NAME[@SCALE][,key=value…], with or without `synth:` before it"
+    )]
     pub spec: String,
     /// Folder to write
     #[arg(long, value_name = "DIR")]

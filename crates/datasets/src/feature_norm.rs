@@ -13,9 +13,11 @@ pub enum FeatureNorm {
     None,
     /// Its sum, so that a bag of words becomes shares (Kipf and Welling, ICLR 2017).
     Sum,
-    /// Its Euclidean length. Bags of hundreds of words keep a size that a learning rate of 0.01 can work with, where
-    /// shares would be too small.
+    /// Its Euclidean length.
     Length,
+    /// The square root of its Euclidean length, halfway between nothing and the length. Bags of hundreds of words get a
+    /// size that the usual learning rate and weight decay can work with: shares are too small for them, counts too large.
+    RootLength,
 }
 
 impl FeatureNorm {
@@ -55,6 +57,7 @@ impl FeatureNorm {
             Self::None => 1.0,
             Self::Sum => wide().sum(),
             Self::Length => wide().map(|v| v * v).sum::<f64>().sqrt(),
+            Self::RootLength => wide().map(|v| v * v).sum::<f64>().powf(0.25),
         };
         if divisor != 0.0 {
             row.iter_mut().for_each(|v| *v = (f64::from(*v) / divisor) as f32);
@@ -80,5 +83,10 @@ mod tests {
         assert_eq!(rows(FeatureNorm::None).data(), [3.0, 4.0, 0.0, 0.0, 1.0, 0.0]);
         assert_eq!(rows(FeatureNorm::Sum).data(), [3.0 / 7.0, 4.0 / 7.0, 0.0, 0.0, 1.0, 0.0]);
         assert_eq!(rows(FeatureNorm::Length).data(), [0.6, 0.8, 0.0, 0.0, 1.0, 0.0]);
+        let root = 5f64.sqrt();
+        assert_eq!(
+            rows(FeatureNorm::RootLength).data(),
+            [(3.0 / root) as f32, (4.0 / root) as f32, 0.0, 0.0, 1.0, 0.0]
+        );
     }
 }

@@ -21,7 +21,7 @@ use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, SplitRule
 pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let origin = npz.origin().to_owned();
     let graph = adjacency(npz, options.symmetrize.unwrap_or(true))?;
-    let norm = options.feature_norm.unwrap_or(FeatureNorm::Length);
+    let norm = options.feature_norm.unwrap_or(FeatureNorm::RootLength);
     let features = norm.apply(features(npz)?).map_err(|e| e.at(&origin))?;
     let labels = arrays::labels(npz.array("labels")?)?;
     let splits = SplitRule::GNN_BENCHMARK.draw_many(&labels, options.seed, options.n_splits);

@@ -7,8 +7,8 @@ use crate::FeatureNorm;
 /// How files become a data set; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// What rows of features are divided by; `None`: the format's convention (the sum for Planetoid, the length for the
-    /// bags of words of gnn-benchmark, nothing elsewhere).
+    /// What rows of features are divided by; `None`: the sum for Planetoid, as its users do, the root of the length for
+    /// the bags of words of gnn-benchmark, nothing elsewhere.
     pub feature_norm: Option<FeatureNorm>,
     /// Store every edge in both directions; `None`: as the format's convention is (yes, except for girih's own folder
     /// and for bare topologies, which stay as they are).

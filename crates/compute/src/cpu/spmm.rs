@@ -1,8 +1,8 @@
 //! `out = epilogue(L·A·R·X)` for a sparse `A`: column panels, each gathered row by row.
 //!
-//! For each panel of columns (see [`panels`](super::panels)): pack `R·X`, then sum the packed rows that each row of
-//! `A` names, in registers; scale by `L`, apply the epilogue, store. The work is cut by [`Schedule`]: rows of about
-//! equal work, hubs in segments whose partial sums are added in order.
+//! For each panel of columns (see [`panels`]): pack `R·X`, then sum the packed rows that each row of `A` names, in
+//! registers; scale by `L`, apply the epilogue, store. The work is cut by [`Schedule`](super::schedule::Schedule): rows
+//! of about equal work, hubs in segments whose partial sums are added in order.
 
 mod gather;
 mod in_place;
