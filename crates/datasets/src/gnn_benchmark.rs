@@ -6,13 +6,16 @@
 //! labels                                            one integer per node
 //! ```
 //! Other members, such as `class_names` (pickled objects), are never read. As `PyG` does: weights and self loops are
-//! dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay, not only the
-//! largest connected component. As the paper's own training code does, each row of features is divided by its sum.
+//! dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay. The paper keeps the
+//! largest connected component only (section 3); so splits are drawn from its nodes, and the others are neither trained
+//! on nor tested.
 
-use girih_graph_format::Csr;
 use girih_graph_format::file::{Npz, sparse_from_npz};
+use girih_graph_format::{Csr, NodeId};
 
-use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, SplitRule, arrays};
+use crate::{
+    Components, Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, SplitRule, UNLABELLED, arrays,
+};
 
 /// Loads an open archive; splits are drawn by [`SplitRule::GNN_BENCHMARK`].
 ///
@@ -24,9 +27,21 @@ pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<D
     let norm = options.feature_norm.unwrap_or(FeatureNorm::RootLength);
     let features = norm.apply(features(npz)?).map_err(|e| e.at(&origin))?;
     let labels = arrays::labels(npz.array("labels")?)?;
-    let splits = SplitRule::GNN_BENCHMARK.draw_many(&labels, options.seed, options.n_splits);
+    let eligible = labels_of_largest_component(&graph, &labels);
+    let splits = SplitRule::GNN_BENCHMARK.draw_many(&eligible, options.seed, options.n_splits);
     let dataset = splits.and_then(|splits| Dataset::new(name, graph, Some(features), Some(labels), splits));
     dataset.map_err(|e| e.at(&origin))
+}
+
+/// The labels of the nodes that splits are drawn from; the others count as unlabelled.
+fn labels_of_largest_component(graph: &Csr, labels: &Labels) -> Labels {
+    let Labels::Single { n_classes, classes } = labels else { return labels.clone() };
+    if classes.len() != graph.n_rows() {
+        return labels.clone();
+    }
+    let components = Components::of(graph);
+    let keep = |(v, &class): (usize, &u32)| if components.in_largest(v as NodeId) { class } else { UNLABELLED };
+    Labels::Single { n_classes: *n_classes, classes: classes.iter().enumerate().map(keep).collect() }
 }
 
 /// Whether an archive has the members of this format.

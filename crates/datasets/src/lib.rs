@@ -10,6 +10,7 @@
 //! Not here: sparse file formats (`girih-graph-format`), how to train (`girih-trainer`).
 
 mod arrays;
+mod components;
 mod dataset;
 mod error;
 mod feature_norm;
@@ -25,6 +26,7 @@ mod sparse;
 mod spec;
 mod splits;
 
+pub use components::Components;
 pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
 pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;

@@ -1,8 +1,7 @@
 //! `girih stats`: what a data set looks like.
 
-use girih_datasets::{Dataset, Features, Labels};
+use girih_datasets::{Components, Dataset, Features, Labels};
 use girih_graph_format::{Csr, TileHistogram};
-use petgraph::unionfind::UnionFind;
 use serde_json::{Value, json};
 
 use super::load_required;
@@ -29,7 +28,7 @@ pub fn run(args: &StatsArgs) -> Result<(), CliError> {
 
 fn add_topology(results: &mut Results, graph: &Csr) {
     let degrees = Degrees::of(graph);
-    let components = components(graph);
+    let components = Components::of(graph);
     let loops = (0..graph.n_rows()).filter(|&v| graph.row(v).binary_search(&(v as u32)).is_ok()).count();
     let symmetric = graph.is_symmetric();
     let yes = |flag: bool| if flag { "yes" } else { "no" };
@@ -39,8 +38,8 @@ fn add_topology(results: &mut Results, graph: &Csr) {
         .add("self_loops", loops, "Self loops", loops.to_string())
         .add("degree", degrees.to_json(), "In-degree", degrees.describe())
         .add("isolated", degrees.n_zero, "Nodes without in-edges", degrees.n_zero.to_string())
-        .add("components", components.count, "Components", components.count.to_string())
-        .add("largest_component", components.largest, "Largest component", format!("{} nodes", components.largest));
+        .add("components", components.count(), "Components", components.count().to_string())
+        .add("largest_component", components.largest(), "Largest component", format!("{} nodes", components.largest()));
 }
 
 /// In-degrees in numbers.
@@ -77,26 +76,6 @@ impl Degrees {
         let Self { min, median, mean, p99, max, .. } = self;
         format!("min {min}, median {median}, mean {mean:.2}, 99 % below {p99}, max {max}")
     }
-}
-
-/// Weakly connected components.
-struct Components {
-    count: usize,
-    largest: usize,
-}
-
-fn components(graph: &Csr) -> Components {
-    let mut sets = UnionFind::<u32>::new(graph.n_rows());
-    for v in 0..graph.n_rows() {
-        for &u in graph.row(v) {
-            sets.union(v as u32, u);
-        }
-    }
-    let mut sizes = vec![0usize; graph.n_rows()];
-    for root in sets.into_labeling() {
-        sizes[root as usize] += 1;
-    }
-    Components { count: sizes.iter().filter(|&&size| size > 0).count(), largest: sizes.into_iter().max().unwrap_or(0) }
 }
 
 /// How near the order of nodes brings neighbours: to each other, and into common tiles.
