@@ -62,7 +62,6 @@ impl Facts {
             .add_hidden("seed", config.seed)
             .add_hidden("runs", outcome.runs.len())
             .add_hidden("epochs", outcome.runs.iter().map(|run| run.epochs).max())
-            .add_hidden("metric", if self.multi_label { "f1_micro" } else { "accuracy" })
             .add_hidden("stopped", outcome.stopped);
         self.add_scores(&mut results, outcome);
         add_times(&mut results, outcome);
@@ -81,7 +80,7 @@ impl Facts {
             Some(s) if outcome.runs.len() > 1 => format!("{:.2} ± {:.2} %", 100.0 * s.mean, 100.0 * s.std),
             Some(s) => format!("{:.2} %", 100.0 * s.mean),
         };
-        let metric = if self.multi_label { "micro-F1" } else { "accuracy" };
+        let metric = if self.multi_label { ("f1_micro", "micro-F1") } else { ("accuracy", "accuracy") };
         let test = outcome.over_runs(|run| run.best.test_accuracy);
         let val = outcome.over_runs(|run| run.best.val_accuracy);
         let last = outcome.over_runs(|run| run.last.test_accuracy);
@@ -93,7 +92,7 @@ impl Facts {
             .add("test_accuracy_last", mean(last), "Test score at the last epoch", percent(last))
             .add("val_accuracy", mean(val), "Validation score", percent(val))
             .add_hidden("train_accuracy", over(|run| run.best.train_accuracy))
-            .add("metric_shown", metric, "Score", metric)
+            .add("metric", metric.0, "Score", metric.1)
             .add_hidden("test_f1_micro", outcome.test_f1.map(|f1| f1.micro))
             .add_hidden("test_f1_macro", outcome.test_f1.map(|f1| f1.macro_))
             .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))
