@@ -132,6 +132,12 @@ impl Dataset {
         self.features.as_ref().map_or(0, Features::width)
     }
 
+    /// Whether a node may have several labels.
+    #[must_use]
+    pub fn is_multi_label(&self) -> bool {
+        matches!(self.labels, Some(Labels::Multi { .. }))
+    }
+
     /// Number of classes; 0 without labels.
     #[must_use]
     pub fn n_classes(&self) -> usize {

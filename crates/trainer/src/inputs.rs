@@ -131,12 +131,12 @@ impl<B: Backend> Inputs<B> {
     }
 }
 
-fn upload_adjacency<B: Backend>(backend: &B, graph: Csr, adjacency: Adjacency) -> Result<B::Sparse, ComputeError> {
-    let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
-    drop(graph);
-    let scales = csr.scales(adjacency.norm);
-    let symmetric = csr.is_symmetric();
-    backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric })
+fn upload_adjacency<B: Backend>(backend: &B, mut graph: Csr, adjacency: Adjacency) -> Result<B::Sparse, ComputeError> {
+    if adjacency.self_loops {
+        graph = graph.with_self_loops();
+    }
+    let (scales, symmetric) = (graph.scales(adjacency.norm), graph.is_symmetric());
+    backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric })
 }
 
 fn upload_features<B: Backend>(

@@ -71,8 +71,7 @@ impl Linear {
         outputs: usize,
     ) -> Result<Self, ComputeError> {
         let weight = init.glorot(layer, "weight", Shape::new(inputs, outputs), inputs)?;
-        let bias = Some(init.zeros(layer, "bias", Shape::new(1, outputs))?);
-        Ok(Self { weight, bias, widths: (inputs, outputs) })
+        Self::with_weight(init, layer, weight, (inputs, outputs))
     }
 
     /// As [`new`](Self::new), with a weight of zeros: for a model that is linear in its weights, whose loss is convex, so
@@ -87,8 +86,18 @@ impl Linear {
         outputs: usize,
     ) -> Result<Self, ComputeError> {
         let weight = init.zeros(layer, "weight", Shape::new(inputs, outputs))?;
-        let bias = Some(init.zeros(layer, "bias", Shape::new(1, outputs))?);
-        Ok(Self { weight, bias, widths: (inputs, outputs) })
+        Self::with_weight(init, layer, weight, (inputs, outputs))
+    }
+
+    /// A layer around a weight, with a bias of zeros.
+    fn with_weight<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        weight: ParamId,
+        widths: (usize, usize),
+    ) -> Result<Self, ComputeError> {
+        let bias = Some(init.zeros(layer, "bias", Shape::new(1, widths.1))?);
+        Ok(Self { weight, bias, widths })
     }
 
     /// A weight without bias that is one of `parts` equal parts of a larger weight, cut into rows: the factor of one

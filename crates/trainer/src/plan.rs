@@ -3,7 +3,7 @@
 //! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
 
 use girih_compute::{Backend, Cost, Dtype, Meter, Rates, Shape};
-use girih_datasets::{Dataset, Features, Labels};
+use girih_datasets::{Dataset, Features};
 use girih_random::Key;
 
 use crate::TrainError;
@@ -126,7 +126,7 @@ impl DataSizes {
                 _ => None,
             },
             n_classes: dataset.n_classes(),
-            multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
+            multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
         }
     }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use girih_compute::Backend;
-use girih_datasets::Labels;
 use girih_graph_format::{Matrix, file};
 use girih_trainer::{Checkpoint, F1, Scores};
 
@@ -99,7 +98,7 @@ fn apply(data: &DataArgs, path: &Path, device: &DeviceArgs) -> Result<Applied, C
     let backend = backend(device, config.precision)?;
     // The splits that the training drew, so that its test nodes are tested.
     let dataset = load_required(data, &data.options(config.seed, config.runs as usize))?;
-    let multi_label = matches!(dataset.labels, Some(Labels::Multi { .. }));
+    let multi_label = dataset.is_multi_label();
     let (scores, f1, logits) = girih_trainer::apply(&backend, dataset, &checkpoint)?;
     Ok(Applied { device: backend.name(), checkpoint, scores, f1, logits, multi_label })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_datasets::{Dataset, Labels};
+use girih_datasets::Dataset;
 use girih_machine::{memory, readable_bytes};
 use girih_trainer::{Outcome, RunSummary, Spread, StageTimes, TrainConfig};
 
@@ -32,7 +32,7 @@ impl Facts {
             n_features: dataset.n_features(),
             n_classes: dataset.n_classes(),
             generated: dataset.generated,
-            multi_label: matches!(dataset.labels, Some(Labels::Multi { .. })),
+            multi_label: dataset.is_multi_label(),
             model: config.model.kind.name(),
         }
     }

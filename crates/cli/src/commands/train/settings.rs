@@ -47,7 +47,7 @@ fn read(path: &Path) -> Result<(Option<String>, TrainConfig), CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::io(path, e))?;
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };
     let file: FileConfig = toml::from_str(&text).map_err(wrong)?;
-    // The table is parsed again from text so that messages show the line.
+    // Without `data` the text is a configuration as it stands, and messages show the line.
     let config = if file.data.is_some() {
         file.train.try_into().map_err(wrong)?
     } else {
