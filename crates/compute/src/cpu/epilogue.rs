@@ -25,6 +25,11 @@ impl<'a> RowEpilogue<'a> {
         self.accumulate
     }
 
+    /// Whether results are stored as they are.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.accumulate && self.bias.is_none() && self.activation == Activation::Identity
+    }
+
     /// `out = activation(sums + (accumulate ? out : 0) + bias)` for a piece of a row that starts at `first_column`;
     /// `sums` is spent.
     #[inline(always)]

@@ -6,7 +6,7 @@ use aligned_vec::{AVec, ConstAlign};
 use girih_graph_format::{Buffer, Matrix};
 use half::bf16;
 
-use super::elementwise;
+use super::{elementwise, huge_pages};
 use crate::checks::Kind;
 use crate::{Dtype, Shape};
 
@@ -135,9 +135,11 @@ impl CpuMatrix {
     }
 }
 
-/// `len` zeros at a cache line.
+/// `len` zeros at a cache line, on huge pages where they are many.
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Copy>(len: usize) -> Aligned<T> {
-    let mut values = Aligned::new(0);
+    let mut values = Aligned::<T>::with_capacity(ALIGNMENT, len);
+    // Before the first write, which is when memory gets its pages.
+    huge_pages::advise(values.as_ptr().addr(), len * size_of::<T>());
     values.resize(len, T::zeroed());
     values
 }

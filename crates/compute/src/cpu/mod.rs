@@ -13,6 +13,7 @@ mod element;
 mod elementwise;
 mod epilogue;
 mod gemm;
+mod huge_pages;
 mod loss;
 mod machine;
 mod mask;

@@ -18,7 +18,7 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::element::Element;
-use super::prefetch::CACHE_LINE;
+use super::prefetch::{CACHE_LINE, stream, stream_end};
 use super::simd::Isa;
 
 /// Bytes of a word; panels are made of words of 32 bits: one `f32` or two bf16.
@@ -108,18 +108,21 @@ pub(crate) fn groups(panels: &[Panel], n_rows: usize) -> impl Iterator<Item = &[
 
 /// Packs the columns of a group of panels of `operand` (rows of `width`), each row times its factor of `scales`, one
 /// panel after the other into `packed`; products are rounded to the storage of the panels once.
+///
+/// Panels that do not fit a cache of `cache_bytes` together are written past it: each comes from memory when its turn is.
 pub(crate) fn pack<X: Element, P: Packed>(
-    isa: Isa,
+    (isa, cache_bytes): (Isa, usize),
     group: &[Panel],
     (operand, width): (&[X], usize),
     scales: Option<&[f32]>,
     packed: &mut [u32],
 ) {
     let n_rows = operand.len() / width.max(1);
+    let streamed = size_of_val(packed) > cache_bytes;
     let mut tasks: Vec<PackRows<'_, X, P>> = (0..n_rows.div_ceil(ROWS_PER_TASK))
         .map(|task| {
             let (first, parts) = (task * ROWS_PER_TASK, Vec::with_capacity(group.len()));
-            PackRows { first, group, operand, width, scales, parts, storage: PhantomData }
+            PackRows { first, group, operand, width, scales, parts, streamed, storage: PhantomData }
         })
         .collect();
     let mut rest = packed;
@@ -143,6 +146,8 @@ struct PackRows<'a, X, P> {
     scales: Option<&'a [f32]>,
     /// The rows' part of each panel.
     parts: Vec<&'a mut [u32]>,
+    /// Write past the caches.
+    streamed: bool,
     storage: PhantomData<P>,
 }
 
@@ -158,25 +163,30 @@ impl<X: Element, P: Packed> WithSimd for PackRows<'_, X, P> {
             let scale = self.scales.map_or(1.0, |s| s[row]);
             for (part, panel) in self.parts.iter_mut().zip(self.group) {
                 let words = &mut part[i * panel.row_words..(i + 1) * panel.row_words];
-                pack_row::<X, P>(&elements[panel.columns.clone()], scale, bytemuck::cast_slice_mut(words));
+                let words = bytemuck::cast_slice_mut(words);
+                pack_row::<X, P>(&elements[panel.columns.clone()], scale, words, self.streamed);
             }
+        }
+        if self.streamed {
+            stream_end();
         }
     }
 }
 
 /// `packed = scale · row`, zero beyond the row; `packed` is whole cache lines.
 #[inline(always)]
-fn pack_row<X: Element, P: Packed>(row: &[X], scale: f32, packed: &mut [P]) {
+fn pack_row<X: Element, P: Packed>(row: &[X], scale: f32, packed: &mut [P], streamed: bool) {
     /// Loops over so many elements become vectors without a remainder.
     const BLOCK: usize = LINE_WORDS;
     let (blocks, tail) = row.as_chunks::<BLOCK>();
     let (packed, _) = packed.as_chunks_mut::<BLOCK>();
     let (packed, rest) = packed.split_at_mut(blocks.len());
     for (packed, block) in packed.iter_mut().zip(blocks) {
-        *packed = block.map(
+        let values = block.map(
             #[inline(always)]
             |x| P::from_f32(scale * x.to_f32()),
         );
+        if streamed { stream(&values, packed) } else { *packed = values }
     }
     rest.as_flattened_mut().fill(P::from_f32(0.0));
     for (packed, x) in rest.as_flattened_mut().iter_mut().zip(tail) {
@@ -189,6 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cpu::matrix::zeroed;
 
     const MIB: usize = 1 << 20;
 
@@ -218,13 +229,14 @@ mod tests {
         assert_eq!(next, width);
     }
 
-    fn check_packing<P: Packed>(n_rows: usize, width: usize, scaled: bool) {
+    fn check_packing<P: Packed>(n_rows: usize, width: usize, (scaled, cache_bytes): (bool, usize)) {
         let operand: Vec<f32> = (0..n_rows * width).map(|i| i as f32).collect();
         let scales: Vec<f32> = (0..n_rows).map(|r| r as f32 - 3.1).collect();
         for panel in plan::<P>(n_rows, width, 32, MIB) {
-            let mut words = vec![u32::MAX; panel.n_words(n_rows)];
-            let group = std::slice::from_ref(&panel);
-            pack::<f32, P>(Isa::detect(), group, (&operand, width), scaled.then_some(&scales), &mut words);
+            let mut words = zeroed(panel.n_words(n_rows));
+            words.fill(u32::MAX);
+            let (group, to) = (std::slice::from_ref(&panel), (Isa::detect(), cache_bytes));
+            pack::<f32, P>(to, group, (&operand, width), scaled.then_some(&scales), &mut words);
             let packed: &[P] = bytemuck::cast_slice(&words);
             for r in 0..n_rows {
                 for c in 0..panel.row_words * P::PER_WORD {
@@ -247,9 +259,11 @@ mod tests {
         }
 
         #[test]
-        fn packing_scales_rounds_and_pads(n_rows in 1usize..20, width in 1usize..150, scaled in any::<bool>()) {
-            check_packing::<f32>(n_rows, width, scaled);
-            check_packing::<bf16>(n_rows, width, scaled);
+        fn packing_scales_rounds_and_pads(
+            n_rows in 1usize..20, width in 1usize..150, scaled in any::<bool>(), cache in prop_oneof![Just(0), Just(MIB)],
+        ) {
+            check_packing::<f32>(n_rows, width, (scaled, cache));
+            check_packing::<bf16>(n_rows, width, (scaled, cache));
         }
     }
 }

@@ -1,7 +1,10 @@
-//! Asking for memory before it is needed.
+//! Telling the caches what comes next, and what does not come back.
 
 /// Bytes that come and go together.
 pub(crate) const CACHE_LINE: usize = 64;
+/// Bytes that [`stream`] writes at once.
+#[cfg(target_arch = "x86_64")]
+const VECTOR: usize = 16;
 
 /// Asks the processor to bring the cache line of `address` close. A hint: any address is allowed, and processors
 /// without such an instruction do nothing.
@@ -15,4 +18,37 @@ pub(crate) fn prefetch<T>(address: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// Writes `values` to `out` past the caches, without reading `out` first; a plain copy on processors without such an
+/// instruction, and for what is no whole number of aligned vectors.
+///
+/// Streamed writes of one thread may be seen late by others: call [`stream_end`] before handing `out` over.
+#[inline(always)]
+pub(crate) fn stream<T: bytemuck::Pod>(values: &[T], out: &mut [T]) {
+    assert_eq!(values.len(), out.len(), "as many values as places");
+    #[cfg(target_arch = "x86_64")]
+    if size_of_val(values).is_multiple_of(VECTOR) && out.as_ptr().addr().is_multiple_of(VECTOR) {
+        let (from, to) = (values.as_ptr().cast::<f32>(), out.as_mut_ptr().cast::<f32>());
+        for word in (0..size_of_val(values) / size_of::<f32>()).step_by(VECTOR / size_of::<f32>()) {
+            // SAFETY: both slices have this vector, `out` at a multiple of its size as asked above; SSE is part of
+            // every x86-64.
+            unsafe {
+                use std::arch::x86_64::{_mm_loadu_ps, _mm_stream_ps};
+                _mm_stream_ps(to.add(word), _mm_loadu_ps(from.add(word)));
+            }
+        }
+        return;
+    }
+    out.copy_from_slice(values);
+}
+
+/// Makes all that this thread [streamed](stream) visible to others.
+#[inline(always)]
+pub(crate) fn stream_end() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of every x86-64, and a fence touches nothing.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
 }

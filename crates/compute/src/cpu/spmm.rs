@@ -105,6 +105,7 @@ fn for_each_panel<X: Element, P: Summed>(
     mut product: impl FnMut(&Panel, &[u32]),
 ) {
     let words_max = P::VECTORS_MAX * machine.isa.lanes();
+    let target = (machine.isa, machine.cache_bytes);
     let panels = panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes);
     if let [panel] = &panels[..]
         && right.is_none()
@@ -114,7 +115,7 @@ fn for_each_panel<X: Element, P: Summed>(
     }
     for group in panels::groups(&panels, n_rows) {
         machine.scratch.with(group.iter().map(|panel| panel.n_words(n_rows)).sum(), |packed| {
-            panels::pack::<X, P>(machine.isa, group, (x, width), right, packed);
+            panels::pack::<X, P>(target, group, (x, width), right, packed);
             let mut packed = &*packed;
             for panel in group {
                 let (words, rest) = packed.split_at(panel.n_words(n_rows));

@@ -35,8 +35,8 @@ pub(super) trait Summed: Packed {
     /// `sums + weight · words`.
     fn add_weighted<S: Simd>(simd: S, sums: Self::Sums<S>, weight: S::f32s, words: S::u32s) -> Self::Sums<S>;
 
-    /// Writes the sums in the order of their columns.
-    fn store<S: Simd>(sums: Self::Sums<S>, out: &mut [f32]);
+    /// Writes `factor · sums` in the order of their columns.
+    fn store<S: Simd>(simd: S, factor: S::f32s, sums: Self::Sums<S>, out: &mut [f32]);
 }
 
 impl Summed for f32 {
@@ -58,8 +58,8 @@ impl Summed for f32 {
     }
 
     #[inline(always)]
-    fn store<S: Simd>(sums: S::f32s, out: &mut [f32]) {
-        out.copy_from_slice(bytemuck::cast_slice(&[sums]));
+    fn store<S: Simd>(simd: S, factor: S::f32s, sums: S::f32s, out: &mut [f32]) {
+        out.copy_from_slice(bytemuck::cast_slice(&[simd.mul_f32s(factor, sums)]));
     }
 }
 
@@ -92,7 +92,11 @@ impl Summed for bf16 {
     }
 
     #[inline(always)]
-    fn store<S: Simd>(sums: [S::f32s; 2], out: &mut [f32]) {
+    fn store<S: Simd>(simd: S, factor: S::f32s, sums: [S::f32s; 2], out: &mut [f32]) {
+        let sums = sums.map(
+            #[inline(always)]
+            |sums| simd.mul_f32s(factor, sums),
+        );
         let [even, odd]: [&[f32]; 2] = [bytemuck::cast_slice(&sums[..1]), bytemuck::cast_slice(&sums[1..])];
         for (pair, (&even, &odd)) in out.chunks_exact_mut(2).zip(even.iter().zip(odd)) {
             pair.copy_from_slice(&[even, odd]);
@@ -147,7 +151,7 @@ impl<'a> Gather<'a> {
         self.row_words / lanes
     }
 
-    /// Sums the rows that `entries` name, into the first `NV` vectors of `out`.
+    /// Sums the first `NV` vectors of the rows that `entries` name.
     ///
     /// # Panics
     /// When `entries` reach past the indices.
@@ -156,8 +160,7 @@ impl<'a> Gather<'a> {
         &self,
         simd: S,
         entries: Range<usize>,
-        out: &mut [f32; SUMS_MAX],
-    ) {
+    ) -> [X::Sums<S>; NV] {
         assert!(entries.end <= self.indices.len() && NV * S::U32_LANES <= self.row_words);
         let last = self.indices.len().saturating_sub(1);
         let mut sums = [X::zero(simd); NV];
@@ -185,9 +188,21 @@ impl<'a> Gather<'a> {
                 };
             }
         }
-        let columns = S::U32_LANES * X::PER_WORD;
-        for v in 0..NV {
-            X::store::<S>(sums[v], &mut out[v * columns..(v + 1) * columns]);
-        }
+        sums
+    }
+}
+
+/// `out = factor · sums`, in the order of the columns.
+#[inline(always)]
+pub(super) fn store<S: Simd, X: Summed, const NV: usize>(
+    simd: S,
+    factor: f32,
+    sums: [X::Sums<S>; NV],
+    out: &mut [f32],
+) {
+    let (factor, columns) = (simd.splat_f32s(factor), S::U32_LANES * X::PER_WORD);
+    let out = &mut out[..NV * columns];
+    for v in 0..NV {
+        X::store(simd, factor, sums[v], &mut out[v * columns..(v + 1) * columns]);
     }
 }

@@ -1,5 +1,7 @@
 //! [`RowsMut`]: rows of a result that one task owns.
 
+use std::ops::Range;
+
 use half::bf16;
 
 use crate::cpu::epilogue::RowEpilogue;
@@ -27,6 +29,15 @@ impl<'a> RowsMut<'a> {
             Storage::Bf16(values) => split_slice(values, width, counts)
                 .map(|elements| Self { width, elements: ElementsMut::Bf16(elements) })
                 .collect(),
+        }
+    }
+
+    /// The columns of row `at`, where they are `f32`.
+    #[inline(always)]
+    pub(super) fn as_f32(&mut self, at: usize, columns: Range<usize>) -> Option<&mut [f32]> {
+        match &mut self.elements {
+            ElementsMut::F32(out) => Some(&mut out[at * self.width..][columns]),
+            ElementsMut::Bf16(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::gather::{Gather, SUMS_MAX, Summed};
+use super::gather::{Gather, SUMS_MAX, Summed, store};
 use super::output::RowsMut;
 use crate::cpu::epilogue::RowEpilogue;
 use crate::cpu::matrix::CpuMatrix;
@@ -53,19 +53,45 @@ impl PanelProduct<'_> {
         for partial in partials {
             sums.iter_mut().zip(partial).for_each(|(sum, part)| *sum += part);
         }
-        self.store(row, &mut sums, out, 0);
+        let factor = self.factor(row);
+        sums.iter_mut().for_each(|sum| *sum *= factor);
+        self.store_scaled(&mut sums, out, 0);
     }
 
     /// Scales the sums of a row and takes them through the epilogue into row `at` of `out`.
     #[inline(always)]
-    fn store(&self, row: usize, sums: &mut [f32; SUMS_MAX], out: &mut RowsMut<'_>, at: usize) {
-        let columns = self.panel.columns.clone();
-        let sums = &mut sums[..columns.len()];
-        if let Some(left) = self.left {
-            let factor = left[row];
-            sums.iter_mut().for_each(|sum| *sum *= factor);
+    fn store<S: Simd, X: Summed, const NV: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        sums: [X::Sums<S>; NV],
+        out: &mut RowsMut<'_>,
+        at: usize,
+    ) {
+        let (factor, columns) = (self.factor(row), self.panel.columns.clone());
+        // Straight from registers where nothing is left to do; the rest takes a detour through L1.
+        if self.epilogue.is_plain()
+            && columns.len() == NV * S::U32_LANES * X::PER_WORD
+            && let Some(out) = out.as_f32(at, columns)
+        {
+            return store::<S, X, NV>(simd, factor, sums, out);
         }
-        out.store(at, columns.start, sums, self.epilogue);
+        let mut scaled = [0.0; SUMS_MAX];
+        store::<S, X, NV>(simd, factor, sums, &mut scaled);
+        self.store_scaled(&mut scaled, out, at);
+    }
+
+    /// Takes the scaled sums of a row through the epilogue into row `at` of `out`.
+    #[inline(always)]
+    fn store_scaled(&self, sums: &mut [f32; SUMS_MAX], out: &mut RowsMut<'_>, at: usize) {
+        let columns = self.panel.columns.clone();
+        out.store(at, columns.start, &mut sums[..columns.len()], self.epilogue);
+    }
+
+    /// The factor of a row of the result.
+    #[inline(always)]
+    fn factor(&self, row: usize) -> f32 {
+        self.left.map_or(1.0, |left| left[row])
     }
 
     /// Runs `work` with the kernel for this panel's width.
@@ -120,13 +146,15 @@ impl<X: Summed, const NV: usize, const WEIGHTED: bool> WithSimd for Kernel<'_, X
     fn with_simd<S: Simd>(self, simd: S) {
         let gather = &self.product.gather;
         match self.work {
-            Work::Segment { entries, partial } => gather.sum::<S, X, NV, WEIGHTED>(simd, entries, partial),
+            Work::Segment { entries, partial } => {
+                let sums = gather.sum::<S, X, NV, WEIGHTED>(simd, entries);
+                store::<S, X, NV>(simd, 1.0, sums, partial);
+            }
             Work::Rows { rows, indptr, mut out } => {
-                let mut sums = [0.0; SUMS_MAX];
                 for ((at, row), offsets) in rows.enumerate().zip(indptr.windows(2)) {
                     let entries = offsets[0] as usize..offsets[1] as usize;
-                    gather.sum::<S, X, NV, WEIGHTED>(simd, entries, &mut sums);
-                    self.product.store(row, &mut sums, &mut out, at);
+                    let sums = gather.sum::<S, X, NV, WEIGHTED>(simd, entries);
+                    self.product.store::<S, X, NV>(simd, row, sums, &mut out, at);
                 }
             }
         }
