@@ -85,6 +85,8 @@ pub enum Activation {
     Identity,
     /// `max(x, 0)`.
     Relu,
+    /// `x` where it is positive, else `exp(x) - 1` (Clevert et al., ICLR 2016).
+    Elu,
 }
 
 /// What happens to a result on its way out: `out = activation(result + (accumulate ? out : 0) + bias)`.
@@ -149,6 +151,71 @@ pub struct AdamStep {
     pub decoupled: bool,
     /// Number of this step, from 1: corrects the bias of the moments.
     pub step: u64,
+}
+
+/// Attention over the entries of a sparse pattern, with one or more heads side by side.
+///
+/// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`, so that one vector
+/// of coefficients serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
+///
+/// ```text
+/// score   e = leaky(destination[i, h] + source[j, h])                          without `vector` (GAT)
+///         e = Σ_k vector[c] · leaky(destination[i, c] + source[j, c])          with it, c = k · heads + h (GATv2)
+/// share   α = softmax of e over the entries of row i
+/// result  out[i, c] = Σ_j mask(i, j, h) · α · values[j, c]
+/// ```
+/// with `leaky(x) = x` for positive `x` and `slope · x` otherwise, and [`Dropout::entry_factor`] as the mask. Values and
+/// scales of the sparse matrix play no part. Rows without entries become zero. Sources: Veličković et al., ICLR 2018;
+/// Brody et al., ICLR 2022.
+pub struct Attention<'a, B: Backend + ?Sized> {
+    /// The pattern, `n × m`.
+    pub graph: &'a B::Sparse,
+    /// Number of heads; it divides the width of the values.
+    pub heads: usize,
+    /// Slope of the leaky rectifier below zero.
+    pub slope: f32,
+    /// Drops shares after the softmax.
+    pub dropout: Option<Dropout>,
+    /// `n × heads`; with a vector `n × width`.
+    pub destination: &'a B::Matrix,
+    /// `m × heads`; with a vector `m × width`.
+    pub source: &'a B::Matrix,
+    /// `1 × width`, for the scores of GATv2.
+    pub vector: Option<&'a B::Matrix>,
+    /// `m × width`.
+    pub values: &'a B::Matrix,
+}
+
+/// Where the gradients of an [`Attention`] go; each is shaped like its operand and overwritten.
+pub struct AttentionGrads<'a, M> {
+    /// Of the destinations' scores.
+    pub destination: &'a mut M,
+    /// Of the sources' scores.
+    pub source: &'a mut M,
+    /// Of the vector, if there is one.
+    pub vector: Option<&'a mut M>,
+    /// Of the values.
+    pub values: &'a mut M,
+}
+
+/// What is normalised together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormAxis {
+    /// Each row: layer normalisation (Ba et al., 2016).
+    Rows,
+    /// Each column: batch normalisation (Ioffe and Szegedy, ICML 2015) over all rows at hand.
+    Columns,
+}
+
+impl NormAxis {
+    /// How many means and deviations a matrix of `shape` has.
+    #[must_use]
+    pub fn len(self, shape: Shape) -> usize {
+        match self {
+            Self::Rows => shape.rows,
+            Self::Columns => shape.cols,
+        }
+    }
 }
 
 /// A device that holds matrices and runs the operations of graph neural networks.
@@ -230,6 +297,7 @@ pub trait Backend: Send + Sync {
 
     /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again; a backend
     /// may offer to do so with `f32`, see [`Cpu::gathering`](crate::Cpu::gathering). `weights` (`nnz × 1`, in the order of the untransposed entries) stand in for the values of `A` if given.
+    /// With several heads, `nnz × heads`, each weighs its own columns, interleaved as in [`Attention`].
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -277,6 +345,12 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the device fails.
     fn dropout_in_place(&self, dropout: Dropout, x: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// `x = 0`.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn clear(&self, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
     /// `out = x`, rounded to the storage of `out`.
     ///
@@ -369,5 +443,133 @@ pub trait Backend: Send + Sync {
         grad: &Self::Matrix,
         velocity: &mut Self::Matrix,
         param: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// `out[e, h] = l[i] · r[j] · Σ_k x[i, c]·y[j, c]` with `c = k · heads + h`, for each entry `e = (i, j)` of `L·A·R`:
+    /// the product of `X` and `Yᵀ` sampled at the entries; values of `A` play no part. `x` is `n × (heads·d)`, `y` is `m × (heads·d)`, and `out`
+    /// is `nnz × heads`. It is the gradient of a sparse product's weights.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn sddmm(
+        &self,
+        a: &Self::Sparse,
+        x: &Self::Matrix,
+        y: &Self::Matrix,
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Softmax over the entries of each row of the pattern of `a`, for each column of `scores` (`nnz × heads`), in place.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn segment_softmax(&self, a: &Self::Sparse, scores: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// Takes a gradient back through [`segment_softmax`](Self::segment_softmax), whose result is `shares`, in place:
+    /// `grad = shares ⊙ (grad - Σ shares ⊙ grad)`, the sum over each row's entries.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn segment_softmax_backward(
+        &self,
+        a: &Self::Sparse,
+        shares: &Self::Matrix,
+        grad: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`, where `out` has `heads` columns.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn head_dots(&self, x: &Self::Matrix, vector: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// Takes a gradient back through [`head_dots`](Self::head_dots): `x_grad[r, c] += grad[r, h]·vector[c]`, and
+    /// `vector_grad` is overwritten.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn head_dots_backward(
+        &self,
+        x: &Self::Matrix,
+        vector: &Self::Matrix,
+        grad: &Self::Matrix,
+        x_grad: Option<&mut Self::Matrix>,
+        vector_grad: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Attention over a pattern. `log_sums` (`n × heads`) receives the logarithm of the softmax's denominator, all that
+    /// the backward pass needs: shares are computed again, and nothing of `nnz` elements is stored.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
+        out: &mut Self::Matrix,
+        log_sums: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Gradients of [`attention`](Self::attention), whose results are `out` and `log_sums`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, Self>,
+        results: (&Self::Matrix, &Self::Matrix),
+        grad: &Self::Matrix,
+        grads: AttentionGrads<'_, Self::Matrix>,
+    ) -> Result<(), ComputeError>;
+
+    /// `out = (x - mean) · rstd · gain + bias` along `axis`, with `rstd = 1 / √(variance + eps)`; `gain` and `bias` are
+    /// one row. `moments` receives the mean and `rstd`, two columns, one row for each row or column of `x`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn normalize(
+        &self,
+        axis: NormAxis,
+        eps: f32,
+        x: &Self::Matrix,
+        gain_and_bias: (&Self::Matrix, &Self::Matrix),
+        out: &mut Self::Matrix,
+        moments: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Takes a gradient back through [`normalize`](Self::normalize): `grad` becomes that of `x` in place; the gradients
+    /// of gain and bias are overwritten.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn normalize_backward(
+        &self,
+        axis: NormAxis,
+        x: &Self::Matrix,
+        gain: &Self::Matrix,
+        moments: &Self::Matrix,
+        grad: &mut Self::Matrix,
+        grads: (&mut Self::Matrix, &mut Self::Matrix),
+    ) -> Result<(), ComputeError>;
+
+    /// Columns `to..to + n` of `out` become columns `from..from + n` of `x`, for `(from, to, n)`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn copy_columns(
+        &self,
+        x: &Self::Matrix,
+        from_to_n: (usize, usize, usize),
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// `x = activation(x + bias)`, in place; `bias` is one row.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn activate(
+        &self,
+        activation: Activation,
+        bias: Option<&Self::Matrix>,
+        x: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 }

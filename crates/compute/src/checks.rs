@@ -3,7 +3,7 @@
 //! A backend calls the function of an operation before it writes anything, so that all of them refuse the same calls
 //! with the same words.
 
-use crate::{ComputeError, Dtype, Shape, SparseOperand, Transpose};
+use crate::{ComputeError, Dtype, NormAxis, Shape, SparseOperand, Transpose};
 
 type Checked = Result<(), ComputeError>;
 
@@ -75,7 +75,7 @@ pub fn gemm(a: (Shape, Transpose), b: (Shape, Transpose), bias_shape: Option<Sha
 /// `out = epilogue(op(L·A·R)·X)`, where `A` has `nnz` entries.
 ///
 /// # Errors
-/// When `weights` is not `nnz × 1`, or `x`, `out` or `bias_shape` does not fit.
+/// When `weights` is not `nnz × heads` for a number of heads that divides the width of `x`, or `x`, `out` or `bias_shape` does not fit.
 pub fn spmm(
     a: (Shape, Transpose),
     nnz: usize,
@@ -86,11 +86,152 @@ pub fn spmm(
 ) -> Checked {
     let left = read(a.0, a.1);
     if let Some(weights) = weights {
-        expect("spmm", "weights", weights, Shape::new(nnz, 1))?;
+        expect("spmm", "weights", weights, Shape::new(nnz, weights.cols))?;
+        heads("spmm", weights.cols, x.cols)?;
     }
     expect("spmm", "x", x, Shape::new(left.cols, x.cols))?;
     expect("spmm", "out", out, Shape::new(left.rows, x.cols))?;
     bias("spmm", bias_shape, out)
+}
+
+/// Columns are shared out evenly among heads.
+fn heads(operation: &'static str, n_heads: usize, width: usize) -> Checked {
+    if n_heads == 0 || !width.is_multiple_of(n_heads) {
+        let what = format!("{width} columns cannot be shared evenly among {n_heads} heads");
+        return Err(ComputeError::argument(operation, what));
+    }
+    Ok(())
+}
+
+/// `out[e, h] = Σ_k x[i, c]·y[j, c]` for the `nnz` entries of a pattern of shape `a`.
+///
+/// # Errors
+/// When a shape does not fit, or heads do not divide the width.
+pub fn sddmm(a: Shape, nnz: usize, x: Shape, y: Shape, out: Shape) -> Checked {
+    expect("sddmm", "x", x, Shape::new(a.rows, x.cols))?;
+    expect("sddmm", "y", y, Shape::new(a.cols, x.cols))?;
+    expect("sddmm", "out", out, Shape::new(nnz, out.cols))?;
+    heads("sddmm", out.cols, x.cols)
+}
+
+/// A softmax over `scores`, one row for each of the `nnz` entries, and its backward.
+///
+/// # Errors
+/// When `scores` has another number of rows, or `grad` another shape.
+pub fn segment_softmax(nnz: usize, scores: Shape, grad: Option<Shape>) -> Checked {
+    expect("segment_softmax", "scores", scores, Shape::new(nnz, scores.cols))?;
+    grad.map_or(Ok(()), |grad| expect("segment_softmax", "grad", grad, scores))
+}
+
+/// `out[r, h] = Σ_k x[r, c]·vector[c]`.
+///
+/// # Errors
+/// When a shape does not fit, or heads do not divide the width.
+pub fn head_dots(x: Shape, vector: Shape, out: Shape) -> Checked {
+    expect("head_dots", "vector", vector, Shape::new(1, x.cols))?;
+    expect("head_dots", "out", out, Shape::new(x.rows, out.cols))?;
+    heads("head_dots", out.cols, x.cols)
+}
+
+/// The backward of [`head_dots`]; `x_grad` is shaped like `x`.
+///
+/// # Errors
+/// When a shape does not fit.
+pub fn head_dots_backward(x: Shape, vector: Shape, grad: Shape, x_grad: Option<Shape>, vector_grad: Shape) -> Checked {
+    head_dots(x, vector, grad)?;
+    expect("head_dots", "vector_grad", vector_grad, vector)?;
+    x_grad.map_or(Ok(()), |x_grad| expect("head_dots", "x_grad", x_grad, x))
+}
+
+/// The shapes of the operands of an attention over a pattern of shape `graph`.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionShapes {
+    /// Of the pattern.
+    pub graph: Shape,
+    /// Number of heads.
+    pub heads: usize,
+    /// Of the operands, as their names say.
+    pub destination: Shape,
+    /// See `destination`.
+    pub source: Shape,
+    /// See `destination`.
+    pub vector: Option<Shape>,
+    /// See `destination`.
+    pub values: Shape,
+}
+
+/// Attention with its results.
+///
+/// # Errors
+/// When a shape does not fit, or heads do not divide the width.
+pub fn attention(shapes: &AttentionShapes, out: Shape, log_sums: Shape) -> Checked {
+    let AttentionShapes { graph, heads: n_heads, values, .. } = *shapes;
+    expect("attention", "values", values, Shape::new(graph.cols, values.cols))?;
+    heads("attention", n_heads, values.cols)?;
+    let score_width = if shapes.vector.is_some() { values.cols } else { n_heads };
+    expect("attention", "destination", shapes.destination, Shape::new(graph.rows, score_width))?;
+    expect("attention", "source", shapes.source, Shape::new(graph.cols, score_width))?;
+    if let Some(vector) = shapes.vector {
+        expect("attention", "vector", vector, Shape::new(1, values.cols))?;
+    }
+    expect("attention", "out", out, Shape::new(graph.rows, values.cols))?;
+    expect("attention", "log_sums", log_sums, Shape::new(graph.rows, n_heads))
+}
+
+/// The backward of [`attention`]: gradients shaped like their operands, in the order destination, source, vector, values.
+///
+/// # Errors
+/// When a shape does not fit, or the gradient of the vector is missing where there is a vector, or given where not.
+pub fn attention_backward(
+    shapes: &AttentionShapes,
+    (out, log_sums): (Shape, Shape),
+    grad: Shape,
+    grads: (Shape, Shape, Option<Shape>, Shape),
+) -> Checked {
+    attention(shapes, out, log_sums)?;
+    expect("attention", "grad", grad, out)?;
+    expect("attention", "gradient of the destination", grads.0, shapes.destination)?;
+    expect("attention", "gradient of the source", grads.1, shapes.source)?;
+    match (shapes.vector, grads.2) {
+        (Some(vector), Some(grad)) => expect("attention", "gradient of the vector", grad, vector)?,
+        (None, None) => {}
+        _ => return Err(ComputeError::argument("attention", "a vector and its gradient come together or not at all")),
+    }
+    expect("attention", "gradient of the values", grads.3, shapes.values)
+}
+
+/// Normalisation along `axis` with its moments.
+///
+/// # Errors
+/// When a shape does not fit, or there is nothing to take a mean over.
+pub fn normalize(axis: NormAxis, x: Shape, gain: Shape, bias: Shape, out: Shape, moments: Shape) -> Checked {
+    let row = Shape::new(1, x.cols);
+    expect("normalize", "gain", gain, row)?;
+    expect("normalize", "bias", bias, row)?;
+    expect("normalize", "out", out, x)?;
+    expect("normalize", "moments", moments, Shape::new(axis.len(x), 2))
+}
+
+/// `x = activation(x + bias)`.
+///
+/// # Errors
+/// When `bias_shape` is not one row as wide as `x`.
+pub fn activate(bias_shape: Option<Shape>, x: Shape) -> Checked {
+    bias("activate", bias_shape, x)
+}
+
+/// Some consecutive columns of `x` into `out`.
+///
+/// # Errors
+/// When the rows differ, or the columns are not there.
+pub fn copy_columns(x: Shape, (from, to, n): (usize, usize, usize), out: Shape) -> Checked {
+    expect("copy_columns", "out", out, Shape::new(x.rows, out.cols))?;
+    let fits = |start: usize, shape: Shape| start.checked_add(n).is_some_and(|end| end <= shape.cols);
+    if fits(from, x) && fits(to, out) {
+        return Ok(());
+    }
+    let what = format!("{n} columns from {from} of {x} to {to} of {out} do not all exist");
+    Err(ComputeError::argument("copy_columns", what))
 }
 
 /// The scales of a sparse operand: as many as it has rows and columns; symmetric operands are square.

@@ -19,6 +19,9 @@ pub(crate) const GROUP: usize = 128;
 /// Philox blocks of a group: one for each lane.
 pub(crate) const LANES: usize = 16;
 
+/// Heads of an entry that share a Philox block.
+pub(crate) const ENTRY_HEADS: usize = 8;
+
 impl Dropout {
     /// Dropout with probability `p` (rounded to a multiple of 2⁻¹⁶) under `key`.
     ///
@@ -54,6 +57,18 @@ impl Dropout {
         let (group, j) = (e / GROUP, e % GROUP);
         let words = self.key.block(0, (group * LANES + j % LANES) as u64);
         let half = j / LANES;
+        let bits = words[half / 2] >> (16 * (half % 2)) & 0xffff;
+        if bits < self.threshold { 0.0 } else { self.scale() }
+    }
+
+    /// The factor of head `head` of the entry at row `row` and column `col` of a sparse pattern: zero or
+    /// [`scale`](Self::scale). It does not depend on where the entry is stored, so that a pass over the transpose draws
+    /// the same. The Philox block lies at counter `(1 + head / 8, row · 2³² + col)`; the head uses half `head mod 8` of
+    /// it, low halves first.
+    #[must_use]
+    pub fn entry_factor(self, row: u32, col: u32, head: usize) -> f32 {
+        let words = self.key.block(1 + (head / ENTRY_HEADS) as u64, u64::from(row) << 32 | u64::from(col));
+        let half = head % ENTRY_HEADS;
         let bits = words[half / 2] >> (16 * (half % 2)) & 0xffff;
         if bits < self.threshold { 0.0 } else { self.scale() }
     }

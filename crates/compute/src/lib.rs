@@ -22,7 +22,10 @@ pub mod reference;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use backend::{Activation, AdamStep, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+pub use backend::{
+    Activation, AdamStep, Attention, AttentionGrads, Backend, Dtype, Epilogue, NormAxis, Shape, SparseOperand,
+    Transpose,
+};
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;

@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_graph_format::Matrix;
 
-use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use crate::{
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NormAxis, Shape,
+    SparseOperand, Transpose,
+};
 
 /// What a device does in a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,6 +118,12 @@ impl Meter {
             flops,
             gathered / self.rates.gather_bytes + streamed / self.rates.stream_bytes,
         );
+    }
+
+    /// A row of `x` for every entry of `a`.
+    fn gather(&self, a: &MeterSparse, x: &MeterMatrix) {
+        let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
+        self.charge(gathered, 2.0 * (a.nnz * x.shape.cols) as f64, gathered / self.rates.gather_bytes);
     }
 
     /// An operation that passes over matrices a few times.
@@ -245,6 +254,11 @@ impl Backend for Meter {
         Ok(())
     }
 
+    fn clear(&self, x: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x]);
+        Ok(())
+    }
+
     fn convert(&self, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
@@ -332,6 +346,126 @@ impl Backend for Meter {
         param: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[grad, velocity, velocity, param, param]);
+        Ok(())
+    }
+
+    fn sddmm(
+        &self,
+        a: &MeterSparse,
+        x: &MeterMatrix,
+        y: &MeterMatrix,
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gather(a, y);
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn segment_softmax(&self, _a: &MeterSparse, scores: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[scores, scores]);
+        Ok(())
+    }
+
+    fn segment_softmax_backward(
+        &self,
+        _a: &MeterSparse,
+        shares: &MeterMatrix,
+        grad: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[shares, grad, grad]);
+        Ok(())
+    }
+
+    fn head_dots(&self, x: &MeterMatrix, _vector: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn head_dots_backward(
+        &self,
+        x: &MeterMatrix,
+        _vector: &MeterMatrix,
+        grad: &MeterMatrix,
+        x_grad: Option<&mut MeterMatrix>,
+        _vector_grad: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, grad]);
+        if let Some(x_grad) = x_grad {
+            self.pass(&[x_grad, x_grad]);
+        }
+        Ok(())
+    }
+
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
+        out: &mut MeterMatrix,
+        log_sums: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gather(attention.graph, attention.source);
+        self.gather(attention.graph, attention.values);
+        self.pass(&[attention.destination, out, log_sums]);
+        Ok(())
+    }
+
+    /// One pass over the pattern and one over its transpose.
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, Self>,
+        (out, log_sums): (&MeterMatrix, &MeterMatrix),
+        grad: &MeterMatrix,
+        grads: AttentionGrads<'_, MeterMatrix>,
+    ) -> Result<(), ComputeError> {
+        for gathered in [attention.source, attention.values, attention.destination, grad, log_sums] {
+            self.gather(attention.graph, gathered);
+        }
+        self.pass(&[out, grad, grads.destination, grads.source, grads.values]);
+        Ok(())
+    }
+
+    fn normalize(
+        &self,
+        _axis: NormAxis,
+        _eps: f32,
+        x: &MeterMatrix,
+        _gain_and_bias: (&MeterMatrix, &MeterMatrix),
+        out: &mut MeterMatrix,
+        _moments: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, x, out]);
+        Ok(())
+    }
+
+    fn normalize_backward(
+        &self,
+        _axis: NormAxis,
+        x: &MeterMatrix,
+        _gain: &MeterMatrix,
+        _moments: &MeterMatrix,
+        grad: &mut MeterMatrix,
+        _grads: (&mut MeterMatrix, &mut MeterMatrix),
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, x, grad, grad, grad]);
+        Ok(())
+    }
+
+    fn copy_columns(
+        &self,
+        x: &MeterMatrix,
+        (_, _, n): (usize, usize, usize),
+        _out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.operation((2 * x.shape.rows * n * x.dtype.n_bytes()) as f64, 0.0);
+        Ok(())
+    }
+
+    fn activate(
+        &self,
+        _activation: Activation,
+        _bias: Option<&MeterMatrix>,
+        x: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, x]);
         Ok(())
     }
 }

@@ -3,11 +3,17 @@
 //! Other backends are compared with it, and gradients are checked on it: elements of a [`RefMatrix`] can be nudged by
 //! 10⁻⁶, which `f32` could not hold.
 
+mod attention;
+
 use girih_graph_format::Matrix;
 use half::bf16;
 
+use self::attention::Shares;
 use crate::checks::{self, IdRange};
-use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use crate::{
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NormAxis, Shape,
+    SparseOperand, Transpose,
+};
 
 /// The backend whose results are right by inspection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,6 +110,8 @@ impl RefMatrix {
 pub struct RefSparse {
     shape: Shape,
     entries: Vec<Entry>,
+    /// Where the entries of each row begin, and one more.
+    indptr: Vec<usize>,
 }
 
 /// One stored entry of `A`, and the product of the two scales at its position.
@@ -113,6 +121,13 @@ struct Entry {
     col: usize,
     value: f64,
     scale: f64,
+}
+
+impl RefSparse {
+    /// Positions of the entries of row `r`.
+    fn row(&self, r: usize) -> std::ops::Range<usize> {
+        self.indptr[r]..self.indptr[r + 1]
+    }
 }
 
 /// A list of 32-bit numbers.
@@ -135,13 +150,17 @@ fn apply_epilogue(epilogue: &Epilogue<'_, RefMatrix>, out: &mut RefMatrix, resul
     out.update(|r, c, old| {
         let kept = if epilogue.accumulate { old } else { 0.0 };
         let sum = result(r, c) + kept + epilogue.bias.map_or(0.0, |bias| bias.get(0, c));
-        match epilogue.activation {
-            Activation::Identity => sum,
-            // Not `max`, which would turn NaN into zero.
-            Activation::Relu if sum < 0.0 => 0.0,
-            Activation::Relu => sum,
-        }
+        activated(epilogue.activation, sum)
     });
+}
+
+fn activated(activation: Activation, x: f64) -> f64 {
+    match activation {
+        // Not `max`, which would turn NaN into zero.
+        Activation::Relu if x < 0.0 => 0.0,
+        Activation::Elu if x < 0.0 => x.exp_m1(),
+        Activation::Identity | Activation::Relu | Activation::Elu => x,
+    }
 }
 
 /// The derivative of `activation` where its result is `y`.
@@ -150,6 +169,8 @@ fn derivative(activation: Activation, y: f64) -> f64 {
         Activation::Identity => 1.0,
         Activation::Relu if y > 0.0 => 1.0,
         Activation::Relu => 0.0,
+        Activation::Elu if y > 0.0 => 1.0,
+        Activation::Elu => y + 1.0,
     }
 }
 
@@ -212,7 +233,8 @@ impl Backend for Reference {
                 Entry { row, col, value: f64::from(value), scale: factor(left, row) * factor(right, col) }
             })
         });
-        Ok(RefSparse { shape, entries: entries.collect() })
+        let indptr = csr.indptr().iter().map(|&offset| offset as usize).collect();
+        Ok(RefSparse { shape, entries: entries.collect(), indptr })
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<RefIds, ComputeError> {
@@ -265,9 +287,10 @@ impl Backend for Reference {
         checks::spmm((a.shape, ta), a.entries.len(), weights_shape, x.shape, bias_shape, out.shape)?;
         let mut product = RefMatrix::zeros(out.shape, Dtype::F32);
         for (e, entry) in a.entries.iter().enumerate() {
-            let value = entry.scale * weights.map_or(entry.value, |weights| weights.get(e, 0));
             let (to, from) = if ta == Transpose::No { (entry.row, entry.col) } else { (entry.col, entry.row) };
             for c in 0..x.shape.cols {
+                let weight = weights.map_or(entry.value, |weights| weights.get(e, c % weights.shape.cols));
+                let value = entry.scale * weight;
                 product.set(to, c, product.get(to, c) + value * x.get(from, c));
             }
         }
@@ -302,6 +325,11 @@ impl Backend for Reference {
     fn add_scaled(&self, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         checks::same("add_scaled", x.shape, out.shape)?;
         out.update(|r, c, old| old + f64::from(factor) * x.get(r, c));
+        Ok(())
+    }
+
+    fn clear(&self, x: &mut RefMatrix) -> Result<(), ComputeError> {
+        x.update(|_, _, _| 0.0);
         Ok(())
     }
 
@@ -435,4 +463,181 @@ impl Backend for Reference {
         param.update(|r, c, weight| weight - lr * velocity.get(r, c));
         Ok(())
     }
+
+    fn sddmm(&self, a: &RefSparse, x: &RefMatrix, y: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::sddmm(a.shape, a.entries.len(), x.shape, y.shape, out.shape)?;
+        let (heads, width) = (out.shape.cols, x.shape.cols);
+        out.update(|e, h, _| {
+            let Entry { row, col, scale, .. } = a.entries[e];
+            scale * (h..width).step_by(heads).map(|c| x.get(row, c) * y.get(col, c)).sum::<f64>()
+        });
+        Ok(())
+    }
+
+    fn segment_softmax(&self, a: &RefSparse, scores: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::segment_softmax(a.entries.len(), scores.shape, None)?;
+        let old = scores.clone();
+        scores.update(|e, h, score| {
+            let of_row = || a.row(a.entries[e].row).map(|e| old.get(e, h));
+            let max = of_row().fold(f64::NEG_INFINITY, f64::max);
+            (score - max).exp() / of_row().map(|score| (score - max).exp()).sum::<f64>()
+        });
+        Ok(())
+    }
+
+    fn segment_softmax_backward(
+        &self,
+        a: &RefSparse,
+        shares: &RefMatrix,
+        grad: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::segment_softmax(a.entries.len(), shares.shape, Some(grad.shape))?;
+        let old = grad.clone();
+        grad.update(|e, h, g| {
+            let mean: f64 = a.row(a.entries[e].row).map(|e| shares.get(e, h) * old.get(e, h)).sum();
+            shares.get(e, h) * (g - mean)
+        });
+        Ok(())
+    }
+
+    fn head_dots(&self, x: &RefMatrix, vector: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::head_dots(x.shape, vector.shape, out.shape)?;
+        let (heads, width) = (out.shape.cols, x.shape.cols);
+        out.update(|r, h, _| (h..width).step_by(heads).map(|c| x.get(r, c) * vector.get(0, c)).sum());
+        Ok(())
+    }
+
+    fn head_dots_backward(
+        &self,
+        x: &RefMatrix,
+        vector: &RefMatrix,
+        grad: &RefMatrix,
+        x_grad: Option<&mut RefMatrix>,
+        vector_grad: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        let x_grad_shape = x_grad.as_deref().map(RefMatrix::shape);
+        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
+        let heads = grad.shape.cols;
+        vector_grad.update(|_, c, _| (0..x.shape.rows).map(|r| grad.get(r, c % heads) * x.get(r, c)).sum());
+        if let Some(x_grad) = x_grad {
+            x_grad.update(|r, c, old| old + grad.get(r, c % heads) * vector.get(0, c));
+        }
+        Ok(())
+    }
+
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
+        out: &mut RefMatrix,
+        log_sums: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::attention(&attention::shapes(attention), out.shape, log_sums.shape)?;
+        let shares = Shares::of(attention);
+        let (graph, heads) = (attention.graph, attention.heads);
+        out.update(|r, c, _| {
+            let term = |e: usize| shares.masked(e, c % heads) * attention.values.get(graph.entries[e].col, c);
+            graph.row(r).map(term).sum()
+        });
+        log_sums.update(|r, h, _| match graph.row(r) {
+            entries if entries.is_empty() => 0.0,
+            entries => entries.map(|e| shares.scores.get(e, h).exp()).sum::<f64>().ln(),
+        });
+        Ok(())
+    }
+
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, Self>,
+        results: (&RefMatrix, &RefMatrix),
+        grad: &RefMatrix,
+        grads: AttentionGrads<'_, RefMatrix>,
+    ) -> Result<(), ComputeError> {
+        let shapes = attention::shapes(attention);
+        let vector_shape = grads.vector.as_deref().map(RefMatrix::shape);
+        let grad_shapes = (grads.destination.shape, grads.source.shape, vector_shape, grads.values.shape);
+        checks::attention_backward(&shapes, (results.0.shape, results.1.shape), grad.shape, grad_shapes)?;
+        Shares::of(attention).backward(attention, grad, grads)
+    }
+
+    fn normalize(
+        &self,
+        axis: NormAxis,
+        eps: f32,
+        x: &RefMatrix,
+        (gain, bias): (&RefMatrix, &RefMatrix),
+        out: &mut RefMatrix,
+        moments: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::normalize(axis, x.shape, gain.shape, bias.shape, out.shape, moments.shape)?;
+        for i in 0..axis.len(x.shape) {
+            let values = || line(axis, x.shape, i).map(|(r, c)| x.get(r, c));
+            let n = values().count() as f64;
+            let mean = values().sum::<f64>() / n;
+            let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / n;
+            moments.set(i, 0, mean);
+            moments.set(i, 1, 1.0 / (variance + f64::from(eps)).sqrt());
+        }
+        out.update(|r, c, _| normalized(axis, x, moments, r, c) * gain.get(0, c) + bias.get(0, c));
+        Ok(())
+    }
+
+    fn normalize_backward(
+        &self,
+        axis: NormAxis,
+        x: &RefMatrix,
+        gain: &RefMatrix,
+        moments: &RefMatrix,
+        grad: &mut RefMatrix,
+        (gain_grad, bias_grad): (&mut RefMatrix, &mut RefMatrix),
+    ) -> Result<(), ComputeError> {
+        checks::normalize(axis, x.shape, gain.shape, bias_grad.shape, grad.shape, moments.shape)?;
+        checks::same("normalize", gain.shape, gain_grad.shape)?;
+        let old = grad.clone();
+        let hat = |r, c| normalized(axis, x, moments, r, c);
+        gain_grad.update(|_, c, _| (0..x.shape.rows).map(|r| old.get(r, c) * hat(r, c)).sum());
+        bias_grad.update(|_, c, _| (0..x.shape.rows).map(|r| old.get(r, c)).sum());
+        grad.update(|r, c, g| {
+            let i = if axis == NormAxis::Rows { r } else { c };
+            let n = line(axis, x.shape, i).count() as f64;
+            let scaled = |r, c| old.get(r, c) * gain.get(0, c);
+            let mean = line(axis, x.shape, i).map(|(r, c)| scaled(r, c)).sum::<f64>() / n;
+            let slope = line(axis, x.shape, i).map(|(r, c)| scaled(r, c) * hat(r, c)).sum::<f64>() / n;
+            moments.get(i, 1) * (g * gain.get(0, c) - mean - hat(r, c) * slope)
+        });
+        Ok(())
+    }
+
+    fn copy_columns(
+        &self,
+        x: &RefMatrix,
+        (from, to, n): (usize, usize, usize),
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::copy_columns(x.shape, (from, to, n), out.shape)?;
+        out.update(|r, c, old| if (to..to + n).contains(&c) { x.get(r, c - to + from) } else { old });
+        Ok(())
+    }
+
+    fn activate(
+        &self,
+        activation: Activation,
+        bias: Option<&RefMatrix>,
+        x: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::activate(bias.map(RefMatrix::shape), x.shape)?;
+        x.update(|_, c, value| activated(activation, value + bias.map_or(0.0, |bias| bias.get(0, c))));
+        Ok(())
+    }
+}
+
+/// The elements that are normalised together with others of line `i`.
+fn line(axis: NormAxis, shape: Shape, i: usize) -> impl Iterator<Item = (usize, usize)> {
+    let n = if axis == NormAxis::Rows { shape.cols } else { shape.rows };
+    (0..n).map(move |j| if axis == NormAxis::Rows { (i, j) } else { (j, i) })
+}
+
+/// `(x - mean) · rstd`
+fn normalized(axis: NormAxis, x: &RefMatrix, moments: &RefMatrix, r: usize, c: usize) -> f64 {
+    let i = if axis == NormAxis::Rows { r } else { c };
+    (x.get(r, c) - moments.get(i, 0)) * moments.get(i, 1)
 }

@@ -53,6 +53,16 @@ pub enum ModelKind {
     Sgc,
     /// GraphSAGE with the mean aggregator (Hamilton et al., NeurIPS 2017).
     Sage,
+    /// Graph attention network (Veličković et al., ICLR 2018).
+    Gat,
+    /// Graph attention network with dynamic scores (Brody et al., ICLR 2022).
+    Gatv2,
+    /// Graph isomorphism network (Xu et al., ICLR 2019).
+    Gin,
+    /// Several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
+    Ngcn,
+    /// Prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
+    Appnp,
     /// A perceptron that ignores the graph: the control.
     Mlp,
 }
@@ -65,6 +75,11 @@ impl ModelKind {
             Self::Gcn => "gcn",
             Self::Sgc => "sgc",
             Self::Sage => "sage",
+            Self::Gat => "gat",
+            Self::Gatv2 => "gatv2",
+            Self::Gin => "gin",
+            Self::Ngcn => "ngcn",
+            Self::Appnp => "appnp",
             Self::Mlp => "mlp",
         }
     }
@@ -85,9 +100,66 @@ pub struct ModelConfig {
     /// Share of input features dropped out; `None` for the same as `dropout`. At zero the first aggregation is a
     /// constant and computed once.
     pub input_dropout: Option<f64>,
+    /// Heads of the hidden layers of attention networks; each is `hidden` wide.
+    pub heads: usize,
+    /// Heads of their last layer, averaged.
+    pub out_heads: usize,
+    /// Share of attention dropped out after the softmax; `None` for the same as `dropout`.
+    pub attention_dropout: Option<f64>,
+    /// Slope of the leaky rectifier of attention scores below zero.
+    pub slope: f64,
+    /// Hops of APPNP's propagation; the highest power of N-GCN.
+    pub hops: usize,
+    /// Teleport probability of APPNP.
+    pub teleport: f64,
+    /// Whether N-GCN's powers go through a last linear layer; otherwise they are averaged.
+    pub mixing: bool,
+    /// Hidden layers add to what they read. Not for SGC, SAGE, N-GCN, APPNP and MLP.
+    pub residual: bool,
+    /// What normalises hidden layers. Not for SGC, SAGE, N-GCN, APPNP and MLP.
+    pub norm: NormKind,
+    /// Whether logits read all hidden layers. Not for SGC, SAGE, N-GCN, APPNP and MLP.
+    pub jump: Jump,
+}
+
+/// What normalises hidden layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// Layer normalisation (Ba et al., 2016).
+    Layer,
+    /// Batch normalisation (Ioffe and Szegedy, ICML 2015), over all nodes.
+    Batch,
+}
+
+/// How logits read hidden layers: jumping knowledge (Xu et al., ICML 2018).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Jump {
+    /// Only the last.
+    #[default]
+    None,
+    /// All, side by side.
+    Concat,
+    /// Their element-wise maximum.
+    Max,
 }
 
 impl ModelConfig {
+    /// Whether the network is a stack of convolutions, which residual connections, norms and jumps fit around.
+    fn stacks(&self) -> bool {
+        matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
+    }
+
+    /// Share of attention dropped out.
+    #[must_use]
+    pub fn attention_dropout(&self) -> f64 {
+        self.attention_dropout.unwrap_or(self.dropout)
+    }
+
     /// Share of input features dropped out.
     #[must_use]
     pub fn input_dropout(&self) -> f64 {
@@ -97,7 +169,23 @@ impl ModelConfig {
 
 impl Default for ModelConfig {
     fn default() -> Self {
-        Self { kind: ModelKind::Gcn, layers: 2, hidden: 16, dropout: 0.5, input_dropout: None }
+        Self {
+            kind: ModelKind::Gcn,
+            layers: 2,
+            hidden: 16,
+            dropout: 0.5,
+            input_dropout: None,
+            heads: 8,
+            out_heads: 1,
+            attention_dropout: None,
+            slope: 0.2,
+            hops: 2,
+            teleport: 0.1,
+            mixing: true,
+            residual: false,
+            norm: NormKind::None,
+            jump: Jump::None,
+        }
     }
 }
 
@@ -203,6 +291,15 @@ impl TrainConfig {
             (self.model.hidden <= 1 << 20, "hidden", "at most 1048576"),
             (share.contains(&self.model.dropout), "dropout", "at least 0 and below 1"),
             (share.contains(&self.model.input_dropout()), "input_dropout", "at least 0 and below 1"),
+            ((1..=1024).contains(&self.model.heads), "heads", "from 1 to 1024"),
+            ((1..=1024).contains(&self.model.out_heads), "out_heads", "from 1 to 1024"),
+            (share.contains(&self.model.attention_dropout()), "attention_dropout", "at least 0 and below 1"),
+            (share.contains(&self.model.slope), "slope", "at least 0 and below 1"),
+            (self.model.hops <= 1000, "hops", "at most 1000"),
+            ((0.0..=1.0).contains(&self.model.teleport), "teleport", "from 0 to 1"),
+            (self.model.stacks() || !self.model.residual, "residual", "false for this model"),
+            (self.model.stacks() || self.model.norm == NormKind::None, "norm", "none for this model"),
+            (self.model.stacks() || self.model.jump == Jump::None, "jump", "none for this model"),
             (positive(o.lr), "lr", "positive"),
             (not_negative(o.weight_decay), "weight_decay", "zero or positive"),
             (share.contains(&o.beta1), "beta1", "at least 0 and below 1"),

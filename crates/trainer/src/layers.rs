@@ -1,7 +1,12 @@
 //! Layers: parameters and how they meet their operands.
 
+mod attention;
+mod normalization;
+
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
+pub use self::attention::{AttentionKind, AttentionSizes, GraphAttention};
+pub use self::normalization::Normalization;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
@@ -70,8 +75,23 @@ impl Linear {
         inputs: usize,
         outputs: usize,
     ) -> Result<Self, ComputeError> {
-        let weight = init.glorot(layer, "weight", Shape::new(inputs, outputs), inputs)?;
-        Self::with_weight(init, layer, weight, (inputs, outputs))
+        Self::named(init, layer, "", (inputs, outputs))
+    }
+
+    /// As [`new`](Self::new), for a layer that has several: their parameters' names end in `name`.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn named<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        name: &str,
+        widths: (usize, usize),
+    ) -> Result<Self, ComputeError> {
+        let named = |what: &str| if name.is_empty() { what.to_owned() } else { format!("{what}_{name}") };
+        let weight = init.glorot(layer, &named("weight"), Shape::new(widths.0, widths.1), widths.0)?;
+        let bias = Some(init.zeros(layer, &named("bias"), Shape::new(1, widths.1))?);
+        Ok(Self { weight, bias, widths })
     }
 
     /// As [`new`](Self::new), with a weight of zeros: for a model that is linear in its weights, whose loss is convex, so
@@ -86,18 +106,8 @@ impl Linear {
         outputs: usize,
     ) -> Result<Self, ComputeError> {
         let weight = init.zeros(layer, "weight", Shape::new(inputs, outputs))?;
-        Self::with_weight(init, layer, weight, (inputs, outputs))
-    }
-
-    /// A layer around a weight, with a bias of zeros.
-    fn with_weight<B: Backend>(
-        init: &mut ParamInit<'_, B>,
-        layer: usize,
-        weight: ParamId,
-        widths: (usize, usize),
-    ) -> Result<Self, ComputeError> {
-        let bias = Some(init.zeros(layer, "bias", Shape::new(1, widths.1))?);
-        Ok(Self { weight, bias, widths })
+        let bias = Some(init.zeros(layer, "bias", Shape::new(1, outputs))?);
+        Ok(Self { weight, bias, widths: (inputs, outputs) })
     }
 
     /// A weight without bias that is one of `parts` equal parts of a larger weight, cut into rows: the factor of one

@@ -24,16 +24,21 @@ mod tape;
 mod targets;
 
 pub use checkpoint::{Checkpoint, DataShape, Progress};
-pub use config::{Decay, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig};
+pub use config::{
+    Decay, Jump, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig,
+};
 pub use error::TrainError;
 pub use fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
-pub use layers::{GraphConv, Linear, Rows};
+pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, Normalization, Rows};
 pub use metrics::{Confusion, F1, accuracy, f1_scores};
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, Plan};
 pub use session::{Control, Event, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
-pub use tape::{BackwardPass, LinearOptions, Loss, Mode, Operation, Pool, SpmmOptions, Tape, Var};
+pub use tape::{
+    AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Mode, Operation, Pool, SpmmOptions, Tape,
+    Var,
+};
 pub use targets::Targets;

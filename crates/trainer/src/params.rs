@@ -110,6 +110,14 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, vec![0.0; shape.len()])
     }
 
+    /// A parameter of ones: a gain.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn ones(&mut self, layer: usize, name: &str, shape: Shape) -> Result<ParamId, ComputeError> {
+        self.push(layer, name, shape, vec![1.0; shape.len()])
+    }
+
     fn push(&mut self, layer: usize, name: &str, shape: Shape, values: Vec<f32>) -> Result<ParamId, ComputeError> {
         let host = Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape has");
         let value = self.backend.upload(&host, Dtype::F32)?;

@@ -3,14 +3,14 @@
 //! They run on the `Reference` backend, whose matrices hold `f64`: with a step of 10⁻⁶ the difference quotient of a
 //! smooth function is right to about nine digits, and a wrong term shows at once.
 
-use girih_compute::{Activation, Backend, Dtype, Reference, Shape, SparseOperand};
+use girih_compute::{Activation, Backend, Dtype, NormAxis, Reference, Shape, SparseOperand};
 use girih_datasets::Features;
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    Gradients, Inputs, LinearOptions, Mode, Model, ModelConfig, ModelKind, ParamId, ParamInit, Params, Pool,
-    SpmmOptions, Tape, Targets, Var,
+    AttentionOperands, AttentionOptions, Gradients, Inputs, Jump, LinearOptions, Mode, Model, ModelConfig, ModelKind,
+    NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -201,15 +201,123 @@ fn shared_operands_accumulate() {
 /// taken before training and during it.
 #[test]
 fn models() {
-    for kind in [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Mlp] {
+    let kinds = [
+        ModelKind::Gcn,
+        ModelKind::Sgc,
+        ModelKind::Sage,
+        ModelKind::Gat,
+        ModelKind::Gatv2,
+        ModelKind::Gin,
+        ModelKind::Ngcn,
+        ModelKind::Appnp,
+        ModelKind::Mlp,
+    ];
+    for kind in kinds {
         for hidden in [2, 6] {
-            for p in [0.0, 0.3] {
+            for dropout in [0.0, 0.3] {
                 for sparse in [false, true] {
-                    check_model(&ModelConfig { kind, layers: 3, hidden, dropout: p, input_dropout: None }, sparse);
+                    let config = ModelConfig { kind, layers: 3, hidden, dropout, heads: 2, ..ModelConfig::default() };
+                    check_model(&config, sparse);
                 }
             }
         }
     }
+}
+
+/// What networks put around their convolutions: residual connections, normalisation, jumps, averaged heads.
+#[test]
+fn stacks() {
+    for kind in [ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin] {
+        for norm in [NormKind::None, NormKind::Layer, NormKind::Batch] {
+            for residual in [false, true] {
+                for jump in [Jump::None, Jump::Concat, Jump::Max] {
+                    let base =
+                        ModelConfig { kind, layers: 2, hidden: 3, heads: 2, out_heads: 3, ..ModelConfig::default() };
+                    check_model(&ModelConfig { norm, residual, jump, dropout: 0.3, ..base }, false);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ngcn_without_its_mixing_layer() {
+    let config = ModelConfig { kind: ModelKind::Ngcn, mixing: false, hops: 3, ..ModelConfig::default() };
+    check_model(&config, true);
+}
+
+/// Both kinds of scores, with heads that divide a vector and heads that do not, with and without dropout.
+#[test]
+fn attention() {
+    let graph = sparse(Norm::Row);
+    for p in [0.0, 0.4] {
+        for dynamic in [false, true] {
+            for heads in [1, 3] {
+                check_operation(&single_targets(), |tape, o| {
+                    let values = tape.param(o.other);
+                    let (vector, other) = (tape.param(o.bias), tape.param(o.square));
+                    let moved = tape.linear(values, other, LinearOptions::default()).unwrap();
+                    let operands = if dynamic {
+                        AttentionOperands { destination: moved, source: values, vector: Some(vector), values }
+                    } else {
+                        let destination = tape.head_dots(moved, vector, heads).unwrap();
+                        let source = tape.head_dots(values, vector, heads).unwrap();
+                        AttentionOperands { destination, source, vector: None, values }
+                    };
+                    let options = AttentionOptions { heads, slope: 0.2, dropout: tape.next_dropout(p) };
+                    tape.attention(graph, operands, options).unwrap()
+                });
+            }
+        }
+    }
+}
+
+/// Attention by dot products, composed of its parts, over a matrix with scales.
+#[test]
+fn composed_attention() {
+    let graph = sparse(Norm::Symmetric);
+    for heads in [1, 3] {
+        check_operation(&single_targets(), |tape, o| {
+            let (keys, square) = (tape.param(o.other), tape.param(o.square));
+            let queries = tape.linear(keys, square, LinearOptions::default()).unwrap();
+            let scores = tape.sddmm(graph, queries, keys, heads).unwrap();
+            let shares = tape.segment_softmax(graph, scores).unwrap();
+            let bias = Some(tape.param(o.bias));
+            let options = SpmmOptions { weights: Some(shares), bias, activation: Activation::Elu, add: None };
+            tape.spmm(graph, keys, options).unwrap()
+        });
+    }
+}
+
+#[test]
+fn normalization() {
+    for axis in [NormAxis::Rows, NormAxis::Columns] {
+        check_operation(&single_targets(), |tape, o| {
+            let (x, gain, bias) = (tape.param(o.other), tape.param(o.bias), tape.param(o.bias));
+            tape.normalize(axis, x, gain, bias).unwrap()
+        });
+    }
+}
+
+#[test]
+fn sums_and_maxima() {
+    check_operation(&single_targets(), |tape, o| {
+        let (other, bias) = (tape.param(o.other), Some(tape.param(o.bias)));
+        let product = product(tape, o, LinearOptions::default());
+        let sum = tape.combine(&[(0.5, other), (-2.0, product), (1.0, other)], bias, Activation::Elu).unwrap();
+        tape.maximum(sum, other).unwrap()
+    });
+}
+
+/// Every column of a concatenation reaches the loss through a dot product.
+#[test]
+fn concatenation() {
+    check_operation(&single_targets(), |tape, o| {
+        let (other, bias) = (tape.param(o.other), tape.param(o.bias));
+        let product = product(tape, o, LinearOptions::default());
+        let (both, vector) = (tape.concat(&[product, other]).unwrap(), tape.concat(&[bias, bias]).unwrap());
+        tape.head_dots(both, vector, CLASSES).unwrap()
+    });
 }
 
 /// As many features as leave the sparse ones sparse on the device.

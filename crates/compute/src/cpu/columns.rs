@@ -25,8 +25,43 @@ pub(crate) fn sums<X: Element>(x: &[X], cols: usize) -> Vec<f32> {
     )
 }
 
-/// `grad = 0` where `y` is not positive; returns the column sums of what is left.
-pub(crate) fn relu_backward<Y: Element, G: Element>(y: &[Y], grad: &mut [G], cols: usize) -> Vec<f32> {
+/// The sum of each column of `f(column, x)`.
+pub(crate) fn sums_of(x: &[f32], cols: usize, f: impl Fn(usize, f32) -> f32 + Sync) -> Vec<f32> {
+    sums_of_products(x, x, cols, |c, x, _| f(c, x))
+}
+
+/// The sum of each column of `f(column, x, y)`.
+pub(crate) fn sums_of_products(
+    x: &[f32],
+    y: &[f32],
+    cols: usize,
+    f: impl Fn(usize, f32, f32) -> f32 + Sync,
+) -> Vec<f32> {
+    let (arch, len) = (Arch::new(), row_chunk_len(cols));
+    let partials = x.par_chunks(len).zip(y.par_chunks(len)).map(|(x, y)| {
+        let mut sums = vec![0.0; cols];
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for (x, y) in x.chunks_exact(cols).zip(y.chunks_exact(cols)) {
+                    for c in 0..cols {
+                        sums[c] += f(c, x[c], y[c]);
+                    }
+                }
+            },
+        );
+        sums
+    });
+    total(cols, partials.collect())
+}
+
+/// `grad *= slope(y)`; returns the column sums of what is left. `slope` must be marked `#[inline(always)]`.
+pub(crate) fn scale_backward<Y: Element, G: Element>(
+    y: &[Y],
+    grad: &mut [G],
+    cols: usize,
+    slope: impl Fn(f32) -> f32 + Sync,
+) -> Vec<f32> {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
     let pieces = grad.par_chunks_mut(len).zip(y.par_chunks(len));
     let sums = pieces.map(|(grad, y)| {
@@ -34,7 +69,7 @@ pub(crate) fn relu_backward<Y: Element, G: Element>(y: &[Y], grad: &mut [G], col
             #[inline(always)]
             || {
                 for (grad, y) in grad.iter_mut().zip(y) {
-                    *grad = if y.to_f32() > 0.0 { *grad } else { G::from_f32(0.0) };
+                    *grad = G::from_f32(grad.to_f32() * slope(y.to_f32()));
                 }
                 piece_sums(grad, cols)
             },
@@ -55,7 +90,7 @@ fn piece_sums<X: Element>(piece: &[X], cols: usize) -> Vec<f32> {
 }
 
 /// The sums of all pieces, added in order.
-fn total(cols: usize, pieces: Vec<Vec<f32>>) -> Vec<f32> {
+pub(crate) fn total(cols: usize, pieces: Vec<Vec<f32>>) -> Vec<f32> {
     let mut total = vec![0.0f64; cols];
     for piece in pieces {
         for (total, sum) in total.iter_mut().zip(piece) {

@@ -1,12 +1,14 @@
 //! Operations that treat every element alike.
 
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::chunks::{CHUNK, zip_chunks};
+use super::chunks::{CHUNK, row_chunk_len, zip_chunks};
 use super::element::Element;
 use super::mask;
+use super::math::exp;
 use super::simd::Isa;
-use crate::Dropout;
+use crate::{Activation, Dropout};
 
 /// `out = x`, rounded to the storage of `out`.
 ///
@@ -20,6 +22,11 @@ pub(crate) fn convert<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
         #[inline(always)]
         |x, out| copy(x, out),
     );
+}
+
+/// `x = 0`.
+pub(crate) fn clear<X: Element>(x: &mut [X]) {
+    x.par_chunks_mut(CHUNK).for_each(|x| x.fill(X::from_f32(0.0)));
 }
 
 /// `out += factor · x`.
@@ -47,9 +54,60 @@ pub(crate) fn dropout_in_place<X: Element>(isa: Isa, dropout: Dropout, x: &mut [
     x.par_chunks_mut(CHUNK).enumerate().for_each(|(i, x)| mask::apply(isa, dropout, i * CHUNK, x));
 }
 
+/// `x = activation(x + bias)`, rows of `cols`.
+pub(crate) fn activate<X: Element>(isa: Isa, activation: Activation, bias: Option<&[f32]>, cols: usize, x: &mut [X]) {
+    x.par_chunks_mut(row_chunk_len(cols)).for_each(|rows| isa.run(Activate { activation, bias, cols, rows }));
+}
+
+/// Some rows on their way through an activation.
+struct Activate<'a, X> {
+    activation: Activation,
+    bias: Option<&'a [f32]>,
+    cols: usize,
+    rows: &'a mut [X],
+}
+
+impl<X: Element> WithSimd for Activate<'_, X> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        for row in self.rows.chunks_exact_mut(self.cols) {
+            for (i, x) in row.chunks_mut(S::F32_LANES).enumerate() {
+                let mut value = X::load_lanes(simd, x);
+                if let Some(bias) = self.bias {
+                    let bias = &bias[i * S::F32_LANES..][..x.len()];
+                    value = simd.add_f32s(value, f32::load_lanes(simd, bias));
+                }
+                let is_negative = simd.less_than_f32s(value, zero);
+                value = match self.activation {
+                    Activation::Identity => value,
+                    Activation::Relu => simd.select_f32s(is_negative, zero, value),
+                    Activation::Elu => {
+                        let negative = simd.sub_f32s(exp(simd, simd.min_f32s(value, zero)), one);
+                        simd.select_f32s(is_negative, negative, value)
+                    }
+                };
+                X::store_lanes(simd, value, x);
+            }
+        }
+    }
+}
+
 #[inline(always)]
 fn copy<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     for (out, x) in out.iter_mut().zip(x) {
         *out = Y::from_f32(x.to_f32());
     }
+}
+
+/// Columns `to..to + n` of `out`, whose rows are `out_cols` wide, become columns `from..from + n` of `x`.
+pub(crate) fn copy_columns<X: Element, Y: Element>(
+    (x, x_cols): (&[X], usize),
+    (from, to, n): (usize, usize, usize),
+    (out, out_cols): (&mut [Y], usize),
+) {
+    let rows = out.par_chunks_exact_mut(out_cols.max(1)).zip(x.par_chunks_exact(x_cols.max(1)));
+    rows.with_min_len(1 << 8).for_each(|(out, x)| copy(&x[from..from + n], &mut out[to..to + n]));
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use rayon::prelude::*;
+
 use super::element::{Element, as_f32};
 use super::matrix::CpuMatrix;
 use crate::{Activation, Epilogue};
@@ -45,6 +47,12 @@ impl<'a> RowEpilogue<'a> {
         }
     }
 
+    /// [`store`](Self::store) for whole rows of `width`, in parallel.
+    pub(crate) fn store_rows<E: Element>(&self, width: usize, sums: &mut [f32], out: &mut [E]) {
+        let rows = sums.par_chunks_exact_mut(width.max(1)).zip(out.par_chunks_exact_mut(width.max(1)));
+        rows.with_min_len(1 << 8).for_each(|(sums, out)| self.store(0, sums, out));
+    }
+
     /// `sums = activation(sums + bias)` in place, for a piece of a row that starts at `first_column`.
     #[inline(always)]
     pub(crate) fn finish(&self, first_column: usize, sums: &mut [f32]) {
@@ -53,11 +61,11 @@ impl<'a> RowEpilogue<'a> {
                 *sum += bias;
             }
         }
-        if self.activation == Activation::Relu {
-            for sum in sums {
-                // Not `max`, which would turn NaN into zero and hide a diverging model.
-                *sum = if *sum < 0.0 { 0.0 } else { *sum };
-            }
+        match self.activation {
+            Activation::Identity => {}
+            // Not `max`, which would turn NaN into zero and hide a diverging model.
+            Activation::Relu => sums.iter_mut().for_each(|sum| *sum = if *sum < 0.0 { 0.0 } else { *sum }),
+            Activation::Elu => sums.iter_mut().for_each(|sum| *sum = if *sum < 0.0 { sum.exp_m1() } else { *sum }),
         }
     }
 }

@@ -102,6 +102,18 @@ impl CpuMatrix {
         }
     }
 
+    /// Lets `write` overwrite all elements as `f32`, rounded to the storage afterwards.
+    pub(crate) fn write_with(&mut self, write: impl FnOnce(&mut [f32])) {
+        match &mut self.storage {
+            Storage::F32(out) => write(out),
+            Storage::Bf16(out) => {
+                let mut values: Vec<f32> = out.iter().map(|value| value.to_f32()).collect();
+                write(&mut values);
+                elementwise::convert(&values, out);
+            }
+        }
+    }
+
     /// The elements of a matrix that checks have found to be `f32`.
     ///
     /// # Panics

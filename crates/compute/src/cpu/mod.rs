@@ -7,17 +7,22 @@
 //! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
 //!   depend on the number of threads.
 
+mod attention;
 mod chunks;
 mod columns;
 mod element;
 mod elementwise;
+mod entries;
 mod epilogue;
 mod gemm;
+mod heads;
 mod huge_pages;
 mod loss;
 mod machine;
 mod mask;
+mod math;
 mod matrix;
+mod normalize;
 mod optim;
 mod panels;
 mod prefetch;
@@ -32,13 +37,16 @@ mod tests;
 
 use girih_graph_format::Matrix;
 
-use self::element::typed;
+use self::element::{as_f32, typed};
 use self::machine::Machine;
 pub use self::matrix::CpuMatrix;
 pub use self::sparse::CpuSparse;
 pub use self::spmm::CpuTiles;
 use crate::checks::{self, IdRange};
-use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use crate::{
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NormAxis, Shape,
+    SparseOperand, Transpose,
+};
 
 /// The processor, as a backend.
 #[derive(Debug)]
@@ -190,7 +198,12 @@ impl Backend for Cpu {
             (Activation::Identity, None) => return Ok(()),
             (Activation::Identity, Some(_)) => typed!(grad = grad.storage() => columns::sums(grad, cols)),
             (Activation::Relu, _) => {
-                typed!(y = y.storage(), grad = grad.storage_mut() => columns::relu_backward(y, grad, cols))
+                typed!(y = y.storage(), grad = grad.storage_mut() => columns::scale_backward(y, grad, cols,
+                    #[inline(always)] |y| if y > 0.0 { 1.0 } else { 0.0 }))
+            }
+            (Activation::Elu, _) => {
+                typed!(y = y.storage(), grad = grad.storage_mut() => columns::scale_backward(y, grad, cols,
+                    #[inline(always)] |y| if y > 0.0 { 1.0 } else { y + 1.0 }))
             }
         };
         if let Some(bias_grad) = bias_grad {
@@ -213,6 +226,11 @@ impl Backend for Cpu {
     fn add_scaled(&self, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         checks::same("add_scaled", x.shape(), out.shape())?;
         typed!(x = x.storage(), out = out.storage_mut() => elementwise::add_scaled(factor, x, out));
+        Ok(())
+    }
+
+    fn clear(&self, x: &mut CpuMatrix) -> Result<(), ComputeError> {
+        typed!(x = x.storage_mut() => elementwise::clear(x));
         Ok(())
     }
 
@@ -317,6 +335,153 @@ impl Backend for Cpu {
         checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
         let (velocity, param) = (velocity.expect_f32_mut(), param.expect_f32_mut());
         optim::sgd(lr, momentum, weight_decay, grad.expect_f32(), velocity, param);
+        Ok(())
+    }
+
+    fn sddmm(&self, a: &CpuSparse, x: &CpuMatrix, y: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::sddmm(a.shape(), a.nnz(), x.shape(), y.shape(), out.shape())?;
+        let (direction, width, heads) = (a.direction(Transpose::No, false), x.shape().cols, out.shape().cols);
+        out.write_with(|out| entries::sddmm(direction, &as_f32(x), &as_f32(y), width, heads, out));
+        Ok(())
+    }
+
+    fn segment_softmax(&self, a: &CpuSparse, scores: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::segment_softmax(a.nnz(), scores.shape(), None)?;
+        let (direction, heads) = (a.direction(Transpose::No, false), scores.shape().cols);
+        scores.write_with(|scores| entries::softmax(direction, heads, scores));
+        Ok(())
+    }
+
+    fn segment_softmax_backward(
+        &self,
+        a: &CpuSparse,
+        shares: &CpuMatrix,
+        grad: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::segment_softmax(a.nnz(), shares.shape(), Some(grad.shape()))?;
+        let (direction, heads) = (a.direction(Transpose::No, false), shares.shape().cols);
+        grad.write_with(|grad| entries::softmax_backward(direction, heads, &as_f32(shares), grad));
+        Ok(())
+    }
+
+    fn head_dots(&self, x: &CpuMatrix, vector: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::head_dots(x.shape(), vector.shape(), out.shape())?;
+        let heads = out.shape().cols;
+        out.write_with(|out| heads::dots(&as_f32(x), &as_f32(vector), heads, out));
+        Ok(())
+    }
+
+    fn head_dots_backward(
+        &self,
+        x: &CpuMatrix,
+        vector: &CpuMatrix,
+        grad: &CpuMatrix,
+        x_grad: Option<&mut CpuMatrix>,
+        vector_grad: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        let x_grad_shape = x_grad.as_deref().map(CpuMatrix::shape);
+        checks::head_dots_backward(x.shape(), vector.shape(), grad.shape(), x_grad_shape, vector_grad.shape())?;
+        let (heads, width, grad) = (grad.shape().cols, x.shape().cols, as_f32(grad));
+        vector_grad.write_all(&heads::vector_grad(&as_f32(x), &grad, heads, width));
+        if let Some(x_grad) = x_grad {
+            x_grad.write_with(|x_grad| heads::add_outer(&as_f32(vector), &grad, heads, x_grad));
+        }
+        Ok(())
+    }
+
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
+        out: &mut CpuMatrix,
+        log_sums: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::attention(&attention::shapes(attention), out.shape(), log_sums.shape())?;
+        attention::forward(&self.machine, attention, out, log_sums);
+        Ok(())
+    }
+
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, Self>,
+        (out, log_sums): (&CpuMatrix, &CpuMatrix),
+        grad: &CpuMatrix,
+        grads: AttentionGrads<'_, CpuMatrix>,
+    ) -> Result<(), ComputeError> {
+        let vector_shape = grads.vector.as_deref().map(CpuMatrix::shape);
+        let grad_shapes = (grads.destination.shape(), grads.source.shape(), vector_shape, grads.values.shape());
+        let results = (out.shape(), log_sums.shape());
+        checks::attention_backward(&attention::shapes(attention), results, grad.shape(), grad_shapes)?;
+        attention::backward(&self.machine, attention, (out, log_sums), grad, grads);
+        Ok(())
+    }
+
+    fn normalize(
+        &self,
+        axis: NormAxis,
+        eps: f32,
+        x: &CpuMatrix,
+        (gain, bias): (&CpuMatrix, &CpuMatrix),
+        out: &mut CpuMatrix,
+        moments: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::normalize(axis, x.shape(), gain.shape(), bias.shape(), out.shape(), moments.shape())?;
+        let (cols, x, gain, bias) = (x.shape().cols, as_f32(x), as_f32(gain), as_f32(bias));
+        let operand = normalize::Operand { x: &x, cols, gain: &gain };
+        out.write_with(|out| {
+            moments.write_with(|moments| match axis {
+                NormAxis::Rows => normalize::rows(operand, &bias, eps, out, moments),
+                NormAxis::Columns => normalize::columns(operand, &bias, eps, out, moments),
+            });
+        });
+        Ok(())
+    }
+
+    fn normalize_backward(
+        &self,
+        axis: NormAxis,
+        x: &CpuMatrix,
+        gain: &CpuMatrix,
+        moments: &CpuMatrix,
+        grad: &mut CpuMatrix,
+        (gain_grad, bias_grad): (&mut CpuMatrix, &mut CpuMatrix),
+    ) -> Result<(), ComputeError> {
+        checks::normalize(axis, x.shape(), gain.shape(), bias_grad.shape(), grad.shape(), moments.shape())?;
+        checks::same("normalize", gain.shape(), gain_grad.shape())?;
+        let (cols, x, gain, moments) = (x.shape().cols, as_f32(x), as_f32(gain), as_f32(moments));
+        let operand = normalize::Operand { x: &x, cols, gain: &gain };
+        grad.write_with(|grad| {
+            let [of_gain, of_bias] = match axis {
+                NormAxis::Rows => normalize::rows_backward(operand, &moments, grad),
+                NormAxis::Columns => normalize::columns_backward(operand, &moments, grad),
+            };
+            gain_grad.write_all(&of_gain);
+            bias_grad.write_all(&of_bias);
+        });
+        Ok(())
+    }
+
+    fn copy_columns(
+        &self,
+        x: &CpuMatrix,
+        columns: (usize, usize, usize),
+        out: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::copy_columns(x.shape(), columns, out.shape())?;
+        let (x_cols, out_cols) = (x.shape().cols, out.shape().cols);
+        typed!(x = x.storage(), out = out.storage_mut() =>
+            elementwise::copy_columns((x, x_cols), columns, (out, out_cols)));
+        Ok(())
+    }
+
+    fn activate(
+        &self,
+        activation: Activation,
+        bias: Option<&CpuMatrix>,
+        x: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::activate(bias.map(CpuMatrix::shape), x.shape())?;
+        let (bias, cols) = (bias.map(as_f32), x.shape().cols);
+        typed!(x = x.storage_mut() => elementwise::activate(self.machine.isa, activation, bias.as_deref(), cols, x));
         Ok(())
     }
 }

@@ -99,6 +99,16 @@ impl Schedule {
         &self.pieces
     }
 
+    /// `values`, rows of `width`, cut into the rows of each piece.
+    pub(crate) fn split_rows<'v, T>(&self, mut values: &'v mut [T], width: usize) -> Vec<&'v mut [T]> {
+        let parts = self.pieces.iter().map(|piece| {
+            let (part, rest) = std::mem::take(&mut values).split_at_mut(piece.rows().len() * width);
+            values = rest;
+            part
+        });
+        parts.collect()
+    }
+
     /// Entries of the segments of all hubs.
     pub(crate) fn segments(&self) -> &[Range<usize>] {
         &self.segments

@@ -40,6 +40,14 @@ pub(crate) struct Direction<'a> {
     pub(crate) schedule: &'a Schedule,
 }
 
+impl Direction<'_> {
+    /// The product of the two factors of an entry.
+    #[inline(always)]
+    pub(crate) fn scale(&self, row: usize, col: usize) -> f32 {
+        self.left.map_or(1.0, |left| left[row]) * self.right.map_or(1.0, |right| right[col])
+    }
+}
+
 impl CpuSparse {
     /// Prepares `operand`; its arrays are shared, not copied.
     pub(crate) fn new(operand: &SparseOperand<'_>) -> Self {

@@ -19,7 +19,8 @@ use self::gather::{Gather, Summed};
 pub(crate) use self::in_place::multiply_in_place;
 use self::product::PanelProduct;
 pub use self::tiles::CpuTiles;
-use super::element::{Element, as_f32};
+use super::element::{Element, as_f32, typed};
+use super::entries;
 use super::epilogue::RowEpilogue;
 use super::machine::Machine;
 use super::matrix::{CpuMatrix, Storage};
@@ -42,6 +43,9 @@ pub(crate) fn multiply(
 ) {
     let direction = a.direction(transpose, weights.is_some());
     let epilogue = RowEpilogue::new(epilogue);
+    if let Some(weights) = weights.filter(|weights| weights.shape().cols > 1) {
+        return multiply_heads(machine, direction, weights, x, &epilogue, out);
+    }
     let Some(weights) = weights.map(as_f32) else {
         return multiply_by(machine, direction.csr.values(), direction, x, &epilogue, out);
     };
@@ -52,6 +56,23 @@ pub(crate) fn multiply(
         let ordered: &mut [f32] = bytemuck::cast_slice_mut(words);
         ordered.par_iter_mut().zip(positions).with_min_len(1 << 14).for_each(|(w, &p)| *w = weights[p as usize]);
         multiply_by(machine, Some(ordered), direction, x, &epilogue, out);
+    });
+}
+
+/// The product with a weight for each entry and head.
+fn multiply_heads(
+    machine: &Machine,
+    direction: Direction<'_>,
+    weights: &CpuMatrix,
+    x: &CpuMatrix,
+    epilogue: &RowEpilogue<'_>,
+    out: &mut CpuMatrix,
+) {
+    let (heads, width) = (weights.shape().cols, x.shape().cols);
+    machine.scratch.with(out.shape().len(), |words| {
+        let sums: &mut [f32] = bytemuck::cast_slice_mut(words);
+        entries::weighted_sums(direction, heads, &as_f32(weights), &as_f32(x), width, sums);
+        typed!(out = out.storage_mut() => epilogue.store_rows(width, sums, out));
     });
 }
 

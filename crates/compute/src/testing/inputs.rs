@@ -29,7 +29,7 @@ pub(super) fn dtype() -> impl Strategy<Value = Dtype> {
 }
 
 pub(super) fn activation() -> impl Strategy<Value = Activation> {
-    prop_oneof![Just(Activation::Identity), Just(Activation::Relu)]
+    prop_oneof![Just(Activation::Identity), Just(Activation::Relu), Just(Activation::Elu)]
 }
 
 /// An epilogue whose bias is drawn later.

@@ -7,6 +7,7 @@
 //! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
 //! in every run. A new operation is a new law in `passes` or `products` and a line in [`visit_laws`].
 
+mod heads;
 mod inputs;
 mod passes;
 mod products;
@@ -79,6 +80,12 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::AddScaled>();
     visitor.visit::<passes::Rows>();
     visitor.visit::<passes::Columns>();
+    visitor.visit::<passes::Normalize>();
+    visitor.visit::<passes::CopyColumns>();
+    visitor.visit::<passes::Activate>();
+    visitor.visit::<heads::Entries>();
+    visitor.visit::<heads::HeadDots>();
+    visitor.visit::<heads::AttentionLaw>();
     visitor.visit::<passes::SoftmaxLoss>();
     visitor.visit::<passes::SigmoidLoss>();
     visitor.visit::<passes::Adam>();

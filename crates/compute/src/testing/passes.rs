@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
 use super::{Law, Output, Results};
-use crate::{Activation, AdamStep, Backend, Dropout, Dtype, Shape};
+use crate::{Activation, AdamStep, Backend, Dropout, Dtype, NormAxis, Shape};
 
 /// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
 #[derive(Debug)]
@@ -46,6 +46,9 @@ impl Law for Storage {
         backend.write(&draws.host(case.shape), &mut written).expect("write");
         let mut converted = backend.zeros(case.shape, case.dtypes[3]).expect("zeros");
         backend.convert(&uploaded, &mut converted).expect("convert");
+        let mut cleared = draws.matrix(backend, case.shape, case.dtypes[0]);
+        backend.clear(&mut cleared).expect("clear");
+        assert!(backend.download(&cleared).expect("download").data().iter().all(|&value| value == 0.0));
         let all = [zeros, uploaded, written, converted];
         for (matrix, dtype) in all.iter().zip(case.dtypes) {
             assert_eq!((backend.shape(matrix), backend.dtype(matrix)), (case.shape, dtype));
@@ -170,6 +173,76 @@ impl Law for Columns {
         let mut out = draws.matrix(backend, Shape::new(1, case.shape.cols), case.dtypes[1]);
         backend.column_sums(&x, &mut out).expect("column_sums");
         vec![Output::of(backend, &out)]
+    }
+}
+
+/// Normalisation of rows and of columns, with its gradients.
+pub(super) struct Normalize;
+
+impl Law for Normalize {
+    const NAME: &'static str = "normalize, normalize_backward";
+    const TOLERANCE: f64 = 2e-4;
+    type Case = (PassCase, NormAxis);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows_some(rows_max)), prop_oneof![Just(NormAxis::Rows), Just(NormAxis::Columns)])
+    }
+
+    fn run<B: Backend>(backend: &B, (case, axis): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let mut matrix = |shape| draws.matrix(backend, shape, Dtype::F32);
+        let row = Shape::new(1, case.shape.cols);
+        let (x, gain, bias) = (matrix(case.shape), matrix(row), matrix(row));
+        let (mut out, mut moments) = (matrix(case.shape), matrix(Shape::new(axis.len(case.shape), 2)));
+        backend.normalize(*axis, 0.01, &x, (&gain, &bias), &mut out, &mut moments).expect("normalize");
+        let (mut grad, mut of_gain, mut of_bias) = (matrix(case.shape), matrix(row), matrix(row));
+        let grads = (&mut of_gain, &mut of_bias);
+        backend.normalize_backward(*axis, &x, &gain, &moments, &mut grad, grads).expect("normalize_backward");
+        [out, moments, grad, of_gain, of_bias].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Some columns of one matrix into others of another.
+pub(super) struct CopyColumns;
+
+impl Law for CopyColumns {
+    const NAME: &'static str = "copy_columns";
+    const TOLERANCE: f64 = 0.0;
+    type Case = (PassCase, usize, usize);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), 0..20usize, 0..20usize)
+    }
+
+    fn run<B: Backend>(backend: &B, (case, from, to): &Self::Case) -> Results {
+        let (mut draws, Shape { rows, cols: n }) = (case.draws(), case.shape);
+        let x = draws.matrix(backend, Shape::new(rows, from + n + 3), case.dtypes[0]);
+        let mut out = draws.matrix(backend, Shape::new(rows, to + n), case.dtypes[1]);
+        backend.copy_columns(&x, (*from, *to, n), &mut out).expect("copy_columns");
+        vec![Output { rounded: false, ..Output::of(backend, &out) }]
+    }
+}
+
+/// Activations, with a bias and without.
+pub(super) struct Activate;
+
+impl Law for Activate {
+    const NAME: &'static str = "activate";
+    const TOLERANCE: f64 = 1e-6;
+    type Case = (PassCase, Activation);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), activation())
+    }
+
+    fn run<B: Backend>(backend: &B, (case, activation): &Self::Case) -> Results {
+        let mut draws = case.draws();
+        let bias = draws.matrix(backend, Shape::new(1, case.shape.cols), case.dtypes[0]);
+        let mut with_bias = draws.matrix(backend, case.shape, case.dtypes[1]);
+        let mut without = draws.matrix(backend, case.shape, case.dtypes[2]);
+        backend.activate(*activation, Some(&bias), &mut with_bias).expect("activate");
+        backend.activate(*activation, None, &mut without).expect("activate");
+        vec![Output::of(backend, &with_bias), Output::of(backend, &without)]
     }
 }
 

@@ -1,16 +1,26 @@
 //! [`Model`]: a forward function, and the models that come with girih.
 
+mod appnp;
+mod gat;
 mod gcn;
+mod gin;
 mod mlp;
+mod ngcn;
 mod sage;
 mod sgc;
+mod stack;
 
 use girih_compute::{Backend, ComputeError};
 
+pub use appnp::Appnp;
+pub use gat::{Gat, GatLayer, Gatv2};
 pub use gcn::Gcn;
+pub use gin::{Gin, GinLayer};
 pub use mlp::Mlp;
+pub use ngcn::Ngcn;
 pub use sage::Sage;
 pub use sgc::Sgc;
+pub use stack::{Convolution, Place, Stack};
 
 use crate::config::{ModelConfig, ModelKind};
 use crate::inputs::{Inputs, Needs};
@@ -73,6 +83,11 @@ pub fn build<B: Backend>(
         ModelKind::Gcn => Box::new(Gcn::new(config, dims, init)?),
         ModelKind::Sgc => Box::new(Sgc::new(config, dims, init)?),
         ModelKind::Sage => Box::new(Sage::new(config, dims, init)?),
+        ModelKind::Gat => Box::new(Gat::new(config, dims, init)?),
+        ModelKind::Gatv2 => Box::new(Gatv2::new(config, dims, init)?),
+        ModelKind::Gin => Box::new(Gin::new(config, dims, init)?),
+        ModelKind::Ngcn => Box::new(Ngcn::new(config, dims, init)?),
+        ModelKind::Appnp => Box::new(Appnp::new(config, dims, init)?),
         ModelKind::Mlp => Box::new(Mlp::new(config, dims, init)?),
     })
 }

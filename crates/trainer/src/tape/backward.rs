@@ -44,6 +44,16 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.pool.take(self.backend, shape, Dtype::F32)
     }
 
+    /// A buffer of zeros.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn zeros(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
+        let mut matrix = self.buffer(shape)?;
+        self.backend.clear(&mut matrix)?;
+        Ok(matrix)
+    }
+
     /// Gives a buffer back to the pool.
     pub fn recycle(&mut self, matrix: B::Matrix) {
         self.pool.give(self.backend, matrix);

@@ -48,7 +48,7 @@ impl Recorded {
                     pass.backend().column_sums(grad, bias_grad)?;
                 }
             }
-            activation @ Activation::Relu => {
+            activation @ (Activation::Relu | Activation::Elu) => {
                 pass.backend().epilogue_backward(activation, pass.value(out), grad, bias_grad.as_mut())?;
             }
         }

@@ -11,7 +11,9 @@
 //! A node's buffers are free as soon as its own backward has run: everything that read its value came later on the
 //! tape and so ran earlier on the way back.
 
+mod attention;
 mod backward;
+mod dense;
 mod dropout;
 mod epilogue;
 mod linear;
@@ -22,6 +24,7 @@ mod spmm;
 use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
 
+pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
 pub use linear::LinearOptions;
 pub use loss::Loss;
@@ -148,6 +151,11 @@ impl<'a, B: Backend> Tape<'a, B> {
         let needs_grad = operands.iter().any(|&v| self.needs_grad(v));
         let operation: Option<Box<dyn Operation<B> + 'a>> = if needs_grad { Some(Box::new(operation)) } else { None };
         self.push(Value::Owned(result), operation, None, needs_grad)
+    }
+
+    /// Keeps a by-product of an operation until its backward has run; no gradient is taken to it.
+    pub fn keep(&mut self, matrix: B::Matrix) -> Var {
+        self.push(Value::Owned(matrix), None, None, false)
     }
 
     /// The next dropout of this pass, or `None` when it evaluates or `p` is zero. The draws depend on the step's key

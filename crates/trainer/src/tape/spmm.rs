@@ -8,7 +8,8 @@ use super::{BackwardPass, Operation, Tape, Var};
 /// What goes into a [`Tape::spmm`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpmmOptions {
-    /// Weights of the stored entries (`nnz × 1`) in place of the matrix's own; no gradient is taken to them.
+    /// Weights of the stored entries in place of the matrix's own, `nnz × 1`, or `nnz × heads` with columns of heads
+    /// interleaved.
     pub weights: Option<Var>,
     /// One row, added to every row of the result.
     pub bias: Option<Var>,
@@ -30,11 +31,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
-    ///
-    /// # Panics
-    /// When the weights are themselves computed from parameters: their gradient is not offered.
     pub fn spmm(&mut self, matrix: &'a B::Sparse, x: Var, options: SpmmOptions) -> Result<Var, ComputeError> {
-        assert!(options.weights.is_none_or(|w| !self.needs_grad(w)), "no gradient is taken to the weights of a spmm");
         let epilogue = Recorded { bias: options.bias, activation: options.activation, add: options.add };
         let shape = Shape::new(self.backend().sparse_shape(matrix).rows, self.shape(x).cols);
         let (mut out, accumulate) = epilogue.target(self, shape)?;
@@ -45,7 +42,7 @@ impl<'a, B: Backend> Tape<'a, B> {
             epilogue.on(self, accumulate),
             &mut out,
         )?;
-        let operands: Vec<Var> = std::iter::once(x).chain(epilogue.operands()).collect();
+        let operands: Vec<Var> = std::iter::once(x).chain(options.weights).chain(epilogue.operands()).collect();
         Ok(self.record(out, &operands, Spmm::<B> { matrix, weights: options.weights, x, epilogue }))
     }
 }
@@ -59,6 +56,13 @@ impl<B: Backend> Operation<B> for Spmm<'_, B> {
             let weights = self.weights.map(|w| pass.value(w));
             pass.backend().spmm((self.matrix, Transpose::Yes), weights, &grad, epilogue, x_grad)
         })?;
+        // ∂w[i, j] = l[i]·r[j]·⟨∂Z[i], X[j]⟩
+        if let Some(weights) = self.weights.filter(|&weights| pass.needs_grad(weights)) {
+            let shape = pass.backend().shape(pass.value(weights));
+            let mut weights_grad = pass.buffer(shape)?;
+            pass.backend().sddmm(self.matrix, &grad, pass.value(self.x), &mut weights_grad)?;
+            pass.give(weights, weights_grad)?;
+        }
         self.epilogue.finish(pass, grad)
     }
 }

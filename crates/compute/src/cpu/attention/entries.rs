@@ -1,0 +1,196 @@
+//! Work on a block of entries: exponentials, masks, dot products of gathered rows, weighted sums of them.
+
+use pulp::Simd;
+
+use super::table::Table;
+use super::{AHEAD, Masks};
+use crate::cpu::math::exp;
+use crate::dropout::{ENTRY_HEADS, LANES};
+
+/// Vectors of sums that stay in registers.
+const VECTORS_MAX: usize = 4;
+
+/// `x = eˣ` for `x <= 0`; whole vectors, so that `values` may need padding.
+#[inline(always)]
+pub(super) fn exponentials<S: Simd>(simd: S, values: &mut [f32]) {
+    let (vectors, rest) = S::as_mut_simd_f32s(values);
+    for x in vectors {
+        *x = exp(simd, *x);
+    }
+    if !rest.is_empty() {
+        let x = exp(simd, simd.partial_load_f32s(rest));
+        simd.partial_store_f32s(rest, x);
+    }
+}
+
+impl Masks {
+    /// The factors of the entries of `row` in `cols`, `heads` each, as
+    /// [`Dropout::entry_factor`](crate::Dropout::entry_factor) defines them; does nothing without dropout.
+    #[inline(always)]
+    pub(super) fn fill(&self, heads: usize, row: usize, cols: &[u32], factors: &mut [f32]) {
+        let Some(dropout) = self.dropout else { return };
+        let (key, threshold, scale) = (dropout.key().words(), dropout.threshold(), dropout.scale());
+        for (cols, factors) in cols.chunks(LANES).zip(factors.chunks_mut(LANES * heads)) {
+            let mut lanes = [0; LANES];
+            lanes[..cols.len()].copy_from_slice(cols);
+            for first_head in (0..heads).step_by(ENTRY_HEADS) {
+                let high = 1 + (first_head / ENTRY_HEADS) as u32;
+                let words = self.philox_lanes(row as u32, &lanes, high, key);
+                for (lane, factors) in factors.chunks_exact_mut(heads).enumerate() {
+                    let factors = &mut factors[first_head..heads.min(first_head + ENTRY_HEADS)];
+                    for (half, factor) in factors.iter_mut().enumerate() {
+                        let bits = words[half / 2][lane] >> (16 * (half % 2)) & 0xffff;
+                        *factor = if bits < threshold { 0.0 } else { scale };
+                    }
+                }
+            }
+        }
+    }
+
+    /// The Philox blocks of sixteen entries, word by word. Plain arrays: the compiler turns them into vectors.
+    #[inline(always)]
+    fn philox_lanes(&self, row: u32, cols: &[u32; LANES], high: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
+        let mut words = [[0; LANES]; 4];
+        for lane in 0..LANES {
+            let (row, col) = if self.transposed { (cols[lane], row) } else { (row, cols[lane]) };
+            let block = girih_random::philox4x32([col, row, high, 0], key);
+            for (word, value) in words.iter_mut().zip(block) {
+                word[lane] = value;
+            }
+        }
+        words
+    }
+}
+
+/// `dots[e, h] = Σ_k near[c] · far[cols[e]][c]` with `c = k · heads + h`; padding of rows is zero. `ahead` are the
+/// columns that follow, whose rows are fetched.
+#[inline(always)]
+pub(super) fn head_dots<S: Simd>(
+    simd: S,
+    heads: usize,
+    near: &[f32],
+    far: &Table<'_>,
+    (cols, ahead): (&[u32], &[u32]),
+    dots: &mut [f32],
+) {
+    for (e, (&col, dots)) in cols.iter().zip(dots.chunks_exact_mut(heads)).enumerate() {
+        if let Some(&col) = ahead.get(e) {
+            far.prefetch(col);
+        }
+        let far = far.row(col as usize);
+        if !S::F32_LANES.is_multiple_of(heads) {
+            dots.fill(0.0);
+            for (near, far) in near.chunks_exact(heads).zip(far.chunks_exact(heads)) {
+                for h in 0..heads {
+                    dots[h] += near[h] * far[h];
+                }
+            }
+            continue;
+        }
+        // Lane `l` sums head `l mod heads`.
+        let mut sums = simd.splat_f32s(0.0);
+        for (&near, &far) in S::as_simd_f32s(near).0.iter().zip(S::as_simd_f32s(far).0) {
+            sums = simd.mul_add_e_f32s(near, far, sums);
+        }
+        let lanes: &[f32] = bytemuck::cast_slice(std::slice::from_ref(&sums));
+        dots.copy_from_slice(&lanes[..heads]);
+        for lanes in lanes[heads..].chunks_exact(heads) {
+            for h in 0..heads {
+                dots[h] += lanes[h];
+            }
+        }
+    }
+}
+
+/// Weights of entries, repeated head by head so that a vector loaded at the right phase weighs any columns.
+#[derive(Default)]
+pub(super) struct Repeated {
+    weights: Vec<f32>,
+    /// Elements of an entry.
+    stride: usize,
+}
+
+impl Repeated {
+    /// Repeats `weights`, `heads` each.
+    #[inline(always)]
+    pub(super) fn fill<S: Simd>(&mut self, heads: usize, weights: &[f32]) {
+        let lanes = S::F32_LANES;
+        self.stride = if lanes.is_multiple_of(heads) { lanes } else { lanes + heads };
+        self.weights.resize(weights.len() / heads * self.stride, 0.0);
+        for (weights, repeated) in weights.chunks_exact(heads).zip(self.weights.chunks_exact_mut(self.stride)) {
+            for repeated in repeated.chunks_mut(heads) {
+                let n = repeated.len();
+                repeated.copy_from_slice(&weights[..n]);
+            }
+        }
+    }
+
+    /// `sums += Σ_e weights[e] ⊙ far[cols[e]]`, whole vectors.
+    #[inline(always)]
+    pub(super) fn add_rows<S: Simd>(
+        &self,
+        simd: S,
+        heads: usize,
+        far: &Table<'_>,
+        (cols, ahead): (&[u32], &[u32]),
+        sums: &mut [f32],
+    ) {
+        let step = VECTORS_MAX * S::F32_LANES;
+        let mut first = 0;
+        while first + step <= sums.len() {
+            let ahead = if first == 0 { ahead } else { &[] };
+            self.add_vectors::<S, VECTORS_MAX>(
+                simd,
+                (heads, first),
+                far,
+                (cols, ahead),
+                &mut sums[first..first + step],
+            );
+            first += step;
+        }
+        while first < sums.len() {
+            let sums = &mut sums[first..first + S::F32_LANES];
+            self.add_vectors::<S, 1>(simd, (heads, first), far, (cols, ahead), sums);
+            first += S::F32_LANES;
+        }
+    }
+
+    #[inline(always)]
+    fn add_vectors<S: Simd, const NV: usize>(
+        &self,
+        simd: S,
+        (heads, first): (usize, usize),
+        far: &Table<'_>,
+        (cols, ahead): (&[u32], &[u32]),
+        sums: &mut [f32],
+    ) {
+        let lanes = S::F32_LANES;
+        let mut phases = [0; NV];
+        if self.stride != lanes {
+            for v in 0..NV {
+                phases[v] = (first + v * lanes) % heads;
+            }
+        }
+        let out = &mut S::as_mut_simd_f32s(sums).0[..NV];
+        let mut acc = [simd.splat_f32s(0.0); NV];
+        acc.copy_from_slice(out);
+        for (e, (&col, weights)) in cols.iter().zip(self.weights.chunks_exact(self.stride)).enumerate() {
+            if let Some(&col) = ahead.get(e) {
+                far.prefetch(col);
+            }
+            let row = &S::as_simd_f32s(&far.row(col as usize)[first..]).0[..NV];
+            for v in 0..NV {
+                let weight = S::as_simd_f32s(&weights[phases[v]..phases[v] + lanes]).0[0];
+                acc[v] = simd.mul_add_e_f32s(weight, row[v], acc[v]);
+            }
+        }
+        out.copy_from_slice(&acc);
+    }
+}
+
+/// The columns [`AHEAD`] entries after `start..end`, as far as there are any.
+#[inline(always)]
+pub(super) fn columns_ahead(indices: &[u32], start: usize, end: usize) -> &[u32] {
+    let clamp = |at: usize| (at + AHEAD).min(indices.len());
+    &indices[clamp(start)..clamp(end)]
+}

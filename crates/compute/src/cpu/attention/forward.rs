@@ -1,0 +1,168 @@
+//! The forward pass: row by row, a softmax over the entries and the weighted sum of the values.
+
+use std::ops::Range;
+
+use girih_graph_format::Csr;
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::entries::{Repeated, columns_ahead, exponentials};
+use super::score::Scorer;
+use super::table::Table;
+use super::{BLOCK, Masks, as_f32};
+use crate::cpu::CpuMatrix;
+use crate::cpu::machine::Machine;
+use crate::{Attention, Cpu, Transpose};
+
+/// `out` and `log_sums` of `attention`; shapes fit.
+pub(crate) fn forward(
+    machine: &Machine,
+    attention: &Attention<'_, Cpu>,
+    out: &mut CpuMatrix,
+    log_sums: &mut CpuMatrix,
+) {
+    let direction = attention.graph.direction(Transpose::No, false);
+    let (near, far) = (Table::compact(attention.destination), Table::compact(attention.source));
+    let vector = attention.vector.map(as_f32);
+    let pass = Forward {
+        csr: direction.csr,
+        heads: attention.heads,
+        width: out.shape().cols,
+        scorer: Scorer { near: &near, far: &far, vector: vector.as_deref(), slope: attention.slope },
+        masks: Masks { dropout: attention.dropout, transposed: false },
+        values: &Table::padded(attention.values),
+    };
+    out.write_with(|out| {
+        log_sums.write_with(|log_sums| {
+            let out = direction.schedule.split_rows(out, pass.width);
+            let log_sums = direction.schedule.split_rows(log_sums, pass.heads);
+            let pieces = direction.schedule.pieces().par_iter().zip(out).zip(log_sums);
+            pieces.with_max_len(1).for_each(|((piece, out), log_sums)| {
+                machine.isa.run(Rows { pass: &pass, rows: piece.rows(), out, log_sums });
+            });
+        });
+    });
+}
+
+struct Forward<'a> {
+    csr: &'a Csr,
+    heads: usize,
+    width: usize,
+    scorer: Scorer<'a>,
+    masks: Masks,
+    values: &'a Table<'a>,
+}
+
+/// Consecutive rows of the pass.
+struct Rows<'a> {
+    pass: &'a Forward<'a>,
+    rows: Range<usize>,
+    out: &'a mut [f32],
+    log_sums: &'a mut [f32],
+}
+
+impl WithSimd for Rows<'_> {
+    type Output = ();
+
+    /// Common numbers of heads are constants in the loops over them.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match self.pass.heads {
+            1 => self.run(simd, 1),
+            2 => self.run(simd, 2),
+            4 => self.run(simd, 4),
+            8 => self.run(simd, 8),
+            16 => self.run(simd, 16),
+            heads => self.run(simd, heads),
+        }
+    }
+}
+
+impl Rows<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S, heads: usize) {
+        let Self { pass, rows, out, log_sums } = self;
+        let mut buffers = Buffers { sums: vec![0.0; pass.values.stride()], ..Buffers::default() };
+        for (i, row) in rows.enumerate() {
+            let log_sums = &mut log_sums[i * heads..(i + 1) * heads];
+            let entries = pass.csr.row_range(row);
+            buffers.shares(simd, pass, heads, row, log_sums);
+            buffers.sums.fill(0.0);
+            for start in entries.clone().step_by(BLOCK) {
+                let end = (start + BLOCK).min(entries.end);
+                let at = (start - entries.start) * heads..(end - entries.start) * heads;
+                buffers.repeated.fill::<S>(heads, &buffers.shares[at]);
+                let cols = (&pass.csr.indices()[start..end], columns_ahead(pass.csr.indices(), start, end));
+                buffers.repeated.add_rows(simd, heads, pass.values, cols, &mut buffers.sums);
+            }
+            out[i * pass.width..(i + 1) * pass.width].copy_from_slice(&buffers.sums[..pass.width]);
+        }
+    }
+}
+
+/// What a task keeps from row to row.
+#[derive(Default)]
+struct Buffers {
+    /// Masked shares of a row's entries, `heads` each.
+    shares: Vec<f32>,
+    factors: Vec<f32>,
+    repeated: Repeated,
+    sums: Vec<f32>,
+}
+
+impl Buffers {
+    /// Fills `shares` for the entries of `row`, and the row's log-sums.
+    #[inline(always)]
+    fn shares<S: Simd>(&mut self, simd: S, pass: &Forward<'_>, heads: usize, row: usize, log_sums: &mut [f32]) {
+        let cols = pass.csr.row(row);
+        log_sums.fill(0.0);
+        self.shares.resize(cols.len() * heads, 0.0);
+        if cols.is_empty() {
+            return;
+        }
+        pass.scorer.scores(heads, row, cols, &mut self.shares);
+        let max = log_sums;
+        max.copy_from_slice(&self.shares[..heads]);
+        for scores in self.shares.chunks_exact(heads) {
+            for h in 0..heads {
+                max[h] = max[h].max(scores[h]);
+            }
+        }
+        for scores in self.shares.chunks_exact_mut(heads) {
+            for h in 0..heads {
+                scores[h] -= max[h];
+            }
+        }
+        exponentials(simd, &mut self.shares);
+        let mut sums = [0.0; HEADS_AT_ONCE];
+        for first in (0..heads).step_by(HEADS_AT_ONCE) {
+            let n = HEADS_AT_ONCE.min(heads - first);
+            let sums = &mut sums[..n];
+            sums.fill(0.0);
+            for shares in self.shares.chunks_exact(heads) {
+                for (sum, share) in sums.iter_mut().zip(&shares[first..]) {
+                    *sum += share;
+                }
+            }
+            for (h, sum) in sums.iter_mut().enumerate() {
+                max[first + h] += sum.ln();
+                *sum = 1.0 / *sum;
+            }
+            for shares in self.shares.chunks_exact_mut(heads) {
+                for (sum, share) in sums.iter().zip(&mut shares[first..]) {
+                    *share *= sum;
+                }
+            }
+        }
+        if pass.masks.dropout.is_some() {
+            self.factors.resize(self.shares.len(), 0.0);
+            pass.masks.fill(heads, row, cols, &mut self.factors);
+            for (share, factor) in self.shares.iter_mut().zip(&self.factors) {
+                *share *= factor;
+            }
+        }
+    }
+}
+
+/// Heads whose sums stay in registers.
+const HEADS_AT_ONCE: usize = 16;

@@ -1,0 +1,128 @@
+//! Layer and batch normalisation.
+//!
+//! Moments and gradients of a row are sums within it; those of a column are sums over pieces of rows in `f32`, added in
+//! `f64` and in order.
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::chunks::{row_chunk_len, rows_per_chunk};
+use super::columns;
+
+/// A matrix and what normalises it; all but `x` are rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    pub(crate) x: &'a [f32],
+    pub(crate) cols: usize,
+    pub(crate) gain: &'a [f32],
+}
+
+/// Along rows: `out = (x - mean) · rstd · gain + bias`, with mean and `rstd` of each row into `moments`.
+pub(crate) fn rows(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32], moments: &mut [f32]) {
+    let Operand { x, cols, gain } = operand;
+    let (arch, len) = (Arch::new(), row_chunk_len(cols));
+    let moments = moments.par_chunks_mut(2 * rows_per_chunk(cols));
+    out.par_chunks_mut(len).zip(x.par_chunks(len)).zip(moments).for_each(|((out, x), moments)| {
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                let rows = out.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(moments.chunks_exact_mut(2));
+                for ((out, x), moments) in rows {
+                    let mean = sum(x.iter().copied()) / cols as f32;
+                    let variance = sum(x.iter().map(|x| (x - mean) * (x - mean))) / cols as f32;
+                    let rstd = 1.0 / (variance + eps).sqrt();
+                    moments.copy_from_slice(&[mean, rstd]);
+                    for (c, (out, x)) in out.iter_mut().zip(x).enumerate() {
+                        *out = (x - mean) * rstd * gain[c] + bias[c];
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// The way back through [`rows`]: `grad` becomes that of `x`; returns the gradients of gain and bias.
+pub(crate) fn rows_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f32]) -> [Vec<f32>; 2] {
+    let Operand { x, cols, gain } = operand;
+    let (arch, len) = (Arch::new(), row_chunk_len(cols));
+    let pieces = grad.par_chunks_mut(len).zip(x.par_chunks(len)).zip(moments.par_chunks(2 * rows_per_chunk(cols)));
+    let partials: (Vec<Vec<f32>>, Vec<Vec<f32>>) = pieces
+        .map(|((grad, x), moments)| {
+            let (mut gains, mut biases) = (vec![0.0; cols], vec![0.0; cols]);
+            arch.dispatch(
+                #[inline(always)]
+                || {
+                    let rows = grad.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(moments.chunks_exact(2));
+                    for ((grad, x), moments) in rows {
+                        let [mean, rstd] = [moments[0], moments[1]];
+                        for c in 0..cols {
+                            gains[c] += grad[c] * (x[c] - mean) * rstd;
+                            biases[c] += grad[c];
+                            grad[c] *= gain[c];
+                        }
+                        let shift = sum(grad.iter().copied()) / cols as f32;
+                        let slope = sum((0..cols).map(|c| grad[c] * (x[c] - mean) * rstd)) / cols as f32;
+                        for c in 0..cols {
+                            grad[c] = rstd * (grad[c] - shift - (x[c] - mean) * rstd * slope);
+                        }
+                    }
+                },
+            );
+            (gains, biases)
+        })
+        .unzip();
+    [columns::total(cols, partials.0), columns::total(cols, partials.1)]
+}
+
+/// Along columns: as [`rows`], with mean and `rstd` of each column into `moments`.
+pub(crate) fn columns(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32], moments: &mut [f32]) {
+    let Operand { x, cols, gain } = operand;
+    let n_rows = (x.len() / cols.max(1)) as f32;
+    let means: Vec<f32> = columns::sums(x, cols).iter().map(|sum| sum / n_rows).collect();
+    let squares = columns::sums_of(x, cols, |c, x| (x - means[c]) * (x - means[c]));
+    let rstds: Vec<f32> = squares.iter().map(|sum| 1.0 / (sum / n_rows + eps).sqrt()).collect();
+    for (c, moments) in moments.chunks_exact_mut(2).enumerate() {
+        moments.copy_from_slice(&[means[c], rstds[c]]);
+    }
+    map_columns(x, cols, out, |c, x, _| (x - means[c]) * rstds[c] * gain[c] + bias[c]);
+}
+
+/// The way back through [`columns()`]: `grad` becomes that of `x`; returns the gradients of gain and bias.
+pub(crate) fn columns_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f32]) -> [Vec<f32>; 2] {
+    let Operand { x, cols, gain } = operand;
+    let n_rows = (x.len() / cols.max(1)) as f32;
+    let hat = |c: usize, x: f32| (x - moments[2 * c]) * moments[2 * c + 1];
+    let bias_grad = columns::sums(grad, cols);
+    let gain_grad = columns::sums_of_products(x, grad, cols, |c, x, grad| grad * hat(c, x));
+    map_columns(x, cols, grad, |c, x, grad| {
+        gain[c] * moments[2 * c + 1] * (grad - bias_grad[c] / n_rows - hat(c, x) * gain_grad[c] / n_rows)
+    });
+    [gain_grad, bias_grad]
+}
+
+/// `out[r, c] = f(c, x[r, c], out[r, c])`
+fn map_columns(x: &[f32], cols: usize, out: &mut [f32], f: impl Fn(usize, f32, f32) -> f32 + Sync) {
+    let (arch, len) = (Arch::new(), row_chunk_len(cols));
+    out.par_chunks_mut(len).zip(x.par_chunks(len)).for_each(|(out, x)| {
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for (out, x) in out.chunks_exact_mut(cols).zip(x.chunks_exact(cols)) {
+                    for c in 0..cols {
+                        out[c] = f(c, x[c], out[c]);
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// A sum in sixteen interleaved parts, so that it becomes vectors.
+#[inline(always)]
+fn sum(values: impl Iterator<Item = f32>) -> f32 {
+    let mut lanes = [0.0; 16];
+    for (i, value) in values.enumerate() {
+        lanes[i % 16] += value;
+    }
+    lanes.iter().sum()
+}

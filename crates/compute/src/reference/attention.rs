@@ -1,0 +1,105 @@
+//! Attention as its definition reads: scores, shares and masks of every entry, stored.
+
+use super::{Entry, RefMatrix, Reference};
+use crate::checks::AttentionShapes;
+use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, Shape};
+
+/// The shapes of the operands.
+pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
+    AttentionShapes {
+        graph: attention.graph.shape,
+        heads: attention.heads,
+        destination: attention.destination.shape,
+        source: attention.source.shape,
+        vector: attention.vector.map(RefMatrix::shape),
+        values: attention.values.shape,
+    }
+}
+
+/// What each entry of an attention gets, `nnz × heads` each.
+pub(super) struct Shares {
+    pub(super) scores: RefMatrix,
+    shares: RefMatrix,
+    masks: RefMatrix,
+}
+
+impl Shares {
+    pub(super) fn of(attention: &Attention<'_, Reference>) -> Self {
+        let Attention { graph, heads, dropout, .. } = *attention;
+        let mut scores = RefMatrix::zeros(Shape::new(graph.entries.len(), heads), Dtype::F32);
+        let mut masks = scores.clone();
+        scores.update(|e, h, _| {
+            let leaky = |sum: f64| if sum > 0.0 { sum } else { f64::from(attention.slope) * sum };
+            score_columns(attention, h).map(|c| attention.vector_at(c) * leaky(attention.sum(e, c))).sum()
+        });
+        masks.update(|e, h, _| {
+            let Entry { row, col, .. } = graph.entries[e];
+            dropout.map_or(1.0, |dropout| f64::from(dropout.entry_factor(row as u32, col as u32, h)))
+        });
+        let mut shares = scores.clone();
+        Reference.segment_softmax(graph, &mut shares).expect("scores have a row for each entry");
+        Self { scores, shares, masks }
+    }
+
+    pub(super) fn masked(&self, e: usize, h: usize) -> f64 {
+        self.shares.get(e, h) * self.masks.get(e, h)
+    }
+
+    /// The chain rule, entry by entry.
+    pub(super) fn backward(
+        &self,
+        attention: &Attention<'_, Reference>,
+        grad: &RefMatrix,
+        grads: AttentionGrads<'_, RefMatrix>,
+    ) -> Result<(), ComputeError> {
+        let Attention { graph, heads, values, .. } = *attention;
+        let mut score_grads = RefMatrix::zeros(self.shares.shape, Dtype::F32);
+        score_grads.update(|e, h, _| {
+            let Entry { row, col, .. } = graph.entries[e];
+            let columns = (h..values.shape.cols).step_by(heads);
+            self.masks.get(e, h) * columns.map(|c| grad.get(row, c) * values.get(col, c)).sum::<f64>()
+        });
+        Reference.segment_softmax_backward(graph, &self.shares, &mut score_grads)?;
+        let slope = |e, c| if attention.sum(e, c) > 0.0 { 1.0 } else { f64::from(attention.slope) };
+        let sum_grad = |e: usize, c: usize| score_grads.get(e, c % heads) * attention.vector_at(c) * slope(e, c);
+        let AttentionGrads { destination, source, mut vector, values: value_grads } = grads;
+        for matrix in [&mut *destination, &mut *source, &mut *value_grads].into_iter().chain(vector.as_deref_mut()) {
+            matrix.update(|_, _, _| 0.0);
+        }
+        for (e, &Entry { row, col, .. }) in graph.entries.iter().enumerate() {
+            for c in 0..destination.shape.cols {
+                add(destination, row, c, sum_grad(e, c));
+                add(source, col, c, sum_grad(e, c));
+                if let Some(vector) = vector.as_deref_mut() {
+                    let leaky = slope(e, c) * attention.sum(e, c);
+                    add(vector, 0, c, score_grads.get(e, c % heads) * leaky);
+                }
+            }
+            for c in 0..values.shape.cols {
+                add(value_grads, col, c, self.masked(e, c % heads) * grad.get(row, c));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add(matrix: &mut RefMatrix, r: usize, c: usize, value: f64) {
+    matrix.set(r, c, matrix.get(r, c) + value);
+}
+
+/// The columns of destination and source that the score of head `h` reads.
+fn score_columns(attention: &Attention<'_, Reference>, h: usize) -> impl Iterator<Item = usize> {
+    (h..attention.destination.shape.cols).step_by(attention.heads)
+}
+
+impl Attention<'_, Reference> {
+    /// `destination[i, c] + source[j, c]` of entry `e`.
+    fn sum(&self, e: usize, c: usize) -> f64 {
+        let Entry { row, col, .. } = self.graph.entries[e];
+        self.destination.get(row, c) + self.source.get(col, c)
+    }
+
+    fn vector_at(&self, c: usize) -> f64 {
+        self.vector.map_or(1.0, |vector| vector.get(0, c))
+    }
+}

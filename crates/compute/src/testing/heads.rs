@@ -1,0 +1,167 @@
+//! Laws of attention and of the operations it can be composed of.
+
+use girih_random::Key;
+use proptest::prelude::*;
+
+use super::inputs::{Draws, host, n_rows};
+use super::{Law, Output, Results};
+use crate::{Attention, AttentionGrads, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+
+/// A pattern and the shape of what lies on it.
+#[derive(Debug)]
+pub(super) struct HeadCase {
+    shape: Shape,
+    heads: usize,
+    /// Columns of a head.
+    depth: usize,
+    dynamic: bool,
+    dropout: Option<f32>,
+    /// Scores as large as this, so that shares are far from even.
+    scale: f32,
+    seed: u64,
+}
+
+fn head_cases(rows_max: usize) -> impl Strategy<Value = HeadCase> {
+    let heads = prop_oneof![4 => 1..9usize, 1 => 9..20usize];
+    let dropout = prop::option::of(0.0f32..0.9);
+    let fields = (n_rows(rows_max), 1..40usize, heads, 1..12usize, any::<bool>(), dropout, 0.1f32..20.0, any::<u64>());
+    fields.prop_map(|(rows, cols, heads, depth, dynamic, dropout, scale, seed)| HeadCase {
+        shape: Shape::new(rows, cols),
+        heads,
+        depth,
+        dynamic,
+        dropout,
+        scale,
+        seed,
+    })
+}
+
+impl HeadCase {
+    fn width(&self) -> usize {
+        self.heads * self.depth
+    }
+
+    fn graph<B: Backend>(&self, backend: &B, draws: &mut Draws) -> B::Sparse {
+        let csr = draws.csr(self.shape, false);
+        let scales = csr.scales(girih_graph_format::Norm::Row);
+        backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false }).expect("upload")
+    }
+}
+
+/// Attention of both kinds with its gradients.
+pub(super) struct AttentionLaw;
+
+impl Law for AttentionLaw {
+    const NAME: &'static str = "attention, attention_backward";
+    const TOLERANCE: f64 = 5e-5;
+    type Case = HeadCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = HeadCase> {
+        head_cases(rows_max)
+    }
+
+    fn run<B: Backend>(backend: &B, case: &HeadCase) -> Results {
+        let (mut draws, Shape { rows, cols }) = (Draws::new(case.seed), case.shape);
+        let graph = case.graph(backend, &mut draws);
+        let score_width = if case.dynamic { case.width() } else { case.heads };
+        let mut scaled = |rows, cols, scale: f32| {
+            let shape = Shape::new(rows, cols);
+            let values = draws.values(shape.len()).into_iter().map(|value| scale * value).collect();
+            backend.upload(&host(shape, values), Dtype::F32).expect("upload")
+        };
+        let destination = scaled(rows, score_width, case.scale);
+        let source = scaled(cols, score_width, 1.0);
+        let vector = scaled(1, case.width(), 1.0);
+        let values = scaled(cols, case.width(), 1.0);
+        let grad = scaled(rows, case.width(), 1.0);
+        let attention = Attention::<B> {
+            graph: &graph,
+            heads: case.heads,
+            slope: 0.2,
+            dropout: case.dropout.map(|p| Dropout::new(p, Key::new(case.seed, 0))),
+            destination: &destination,
+            source: &source,
+            vector: case.dynamic.then_some(&vector),
+            values: &values,
+        };
+        // What was there before must not matter.
+        let mut out = scaled(rows, case.width(), 1.0);
+        let mut log_sums = scaled(rows, case.heads, 1.0);
+        backend.attention(&attention, &mut out, &mut log_sums).expect("attention");
+        let mut grads = [scaled(rows, score_width, 1.0), scaled(cols, score_width, 1.0), scaled(1, case.width(), 1.0)];
+        let mut value_grad = scaled(cols, case.width(), 1.0);
+        let [of_destination, of_source, of_vector] = &mut grads;
+        let all = AttentionGrads {
+            destination: of_destination,
+            source: of_source,
+            vector: case.dynamic.then_some(of_vector),
+            values: &mut value_grad,
+        };
+        backend.attention_backward(&attention, (&out, &log_sums), &grad, all).expect("attention_backward");
+        let [of_destination, of_source, of_vector] = &grads;
+        let mut results = vec![&out, &log_sums, of_destination, of_source, &value_grad];
+        if case.dynamic {
+            results.push(of_vector);
+        }
+        results.into_iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// What has a number for each entry: sampled products, softmax over rows, sums weighted head by head.
+pub(super) struct Entries;
+
+impl Law for Entries {
+    const NAME: &'static str = "sddmm, segment_softmax, spmm with a weight for each head";
+    const TOLERANCE: f64 = 2e-5;
+    type Case = HeadCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = HeadCase> {
+        head_cases(rows_max)
+    }
+
+    fn run<B: Backend>(backend: &B, case: &HeadCase) -> Results {
+        let (mut draws, Shape { rows, cols }) = (Draws::new(case.seed), case.shape);
+        let graph = case.graph(backend, &mut draws);
+        let mut matrix = |rows, cols| draws.matrix(backend, Shape::new(rows, cols), Dtype::F32);
+        let (x, y) = (matrix(rows, case.width()), matrix(cols, case.width()));
+        let entries = backend.nnz(&graph);
+        let mut products = matrix(entries, case.heads);
+        backend.sddmm(&graph, &x, &y, &mut products).expect("sddmm");
+        let mut shares = matrix(entries, case.heads);
+        backend.segment_softmax(&graph, &mut shares).expect("segment_softmax");
+        let mut grad = matrix(entries, case.heads);
+        backend.segment_softmax_backward(&graph, &shares, &mut grad).expect("segment_softmax_backward");
+        let (mut sums, mut back) = (matrix(rows, case.width()), matrix(cols, case.width()));
+        let plain = Epilogue::default;
+        backend.spmm((&graph, Transpose::No), Some(&shares), &y, plain(), &mut sums).expect("spmm");
+        backend.spmm((&graph, Transpose::Yes), Some(&shares), &x, Epilogue::accumulate(), &mut back).expect("spmm");
+        [products, shares, grad, sums, back].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Rows times a vector, head by head.
+pub(super) struct HeadDots;
+
+impl Law for HeadDots {
+    const NAME: &'static str = "head_dots, head_dots_backward";
+    const TOLERANCE: f64 = 5e-5;
+    type Case = HeadCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = HeadCase> {
+        head_cases(rows_max)
+    }
+
+    fn run<B: Backend>(backend: &B, case: &HeadCase) -> Results {
+        let (mut draws, rows) = (Draws::new(case.seed), case.shape.rows);
+        let mut matrix = |rows, cols| draws.matrix(backend, Shape::new(rows, cols), Dtype::F32);
+        let (x, vector) = (matrix(rows, case.width()), matrix(1, case.width()));
+        let mut dots = matrix(rows, case.heads);
+        backend.head_dots(&x, &vector, &mut dots).expect("head_dots");
+        let grad = matrix(rows, case.heads);
+        let (mut x_grad, mut vector_grad) = (matrix(rows, case.width()), matrix(1, case.width()));
+        let mut alone = matrix(1, case.width());
+        backend.head_dots_backward(&x, &vector, &grad, Some(&mut x_grad), &mut vector_grad).expect("backward");
+        backend.head_dots_backward(&x, &vector, &grad, None, &mut alone).expect("backward");
+        [dots, x_grad, vector_grad, alone].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}

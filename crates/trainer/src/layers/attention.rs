@@ -1,0 +1,126 @@
+//! Attention layers: GAT (Veličković et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022).
+
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
+use girih_graph_format::Matrix;
+
+use super::{Linear, Rows};
+use crate::params::{ParamId, ParamInit};
+use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, Tape, Var};
+
+/// How an attention scores the edge from `j` to `i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionKind {
+    /// `leaky(aᵈ·z_i + aˢ·z_j)`: GAT.
+    Additive,
+    /// `a·leaky(y_i + z_j)`: GATv2.
+    Dynamic,
+}
+
+/// The sizes of an attention layer.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionSizes {
+    /// Columns of the operand.
+    pub inputs: usize,
+    /// Number of heads.
+    pub heads: usize,
+    /// Columns of a head.
+    pub width: usize,
+    /// Whether heads are averaged instead of concatenated.
+    pub averaged: bool,
+}
+
+/// Attention over neighbours: `activation(Σ_j α_ij z_j + b)`, heads concatenated or averaged.
+///
+/// Columns of heads are interleaved: column `k · heads + h` is column `k` of head `h`.
+pub struct GraphAttention {
+    sizes: AttentionSizes,
+    source: Linear,
+    scores: Scores,
+    bias: ParamId,
+}
+
+enum Scores {
+    Additive { destination: ParamId, source: ParamId },
+    Dynamic { destination: Linear, vector: ParamId },
+}
+
+impl GraphAttention {
+    /// A layer with fresh parameters.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        kind: AttentionKind,
+        sizes: AttentionSizes,
+    ) -> Result<Self, ComputeError> {
+        let AttentionSizes { inputs, heads, width, averaged } = sizes;
+        let all = heads * width;
+        let row = Shape::new(1, all);
+        let source = Linear::part(init, layer, "weight_source", (inputs, all), 1)?;
+        let scores = match kind {
+            // Each head's vector is as long as the head is wide: that is what decides the size of its first values.
+            AttentionKind::Additive => Scores::Additive {
+                destination: init.glorot(layer, "attention_destination", row, 1 + width)?,
+                source: init.glorot(layer, "attention_source", row, 1 + width)?,
+            },
+            AttentionKind::Dynamic => Scores::Dynamic {
+                destination: Linear::part(init, layer, "weight_destination", (inputs, all), 1)?,
+                vector: init.glorot(layer, "attention", row, 1 + width)?,
+            },
+        };
+        let bias = init.zeros(layer, "bias", Shape::new(1, if averaged { width } else { all }))?;
+        Ok(Self { sizes, source, scores, bias })
+    }
+
+    /// The layer applied to `rows`; `dropouts` mask the rows and the attention's shares.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a B::Sparse,
+        rows: &Rows<'a, B>,
+        (dropout, share_dropout): (Option<Dropout>, Option<Dropout>),
+        (slope, activation): (f32, Activation),
+    ) -> Result<Var, ComputeError> {
+        let heads = self.sizes.heads;
+        let options = LinearOptions { dropout, ..LinearOptions::default() };
+        let values = self.source.forward(tape, rows, options)?;
+        let operands = match &self.scores {
+            Scores::Additive { destination, source } => {
+                let (destination, source) = (tape.param(*destination), tape.param(*source));
+                AttentionOperands {
+                    destination: tape.head_dots(values, destination, heads)?,
+                    source: tape.head_dots(values, source, heads)?,
+                    vector: None,
+                    values,
+                }
+            }
+            Scores::Dynamic { destination, vector } => {
+                let destination = destination.forward(tape, rows, options)?;
+                AttentionOperands { destination, source: values, vector: Some(tape.param(*vector)), values }
+            }
+        };
+        let attended = tape.attention(graph, operands, AttentionOptions { heads, slope, dropout: share_dropout })?;
+        let bias = Some(tape.param(self.bias));
+        if self.sizes.averaged && heads > 1 {
+            let mean = self.mean_of_heads(tape)?;
+            return tape.linear(attended, mean, LinearOptions { bias, activation, ..LinearOptions::default() });
+        }
+        tape.combine(&[(1.0, attended)], bias, activation)
+    }
+
+    /// The matrix that averages heads, `(heads · width) × width`.
+    fn mean_of_heads<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
+        let AttentionSizes { heads, width, .. } = self.sizes;
+        let share = |c: usize, k: usize| if c / heads == k { 1.0 / heads as f32 } else { 0.0 };
+        let values: Vec<f32> = (0..heads * width).flat_map(|c| (0..width).map(move |k| share(c, k))).collect();
+        let host = Matrix::new(heads * width, width, values).expect("as many values as the shape has");
+        let mut mean = tape.buffer(Shape::new(heads * width, width))?;
+        tape.backend().write(&host, &mut mean)?;
+        Ok(tape.keep(mean))
+    }
+}

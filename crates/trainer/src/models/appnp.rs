@@ -1,0 +1,51 @@
+//! [`Appnp`]: predict, then propagate (Gasteiger et al., ICLR 2019).
+
+use girih_compute::{Activation, Backend, ComputeError};
+use girih_graph_format::Norm;
+
+use super::mlp::Mlp;
+use super::{Dims, Model};
+use crate::config::ModelConfig;
+use crate::inputs::{Adjacency, Inputs, Needs};
+use crate::params::ParamInit;
+use crate::tape::{SpmmOptions, Tape, Var};
+
+/// A perceptron's logits `H`, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank with teleport
+/// probability `α`.
+pub struct Appnp {
+    predict: Mlp,
+    hops: usize,
+    teleport: f32,
+}
+
+impl Appnp {
+    /// A network with fresh parameters.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        config: &ModelConfig,
+        dims: Dims,
+        init: &mut ParamInit<'_, B>,
+    ) -> Result<Self, ComputeError> {
+        Ok(Self { predict: Mlp::new(config, dims, init)?, hops: config.hops, teleport: config.teleport as f32 })
+    }
+}
+
+impl<B: Backend> Model<B> for Appnp {
+    fn needs(&self) -> Needs {
+        let graph = Some(Adjacency { self_loops: true, norm: Norm::Symmetric });
+        Needs { graph, ..Model::<B>::needs(&self.predict) }
+    }
+
+    fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
+        let logits = self.predict.forward(tape, inputs)?;
+        let mut spread = logits;
+        for _ in 0..self.hops {
+            let neighbors = tape.spmm(inputs.graph(), spread, SpmmOptions::default())?;
+            let terms = [(1.0 - self.teleport, neighbors), (self.teleport, logits)];
+            spread = tape.combine(&terms, None, Activation::Identity)?;
+        }
+        Ok(spread)
+    }
+}

@@ -1,0 +1,58 @@
+//! [`Gat`] and [`Gatv2`]: graph attention networks (Veličković et al., ICLR 2018; Brody et al., ICLR 2022).
+
+use girih_compute::{Activation, Backend, ComputeError, Dropout};
+use girih_graph_format::Norm;
+
+use super::stack::{Convolution, Place, Stack};
+use crate::config::ModelConfig;
+use crate::inputs::Adjacency;
+use crate::layers::{AttentionKind, AttentionSizes, GraphAttention, Rows};
+use crate::params::ParamInit;
+use crate::tape::{Tape, Var};
+
+/// Layers of attention over neighbours and the node itself: heads side by side and ELU in hidden layers, the mean of
+/// [`ModelConfig::out_heads`] heads at the end.
+pub type Gat = Stack<GatLayer<false>>;
+
+/// As [`Gat`], with scores that rank a node's neighbours differently for different nodes.
+pub type Gatv2 = Stack<GatLayer<true>>;
+
+/// One layer of [`Gat`], or of [`Gatv2`] if `DYNAMIC`.
+pub struct GatLayer<const DYNAMIC: bool> {
+    attention: GraphAttention,
+    share_dropout: f64,
+    slope: f32,
+}
+
+impl<const DYNAMIC: bool> Convolution for GatLayer<DYNAMIC> {
+    const ACTIVATION: Activation = Activation::Elu;
+    const ADJACENCY: Adjacency = Adjacency { self_loops: true, norm: Norm::None };
+
+    fn hidden_width(config: &ModelConfig) -> usize {
+        config.hidden * config.heads
+    }
+
+    fn new<B: Backend>(init: &mut ParamInit<'_, B>, config: &ModelConfig, place: Place) -> Result<Self, ComputeError> {
+        let (heads, width) =
+            if place.is_output { (config.out_heads, place.outputs) } else { (config.heads, config.hidden) };
+        let sizes = AttentionSizes { inputs: place.inputs, heads, width, averaged: place.is_output };
+        let kind = if DYNAMIC { AttentionKind::Dynamic } else { AttentionKind::Additive };
+        Ok(Self {
+            attention: GraphAttention::new(init, place.layer, kind, sizes)?,
+            share_dropout: config.attention_dropout(),
+            slope: config.slope as f32,
+        })
+    }
+
+    fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a B::Sparse,
+        rows: &Rows<'a, B>,
+        dropout: Option<Dropout>,
+        activation: Activation,
+    ) -> Result<Var, ComputeError> {
+        let dropouts = (dropout, tape.next_dropout(self.share_dropout));
+        self.attention.forward(tape, graph, rows, dropouts, (self.slope, activation))
+    }
+}

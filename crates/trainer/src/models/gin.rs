@@ -1,0 +1,43 @@
+//! [`Gin`]: the graph isomorphism network of Xu et al. (ICLR 2019).
+
+use girih_compute::{Activation, Backend, ComputeError, Dropout};
+use girih_graph_format::Norm;
+
+use super::stack::{Convolution, Place, Stack};
+use crate::config::ModelConfig;
+use crate::inputs::Adjacency;
+use crate::layers::{GraphConv, Linear, Rows};
+use crate::params::ParamInit;
+use crate::tape::{LinearOptions, Tape, Var};
+
+/// Layers `H' = relu(mlp(H + Σ_j H_j))`, the sum over in-neighbours, with a perceptron of two layers: GIN-0, whose ε is
+/// zero; the last one without relu.
+pub type Gin = Stack<GinLayer>;
+
+/// One layer of [`Gin`]. The first layer of its perceptron is linear, so it may come before the sum.
+pub struct GinLayer {
+    sum: GraphConv,
+    linear: Linear,
+}
+
+impl Convolution for GinLayer {
+    const ADJACENCY: Adjacency = Adjacency { self_loops: true, norm: Norm::None };
+    const AGGREGATES_FIRST: bool = true;
+
+    fn new<B: Backend>(init: &mut ParamInit<'_, B>, config: &ModelConfig, place: Place) -> Result<Self, ComputeError> {
+        let sum = GraphConv::new(init, place.layer, place.inputs, config.hidden)?;
+        Ok(Self { sum, linear: Linear::named(init, place.layer, "out", (config.hidden, place.outputs))? })
+    }
+
+    fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a B::Sparse,
+        rows: &Rows<'a, B>,
+        dropout: Option<Dropout>,
+        activation: Activation,
+    ) -> Result<Var, ComputeError> {
+        let hidden = Rows::Dense(self.sum.forward(tape, graph, rows, dropout, Activation::Relu)?);
+        self.linear.forward(tape, &hidden, LinearOptions { activation, ..LinearOptions::default() })
+    }
+}

@@ -1,0 +1,199 @@
+//! Attention over neighbours, and the operations that other attentions are composed of.
+
+use girih_compute::{Attention, AttentionGrads, Backend, ComputeError, Dropout, Shape};
+
+use super::{BackwardPass, Operation, Tape, Var};
+
+/// What goes into a [`Tape::attention`] besides its operands.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOptions {
+    /// Number of heads; columns of heads are interleaved, see [`Attention`].
+    pub heads: usize,
+    /// Slope of the leaky rectifier below zero.
+    pub slope: f32,
+    /// Drops shares after the softmax ([`Tape::next_dropout`]).
+    pub dropout: Option<Dropout>,
+}
+
+/// The operands of a [`Tape::attention`], as [`Attention`] names them.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOperands {
+    /// `n × heads`; with a vector `n × width`.
+    pub destination: Var,
+    /// `m × heads`; with a vector `m × width`.
+    pub source: Var,
+    /// `1 × width`, for the scores of GATv2.
+    pub vector: Option<Var>,
+    /// `m × width`.
+    pub values: Var,
+}
+
+struct Attended<'a, B: Backend> {
+    graph: &'a B::Sparse,
+    options: AttentionOptions,
+    operands: AttentionOperands,
+    log_sums: Var,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// Attention over the entries of an `n × m` pattern: `n × width`. Keeps `n × heads` numbers for the backward pass,
+    /// and none for each entry.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn attention(
+        &mut self,
+        graph: &'a B::Sparse,
+        operands: AttentionOperands,
+        options: AttentionOptions,
+    ) -> Result<Var, ComputeError> {
+        let (rows, width) = (self.backend().sparse_shape(graph).rows, self.shape(operands.values).cols);
+        let mut out = self.buffer(Shape::new(rows, width))?;
+        let mut log_sums = self.buffer(Shape::new(rows, options.heads))?;
+        let attention = resolve::<B>(graph, options, operands, |var| self.value(var));
+        self.backend().attention(&attention, &mut out, &mut log_sums)?;
+        let log_sums = self.keep(log_sums);
+        let AttentionOperands { destination, source, vector, values } = operands;
+        let operations: Vec<Var> = [destination, source, values].into_iter().chain(vector).collect();
+        Ok(self.record(out, &operations, Attended::<B> { graph, options, operands, log_sums }))
+    }
+}
+
+/// The operation as a backend takes it.
+fn resolve<'v, B: Backend>(
+    graph: &'v B::Sparse,
+    options: AttentionOptions,
+    operands: AttentionOperands,
+    value: impl Fn(Var) -> &'v B::Matrix,
+) -> Attention<'v, B> {
+    Attention {
+        graph,
+        heads: options.heads,
+        slope: options.slope,
+        dropout: options.dropout,
+        destination: value(operands.destination),
+        source: value(operands.source),
+        vector: operands.vector.map(&value),
+        values: value(operands.values),
+    }
+}
+
+impl<B: Backend> Operation<B> for Attended<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        let AttentionOperands { destination, source, vector, values } = self.operands;
+        let mut buffer = |var: Var| {
+            let shape = pass.backend().shape(pass.value(var));
+            pass.buffer(shape)
+        };
+        let (mut of_destination, mut of_source) = (buffer(destination)?, buffer(source)?);
+        let (mut of_vector, mut of_values) = (vector.map(&mut buffer).transpose()?, buffer(values)?);
+        let attention = resolve::<B>(self.graph, self.options, self.operands, |var| pass.value(var));
+        let grads = AttentionGrads {
+            destination: &mut of_destination,
+            source: &mut of_source,
+            vector: of_vector.as_mut(),
+            values: &mut of_values,
+        };
+        let results = (pass.value(out), pass.value(self.log_sums));
+        pass.backend().attention_backward(&attention, results, &grad, grads)?;
+        pass.recycle(grad);
+        pass.give(destination, of_destination)?;
+        pass.give(source, of_source)?;
+        pass.give(values, of_values)?;
+        match vector.zip(of_vector) {
+            Some((vector, of_vector)) => pass.give(vector, of_vector),
+            None => Ok(()),
+        }
+    }
+}
+
+struct HeadDots {
+    x: Var,
+    vector: Var,
+}
+
+impl<B: Backend> Tape<'_, B> {
+    /// `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`: a score for each row and head.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn head_dots(&mut self, x: Var, vector: Var, heads: usize) -> Result<Var, ComputeError> {
+        let mut out = self.buffer(Shape::new(self.shape(x).rows, heads))?;
+        self.backend().head_dots(self.value(x), self.value(vector), &mut out)?;
+        Ok(self.record(out, &[x, vector], HeadDots { x, vector }))
+    }
+}
+
+impl<B: Backend> Operation<B> for HeadDots {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        let shape = |pass: &BackwardPass<'_, '_, B>, var| pass.backend().shape(pass.value(var));
+        let mut of_vector = pass.buffer(shape(pass, self.vector))?;
+        let mut of_x = if pass.needs_grad(self.x) { Some(pass.zeros(shape(pass, self.x))?) } else { None };
+        let (x, vector) = (pass.value(self.x), pass.value(self.vector));
+        pass.backend().head_dots_backward(x, vector, &grad, of_x.as_mut(), &mut of_vector)?;
+        pass.recycle(grad);
+        pass.give(self.vector, of_vector)?;
+        match of_x {
+            Some(of_x) => pass.give(self.x, of_x),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Sddmm<'a, B: Backend> {
+    graph: &'a B::Sparse,
+    x: Var,
+    y: Var,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// A product of row `i` of `x` and row `j` of `y` for every entry `(i, j)` and head: `nnz × heads`. See
+    /// [`Backend::sddmm`].
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn sddmm(&mut self, graph: &'a B::Sparse, x: Var, y: Var, heads: usize) -> Result<Var, ComputeError> {
+        let mut out = self.buffer(Shape::new(self.backend().nnz(graph), heads))?;
+        self.backend().sddmm(graph, self.value(x), self.value(y), &mut out)?;
+        Ok(self.record(out, &[x, y], Sddmm::<B> { graph, x, y }))
+    }
+}
+
+impl<B: Backend> Operation<B> for Sddmm<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        use girih_compute::{Epilogue, Transpose};
+        for (var, other, transpose) in [(self.x, self.y, Transpose::No), (self.y, self.x, Transpose::Yes)] {
+            pass.with_grad(var, |pass, out, accumulate| {
+                let epilogue = Epilogue { accumulate, ..Epilogue::default() };
+                pass.backend().spmm((self.graph, transpose), Some(&grad), pass.value(other), epilogue, out)
+            })?;
+        }
+        pass.recycle(grad);
+        Ok(())
+    }
+}
+
+struct SegmentSoftmax<'a, B: Backend> {
+    graph: &'a B::Sparse,
+    scores: Var,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// Softmax over the entries of each row, for each column of `scores` (`nnz × heads`). Takes over the buffer of
+    /// `scores`, which nothing may read any more.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn segment_softmax(&mut self, graph: &'a B::Sparse, scores: Var) -> Result<Var, ComputeError> {
+        let mut shares = self.consume(scores);
+        self.backend().segment_softmax(graph, &mut shares)?;
+        Ok(self.record(shares, &[scores], SegmentSoftmax::<B> { graph, scores }))
+    }
+}
+
+impl<B: Backend> Operation<B> for SegmentSoftmax<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
+        pass.backend().segment_softmax_backward(self.graph, pass.value(out), &mut grad)?;
+        pass.give(self.scores, grad)
+    }
+}

@@ -1,0 +1,151 @@
+//! Passes over whole matrices: weighted sums, concatenation, activations, normalisation.
+
+use girih_compute::{Activation, Backend, ComputeError, NormAxis, Shape};
+
+use super::epilogue::Recorded;
+use super::{BackwardPass, Operation, Tape, Var};
+
+/// Added to variances before their root is taken.
+const EPS: f32 = 1e-5;
+
+struct Combined {
+    terms: Vec<(f32, Var)>,
+    epilogue: Recorded,
+}
+
+impl<B: Backend> Tape<'_, B> {
+    /// `activation(Σ factor · x + bias)` over terms of one shape: residual connections, means of layers, teleports.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    ///
+    /// # Panics
+    /// When there are no terms.
+    pub fn combine(
+        &mut self,
+        terms: &[(f32, Var)],
+        bias: Option<Var>,
+        activation: Activation,
+    ) -> Result<Var, ComputeError> {
+        let ((first_factor, first), others) = terms.split_first().expect("at least one term");
+        let shape = self.shape(*first);
+        let mut out = self.buffer(shape)?;
+        self.backend().convert(self.value(*first), &mut out)?;
+        if *first_factor != 1.0 {
+            // out = first + (factor - 1)·first
+            self.backend().add_scaled(first_factor - 1.0, self.value(*first), &mut out)?;
+        }
+        for (factor, x) in others {
+            self.backend().add_scaled(*factor, self.value(*x), &mut out)?;
+        }
+        if bias.is_some() || activation != Activation::Identity {
+            self.backend().activate(activation, bias.map(|bias| self.value(bias)), &mut out)?;
+        }
+        let operands: Vec<Var> = terms.iter().map(|(_, x)| *x).chain(bias).collect();
+        let epilogue = Recorded { bias, activation, add: None };
+        Ok(self.record(out, &operands, Combined { terms: terms.to_vec(), epilogue }))
+    }
+
+    /// The element-wise maximum of two matrices of one shape: `y + relu(x - y)`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn maximum(&mut self, x: Var, y: Var) -> Result<Var, ComputeError> {
+        let excess = self.combine(&[(1.0, x), (-1.0, y)], None, Activation::Relu)?;
+        self.combine(&[(1.0, y), (1.0, excess)], None, Activation::Identity)
+    }
+}
+
+impl<B: Backend> Operation<B> for Combined {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
+        self.epilogue.backward(pass, out, &mut grad)?;
+        for &(factor, x) in &self.terms {
+            if pass.needs_grad(x) {
+                let shape = pass.backend().shape(&grad);
+                let mut share = pass.zeros(shape)?;
+                pass.backend().add_scaled(factor, &grad, &mut share)?;
+                pass.give(x, share)?;
+            }
+        }
+        self.epilogue.finish(pass, grad)
+    }
+}
+
+struct Concatenated {
+    parts: Vec<Var>,
+}
+
+impl<B: Backend> Tape<'_, B> {
+    /// The columns of `parts` side by side. Where a product follows, adding one product for each part stores less:
+    /// see [`LinearOptions::add`](super::LinearOptions::add).
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    ///
+    /// # Panics
+    /// When there are no parts.
+    pub fn concat(&mut self, parts: &[Var]) -> Result<Var, ComputeError> {
+        let rows = self.shape(*parts.first().expect("at least one part")).rows;
+        let width = parts.iter().map(|&part| self.shape(part).cols).sum();
+        let mut out = self.buffer(Shape::new(rows, width))?;
+        let mut to = 0;
+        for &part in parts {
+            let n = self.shape(part).cols;
+            self.backend().copy_columns(self.value(part), (0, to, n), &mut out)?;
+            to += n;
+        }
+        Ok(self.record(out, parts, Concatenated { parts: parts.to_vec() }))
+    }
+}
+
+impl<B: Backend> Operation<B> for Concatenated {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        let mut from = 0;
+        for &part in &self.parts {
+            let shape = pass.backend().shape(pass.value(part));
+            if pass.needs_grad(part) {
+                let mut share = pass.buffer(shape)?;
+                pass.backend().copy_columns(&grad, (from, 0, shape.cols), &mut share)?;
+                pass.give(part, share)?;
+            }
+            from += shape.cols;
+        }
+        pass.recycle(grad);
+        Ok(())
+    }
+}
+
+struct Normalized {
+    axis: NormAxis,
+    x: Var,
+    gain: Var,
+    bias: Var,
+    moments: Var,
+}
+
+impl<B: Backend> Tape<'_, B> {
+    /// `(x - mean) / √(variance + 10⁻⁵) · gain + bias` along `axis`; `gain` and `bias` are one row.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn normalize(&mut self, axis: NormAxis, x: Var, gain: Var, bias: Var) -> Result<Var, ComputeError> {
+        let shape = self.shape(x);
+        let (mut out, mut moments) = (self.buffer(shape)?, self.buffer(Shape::new(axis.len(shape), 2))?);
+        let scales = (self.value(gain), self.value(bias));
+        self.backend().normalize(axis, EPS, self.value(x), scales, &mut out, &mut moments)?;
+        let moments = self.keep(moments);
+        Ok(self.record(out, &[x, gain, bias], Normalized { axis, x, gain, bias, moments }))
+    }
+}
+
+impl<B: Backend> Operation<B> for Normalized {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
+        let row = pass.backend().shape(pass.value(self.gain));
+        let (mut of_gain, mut of_bias) = (pass.buffer(row)?, pass.buffer(row)?);
+        let (x, gain, moments) = (pass.value(self.x), pass.value(self.gain), pass.value(self.moments));
+        pass.backend().normalize_backward(self.axis, x, gain, moments, &mut grad, (&mut of_gain, &mut of_bias))?;
+        pass.give(self.gain, of_gain)?;
+        pass.give(self.bias, of_bias)?;
+        pass.give(self.x, grad)
+    }
+}
