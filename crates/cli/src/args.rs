@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
-use girih_trainer::{Decay, ModelKind, OptimizerKind, Schedule, TrainConfig};
+use girih_trainer::{Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
 /// Trains graph neural networks, from two laptop cores up.
 #[derive(Debug, Parser)]
@@ -134,7 +134,7 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct Settings {
-    /// Network: graph convolutions, simplified graph convolution, GraphSAGE-mean, or a perceptron as the control
+    /// Network: gcn, sgc, sage, attention (gat, gatv2), gin, powers of the adjacency (ngcn), appnp; mlp is the control
     #[arg(long, value_enum)]
     pub model: Option<Model>,
     /// Layers; for sgc, hops [default: 2]
@@ -149,6 +149,33 @@ pub struct Settings {
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
+    /// Heads of attention networks' hidden layers, each --hidden wide [default: 8]
+    #[arg(long, value_name = "N")]
+    pub heads: Option<usize>,
+    /// Heads of their last layer, averaged [default: 1]
+    #[arg(long, value_name = "N")]
+    pub out_heads: Option<usize>,
+    /// Share of attention dropped out after the softmax [default: as --dropout]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub attention_dropout: Option<f64>,
+    /// Hops of appnp's propagation; highest power of ngcn
+    #[arg(long, value_name = "N")]
+    pub hops: Option<usize>,
+    /// Teleport probability of appnp [default: 0.1]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub teleport: Option<f64>,
+    /// Whether ngcn's powers go through a last linear layer or are averaged [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub mixing: Option<bool>,
+    /// Hidden layers of gcn, gat, gatv2 and gin add to what they read
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub residual: Option<bool>,
+    /// What normalises hidden layers of gcn, gat, gatv2 and gin [default: none]
+    #[arg(long, value_enum)]
+    pub norm: Option<NormArg>,
+    /// Whether logits of gcn, gat, gatv2 and gin read all hidden layers [default: none]
+    #[arg(long, value_enum)]
+    pub jump: Option<JumpArg>,
     /// Rule that changes the weights [default: adam]
     #[arg(long, value_enum)]
     pub optimizer: Option<Optimizer>,
@@ -173,6 +200,9 @@ pub struct Settings {
     /// End a run after N epochs without a better validation score [default: never]
     #[arg(long, value_name = "N")]
     pub patience: Option<u64>,
+    /// Score on the validation nodes that chooses the epoch [default: accuracy]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricArg>,
     /// Take scores every N epochs, and at the last [default: 1]
     #[arg(long, value_name = "N")]
     pub eval_every: Option<u64>,
@@ -201,6 +231,15 @@ impl Settings {
         set(&mut model.hidden, self.hidden);
         set(&mut model.dropout, self.dropout);
         set(&mut model.input_dropout, self.input_dropout.map(Some));
+        set(&mut model.heads, self.heads);
+        set(&mut model.out_heads, self.out_heads);
+        set(&mut model.attention_dropout, self.attention_dropout.map(Some));
+        set(&mut model.hops, self.hops);
+        set(&mut model.teleport, self.teleport);
+        set(&mut model.mixing, self.mixing);
+        set(&mut model.residual, self.residual);
+        set(&mut model.norm, self.norm.map(NormKind::from));
+        set(&mut model.jump, self.jump.map(Jump::from));
         let optimizer = &mut config.optimizer;
         set(&mut optimizer.kind, self.optimizer.map(OptimizerKind::from));
         set(&mut optimizer.lr, self.lr);
@@ -213,6 +252,7 @@ impl Settings {
         set(&mut config.eval_every, self.eval_every);
         set(&mut config.runs, self.runs);
         set(&mut config.seed, self.seed);
+        set(&mut config.metric, self.metric.map(Metric::from));
         set(&mut config.precision, self.precision.map(Dtype::from));
     }
 }
@@ -234,7 +274,19 @@ macro_rules! value_enum {
 
 value_enum! {
     /// A network.
-    Model for ModelKind { Gcn, Sgc, Sage, Mlp }
+    Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp }
+}
+value_enum! {
+    /// What normalises hidden layers.
+    NormArg for NormKind { None, Layer, Batch }
+}
+value_enum! {
+    /// How logits read hidden layers.
+    JumpArg for Jump { None, Concat, Max }
+}
+value_enum! {
+    /// A score that chooses the epoch.
+    MetricArg for Metric { Accuracy, RocAuc }
 }
 value_enum! {
     /// An optimiser.

@@ -7,7 +7,7 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
 /// Ten rounds of Philox 4×32: four random words for a 128-bit counter and a 64-bit key.
-#[inline]
+#[inline(always)] // Kernels compute many blocks side by side, which only inlined code can.
 #[must_use]
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let mut c = counter;

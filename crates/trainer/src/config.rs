@@ -25,6 +25,19 @@ pub struct TrainConfig {
     pub seed: u64,
     /// How features are stored and rows are gathered; sums are `f32` in any case.
     pub precision: Dtype,
+    /// Which score on the validation nodes chooses the epoch.
+    pub metric: Metric,
+}
+
+/// A score that chooses the epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Share of nodes whose class is right; with several labels a node, micro-F1.
+    #[default]
+    Accuracy,
+    /// Area under the receiver operating characteristic, for two classes; with several labels a node, their mean.
+    RocAuc,
 }
 
 impl Default for TrainConfig {
@@ -38,6 +51,7 @@ impl Default for TrainConfig {
             runs: 1,
             seed: 0,
             precision: Dtype::F32,
+            metric: Metric::Accuracy,
         }
     }
 }

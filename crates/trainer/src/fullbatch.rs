@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use girih_compute::Backend;
-use girih_datasets::{Labels, Split};
+use girih_datasets::{Labels, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 use girih_random::{Key, purpose};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::checkpoint::{CHECKPOINT_VERSION, Checkpoint, DataShape, Progress};
-use crate::config::TrainConfig;
+use crate::config::{Metric, TrainConfig};
 use crate::inputs::Inputs;
-use crate::metrics::{Confusion, F1, accuracy};
+use crate::metrics::{Confusion, F1, accuracy, mean_over_labels, per_label, roc_auc};
 use crate::models::Model;
 use crate::optim::Optimizer;
 use crate::params::{Gradients, Params};
@@ -29,6 +29,13 @@ pub struct Scores {
     pub val_accuracy: Option<f64>,
     /// On the test nodes.
     pub test_accuracy: Option<f64>,
+    /// Area under the receiver operating characteristic on the validation nodes, for two classes; with several labels a
+    /// node, the mean over labels that have both answers.
+    #[serde(default)]
+    pub val_roc_auc: Option<f64>,
+    /// As `val_roc_auc`, on the test nodes.
+    #[serde(default)]
+    pub test_roc_auc: Option<f64>,
     /// Mean loss on the validation nodes.
     pub val_loss: Option<f64>,
     /// Mean loss on the test nodes.
@@ -36,12 +43,21 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Whether these scores choose their epoch over those of an earlier one: more validation nodes right, or as many at
-    /// a lower loss. Without validation nodes the later epoch is chosen.
+    /// The score on the validation nodes that chooses the epoch.
     #[must_use]
-    pub fn better_than(&self, earlier: &Self) -> bool {
-        let rank = |scores: &Self| (scores.val_accuracy, scores.val_loss.map(|loss| -loss));
-        self.val_accuracy.is_none() || rank(self) > rank(earlier)
+    pub fn val(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Accuracy => self.val_accuracy,
+            Metric::RocAuc => self.val_roc_auc,
+        }
+    }
+
+    /// Whether these scores choose their epoch over those of an earlier one: a better score on the validation nodes, or
+    /// as good a one at a lower loss. Without validation nodes the later epoch is chosen.
+    #[must_use]
+    pub fn better_than(&self, earlier: &Self, metric: Metric) -> bool {
+        let rank = |scores: &Self| (scores.val(metric), scores.val_loss.map(|loss| -loss));
+        self.val(metric).is_none() || rank(self) > rank(earlier)
     }
 }
 
@@ -250,7 +266,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
     /// Takes scores, and keeps the parameters when they are the best so far.
     fn score(&mut self) -> Result<Scores, TrainError> {
         let scores = self.evaluate()?;
-        if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores)) {
+        if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
             self.best = Some(Best { epoch: self.epoch, scores, params: self.params.download(self.backend)? });
         }
         self.last = Some(scores);
@@ -282,6 +298,8 @@ impl<'a, B: Backend> FullBatch<'a, B> {
             train_accuracy: score(&split.train),
             val_accuracy: score(&split.val),
             test_accuracy: score(&split.test),
+            val_roc_auc: predictions.roc_auc(self.task.labels, &split.val),
+            test_roc_auc: predictions.roc_auc(self.task.labels, &split.test),
             val_loss,
             test_loss,
         })
@@ -395,12 +413,19 @@ impl<'a, B: Backend> FullBatch<'a, B> {
 /// What a model says of every node, on the host.
 enum Predictions {
     Classes(Vec<u32>),
+    /// Of two classes: also how much the second is preferred to the first.
+    Binary(Vec<u32>, Vec<f32>),
     Logits(Matrix),
 }
 
 impl Predictions {
     fn of<B: Backend>(backend: &B, logits: &B::Matrix, labels: &Labels) -> Result<Self, TrainError> {
         Ok(match labels {
+            Labels::Single { n_classes: 2, .. } => {
+                let host = backend.download(logits)?;
+                let preferences = (0..host.n_rows()).map(|v| host.row(v)[1] - host.row(v)[0]).collect();
+                Self::Binary(backend.argmax_rows(logits)?, preferences)
+            }
             Labels::Single { .. } => Self::Classes(backend.argmax_rows(logits)?),
             Labels::Multi { .. } => Self::Logits(backend.download(logits)?),
         })
@@ -408,7 +433,7 @@ impl Predictions {
 
     fn confusion(&self, labels: &Labels, rows: &[NodeId]) -> Confusion {
         match (self, labels) {
-            (Self::Classes(found), Labels::Single { n_classes, classes }) => {
+            (Self::Classes(found) | Self::Binary(found, _), Labels::Single { n_classes, classes }) => {
                 Confusion::of_classes(*n_classes, found, classes, rows)
             }
             (Self::Logits(logits), Labels::Multi { targets, .. }) => Confusion::of_logits(logits, targets, rows),
@@ -419,8 +444,25 @@ impl Predictions {
     /// Accuracy, or micro-F1 with several labels a node; `None` without labelled rows.
     fn score(&self, labels: &Labels, rows: &[NodeId]) -> Option<f64> {
         match (self, labels) {
-            (Self::Classes(found), Labels::Single { classes, .. }) => accuracy(found, classes, rows),
+            (Self::Classes(found) | Self::Binary(found, _), Labels::Single { classes, .. }) => {
+                accuracy(found, classes, rows)
+            }
             _ => (!rows.is_empty()).then(|| self.confusion(labels, rows).f1().micro),
+        }
+    }
+
+    /// Area under the receiver operating characteristic; `None` where it is not defined, as for more than two classes.
+    fn roc_auc(&self, labels: &Labels, rows: &[NodeId]) -> Option<f64> {
+        match (self, labels) {
+            (Self::Binary(_, preferences), Labels::Single { classes, .. }) => {
+                let labelled = || rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
+                let scores: Vec<f32> = labelled().map(|v| preferences[v]).collect();
+                roc_auc(&scores, &labelled().map(|v| classes[v] == 1).collect::<Vec<_>>())
+            }
+            (Self::Logits(logits), Labels::Multi { targets, .. }) => {
+                mean_over_labels(&per_label(roc_auc, logits, targets, rows))
+            }
+            _ => None,
         }
     }
 }

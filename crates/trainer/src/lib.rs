@@ -25,13 +25,15 @@ mod targets;
 
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub use config::{
-    Decay, Jump, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig,
+    Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig,
 };
 pub use error::TrainError;
 pub use fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, Normalization, Rows};
-pub use metrics::{Confusion, F1, accuracy, f1_scores};
+pub use metrics::{
+    Confusion, F1, accuracy, average_precision, f1_scores, hits_at, mean_over_labels, per_label, roc_auc,
+};
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};

@@ -118,6 +118,15 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, vec![1.0; shape.len()])
     }
 
+    /// A weight of shape `n × n` that multiplies by `factor`.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn diagonal(&mut self, layer: usize, name: &str, n: usize, factor: f32) -> Result<ParamId, ComputeError> {
+        let values = (0..n * n).map(|i| if i % (n + 1) == 0 { factor } else { 0.0 }).collect();
+        self.push(layer, name, Shape::new(n, n), values)
+    }
+
     fn push(&mut self, layer: usize, name: &str, shape: Shape, values: Vec<f32>) -> Result<ParamId, ComputeError> {
         let host = Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape has");
         let value = self.backend.upload(&host, Dtype::F32)?;

@@ -9,7 +9,7 @@ use girih_graph_format::Matrix;
 
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
-use crate::config::TrainConfig;
+use crate::config::{Metric, TrainConfig};
 use crate::fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
 use crate::inputs::Inputs;
 use crate::metrics::F1;
@@ -202,6 +202,13 @@ impl<B: Backend> Prepared<B> {
     fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() };
         let Trainable { dataset, features, labels } = Trainable::check(dataset)?;
+        if config.metric == Metric::RocAuc && matches!(labels, Labels::Single { n_classes, .. } if n_classes != 2) {
+            return Err(TrainError::invalid(format!(
+                "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
+                dataset.name,
+                labels.n_classes()
+            )));
+        }
         let (model, _) = build_model(backend, config, dims, 0)?;
         let targets = Targets::upload(backend, &labels)?;
         let inputs = Inputs::prepare(backend, dataset.graph, features, &model.needs(), config.precision)?;

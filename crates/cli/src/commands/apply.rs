@@ -118,9 +118,10 @@ fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
     for file in files {
         let candidate = Checkpoint::load(&file)?;
         let scores = |c: &Checkpoint| c.progress.best.map(|(_, scores)| scores);
+        let metric = candidate.progress.config.metric;
         let better = match (&best, scores(&candidate)) {
             (None, _) => true,
-            (Some(best), Some(found)) => scores(best).is_none_or(|known| found.better_than(&known)),
+            (Some(best), Some(found)) => scores(best).is_none_or(|known| found.better_than(&known, metric)),
             (Some(_), None) => false,
         };
         if better {

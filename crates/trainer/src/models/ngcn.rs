@@ -7,7 +7,7 @@ use super::{Dims, Model};
 use crate::config::ModelConfig;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, Rows};
-use crate::params::ParamInit;
+use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
 
 /// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]; their outputs side by side go
@@ -16,7 +16,7 @@ pub struct Ngcn {
     /// The layers of each power.
     instances: Vec<Vec<Linear>>,
     /// The rows of the mixing layer that meet each instance's output.
-    mixing: Option<Vec<Linear>>,
+    mixing: Option<Vec<ParamId>>,
     config: ModelConfig,
 }
 
@@ -36,7 +36,8 @@ impl Ngcn {
         };
         let instances: Result<_, _> = (0..n).map(&mut instance).collect();
         let instances = instances?;
-        let mut part = |k: usize| Linear::part(init, config.layers, &format!("power{k}"), (classes, classes), n);
+        // The mixing layer starts as the mean.
+        let mut part = |k: usize| init.diagonal(config.layers, &format!("mixing{k}"), classes, 1.0 / n as f32);
         let mixing = if config.mixing { Some((0..n).map(&mut part).collect::<Result<_, _>>()?) } else { None };
         Ok(Self { instances, mixing, config: config.clone() })
     }
@@ -97,9 +98,9 @@ impl<B: Backend> Model<B> for Ngcn {
             return tape.combine(&terms, None, Activation::Identity);
         };
         let mut mixed = None;
-        for (part, output) in parts.iter().zip(outputs) {
-            let options = LinearOptions { add: mixed, ..LinearOptions::default() };
-            mixed = Some(part.forward(tape, &Rows::Dense(output), options)?);
+        for (&part, output) in parts.iter().zip(outputs) {
+            let part = tape.param(part);
+            mixed = Some(tape.linear(output, part, LinearOptions { add: mixed, ..LinearOptions::default() })?);
         }
         Ok(mixed.expect("at least the power zero"))
     }

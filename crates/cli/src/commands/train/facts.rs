@@ -84,7 +84,11 @@ impl Facts {
         let test = outcome.over_runs(|run| run.best.test_accuracy);
         let val = outcome.over_runs(|run| run.best.val_accuracy);
         let last = outcome.over_runs(|run| run.last.test_accuracy);
+        let auc = outcome.over_runs(|run| run.best.test_roc_auc);
         let mean = |spread: Option<Spread>| spread.map(|s| s.mean);
+        if auc.is_some() {
+            results.add("test_roc_auc", mean(auc), "Test ROC-AUC at the best epoch", percent(auc));
+        }
         let over = |what: fn(&RunSummary) -> Option<f64>| mean(outcome.over_runs(what));
         results
             .add("test_accuracy", mean(test), "Test score at the best epoch", percent(test))
@@ -93,6 +97,8 @@ impl Facts {
             .add("val_accuracy", mean(val), "Validation score", percent(val))
             .add_hidden("train_accuracy", over(|run| run.best.train_accuracy))
             .add("metric", metric.0, "Score", metric.1)
+            .add_hidden("val_roc_auc", over(|run| run.best.val_roc_auc))
+            .add_hidden("test_roc_auc_std", auc.map(|s| s.std))
             .add_hidden("test_f1_micro", outcome.test_f1.map(|f1| f1.micro))
             .add_hidden("test_f1_macro", outcome.test_f1.map(|f1| f1.macro_))
             .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))

@@ -6,7 +6,7 @@ use girih_graph_format::Csr;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::entries::{Repeated, columns_ahead, exponentials, head_dots};
+use super::entries::{Repeated, columns_ahead, exponentials, gather, head_dots, repeat};
 use super::score::Scorer;
 use super::table::Table;
 use super::{BLOCK, Masks, as_f32};
@@ -142,6 +142,18 @@ impl Backward<'_> {
     }
 }
 
+impl Backward<'_> {
+    /// The statistics from column `first` on of each entry's row of the pattern.
+    #[inline(always)]
+    fn fill_stats(&self, heads: usize, row: usize, first: usize, (cols, ahead): (&[u32], &[u32]), stats: &mut [f32]) {
+        if self.masks.transposed {
+            gather(heads, self.stats, first, (cols, ahead), stats);
+        } else {
+            repeat(heads, &self.stats.row(row)[first..], stats);
+        }
+    }
+}
+
 /// Consecutive rows of a pass.
 struct Rows<'a> {
     pass: &'a Backward<'a>,
@@ -184,8 +196,9 @@ impl Rows<'_> {
                 let cols = &pass.csr.indices()[block.clone()];
                 let n = cols.len() * heads;
                 buffers.block(simd, pass, heads, row, block);
-                let (scores, grads) = (&buffers.scores[..n], &buffers.dots[..n]);
-                pass.scorer.backward(heads, row, cols, (scores, grads), score_grad, outputs.vector.as_deref_mut());
+                let (scores, grads) = (&buffers.scores[..n], &mut buffers.dots[..n]);
+                let vector = outputs.vector.as_deref_mut();
+                pass.scorer.backward(simd, heads, (row, cols), (scores, grads), score_grad, vector);
                 if outputs.values.is_some() {
                     buffers.repeated.fill::<S>(heads, &buffers.shares[..n]);
                     buffers.repeated.add_rows(simd, heads, pass.far, (cols, &[]), &mut buffers.sums);
@@ -207,6 +220,8 @@ struct Buffers {
     factors: Vec<f32>,
     /// Dot products, which become the gradients of the scores.
     dots: Vec<f32>,
+    /// Log-sums or means of the entries' rows.
+    stats: Vec<f32>,
     repeated: Repeated,
     sums: Vec<f32>,
 }
@@ -219,6 +234,7 @@ impl Buffers {
             shares: entries(),
             factors: vec![1.0; BLOCK * heads],
             dots: entries(),
+            stats: entries(),
             repeated: Repeated::default(),
             sums: vec![0.0; width],
         }
@@ -231,23 +247,19 @@ impl Buffers {
         let (cols, n) = (&indices[block.clone()], block.len() * heads);
         let ahead = columns_ahead(indices, block.start, block.end);
         head_dots(simd, heads, pass.near.row(row), pass.far, (cols, ahead), &mut self.dots[..n]);
-        pass.scorer.scores(heads, row, cols, &mut self.scores[..n]);
+        pass.scorer.scores(heads, row, (cols, ahead), &mut self.stats[..n], &mut self.scores[..n]);
         pass.masks.fill(heads, row, cols, &mut self.factors[..n]);
-        let stats = |e: usize| pass.stats.row(if pass.masks.transposed { cols[e] as usize } else { row });
-        for e in 0..cols.len() {
-            let (log_sums, at) = (stats(e), e * heads);
-            for h in 0..heads {
-                self.shares[at + h] = self.scores[at + h] - log_sums[h];
-            }
+        let (scores, factors) = (&self.scores[..n], &self.factors[..n]);
+        let (shares, dots, stats) = (&mut self.shares[..n], &mut self.dots[..n], &mut self.stats[..n]);
+        pass.fill_stats(heads, row, 0, (cols, ahead), stats);
+        for ((share, score), log_sum) in shares.iter_mut().zip(scores).zip(&*stats) {
+            *share = score - log_sum;
         }
-        exponentials(simd, &mut self.shares[..n]);
-        for e in 0..cols.len() {
-            let (means, at) = (&stats(e)[heads..], e * heads);
-            for h in 0..heads {
-                let (share, factor) = (self.shares[at + h], self.factors[at + h]);
-                self.dots[at + h] = share * (factor * self.dots[at + h] - means[h]);
-                self.shares[at + h] = share * factor;
-            }
+        exponentials(simd, shares);
+        pass.fill_stats(heads, row, heads, (cols, &[]), stats);
+        for (((share, dot), factor), mean) in shares.iter_mut().zip(dots).zip(factors).zip(&*stats) {
+            *dot = *share * (factor * *dot - mean);
+            *share *= factor;
         }
     }
 }

@@ -23,6 +23,70 @@ pub(super) fn exponentials<S: Simd>(simd: S, values: &mut [f32]) {
     }
 }
 
+/// `out[e, h] = table[cols[e]][first + h]`; `ahead` are the columns that follow, whose rows are fetched.
+#[inline(always)]
+pub(super) fn gather(heads: usize, table: &Table<'_>, first: usize, (cols, ahead): (&[u32], &[u32]), out: &mut [f32]) {
+    for (e, (&col, out)) in cols.iter().zip(out.chunks_exact_mut(heads)).enumerate() {
+        if let Some(&col) = ahead.get(e) {
+            table.prefetch(col);
+        }
+        out.copy_from_slice(&table.row(col as usize)[first..][..heads]);
+    }
+}
+
+/// `out[e, h] = row[h]`
+#[inline(always)]
+pub(super) fn repeat(heads: usize, row: &[f32], out: &mut [f32]) {
+    let row = &row[..heads];
+    for out in out.chunks_exact_mut(heads) {
+        out.copy_from_slice(row);
+    }
+}
+
+/// `fold[h] = f(fold[h], …)` over the entries' `values[e, h]`, in an order that depends on their number alone.
+#[inline(always)]
+pub(super) fn fold<S: Simd>(
+    simd: S,
+    heads: usize,
+    values: &[f32],
+    fold: &mut [f32],
+    f: impl Fn(S, S::f32s, S::f32s) -> S::f32s,
+    scalar: impl Fn(f32, f32) -> f32,
+) {
+    let fold = &mut fold[..heads];
+    let mut rest = values;
+    if S::F32_LANES.is_multiple_of(heads) && values.len() >= S::F32_LANES {
+        let (vectors, tail) = S::as_simd_f32s(values);
+        let mut lanes = vectors[0];
+        for &vector in &vectors[1..] {
+            lanes = f(simd, lanes, vector);
+        }
+        let lanes: &[f32] = bytemuck::cast_slice(std::slice::from_ref(&lanes));
+        for lanes in lanes.chunks_exact(heads) {
+            fold.iter_mut().zip(lanes).for_each(|(fold, &lane)| *fold = scalar(*fold, lane));
+        }
+        rest = tail;
+    }
+    for values in rest.chunks_exact(heads) {
+        fold.iter_mut().zip(values).for_each(|(fold, &value)| *fold = scalar(*fold, value));
+    }
+}
+
+/// [`fold`] by sums.
+#[inline(always)]
+pub(super) fn add_up<S: Simd>(simd: S, heads: usize, values: &[f32], sums: &mut [f32]) {
+    fold(
+        simd,
+        heads,
+        values,
+        sums,
+        #[inline(always)]
+        |simd, a, b| simd.add_f32s(a, b),
+        #[inline(always)]
+        |a, b| a + b,
+    );
+}
+
 impl Masks {
     /// The factors of the entries of `row` in `cols`, `heads` each, as
     /// [`Dropout::entry_factor`](crate::Dropout::entry_factor) defines them; does nothing without dropout.
@@ -115,12 +179,19 @@ impl Repeated {
     #[inline(always)]
     pub(super) fn fill<S: Simd>(&mut self, heads: usize, weights: &[f32]) {
         let lanes = S::F32_LANES;
-        self.stride = if lanes.is_multiple_of(heads) { lanes } else { lanes + heads };
+        let phased = !lanes.is_multiple_of(heads);
+        self.stride = if phased { lanes + heads } else { lanes };
         self.weights.resize(weights.len() / heads * self.stride, 0.0);
         for (weights, repeated) in weights.chunks_exact(heads).zip(self.weights.chunks_exact_mut(self.stride)) {
-            for repeated in repeated.chunks_mut(heads) {
-                let n = repeated.len();
-                repeated.copy_from_slice(&weights[..n]);
+            let weights = &weights[..heads];
+            if phased {
+                repeated.iter_mut().enumerate().for_each(|(i, repeated)| *repeated = weights[i % heads]);
+            } else {
+                // Both lengths are constants to the compiler here.
+                let repeated = &mut repeated[..lanes];
+                for lane in 0..lanes {
+                    repeated[lane] = weights[lane % heads];
+                }
             }
         }
     }

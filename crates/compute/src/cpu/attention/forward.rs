@@ -6,7 +6,7 @@ use girih_graph_format::Csr;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::entries::{Repeated, columns_ahead, exponentials};
+use super::entries::{Repeated, add_up, columns_ahead, exponentials, fold, repeat};
 use super::score::Scorer;
 use super::table::Table;
 use super::{BLOCK, Masks, as_f32};
@@ -105,7 +105,10 @@ impl Rows<'_> {
 struct Buffers {
     /// Masked shares of a row's entries, `heads` each.
     shares: Vec<f32>,
-    factors: Vec<f32>,
+    /// What a row's entries share, repeated for each, or their masks.
+    near: Vec<f32>,
+    /// One over the sum of each head's exponentials.
+    inverse: Vec<f32>,
     repeated: Repeated,
     sums: Vec<f32>,
 }
@@ -114,55 +117,42 @@ impl Buffers {
     /// Fills `shares` for the entries of `row`, and the row's log-sums.
     #[inline(always)]
     fn shares<S: Simd>(&mut self, simd: S, pass: &Forward<'_>, heads: usize, row: usize, log_sums: &mut [f32]) {
-        let cols = pass.csr.row(row);
+        let (cols, entries) = (pass.csr.row(row), pass.csr.row_range(row));
+        let ahead = columns_ahead(pass.csr.indices(), entries.start, entries.end);
         log_sums.fill(0.0);
         self.shares.resize(cols.len() * heads, 0.0);
         if cols.is_empty() {
             return;
         }
-        pass.scorer.scores(heads, row, cols, &mut self.shares);
-        let max = log_sums;
-        max.copy_from_slice(&self.shares[..heads]);
-        for scores in self.shares.chunks_exact(heads) {
-            for h in 0..heads {
-                max[h] = max[h].max(scores[h]);
-            }
-        }
-        for scores in self.shares.chunks_exact_mut(heads) {
-            for h in 0..heads {
-                scores[h] -= max[h];
-            }
-        }
+        self.near.resize(self.shares.len(), 0.0);
+        pass.scorer.scores(heads, row, (cols, ahead), &mut self.near, &mut self.shares);
+        let log_sums = &mut log_sums[..heads];
+        log_sums.fill(f32::NEG_INFINITY);
+        fold(
+            simd,
+            heads,
+            &self.shares,
+            log_sums,
+            #[inline(always)]
+            |simd, a, b| simd.max_f32s(a, b),
+            #[inline(always)]
+            |a, b| a.max(b),
+        );
+        repeat(heads, log_sums, &mut self.near);
+        self.shares.iter_mut().zip(&self.near).for_each(|(share, max)| *share -= max);
         exponentials(simd, &mut self.shares);
-        let mut sums = [0.0; HEADS_AT_ONCE];
-        for first in (0..heads).step_by(HEADS_AT_ONCE) {
-            let n = HEADS_AT_ONCE.min(heads - first);
-            let sums = &mut sums[..n];
-            sums.fill(0.0);
-            for shares in self.shares.chunks_exact(heads) {
-                for (sum, share) in sums.iter_mut().zip(&shares[first..]) {
-                    *sum += share;
-                }
-            }
-            for (h, sum) in sums.iter_mut().enumerate() {
-                max[first + h] += sum.ln();
-                *sum = 1.0 / *sum;
-            }
-            for shares in self.shares.chunks_exact_mut(heads) {
-                for (sum, share) in sums.iter().zip(&mut shares[first..]) {
-                    *share *= sum;
-                }
-            }
+        self.inverse.resize(heads, 0.0);
+        self.inverse.fill(0.0);
+        add_up(simd, heads, &self.shares, &mut self.inverse);
+        for (log_sum, sum) in log_sums.iter_mut().zip(&mut self.inverse) {
+            *log_sum += sum.ln();
+            *sum = 1.0 / *sum;
         }
+        repeat(heads, &self.inverse, &mut self.near);
+        self.shares.iter_mut().zip(&self.near).for_each(|(share, inverse)| *share *= inverse);
         if pass.masks.dropout.is_some() {
-            self.factors.resize(self.shares.len(), 0.0);
-            pass.masks.fill(heads, row, cols, &mut self.factors);
-            for (share, factor) in self.shares.iter_mut().zip(&self.factors) {
-                *share *= factor;
-            }
+            pass.masks.fill(heads, row, cols, &mut self.near);
+            self.shares.iter_mut().zip(&self.near).for_each(|(share, factor)| *share *= factor);
         }
     }
 }
-
-/// Heads whose sums stay in registers.
-const HEADS_AT_ONCE: usize = 16;

@@ -3,6 +3,9 @@
 //! Scores are symmetric in their two operands, so that a pass along rows and one along columns are the same code: the
 //! operand of the row (or column) itself is near, the one that is gathered is far.
 
+use pulp::Simd;
+
+use super::entries::{add_up, gather, repeat};
 use super::table::Table;
 
 /// The scores of [`Attention`](crate::Attention), seen from one side.
@@ -29,65 +32,82 @@ fn leaky_slope(x: f32, slope: f32) -> f32 {
 }
 
 impl Scorer<'_> {
-    /// The scores of the entries of `row` in `cols`, `heads` each.
+    /// The scores of the entries of `row` in `cols`, `heads` each; `ahead` are the columns that follow, whose operands
+    /// are fetched.
     #[inline(always)]
-    pub(super) fn scores(&self, heads: usize, row: usize, cols: &[u32], scores: &mut [f32]) {
-        let near = self.near.row(row);
-        for (&col, scores) in cols.iter().zip(scores.chunks_exact_mut(heads)) {
-            let far = self.far.row(col as usize);
-            match self.vector {
-                None => {
-                    for h in 0..heads {
-                        scores[h] = leaky(near[h] + far[h], self.slope);
-                    }
-                }
-                Some(vector) => {
-                    scores.fill(0.0);
-                    let groups = near.chunks_exact(heads).zip(far.chunks_exact(heads)).zip(vector.chunks_exact(heads));
-                    for ((near, far), vector) in groups {
-                        for h in 0..heads {
-                            scores[h] += vector[h] * leaky(near[h] + far[h], self.slope);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Adds what `grads`, the gradients of `scores`, mean for the near operand of `row`, and for the vector.
-    #[inline(always)]
-    pub(super) fn backward(
+    pub(super) fn scores(
         &self,
         heads: usize,
         row: usize,
-        cols: &[u32],
-        (scores, grads): (&[f32], &[f32]),
+        (cols, ahead): (&[u32], &[u32]),
+        near: &mut [f32],
+        scores: &mut [f32],
+    ) {
+        let Some(vector) = self.vector else {
+            gather(heads, self.far, 0, (cols, ahead), scores);
+            repeat(heads, self.near.row(row), near);
+            for (score, near) in scores.iter_mut().zip(near) {
+                *score = leaky(*score + *near, self.slope);
+            }
+            return;
+        };
+        let near = self.near.row(row);
+        for (e, (&col, scores)) in cols.iter().zip(scores.chunks_exact_mut(heads)).enumerate() {
+            if let Some(&col) = ahead.get(e) {
+                self.far.prefetch(col);
+            }
+            dynamic_scores(heads, self.slope, near, self.far.row(col as usize), vector, scores);
+        }
+    }
+
+    /// Adds what `grads`, the gradients of `scores`, mean for the near operand of `row`, and for the vector. `grads` are
+    /// spent.
+    #[inline(always)]
+    pub(super) fn backward<S: Simd>(
+        &self,
+        simd: S,
+        heads: usize,
+        (row, cols): (usize, &[u32]),
+        (scores, grads): (&[f32], &mut [f32]),
         near_grad: &mut [f32],
         mut vector_grad: Option<&mut [f32]>,
     ) {
+        let Some(vector) = self.vector else {
+            for (grad, &score) in grads.iter_mut().zip(scores) {
+                *grad *= leaky_slope(score, self.slope);
+            }
+            return add_up(simd, heads, grads, near_grad);
+        };
         let near = self.near.row(row);
-        for ((&col, scores), grads) in cols.iter().zip(scores.chunks_exact(heads)).zip(grads.chunks_exact(heads)) {
-            let Some(vector) = self.vector else {
-                for h in 0..heads {
-                    near_grad[h] += grads[h] * leaky_slope(scores[h], self.slope);
-                }
-                continue;
-            };
+        for (&col, grads) in cols.iter().zip(grads.chunks_exact(heads)) {
             let far = self.far.row(col as usize);
-            for start in (0..vector.len()).step_by(heads) {
-                let at = start..start + heads;
-                let (near, far, vector) = (&near[at.clone()], &far[at.clone()], &vector[at.clone()]);
-                let near_grad = &mut near_grad[at.clone()];
+            let groups = near.chunks_exact(heads).zip(far.chunks_exact(heads)).zip(vector.chunks_exact(heads));
+            for (((near, far), vector), near_grad) in groups.zip(near_grad.chunks_exact_mut(heads)) {
                 for h in 0..heads {
                     near_grad[h] += grads[h] * vector[h] * leaky_slope(near[h] + far[h], self.slope);
                 }
-                if let Some(vector_grad) = vector_grad.as_deref_mut() {
-                    let vector_grad = &mut vector_grad[at];
+            }
+            if let Some(vector_grad) = vector_grad.as_deref_mut() {
+                let groups = near.chunks_exact(heads).zip(far.chunks_exact(heads));
+                for ((near, far), vector_grad) in groups.zip(vector_grad.chunks_exact_mut(heads)) {
                     for h in 0..heads {
                         vector_grad[h] += grads[h] * leaky(near[h] + far[h], self.slope);
                     }
                 }
             }
+        }
+    }
+}
+
+/// `scores[h] = Σ_k vector[c] · leaky(near[c] + far[c])` with `c = k · heads + h`.
+#[inline(always)]
+fn dynamic_scores(heads: usize, slope: f32, near: &[f32], far: &[f32], vector: &[f32], scores: &mut [f32]) {
+    let scores = &mut scores[..heads];
+    scores.fill(0.0);
+    let groups = near.chunks_exact(heads).zip(far.chunks_exact(heads)).zip(vector.chunks_exact(heads));
+    for ((near, far), vector) in groups {
+        for h in 0..heads {
+            scores[h] += vector[h] * leaky(near[h] + far[h], slope);
         }
     }
 }

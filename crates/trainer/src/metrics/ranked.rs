@@ -1,0 +1,154 @@
+//! Metrics of scores against yes or no: how well the scores rank the positives before the negatives.
+
+use girih_graph_format::{Matrix, NodeId};
+
+/// Area under the receiver operating characteristic: the share of pairs of a positive and a negative whose positive has
+/// the larger score; equal scores count half. `None` without a positive or without a negative.
+///
+/// # Panics
+/// When there are not as many scores as labels.
+#[must_use]
+pub fn roc_auc(scores: &[f32], labels: &[bool]) -> Option<f64> {
+    assert_eq!(scores.len(), labels.len(), "a label for each score");
+    let order = falling(scores);
+    let n_positive = labels.iter().filter(|&&label| label).count() as f64;
+    let n_negative = labels.len() as f64 - n_positive;
+    // Positives before the group at hand: each wins against its negatives.
+    let (mut positives, mut won) = (0.0, 0.0);
+    for group in order.chunk_by(|&a, &b| scores[a] == scores[b]) {
+        let equal = group.iter().filter(|&&i| labels[i]).count() as f64;
+        let negatives = group.len() as f64 - equal;
+        won += negatives * (positives + 0.5 * equal);
+        positives += equal;
+    }
+    (n_positive > 0.0 && n_negative > 0.0).then(|| won / (n_positive * n_negative))
+}
+
+/// Average precision: the mean over positives of the precision among all scores at least as large. `None` without a
+/// positive.
+///
+/// # Panics
+/// When there are not as many scores as labels.
+#[must_use]
+pub fn average_precision(scores: &[f32], labels: &[bool]) -> Option<f64> {
+    assert_eq!(scores.len(), labels.len(), "a label for each score");
+    let order = falling(scores);
+    let (mut seen, mut positives, mut sum) = (0.0, 0.0, 0.0);
+    for group in order.chunk_by(|&a, &b| scores[a] == scores[b]) {
+        let equal = group.iter().filter(|&&i| labels[i]).count() as f64;
+        seen += group.len() as f64;
+        positives += equal;
+        sum += equal * positives / seen;
+    }
+    (positives > 0.0).then(|| sum / positives)
+}
+
+/// Share of positives with a larger score than the `k`-th best negative: hits@k as link prediction reports it (Hu et al.,
+/// NeurIPS 2020). With fewer than `k` negatives every positive is a hit. `None` without a positive.
+///
+/// # Panics
+/// When `k` is zero.
+#[must_use]
+pub fn hits_at(k: usize, positives: &[f32], negatives: &[f32]) -> Option<f64> {
+    assert!(k > 0, "hits@k counts from the first negative");
+    let mut negatives = negatives.to_vec();
+    let bar = (k <= negatives.len()).then(|| *negatives.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1);
+    let hits = positives.iter().filter(|&&score| bar.is_none_or(|bar| score > bar)).count();
+    (!positives.is_empty()).then(|| hits as f64 / positives.len() as f64)
+}
+
+/// Positions by falling score.
+fn falling(scores: &[f32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    order
+}
+
+/// A metric of every label of `rows`; `None` for labels where it is not defined.
+///
+/// # Panics
+/// When shapes differ, or a row does not exist.
+#[must_use]
+pub fn per_label(
+    metric: impl Fn(&[f32], &[bool]) -> Option<f64>,
+    scores: &Matrix,
+    targets: &Matrix,
+    rows: &[NodeId],
+) -> Vec<Option<f64>> {
+    assert_eq!(scores.n_cols(), targets.n_cols(), "a score for each target");
+    let of_label = |label: usize| {
+        let column: Vec<f32> = rows.iter().map(|&v| scores.row(v as usize)[label]).collect();
+        let wanted: Vec<bool> = rows.iter().map(|&v| targets.row(v as usize)[label] > 0.5).collect();
+        metric(&column, &wanted)
+    };
+    (0..scores.n_cols()).map(of_label).collect()
+}
+
+/// The mean over labels where the metric is defined.
+#[must_use]
+pub fn mean_over_labels(values: &[Option<f64>]) -> Option<f64> {
+    let defined: Vec<f64> = values.iter().flatten().copied().collect();
+    (!defined.is_empty()).then(|| defined.iter().sum::<f64>() / defined.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every pair of a positive and a negative, counted.
+    fn pairs_won(scores: &[f32], labels: &[bool]) -> Option<f64> {
+        let (mut won, mut pairs) = (0.0, 0.0);
+        for (i, _) in labels.iter().enumerate().filter(|(_, label)| **label) {
+            for (j, _) in labels.iter().enumerate().filter(|(_, label)| !**label) {
+                pairs += 1.0;
+                won += if scores[i] > scores[j] { 1.0 } else { 0.5 * f64::from(u8::from(scores[i] == scores[j])) };
+            }
+        }
+        (pairs > 0.0).then(|| won / pairs)
+    }
+
+    /// Precision at each positive's score, averaged.
+    fn precisions(scores: &[f32], labels: &[bool]) -> Option<f64> {
+        let positives: Vec<usize> = (0..labels.len()).filter(|&i| labels[i]).collect();
+        let precision = |&i: &usize| {
+            let above: Vec<usize> = (0..scores.len()).filter(|&j| scores[j] >= scores[i]).collect();
+            above.iter().filter(|&&j| labels[j]).count() as f64 / above.len() as f64
+        };
+        let sum: f64 = positives.iter().map(precision).sum();
+        (!positives.is_empty()).then(|| sum / positives.len() as f64)
+    }
+
+    fn close(a: Option<f64>, b: Option<f64>) -> bool {
+        match (a, b) {
+            (Some(a), Some(b)) => (a - b).abs() < 1e-9,
+            (a, b) => a == b,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn metrics_are_their_definitions(cases in prop::collection::vec((0u8..20, any::<bool>()), 0..60), k in 1usize..10) {
+            let scores: Vec<f32> = cases.iter().map(|case| f32::from(case.0) - 10.0).collect();
+            let labels: Vec<bool> = cases.iter().map(|case| case.1).collect();
+            prop_assert!(close(roc_auc(&scores, &labels), pairs_won(&scores, &labels)));
+            prop_assert!(close(average_precision(&scores, &labels), precisions(&scores, &labels)));
+            let of = |wanted| -> Vec<f32> { (0..scores.len()).filter(|&i| labels[i] == wanted).map(|i| scores[i]).collect() };
+            let (positives, negatives) = (of(true), of(false));
+            let beaten = |score: f32| negatives.iter().filter(|&&negative| negative >= score).count() < k;
+            let hits = positives.iter().filter(|&&score| beaten(score)).count() as f64;
+            let expected = (!positives.is_empty()).then(|| hits / positives.len() as f64);
+            prop_assert!(close(hits_at(k, &positives, &negatives), expected));
+        }
+    }
+
+    #[test]
+    fn labels_without_both_answers_are_left_out_of_the_mean() {
+        let scores = Matrix::new(2, 2, vec![1.0, 1.0, 2.0, 2.0]).unwrap();
+        let targets = Matrix::new(2, 2, vec![0.0, 1.0, 1.0, 1.0]).unwrap();
+        let values = per_label(roc_auc, &scores, &targets, &[0, 1]);
+        assert_eq!(values, [Some(1.0), None]);
+        assert_eq!(mean_over_labels(&values), Some(1.0));
+    }
+}
