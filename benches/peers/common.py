@@ -1,5 +1,6 @@
 """What the peer scripts share: reading girih's folder, and the question-and-answer loop with the harness."""
 import json
+import resource
 import sys
 import time
 
@@ -24,4 +25,6 @@ def serve(name, answer):
         work = answer(line.split())
         start = time.perf_counter()
         work()
-        print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
+        seconds = time.perf_counter() - start
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"seconds": seconds, "peak_bytes": peak_bytes}), flush=True)

@@ -1,8 +1,8 @@
 //! [`Peer`]: another library doing the same work, in a Python process that takes turns with girih.
 //!
 //! The scripts are in `benches/peers`. A script loads its data, prints one JSON line `{"ready": …}`, and then answers
-//! every line on its standard input with one line `{"seconds": …}`: the time of one repetition of what the line asked
-//! for. Between questions it waits and holds no core.
+//! every line on its standard input with one line `{"seconds": …, "peak_bytes": …}`: the time of one repetition of what
+//! the line asked for, and the most memory that the process has held. Between questions it waits and holds no core.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -30,6 +30,7 @@ pub struct Peer {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    peak_bytes: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +41,8 @@ struct Ready {
 #[derive(Deserialize)]
 struct Answer {
     seconds: f64,
+    #[serde(default)]
+    peak_bytes: Option<u64>,
 }
 
 impl Peer {
@@ -58,7 +61,8 @@ impl Peer {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|e| format!("{}: {e}; --peer names a Python interpreter", python.display()))?;
         let (questions, stdout) = (child.stdin.take(), child.stdout.take().ok_or("no pipe to the peer")?);
-        let mut peer = Self { name: script.to_owned(), child, questions, answers: BufReader::new(stdout) };
+        let mut peer =
+            Self { name: script.to_owned(), child, questions, answers: BufReader::new(stdout), peak_bytes: None };
         let ready: Ready = serde_json::from_str(&peer.read_line()?).map_err(|e| format!("{script}: {e}"))?;
         peer.name = ready.ready;
         Ok(peer)
@@ -80,7 +84,14 @@ impl Peer {
         questions.flush()?;
         let line = self.read_line()?;
         let answer: Answer = serde_json::from_str(&line).map_err(|e| format!("{}: '{line}': {e}", self.name))?;
+        self.peak_bytes = answer.peak_bytes;
         Ok(answer.seconds)
+    }
+
+    /// The most bytes that the script's process has held, as of its last answer.
+    #[must_use]
+    pub fn peak_bytes(&self) -> Option<u64> {
+        self.peak_bytes
     }
 
     fn read_line(&mut self) -> Result<String, Error> {

@@ -6,34 +6,34 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use girih_compute::{Cpu, Dtype};
+use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_graph_format::Csr;
-use girih_machine::memory;
-use girih_trainer::{
-    Control, Event, ModelConfig, ModelKind, OptimizerConfig, SessionOptions, StageTimes, TrainConfig, train,
-};
+use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
 
+use super::epochs::Epochs;
 use super::{DTYPES, Setup, dtype_name};
 use crate::peer::Peer;
-use crate::timing::{Protocol, Summary};
-use crate::{Case, Error, Report, graphs};
+use crate::timing::Protocol;
+use crate::{Error, Report, graphs};
 
 const HIDDEN: usize = 128;
 const MODELS: [ModelKind; 4] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Sgc, ModelKind::Mlp];
 
 /// Adds a case for each model and storage type; the peer takes turns with the GCN.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let mut peer = setup.peer.as_ref().map(|python| start_peer(python, setup.graph())).transpose()?;
+    let mut peers: Vec<Peer> =
+        setup.peer.iter().map(|python| start_peer(python, setup.graph())).collect::<Result<_, _>>()?;
     for kind in MODELS {
         for precision in DTYPES {
             // Loaded for each case, so that its peak memory is its own.
             let dataset = graphs::load(setup.graph())?;
             report.graph = Some(graphs::describe(&dataset));
             let name = format!("{}/{}", kind.name(), dtype_name(precision));
-            let rival = peer.as_mut().filter(|_| kind == ModelKind::Gcn);
-            let epochs = time_epochs(dataset, kind, precision, setup.protocol, rival)?;
-            report.cases.extend(epochs.cases(&name, peer.as_ref().map_or("peer", Peer::name)));
+            let needed_bytes = needed_bytes(&dataset, kind);
+            let rivals = if kind == ModelKind::Gcn { &mut peers[..] } else { &mut [] };
+            let epochs = Epochs::time(dataset, &config(kind, precision, setup.protocol), setup.protocol, rivals)?;
+            report.cases.extend(epochs.cases(&name, needed_bytes, rivals));
         }
     }
     Ok(())
@@ -46,45 +46,6 @@ fn start_peer(python: &Path, spec: &str) -> Result<Peer, Error> {
     graphs::export_training(&dataset.graph.with_self_loops(), &dataset, &path)?;
     // The script has read everything when it is ready, so that the folder may go.
     Peer::start(python, "dgl_fullbatch.py", &[path.as_os_str(), OsStr::new(&HIDDEN.to_string())])
-}
-
-/// What the epochs of one model took.
-struct Epochs {
-    times: Vec<StageTimes>,
-    peer_s: Vec<f64>,
-    peak_bytes: Option<u64>,
-    /// Graph, features and activations: what has to be in memory.
-    needed_bytes: u64,
-}
-
-fn time_epochs(
-    dataset: Dataset,
-    kind: ModelKind,
-    precision: Dtype,
-    protocol: Protocol,
-    mut peer: Option<&mut Peer>,
-) -> Result<Epochs, Error> {
-    let config = config(kind, precision, protocol);
-    let needed_bytes = needed_bytes(&dataset, kind);
-    let (mut times, mut peer_s, mut failure) = (Vec::new(), Vec::new(), None);
-    let can_reset = memory::reset_peak();
-    train(&Cpu::new().gathering(precision), dataset, &config, &SessionOptions::default(), &mut |event: Event<'_>| {
-        let Event::Epoch { report, .. } = event else { return Control::Continue };
-        let asked = peer.as_mut().map(|peer| peer.ask("epoch")).transpose();
-        if report.epoch as usize > protocol.warm_up {
-            times.push(report.times);
-            peer_s.extend(asked.as_ref().ok().copied().flatten());
-        }
-        failure = asked.err();
-        if failure.is_some() { Control::Stop } else { Control::Continue }
-    })?;
-    match failure {
-        Some(error) => Err(error),
-        None => {
-            let peak_bytes = memory::peak_bytes().filter(|_| can_reset);
-            Ok(Epochs { times, peer_s, peak_bytes, needed_bytes })
-        }
-    }
 }
 
 fn config(kind: ModelKind, precision: Dtype, protocol: Protocol) -> TrainConfig {
@@ -108,29 +69,4 @@ fn needed_bytes(dataset: &Dataset, kind: ModelKind) -> u64 {
     let features = dataset.n_nodes() * dataset.n_features() * size_of::<f32>();
     let graph = if kind == ModelKind::Mlp { 0 } else { Csr::n_bytes(&dataset.graph) };
     graph + (features + activations) as u64
-}
-
-impl Epochs {
-    /// The case of the model, and that of the peer if it took turns.
-    fn cases(&self, name: &str, peer: &str) -> Vec<Case> {
-        let summary = |stage: fn(&StageTimes) -> std::time::Duration| {
-            Summary::of(&self.times.iter().map(|times| stage(times).as_secs_f64()).collect::<Vec<_>>())
-        };
-        let time = summary(StageTimes::epoch);
-        let mut case = Case::new(name, time)
-            .with("forward_ms", summary(|times| times.forward).median_s * 1e3)
-            .with("backward_ms", summary(|times| times.backward).median_s * 1e3)
-            .with("adam_ms", summary(|times| times.optimizer).median_s * 1e3);
-        if let Some(peak) = self.peak_bytes {
-            case = case
-                .with("peak_mb", peak as f64 / 1e6)
-                .with("peak_over_needed", peak as f64 / self.needed_bytes as f64);
-        }
-        if self.peer_s.is_empty() {
-            return vec![case];
-        }
-        let peer_time = Summary::of(&self.peer_s);
-        let case = case.with("x_peer", peer_time.median_s / time.median_s);
-        vec![case, Case::new(format!("{name}/{peer}"), peer_time)]
-    }
 }

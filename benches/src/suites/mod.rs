@@ -1,5 +1,7 @@
 //! The suites of `cargo xtask bench SUITE`; a new one is a module here and a line in [`Suite::run`].
 
+mod attention;
+mod epochs;
 mod fullbatch;
 mod gemm;
 mod io;
@@ -26,6 +28,8 @@ pub enum Suite {
     Gemm,
     /// Whole training epochs of every model, with phases and peak memory.
     Fullbatch,
+    /// Whole training epochs of attention networks.
+    Attention,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -38,6 +42,7 @@ impl Suite {
             Self::Spmm => "spmm",
             Self::Gemm => "gemm",
             Self::Fullbatch => "fullbatch",
+            Self::Attention => "attention",
             Self::Io => "io",
         }
     }
@@ -51,6 +56,7 @@ impl Suite {
             Self::Spmm => spmm::run(setup, report),
             Self::Gemm => gemm::run(setup, report),
             Self::Fullbatch => fullbatch::run(setup, report),
+            Self::Attention => attention::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }

@@ -1,0 +1,82 @@
+//! [`Epochs`]: training epochs timed, with peers taking turns.
+
+use std::time::Duration;
+
+use girih_compute::Cpu;
+use girih_datasets::Dataset;
+use girih_machine::memory;
+use girih_trainer::{Control, Event, SessionOptions, StageTimes, TrainConfig, train};
+
+use crate::peer::Peer;
+use crate::timing::{Protocol, Summary};
+use crate::{Case, Error};
+
+/// What the epochs of one model took.
+pub(super) struct Epochs {
+    times: Vec<StageTimes>,
+    /// Seconds of each peer's epochs.
+    peers_s: Vec<Vec<f64>>,
+    peak_bytes: Option<u64>,
+}
+
+impl Epochs {
+    /// Trains with `config`; after each epoch every peer does one, too.
+    pub(super) fn time(
+        dataset: Dataset,
+        config: &TrainConfig,
+        protocol: Protocol,
+        peers: &mut [Peer],
+    ) -> Result<Self, Error> {
+        let (mut times, mut peers_s, mut failure) = (Vec::new(), vec![Vec::new(); peers.len()], None);
+        let can_reset = memory::reset_peak();
+        let cpu = Cpu::new().gathering(config.precision);
+        train(&cpu, dataset, config, &SessionOptions::default(), &mut |event: Event<'_>| {
+            let Event::Epoch { report, .. } = event else { return Control::Continue };
+            let asked: Result<Vec<f64>, Error> = peers.iter_mut().map(|peer| peer.ask("epoch")).collect();
+            match asked {
+                Err(error) => {
+                    failure = Some(error);
+                    return Control::Stop;
+                }
+                Ok(seconds) if report.epoch as usize > protocol.warm_up => {
+                    times.push(report.times);
+                    peers_s.iter_mut().zip(seconds).for_each(|(all, seconds)| all.push(seconds));
+                }
+                Ok(_) => {}
+            }
+            Control::Continue
+        })?;
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(Self { times, peers_s, peak_bytes: memory::peak_bytes().filter(|_| can_reset) }),
+        }
+    }
+
+    /// The case of the model, and those of the peers that took turns. `needed_bytes` are those of graph, features and
+    /// activations: what has to be in memory.
+    pub(super) fn cases(&self, name: &str, needed_bytes: u64, peers: &[Peer]) -> Vec<Case> {
+        let summary = |stage: fn(&StageTimes) -> Duration| {
+            Summary::of(&self.times.iter().map(|times| stage(times).as_secs_f64()).collect::<Vec<_>>())
+        };
+        let time = summary(StageTimes::epoch);
+        let mut case = Case::new(name, time)
+            .with("forward_ms", summary(|times| times.forward).median_s * 1e3)
+            .with("backward_ms", summary(|times| times.backward).median_s * 1e3)
+            .with("adam_ms", summary(|times| times.optimizer).median_s * 1e3);
+        if let Some(peak) = self.peak_bytes {
+            case = case.with("peak_mb", peak as f64 / 1e6).with("peak_over_needed", peak as f64 / needed_bytes as f64);
+        }
+        let mut cases = Vec::new();
+        for (peer, seconds) in peers.iter().zip(&self.peers_s) {
+            let peer_time = Summary::of(seconds);
+            let mut of_peer = Case::new(format!("{name}/{}", peer.name()), peer_time)
+                .with("x_girih", peer_time.median_s / time.median_s);
+            if let Some(peak) = peer.peak_bytes() {
+                of_peer = of_peer.with("peak_mb", peak as f64 / 1e6);
+            }
+            cases.push(of_peer);
+        }
+        cases.insert(0, case);
+        cases
+    }
+}
