@@ -22,7 +22,7 @@ pub mod reference;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use backend::{Activation, AdamStep, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+pub use backend::{Activation, AdamStep, Backend, Dtype, Epilogue, NO_COLUMN, Shape, SparseOperand, Transpose};
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;

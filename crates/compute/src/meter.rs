@@ -6,9 +6,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use girih_graph_format::Matrix;
+use girih_graph_format::{Csr, Matrix};
 
-use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use crate::{
+    Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, NO_COLUMN, Shape, SparseOperand, Transpose,
+};
 
 /// What a device does in a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -333,6 +335,45 @@ impl Backend for Meter {
     ) -> Result<(), ComputeError> {
         self.pass(&[grad, velocity, velocity, param, param]);
         Ok(())
+    }
+
+    fn set_zero(&self, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[out]);
+        Ok(())
+    }
+
+    fn scale(&self, _factor: f32, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn bpr_loss(
+        &self,
+        triples: &MeterMatrix,
+        grad: Option<&mut MeterMatrix>,
+        _loss: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[triples]);
+        grad.iter().for_each(|grad| self.pass(&[grad]));
+        Ok(())
+    }
+
+    fn l2_penalty(
+        &self,
+        _weight: f32,
+        x: &MeterMatrix,
+        grad: Option<&mut MeterMatrix>,
+        _loss: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x]);
+        grad.iter().for_each(|grad| self.pass(&[grad]));
+        Ok(())
+    }
+
+    /// No columns: there are no values to compare.
+    fn top_k_rows(&self, x: &MeterMatrix, k: usize, _excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        self.pass(&[x]);
+        Ok(vec![NO_COLUMN; x.shape.rows * k])
     }
 }
 

@@ -3,10 +3,11 @@
 //! This file checks operands and hands typed slices to the modules that do the work:
 //!
 //! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
-//! - `elementwise`, `columns`, `rows`, `loss`, `optim`: passes over matrices, bound by memory.
+//! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: passes over matrices, bound by memory.
 //! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
 //!   depend on the number of threads.
 
+mod bpr;
 mod chunks;
 mod columns;
 mod element;
@@ -29,10 +30,11 @@ mod sparse;
 mod spmm;
 #[cfg(test)]
 mod tests;
+mod top_k;
 
-use girih_graph_format::Matrix;
+use girih_graph_format::{Csr, Matrix};
 
-use self::element::typed;
+use self::element::{Element, typed};
 use self::machine::Machine;
 pub use self::matrix::CpuMatrix;
 pub use self::sparse::CpuSparse;
@@ -318,5 +320,52 @@ impl Backend for Cpu {
         let (velocity, param) = (velocity.expect_f32_mut(), param.expect_f32_mut());
         optim::sgd(lr, momentum, weight_decay, grad.expect_f32(), velocity, param);
         Ok(())
+    }
+
+    fn set_zero(&self, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        typed!(out = out.storage_mut() => elementwise::set_zero(out));
+        Ok(())
+    }
+
+    fn scale(&self, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::same("scale", x.shape(), out.shape())?;
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::scale(factor, x, out));
+        Ok(())
+    }
+
+    fn bpr_loss(
+        &self,
+        triples: &CpuMatrix,
+        grad: Option<&mut CpuMatrix>,
+        loss: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::bpr_loss(triples.shape(), grad.as_deref().map(CpuMatrix::shape), loss.shape())?;
+        let n_triples = triples.shape().rows / 3;
+        let mean = match grad {
+            None => typed!(rows = triples.storage() => bpr::loss(rows, n_triples)),
+            Some(grad) => typed!(rows = triples.storage(), grad = grad.storage_mut() =>
+                bpr::loss_with_grad(rows, n_triples, grad)),
+        };
+        loss.write_all(&[mean as f32]);
+        Ok(())
+    }
+
+    fn l2_penalty(
+        &self,
+        weight: f32,
+        x: &CpuMatrix,
+        grad: Option<&mut CpuMatrix>,
+        loss: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::l2_penalty(x.shape(), grad.as_deref().map(CpuMatrix::shape), loss.shape())?;
+        let squares = typed!(x = x.storage() => elementwise::sum_of_squares(x));
+        let before = typed!(loss = loss.storage() => f64::from(loss[0].to_f32()));
+        loss.write_all(&[(before + f64::from(weight) / 2.0 * squares) as f32]);
+        grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
+    }
+
+    fn top_k_rows(&self, x: &CpuMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        checks::top_k_rows(x.shape(), Shape::new(excluded.n_rows(), excluded.n_cols()))?;
+        Ok(typed!(values = x.storage() => top_k::rows(values, x.shape().cols, k, excluded)))
     }
 }

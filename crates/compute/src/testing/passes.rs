@@ -10,18 +10,18 @@ use crate::{Activation, AdamStep, Backend, Dropout, Dtype, Shape};
 /// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
 #[derive(Debug)]
 pub(super) struct PassCase {
-    shape: Shape,
-    dtypes: [Dtype; 4],
+    pub(super) shape: Shape,
+    pub(super) dtypes: [Dtype; 4],
     seed: u64,
 }
 
-fn passes(n_rows: impl Strategy<Value = usize>) -> impl Strategy<Value = PassCase> {
+pub(super) fn passes(n_rows: impl Strategy<Value = usize>) -> impl Strategy<Value = PassCase> {
     (n_rows, width(), [dtype(), dtype(), dtype(), dtype()], any::<u64>())
         .prop_map(|(rows, cols, dtypes, seed)| PassCase { shape: Shape::new(rows, cols), dtypes, seed })
 }
 
 impl PassCase {
-    fn draws(&self) -> Draws {
+    pub(super) fn draws(&self) -> Draws {
         Draws::new(self.seed)
     }
 }
