@@ -23,6 +23,9 @@ pub struct TrainConfig {
     pub runs: u64,
     /// Names every random draw of all runs.
     pub seed: u64,
+    /// Interactions in a step of a recommender; `None` for all of them at once. Other models see the whole graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<usize>,
     /// How features are stored and rows are gathered; sums are `f32` in any case.
     pub precision: Dtype,
 }
@@ -37,7 +40,28 @@ impl Default for TrainConfig {
             eval_every: 1,
             runs: 1,
             seed: 0,
+            batch_size: None,
             precision: Dtype::F32,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// The published settings of a model, which files and flags then change; those of GCN are the general ones.
+    #[must_use]
+    pub fn for_model(kind: ModelKind) -> Self {
+        let general = Self { model: ModelConfig { kind, ..ModelConfig::default() }, ..Self::default() };
+        match kind {
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Sage | ModelKind::Mlp => general,
+            // He et al., SIGIR 2020, section 4.1.2, and the authors' program.
+            ModelKind::LightGcn => Self {
+                model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
+                optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
+                epochs: 1000,
+                eval_every: 10,
+                batch_size: Some(2048),
+                ..general
+            },
         }
     }
 }
@@ -55,6 +79,8 @@ pub enum ModelKind {
     Sage,
     /// A perceptron that ignores the graph: the control.
     Mlp,
+    /// LightGCN, a recommender (He et al., SIGIR 2020).
+    LightGcn,
 }
 
 impl ModelKind {
@@ -66,7 +92,14 @@ impl ModelKind {
             Self::Sgc => "sgc",
             Self::Sage => "sage",
             Self::Mlp => "mlp",
+            Self::LightGcn => "lightgcn",
         }
+    }
+
+    /// Whether the model ranks items for users, instead of telling classes of nodes.
+    #[must_use]
+    pub fn is_recommender(self) -> bool {
+        self == Self::LightGcn
     }
 }
 
@@ -76,9 +109,9 @@ impl ModelKind {
 pub struct ModelConfig {
     /// Which network.
     pub kind: ModelKind,
-    /// Layers; for SGC, hops.
+    /// Layers; for SGC and LightGCN, hops.
     pub layers: usize,
-    /// Width of hidden layers.
+    /// Width of hidden layers; for LightGCN, of embeddings.
     pub hidden: usize,
     /// Share of hidden activations dropped out in training.
     pub dropout: f64,
@@ -151,7 +184,7 @@ pub struct OptimizerConfig {
     pub kind: OptimizerKind,
     /// Learning rate at full height.
     pub lr: f64,
-    /// Weight decay.
+    /// Weight decay; for LightGCN, the weight of the penalty on the embeddings of a batch.
     pub weight_decay: f64,
     /// Which parameters decay.
     pub decay: Decay,
@@ -196,6 +229,7 @@ impl TrainConfig {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         let not_negative = |v: f64| v.is_finite() && v >= 0.0;
         let o = &self.optimizer;
+        let recommends = self.model.kind.is_recommender();
         let rules = [
             (self.model.layers >= 1, "layers", "at least 1"),
             (self.model.layers <= 1000, "layers", "at most 1000"),
@@ -214,6 +248,10 @@ impl TrainConfig {
             (self.epochs >= 1, "epochs", "at least 1"),
             (self.patience != Some(0), "patience", "at least 1"),
             (self.eval_every >= 1, "eval_every", "at least 1"),
+            (self.batch_size != Some(0), "batch_size", "at least 1"),
+            (self.batch_size.is_none() || recommends, "batch_size", "left out: only lightgcn trains in batches"),
+            (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
+            (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
         ];

@@ -1,20 +1,23 @@
 //! [`Model`]: a forward function, and the models that come with girih.
 
 mod gcn;
+mod lightgcn;
 mod mlp;
 mod sage;
 mod sgc;
 
 use girih_compute::{Backend, ComputeError};
+use girih_datasets::Dataset;
 
 pub use gcn::Gcn;
+pub use lightgcn::LightGcn;
 pub use mlp::Mlp;
 pub use sage::Sage;
 pub use sgc::Sgc;
 
 use crate::config::{ModelConfig, ModelKind};
 use crate::inputs::{Inputs, Needs};
-use crate::params::ParamInit;
+use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
 /// A graph neural network: parameters created once, and a forward pass over a [`Tape`].
@@ -24,16 +27,23 @@ pub trait Model<B: Backend>: Send {
     /// What the forward pass reads.
     fn needs(&self) -> Needs;
 
-    /// The logits of all nodes, `n_nodes × n_classes`.
+    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`.
     ///
     /// # Errors
     /// When the backend fails.
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;
+
+    /// The learned row of each node, for models that have no features: what a recommender's loss penalises.
+    fn embedding(&self) -> Option<ParamId> {
+        None
+    }
 }
 
 /// The sizes that a data set gives a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dims {
+    /// Nodes, for models that learn a row of each.
+    pub n_nodes: usize,
     /// Width of the features.
     pub n_features: usize,
     /// Width of the logits.
@@ -41,6 +51,12 @@ pub struct Dims {
 }
 
 impl Dims {
+    /// The sizes of a data set.
+    #[must_use]
+    pub fn of(dataset: &Dataset) -> Self {
+        Self { n_nodes: dataset.n_nodes(), n_features: dataset.n_features(), n_classes: dataset.n_classes() }
+    }
+
     /// One layer after the other, each made by `layer` from its number, its input width and its output width:
     /// features to hidden, hidden to hidden, hidden to classes.
     ///
@@ -74,5 +90,6 @@ pub fn build<B: Backend>(
         ModelKind::Sgc => Box::new(Sgc::new(config, dims, init)?),
         ModelKind::Sage => Box::new(Sage::new(config, dims, init)?),
         ModelKind::Mlp => Box::new(Mlp::new(config, dims, init)?),
+        ModelKind::LightGcn => Box::new(LightGcn::new(config, dims.n_nodes, init)?),
     })
 }

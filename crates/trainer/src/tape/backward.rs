@@ -87,7 +87,13 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
             return Ok(());
         }
         let earlier = match self.nodes[var.0].param {
-            Some(param) => Some(self.gradients.take(param)).filter(|(_, accumulate)| *accumulate).map(|(grad, _)| grad),
+            Some(param) => match self.gradients.take(param) {
+                (sum, true) => Some(sum),
+                (unused, false) => {
+                    self.recycle(unused);
+                    None
+                }
+            },
             None => self.grads[var.0].take(),
         };
         match earlier {
