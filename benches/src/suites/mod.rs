@@ -3,6 +3,7 @@
 mod fullbatch;
 mod gemm;
 mod io;
+mod lightgcn;
 mod spmm;
 
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub enum Suite {
     Gemm,
     /// Whole training epochs of every model, with phases and peak memory.
     Fullbatch,
+    /// Epoch, batch and evaluation of a recommender.
+    Lightgcn,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -38,6 +41,7 @@ impl Suite {
             Self::Spmm => "spmm",
             Self::Gemm => "gemm",
             Self::Fullbatch => "fullbatch",
+            Self::Lightgcn => "lightgcn",
             Self::Io => "io",
         }
     }
@@ -51,6 +55,7 @@ impl Suite {
             Self::Spmm => spmm::run(setup, report),
             Self::Gemm => gemm::run(setup, report),
             Self::Fullbatch => fullbatch::run(setup, report),
+            Self::Lightgcn => lightgcn::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }

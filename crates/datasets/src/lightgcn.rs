@@ -126,7 +126,22 @@ impl Pairs {
             pairs.lines.extend(items.iter().map(|_| at + 1));
             pairs.items.extend(items);
         }
+        pairs.check_proportion()?;
         Ok(pairs)
+    }
+
+    /// Refuses an id so large that it was never numbered from 0: arrays as long as it says would not be worth having.
+    fn check_proportion(&self) -> Result<(), DatasetError> {
+        let limit = (1 << 24).max(100 * self.users.len());
+        match self.iter().find(|&(user, item, _)| user.max(item) as usize >= limit) {
+            None => Ok(()),
+            Some((user, item, line)) => {
+                let (id, n_pairs) = (user.max(item), self.users.len());
+                let what =
+                    format!("id {id} is out of all proportion to {n_pairs} pairs; number users and items from 0");
+                Err(self.error(line, &what))
+            }
+        }
     }
 
     fn parse(&self, field: &str, line: usize) -> Result<NodeId, DatasetError> {
