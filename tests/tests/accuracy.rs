@@ -70,6 +70,6 @@ fn lightgcn_on_gowalla() {
     let Some(outcome) = train_on_real("gowalla", &config) else { return };
     let ranking = outcome.runs[0].last.ranking.expect("test items were ranked");
     println!("lightgcn on gowalla: {ranking:?}");
-    assert!((0.10..0.183).contains(&ranking.recall_at_20), "{ranking:?}");
-    assert!((0.08..0.156).contains(&ranking.ndcg_at_20), "{ranking:?}");
+    assert!((0.12..0.183).contains(&ranking.recall_at_20), "{ranking:?}");
+    assert!((0.105..0.156).contains(&ranking.ndcg_at_20), "{ranking:?}");
 }
