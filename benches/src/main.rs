@@ -33,7 +33,8 @@ struct Arguments {
     /// Where the record goes [default: benches/record/SUITE-COMMIT.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch).
+    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch;
+    /// lightgcn wants PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
 }

@@ -5,6 +5,7 @@ mod epochs;
 mod fullbatch;
 mod gemm;
 mod io;
+mod lightgcn;
 mod spmm;
 
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub enum Suite {
     Fullbatch,
     /// Whole training epochs of attention networks.
     Attention,
+    /// Epoch, batch and evaluation of a recommender.
+    Lightgcn,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -43,6 +46,7 @@ impl Suite {
             Self::Gemm => "gemm",
             Self::Fullbatch => "fullbatch",
             Self::Attention => "attention",
+            Self::Lightgcn => "lightgcn",
             Self::Io => "io",
         }
     }
@@ -57,6 +61,7 @@ impl Suite {
             Self::Gemm => gemm::run(setup, report),
             Self::Fullbatch => fullbatch::run(setup, report),
             Self::Attention => attention::run(setup, report),
+            Self::Lightgcn => lightgcn::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }

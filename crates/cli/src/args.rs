@@ -36,7 +36,7 @@ pub enum Command {
 }
 
 const DATA_HELP: &str = "\
-A path (girih folder, Planetoid `ind.*` folder, gnn-benchmark or scipy `.npz`, also in a `.zip`, edge list `.csv`/`.tsv`/`.txt`, \
+A path (girih folder, Planetoid `ind.*` folder, LightGCN folder, gnn-benchmark or scipy `.npz`, also in a `.zip`, edge list `.csv`/`.tsv`/`.txt`, \
 `.gz` or not), or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, papers100m, mag240m, yelp, \
 friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synth:planted,nodes=10000,degree=20";
 
@@ -134,16 +134,17 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct Settings {
-    /// Network: gcn, sgc, sage, attention (gat, gatv2), gin, powers of the adjacency (ngcn), appnp; mlp is the control
+    /// Network: gcn, sgc, sage, attention (gat, gatv2), gin, powers of the adjacency (ngcn), appnp; lightgcn recommends
+    /// items to users; mlp is the control. Defaults below that differ for a network name it
     #[arg(long, value_enum)]
     pub model: Option<Model>,
-    /// Layers; for sgc, hops [default: 2]
+    /// Layers; for sgc and lightgcn, hops [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
-    /// Width of hidden layers [default: 16]
-    #[arg(long, value_name = "N")]
+    /// Width of hidden layers; for lightgcn, of embeddings [default: 16; lightgcn 64]
+    #[arg(long, value_name = "N", visible_alias = "dim")]
     pub hidden: Option<usize>,
-    /// Share of hidden activations dropped out in training [default: 0.5]
+    /// Share of hidden activations dropped out in training [default: 0.5; lightgcn 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub dropout: Option<f64>,
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
@@ -179,7 +180,7 @@ pub struct Settings {
     /// Rule that changes the weights [default: adam]
     #[arg(long, value_enum)]
     pub optimizer: Option<Optimizer>,
-    /// Learning rate [default: 0.01]
+    /// Learning rate [default: 0.01; lightgcn 0.001]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub lr: Option<f64>,
     /// How the learning rate falls: constant, cosine, or step:EVERY:FACTOR [default: constant]
@@ -188,13 +189,16 @@ pub struct Settings {
     /// Epochs over which the learning rate first rises [default: 0]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u64>,
-    /// Weight decay [default: 0.0005]
+    /// Weight decay; for lightgcn, of the embeddings of a batch [default: 0.0005; lightgcn 0.0001]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
     /// Parameters that decay: those of the first layer, or all [default: first]
     #[arg(long, value_enum)]
     pub decay: Option<DecayArg>,
-    /// Epochs of a run, at most [default: 200]
+    /// Interactions in a step of lightgcn; other networks see the whole graph [default: 2048]
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Epochs of a run, at most [default: 200; lightgcn 1000]
     #[arg(long, value_name = "N")]
     pub epochs: Option<u64>,
     /// End a run after N epochs without a better validation score [default: never]
@@ -203,7 +207,7 @@ pub struct Settings {
     /// Score on the validation nodes that chooses the epoch [default: accuracy]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
-    /// Take scores every N epochs, and at the last [default: 1]
+    /// Take scores every N epochs, and at the last [default: 1; lightgcn 10]
     #[arg(long, value_name = "N")]
     pub eval_every: Option<u64>,
     /// Independent runs, reported as mean and deviation [default: 1]
@@ -247,6 +251,7 @@ impl Settings {
         set(&mut optimizer.warmup, self.warmup);
         set(&mut optimizer.weight_decay, self.weight_decay);
         set(&mut optimizer.decay, self.decay.map(Decay::from));
+        set(&mut config.batch_size, self.batch_size.map(Some));
         set(&mut config.epochs, self.epochs);
         set(&mut config.patience, self.patience.map(Some));
         set(&mut config.eval_every, self.eval_every);
@@ -274,7 +279,7 @@ macro_rules! value_enum {
 
 value_enum! {
     /// A network.
-    Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp }
+    Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp, #[value(name = "lightgcn")] LightGcn }
 }
 value_enum! {
     /// What normalises hidden layers.
@@ -341,7 +346,8 @@ pub struct PredictArgs {
     /// Output folder of `girih train`, or one checkpoint file of it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
-    /// File to write: an integer class per node; with several labels a node, a row of 0 and 1
+    /// File to write: an integer class per node; with several labels a node, a row of 0 and 1; of a recommender, a row of
+    /// 20 items per user, best first
     #[arg(long, value_name = "FILE.npy")]
     pub out: PathBuf,
     /// Write the logits, a row of floats per node, instead

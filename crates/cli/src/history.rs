@@ -31,6 +31,12 @@ pub struct Point {
     pub val_loss: Option<f64>,
     /// Mean loss on the test nodes.
     pub test_loss: Option<f64>,
+    /// Of a recommender: share of test items among the first 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall_at_20: Option<f64>,
+    /// Of a recommender: discounted gain of the first 20 over the best possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ndcg_at_20: Option<f64>,
     /// Learning rate.
     pub lr: f64,
     /// Milliseconds of the training step.
@@ -51,6 +57,8 @@ impl Point {
             test_accuracy: scores.and_then(|s| s.test_accuracy),
             val_loss: scores.and_then(|s| s.val_loss),
             test_loss: scores.and_then(|s| s.test_loss),
+            recall_at_20: scores.and_then(|s| s.ranking).map(|r| r.recall_at_20),
+            ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
             lr: report.lr,
             ms: report.times.epoch().as_secs_f64() * 1e3,
         }
@@ -160,6 +168,8 @@ mod tests {
             test_accuracy: None,
             val_loss: None,
             test_loss: None,
+            recall_at_20: None,
+            ndcg_at_20: Some(0.125),
             lr: 0.01,
             ms: 1.5,
         }

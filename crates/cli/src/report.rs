@@ -51,11 +51,17 @@ pub fn write(path: &Path, title: &str, config: &str, results: &Results, history:
         Curve::new("validation", VAL, history, |p| p.val_accuracy),
         Curve::new("test", TEST, history, |p| p.test_accuracy),
     ];
-    let page = page(title, config, results, &plot("Loss", &losses)?, &plot("Accuracy", &accuracies)?);
+    let rankings = [
+        Curve::new("recall@20", VAL, history, |p| p.recall_at_20),
+        Curve::new("NDCG@20", TEST, history, |p| p.ndcg_at_20),
+    ];
+    let ranks = history.iter().any(|p| p.recall_at_20.is_some());
+    let (what, scores) = if ranks { ("Ranking", &rankings[..]) } else { ("Accuracy", &accuracies[..]) };
+    let page = page(title, config, results, &plot("Loss", &losses)?, (what, &plot(what, scores)?));
     Ok(file::write_file(path, |out| Ok(out.write_all(page.as_bytes())?))?)
 }
 
-fn page(title: &str, config: &str, results: &Results, loss: &str, accuracy: &str) -> String {
+fn page(title: &str, config: &str, results: &Results, loss: &str, (what, scores): (&str, &str)) -> String {
     let mut rows = String::new();
     for (label, shown) in results.shown() {
         let _ = write!(rows, "<tr><th>{}</th><td>{}</td></tr>", escape(label), escape(shown));
@@ -66,7 +72,7 @@ fn page(title: &str, config: &str, results: &Results, loss: &str, accuracy: &str
          body{{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222}}\
          svg{{width:100%;height:auto}}table{{border-collapse:collapse}}th{{text-align:left;font-weight:600}}\
          th,td{{padding:.15rem 1.5rem .15rem 0}}pre{{background:#f5f5f5;padding:1rem;overflow:auto}}</style></head>\
-         <body><h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>Accuracy</h2>{accuracy}\
+         <body><h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>{what}</h2>{scores}\
          <p>Curves are means over the runs at each epoch; the training loss is taken before the step.</p>\
          <h2>Configuration</h2><pre>{config}</pre></body></html>\n"
     )

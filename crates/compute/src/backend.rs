@@ -134,6 +134,9 @@ pub struct SparseOperand<'a> {
     pub symmetric: bool,
 }
 
+/// What [`Backend::top_k_rows`] names where a row has no further column.
+pub const NO_COLUMN: u32 = u32::MAX;
+
 /// One step of Adam or AdamW (Loshchilov and Hutter, ICLR 2019).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamStep {
@@ -345,12 +348,6 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the device fails.
     fn dropout_in_place(&self, dropout: Dropout, x: &mut Self::Matrix) -> Result<(), ComputeError>;
-
-    /// `x = 0`.
-    ///
-    /// # Errors
-    /// When the device fails.
-    fn clear(&self, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
     /// `out = x`, rounded to the storage of `out`.
     ///
@@ -572,4 +569,50 @@ pub trait Backend: Send + Sync {
         bias: Option<&Self::Matrix>,
         x: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
+
+    /// Overwrites `out` with zeros.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn set_zero(&self, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// `out = factor · x`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn scale(&self, factor: f32, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss`
+    /// (`1 × 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`, where row `t` of `triples` (`3b × d`) is the user `u` of triple
+    /// `t`, row `b + t` the item `p` that the user met and row `2b + t` the item `n` to be ranked below it. `grad`, if
+    /// wanted, is overwritten with the gradient with respect to `triples`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, no triples, or a number of rows that is no multiple of three.
+    fn bpr_loss(
+        &self,
+        triples: &Self::Matrix,
+        grad: Option<&mut Self::Matrix>,
+        loss: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// `loss += weight/2 · Σ x²` (`1 × 1`), and `grad = weight · x` if wanted: a penalty on large elements.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn l2_penalty(
+        &self,
+        weight: f32,
+        x: &Self::Matrix,
+        grad: Option<&mut Self::Matrix>,
+        loss: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// The columns of the `k` largest elements of each row, largest first and the first of equals first, on the host:
+    /// `k` numbers a row. Columns that the same row of `excluded` (shaped like `x`) lists are passed over, and so are
+    /// NaN and -∞; where fewer than `k` are left, [`NO_COLUMN`] fills up.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the device fails.
+    fn top_k_rows(&self, x: &Self::Matrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError>;
 }

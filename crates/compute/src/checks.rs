@@ -267,7 +267,7 @@ pub fn allocation(shape: Shape, element_bytes: usize) -> Checked {
     }
 }
 
-/// Two operands of one shape: `write`, `dropout`, `add_scaled`.
+/// Two operands of one shape: `write`, `dropout`, `add_scaled`, `scale`.
 ///
 /// # Errors
 /// When shapes differ.
@@ -411,4 +411,34 @@ fn optimizer(operation: &'static str, param: Kind, others: &[(&'static str, Kind
             Err(ComputeError::argument(operation, format!("{operand} is stored as {dtype:?}; optimisers update f32")))
         }
     }
+}
+
+/// The loss of `b` triples of rows, `3b × d`.
+///
+/// # Errors
+/// When there are no triples, a triple is incomplete, or `grad` or `out` does not fit.
+pub fn bpr_loss(triples: Shape, grad: Option<Shape>, out: Shape) -> Checked {
+    if triples.rows == 0 || !triples.rows.is_multiple_of(3) {
+        let what = format!("{} rows are no triples of user, item met and item not met", triples.rows);
+        return Err(ComputeError::argument("bpr_loss", what));
+    }
+    grad.map_or(Ok(()), |grad| expect("bpr_loss", "grad", grad, triples))?;
+    expect("bpr_loss", "loss", out, Shape::new(1, 1))
+}
+
+/// A penalty on the elements of `x`, added to a loss.
+///
+/// # Errors
+/// When `grad` is not shaped like `x`, or the loss is not one element.
+pub fn l2_penalty(x: Shape, grad: Option<Shape>, out: Shape) -> Checked {
+    grad.map_or(Ok(()), |grad| expect("l2_penalty", "grad", grad, x))?;
+    expect("l2_penalty", "loss", out, Shape::new(1, 1))
+}
+
+/// The largest elements of the rows of `x`, without those that `excluded` lists.
+///
+/// # Errors
+/// When the two differ in shape.
+pub fn top_k_rows(x: Shape, excluded: Shape) -> Checked {
+    expect("top_k_rows", "excluded", excluded, x)
 }

@@ -23,8 +23,8 @@ pub mod reference;
 pub mod testing;
 
 pub use backend::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, Dtype, Epilogue, NormAxis, Shape, SparseOperand,
-    Transpose,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, Dtype, Epilogue, NO_COLUMN, NormAxis, Shape,
+    SparseOperand, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

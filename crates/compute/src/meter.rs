@@ -6,11 +6,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use girih_graph_format::Matrix;
+use girih_graph_format::{Csr, Matrix};
 
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NormAxis, Shape,
-    SparseOperand, Transpose,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NO_COLUMN,
+    NormAxis, Shape, SparseOperand, Transpose,
 };
 
 /// What a device does in a second.
@@ -254,11 +254,6 @@ impl Backend for Meter {
         Ok(())
     }
 
-    fn clear(&self, x: &mut MeterMatrix) -> Result<(), ComputeError> {
-        self.pass(&[x]);
-        Ok(())
-    }
-
     fn convert(&self, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
@@ -467,6 +462,45 @@ impl Backend for Meter {
     ) -> Result<(), ComputeError> {
         self.pass(&[x, x]);
         Ok(())
+    }
+
+    fn set_zero(&self, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[out]);
+        Ok(())
+    }
+
+    fn scale(&self, _factor: f32, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn bpr_loss(
+        &self,
+        triples: &MeterMatrix,
+        grad: Option<&mut MeterMatrix>,
+        _loss: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[triples]);
+        grad.iter().for_each(|grad| self.pass(&[grad]));
+        Ok(())
+    }
+
+    fn l2_penalty(
+        &self,
+        _weight: f32,
+        x: &MeterMatrix,
+        grad: Option<&mut MeterMatrix>,
+        _loss: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x]);
+        grad.iter().for_each(|grad| self.pass(&[grad]));
+        Ok(())
+    }
+
+    /// No columns: there are no values to compare.
+    fn top_k_rows(&self, x: &MeterMatrix, k: usize, _excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        self.pass(&[x]);
+        Ok(vec![NO_COLUMN; x.shape.rows * k])
     }
 }
 

@@ -5,14 +5,14 @@
 
 mod attention;
 
-use girih_graph_format::Matrix;
+use girih_graph_format::{Csr, Matrix};
 use half::bf16;
 
 use self::attention::Shares;
 use crate::checks::{self, IdRange};
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NormAxis, Shape,
-    SparseOperand, Transpose,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NO_COLUMN,
+    NormAxis, Shape, SparseOperand, Transpose,
 };
 
 /// The backend whose results are right by inspection.
@@ -328,11 +328,6 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn clear(&self, x: &mut RefMatrix) -> Result<(), ComputeError> {
-        x.update(|_, _, _| 0.0);
-        Ok(())
-    }
-
     fn convert(&self, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         checks::same("convert", x.shape, out.shape)?;
         out.update(|r, c, _| x.get(r, c));
@@ -627,6 +622,76 @@ impl Backend for Reference {
         checks::activate(bias.map(RefMatrix::shape), x.shape)?;
         x.update(|_, c, value| activated(activation, value + bias.map_or(0.0, |bias| bias.get(0, c))));
         Ok(())
+    }
+
+    fn set_zero(&self, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        out.update(|_, _, _| 0.0);
+        Ok(())
+    }
+
+    fn scale(&self, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::same("scale", x.shape, out.shape)?;
+        out.update(|r, c, _| f64::from(factor) * x.get(r, c));
+        Ok(())
+    }
+
+    fn bpr_loss(
+        &self,
+        triples: &RefMatrix,
+        grad: Option<&mut RefMatrix>,
+        loss: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::bpr_loss(triples.shape, grad.as_deref().map(RefMatrix::shape), loss.shape)?;
+        let n_triples = triples.shape.rows / 3;
+        let (mut total, mut gradient) = (0.0, RefMatrix::zeros(triples.shape, Dtype::F32));
+        for user in 0..n_triples {
+            let (met, other) = (n_triples + user, 2 * n_triples + user);
+            let ahead: f64 = (0..triples.shape.cols)
+                .map(|c| triples.get(user, c) * (triples.get(met, c) - triples.get(other, c)))
+                .sum();
+            // log(1 + exp(-ahead)) is the cross-entropy of sigmoid(ahead) against one.
+            let (triple_loss, g) = sigmoid_element(ahead, 1.0);
+            total += triple_loss / n_triples as f64;
+            let g = g / n_triples as f64;
+            for c in 0..triples.shape.cols {
+                gradient.set(user, c, g * (triples.get(met, c) - triples.get(other, c)));
+                gradient.set(met, c, g * triples.get(user, c));
+                gradient.set(other, c, -g * triples.get(user, c));
+            }
+        }
+        loss.set(0, 0, total);
+        if let Some(grad) = grad {
+            grad.update(|r, c, _| gradient.get(r, c));
+        }
+        Ok(())
+    }
+
+    fn l2_penalty(
+        &self,
+        weight: f32,
+        x: &RefMatrix,
+        grad: Option<&mut RefMatrix>,
+        loss: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::l2_penalty(x.shape, grad.as_deref().map(RefMatrix::shape), loss.shape)?;
+        let squares: f64 = x.data.iter().map(|v| v * v).sum();
+        loss.set(0, 0, loss.get(0, 0) + f64::from(weight) / 2.0 * squares);
+        grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
+    }
+
+    fn top_k_rows(&self, x: &RefMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        checks::top_k_rows(x.shape, Shape::new(excluded.n_rows(), excluded.n_cols()))?;
+        let mut found = Vec::with_capacity(x.shape.rows * k);
+        for r in 0..x.shape.rows {
+            let may_be_named = |&c: &u32| !excluded.row(r).contains(&c) && x.get(r, c as usize) > f64::NEG_INFINITY;
+            let mut columns: Vec<u32> = (0..x.shape.cols as u32).filter(may_be_named).collect();
+            // The sort keeps equals in the order of their columns; zeros of both signs are equal.
+            let descending = |&a: &u32, &b: &u32| x.get(r, b as usize).partial_cmp(&x.get(r, a as usize));
+            columns.sort_by(|a, b| descending(a, b).expect("NaN is passed over"));
+            columns.resize(columns.len().max(k), NO_COLUMN);
+            found.extend(&columns[..k]);
+        }
+        Ok(found)
     }
 }
 

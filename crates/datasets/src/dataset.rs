@@ -3,7 +3,7 @@
 use girih_graph_format::{Csr, Matrix, NodeId};
 use rayon::prelude::*;
 
-use crate::DatasetError;
+use crate::{DatasetError, Interactions};
 
 /// The class of a node whose label is not known.
 pub const UNLABELLED: u32 = u32::MAX;
@@ -25,6 +25,8 @@ pub struct Dataset {
     pub labels: Option<Labels>,
     /// Split sets; several when the data set ships several or several were drawn. May be empty.
     pub splits: Vec<Split>,
+    /// Users and items as the nodes of the graph, if this is data for a recommender.
+    pub interactions: Option<Interactions>,
     /// Whether a generator made this data: such sets say so wherever they are reported.
     pub generated: bool,
 }
@@ -80,9 +82,18 @@ impl Dataset {
         labels: Option<Labels>,
         splits: Vec<Split>,
     ) -> Result<Self, DatasetError> {
-        let dataset = Self { name: name.into(), graph, features, labels, splits, generated: false };
+        let dataset = Self { name: name.into(), graph, features, labels, splits, interactions: None, generated: false };
         dataset.validate()?;
         Ok(dataset)
+    }
+
+    /// The data set of a recommender: users and items as nodes, training interactions as edges.
+    ///
+    /// # Errors
+    /// When there are more users and items than a graph may have.
+    pub fn of_interactions(name: impl Into<String>, interactions: Interactions) -> Result<Self, DatasetError> {
+        let dataset = Self::new(name, interactions.graph()?, None, None, Vec::new())?;
+        Ok(Self { interactions: Some(interactions), ..dataset })
     }
 
     /// Checks every invariant: the graph is square and well formed, features have one finite row per node, labels are
@@ -107,6 +118,9 @@ impl Dataset {
         }
         if let Some(labels) = &self.labels {
             labels.validate(self.n_nodes())?;
+        }
+        if let Some(interactions) = &self.interactions {
+            interactions.check_graph(&self.graph)?;
         }
         for (i, split) in self.splits.iter().enumerate() {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;

@@ -7,6 +7,7 @@
 //! features_indptr, features_indices, features_values
 //! labels                        int32, n, -1 where unknown; or uint8, n × n_classes
 //! split0_train, split0_val …    uint32 ids
+//! test_indptr, test_indices     test items of every user, for recommenders; training items are the graph
 //! ```
 
 use std::path::Path;
@@ -15,7 +16,7 @@ use girih_graph_format::file::{Folder, FolderWriter, Verify};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dataset, DatasetError, Features, Labels, Split, UNLABELLED};
+use crate::{Dataset, DatasetError, Features, Interactions, Labels, Split, UNLABELLED};
 
 /// Name of the manifest's section.
 const SECTION: &str = "dataset";
@@ -34,6 +35,9 @@ struct DatasetSection {
     n_features: usize,
     labels: LabelKind,
     n_classes: usize,
+    /// Users, which are the first nodes; only for recommenders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    n_users: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +79,11 @@ impl Dataset {
                 folder.array(&format!("split{i}_{part}"), &[ids.len()], ids)?;
             }
         }
+        if let Some(interactions) = &self.interactions {
+            let test = interactions.test();
+            folder.array("test_indptr", &[test.indptr().len()], test.indptr())?;
+            folder.array("test_indices", &[test.nnz()], test.indices())?;
+        }
         folder.section(SECTION, &self.section())?;
         Ok(folder.finish()?)
     }
@@ -96,6 +105,7 @@ impl Dataset {
                 Some(Labels::Multi { .. }) => LabelKind::Multi,
             },
             n_classes: self.n_classes(),
+            n_users: self.interactions.as_ref().map(Interactions::n_users),
         }
     }
 }
@@ -146,8 +156,20 @@ fn read(folder: &Folder) -> Result<Dataset, DatasetError> {
     let features = read_features(folder, &section, graph.n_rows())?;
     let labels = read_labels(folder, &section)?;
     let splits = (0..section.n_splits).map(|i| read_split(folder, i)).collect::<Result<_, _>>()?;
+    let interactions = section.n_users.map(|n_users| read_interactions(folder, n_users, &graph)).transpose()?;
     let dataset = Dataset::new(section.name, graph, features, labels, splits)?;
-    Ok(Dataset { generated: section.generated, ..dataset })
+    let dataset = Dataset { generated: section.generated, interactions, ..dataset };
+    dataset.validate()?;
+    Ok(dataset)
+}
+
+fn read_interactions(folder: &Folder, n_users: usize, graph: &Csr) -> Result<Interactions, DatasetError> {
+    let n_nodes = graph.n_rows();
+    let train = graph.block(0..n_users, n_users..n_nodes)?;
+    let indptr = folder.array("test_indptr")?.into_offsets()?;
+    let indices = folder.array("test_indices")?.into_ids()?;
+    let test = Csr::new(n_users, train.n_cols(), indptr, indices, None)?;
+    Interactions::new(train, test)
 }
 
 fn read_features(folder: &Folder, section: &DatasetSection, n: usize) -> Result<Option<Features>, DatasetError> {

@@ -2,6 +2,7 @@
 //!
 //! - [`load()`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
+//! - [`Interactions`]: users and items, for recommenders.
 //! - [`Spec`] and [`LoadOptions`]: which data, and how.
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
 //! - [`SplitRule`]: random splits for data that ships none.
@@ -18,6 +19,8 @@ mod folder;
 pub mod generate;
 mod gnn_benchmark;
 mod heterophilous;
+mod interactions;
+mod lightgcn;
 mod load;
 mod options;
 mod pickle;
@@ -30,6 +33,7 @@ pub use components::Components;
 pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
 pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;
+pub use interactions::Interactions;
 pub use load::load;
 pub use options::LoadOptions;
 pub use spec::Spec;

@@ -6,11 +6,11 @@ use girih_graph_format::file::{Array, EdgeListOptions, MANIFEST, Npz, read_edge_
 use girih_graph_format::{Csr, Duplicates};
 
 use crate::{Dataset, DatasetError, Features, LoadOptions, Spec, SplitRule};
-use crate::{arrays, folder, gnn_benchmark, heterophilous, planetoid};
+use crate::{arrays, folder, gnn_benchmark, heterophilous, lightgcn, planetoid};
 
 /// What an unrecognised path is told.
 const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
-     companions), .npz of gnn-benchmark, of the heterophilous graphs, of scipy.sparse or with bare indptr and indices \
+     companions), LightGCN (test.txt with train.txt or s_adj_mat.npz), .npz of gnn-benchmark, of the heterophilous graphs, of scipy.sparse or with bare indptr and indices \
      (also as the only file in a .zip), and edge lists (.csv, .tsv, .txt, .edges, also .gz)";
 /// Shares of labelled nodes that train and validate when labels come from a file of their own.
 const ATTACHED_SPLIT: SplitRule = SplitRule::Fractions { train: 0.6, val: 0.2 };
@@ -33,6 +33,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
 enum Format {
     Girih,
     Planetoid,
+    LightGcn,
     Npz,
     Zip,
     EdgeList,
@@ -42,6 +43,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
     match recognize(path)? {
         (Format::Girih, path) => folder::load(&path),
         (Format::Planetoid, path) => planetoid::load(&path, options),
+        (Format::LightGcn, path) => lightgcn::load(&path),
         (Format::Npz, path) => load_npz(&mut Npz::open(&path)?, &stem(&path), options),
         (Format::Zip, path) => load_npz(&mut only_npz_in(&path)?, &stem(&path), options),
         (Format::EdgeList, path) => load_edge_list(&path, options),
@@ -72,6 +74,9 @@ fn recognize_folder(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     }
     if !planetoid::names_in(path).is_empty() {
         return Ok((Format::Planetoid, path.to_owned()));
+    }
+    if lightgcn::recognizes(path) {
+        return Ok((Format::LightGcn, path.to_owned()));
     }
     let entries = std::fs::read_dir(path).map_err(|e| DatasetError::from(e).at(path))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

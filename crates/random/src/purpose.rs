@@ -14,6 +14,8 @@ pub const SPLIT: u32 = 3;
 pub const GENERATOR: u32 = 4;
 /// The order of training nodes in an epoch.
 pub const SHUFFLE: u32 = 5;
+/// Users with items that they met and items that they did not: the batches of a recommender.
+pub const TRIPLES: u32 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -28,6 +30,7 @@ mod tests {
             ("SPLIT", SPLIT),
             ("GENERATOR", GENERATOR),
             ("SHUFFLE", SHUFFLE),
+            ("TRIPLES", TRIPLES),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

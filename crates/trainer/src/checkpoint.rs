@@ -10,14 +10,14 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, Interactions};
 use girih_graph_format::{FormatError, Matrix, file};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::fullbatch::Scores;
+use crate::report::Scores;
 
 /// Version of the metadata; readers refuse others.
 pub const CHECKPOINT_VERSION: u32 = 1;
@@ -75,6 +75,9 @@ pub struct DataShape {
     pub n_features: usize,
     /// Classes.
     pub n_classes: usize,
+    /// Users among the nodes, of data for a recommender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_users: Option<usize>,
 }
 
 impl DataShape {
@@ -87,7 +90,22 @@ impl DataShape {
             n_edges: dataset.n_edges(),
             n_features: dataset.n_features(),
             n_classes: dataset.n_classes(),
+            n_users: dataset.interactions.as_ref().map(Interactions::n_users),
         }
+    }
+
+    /// Whether a recommender trained on this data can be applied to `other`: the same users and items.
+    ///
+    /// # Errors
+    /// When it can not, saying why.
+    pub fn check_nodes(&self, other: &Self) -> Result<(), TrainError> {
+        if (self.n_nodes, self.n_users) == (other.n_nodes, other.n_users) {
+            return Ok(());
+        }
+        Err(TrainError::invalid(format!(
+            "the model was trained on {self} and cannot be applied to {other}; it knows the users and items of its \
+             training only"
+        )))
     }
 
     /// Whether a model trained on this data can be applied to `other`: any graph with as many features and classes.
@@ -106,7 +124,11 @@ impl DataShape {
 
 impl fmt::Display for DataShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, n_nodes, n_edges, n_features, n_classes } = self;
+        let Self { name, n_nodes, n_edges, n_features, n_classes, n_users } = self;
+        if let Some(n_users) = n_users {
+            let (n_items, n_pairs) = (n_nodes - n_users, n_edges / 2);
+            return write!(f, "{name} ({n_users} users, {n_items} items, {n_pairs} interactions)");
+        }
         write!(f, "{name} ({n_nodes} nodes, {n_edges} edges, {n_features} features, {n_classes} classes)")
     }
 }

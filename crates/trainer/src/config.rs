@@ -23,6 +23,9 @@ pub struct TrainConfig {
     pub runs: u64,
     /// Names every random draw of all runs.
     pub seed: u64,
+    /// Interactions in a step of a recommender; `None` for all of them at once. Other models see the whole graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<usize>,
     /// How features are stored and rows are gathered; sums are `f32` in any case.
     pub precision: Dtype,
     /// Which score on the validation nodes chooses the epoch.
@@ -50,8 +53,41 @@ impl Default for TrainConfig {
             eval_every: 1,
             runs: 1,
             seed: 0,
+            batch_size: None,
             precision: Dtype::F32,
             metric: Metric::Accuracy,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// The published settings of a model, which files and flags then change; those of GCN are the general ones.
+    #[must_use]
+    pub fn for_model(kind: ModelKind) -> Self {
+        let general = Self { model: ModelConfig { kind, ..ModelConfig::default() }, ..Self::default() };
+        match kind {
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Sage | ModelKind::Gin | ModelKind::Mlp => general,
+            // Veličković et al., ICLR 2018, section 3.3.
+            ModelKind::Gat | ModelKind::Gatv2 => Self {
+                model: ModelConfig { hidden: 8, heads: 8, dropout: 0.6, ..general.model },
+                optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
+                epochs: 1000,
+                patience: Some(100),
+                ..general
+            },
+            // More dropout than in the paper: 140 labels are few for so many weights.
+            ModelKind::Ngcn => Self { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
+            // Gasteiger et al., ICLR 2019, section 5.
+            ModelKind::Appnp => Self { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
+            // He et al., SIGIR 2020, section 4.1.2, and the authors' program.
+            ModelKind::LightGcn => Self {
+                model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
+                optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
+                epochs: 1000,
+                eval_every: 10,
+                batch_size: Some(2048),
+                ..general
+            },
         }
     }
 }
@@ -79,6 +115,8 @@ pub enum ModelKind {
     Appnp,
     /// A perceptron that ignores the graph: the control.
     Mlp,
+    /// LightGCN, a recommender (He et al., SIGIR 2020).
+    LightGcn,
 }
 
 impl ModelKind {
@@ -95,7 +133,14 @@ impl ModelKind {
             Self::Ngcn => "ngcn",
             Self::Appnp => "appnp",
             Self::Mlp => "mlp",
+            Self::LightGcn => "lightgcn",
         }
+    }
+
+    /// Whether the model ranks items for users, instead of telling classes of nodes.
+    #[must_use]
+    pub fn is_recommender(self) -> bool {
+        self == Self::LightGcn
     }
 }
 
@@ -105,9 +150,9 @@ impl ModelKind {
 pub struct ModelConfig {
     /// Which network.
     pub kind: ModelKind,
-    /// Layers; for SGC, hops.
+    /// Layers; for SGC and LightGCN, hops.
     pub layers: usize,
-    /// Width of hidden layers.
+    /// Width of hidden layers; for LightGCN, of embeddings.
     pub hidden: usize,
     /// Share of hidden activations dropped out in training.
     pub dropout: f64,
@@ -253,7 +298,7 @@ pub struct OptimizerConfig {
     pub kind: OptimizerKind,
     /// Learning rate at full height.
     pub lr: f64,
-    /// Weight decay.
+    /// Weight decay; for LightGCN, the weight of the penalty on the embeddings of a batch.
     pub weight_decay: f64,
     /// Which parameters decay.
     pub decay: Decay,
@@ -298,6 +343,7 @@ impl TrainConfig {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         let not_negative = |v: f64| v.is_finite() && v >= 0.0;
         let o = &self.optimizer;
+        let recommends = self.model.kind.is_recommender();
         let rules = [
             (self.model.layers >= 1, "layers", "at least 1"),
             (self.model.layers <= 1000, "layers", "at most 1000"),
@@ -325,6 +371,10 @@ impl TrainConfig {
             (self.epochs >= 1, "epochs", "at least 1"),
             (self.patience != Some(0), "patience", "at least 1"),
             (self.eval_every >= 1, "eval_every", "at least 1"),
+            (self.batch_size != Some(0), "batch_size", "at least 1"),
+            (self.batch_size.is_none() || recommends, "batch_size", "left out: only lightgcn trains in batches"),
+            (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
+            (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
         ];

@@ -100,6 +100,16 @@ impl<B: Backend> Inputs<B> {
         Self::assemble(backend, graph, features, n_nodes, needs, precision)
     }
 
+    /// Moves a graph without features to the device, for a model that learns a row per node.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn of_graph(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, ComputeError> {
+        let n_nodes = graph.n_rows();
+        let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+        Ok(Self { graph, features: None, propagated: None, n_nodes })
+    }
+
     /// Takes what is on the device already, and aggregates the features once where that is possible.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 //! - [`train`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
 //! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines.
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
-//! - [`FullBatch`]: one run, epoch by epoch, with checkpoints that resume bit-exactly.
+//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly: [`FullBatch`] for classes of nodes,
+//!   [`Recommender`] for items ranked for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by running it on a backend that only counts.
 //!
 //! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
@@ -19,7 +20,10 @@ pub mod models;
 mod optim;
 mod params;
 mod plan;
+mod recommend;
+mod report;
 mod session;
+mod state;
 mod tape;
 mod targets;
 
@@ -28,7 +32,7 @@ pub use config::{
     Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig,
 };
 pub use error::TrainError;
-pub use fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
+pub use fullbatch::{FullBatch, Task};
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, Normalization, Rows};
 pub use metrics::{
@@ -37,8 +41,11 @@ pub use metrics::{
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
-pub use plan::{DataSizes, Plan};
+pub use plan::{DataSizes, InteractionSizes, Plan};
+pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
+pub use report::{EpochReport, RunSummary, Scores, StageTimes};
 pub use session::{Control, Event, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
+pub use state::{Run, RunState};
 pub use tape::{
     AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Mode, Operation, Pool, SpmmOptions, Tape,
     Var,

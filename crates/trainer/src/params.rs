@@ -102,6 +102,16 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, values)
     }
 
+    /// A parameter of normal values around zero: an embedding.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn normal(&mut self, layer: usize, name: &str, shape: Shape, deviation: f32) -> Result<ParamId, ComputeError> {
+        let mut stream = self.key.child(self.params.len() as u64).stream(0, 0);
+        let values: Vec<f32> = (0..shape.len()).map(|_| deviation * stream.normal()).collect();
+        self.push(layer, name, shape, values)
+    }
+
     /// A parameter of zeros: a bias.
     ///
     /// # Errors

@@ -2,18 +2,21 @@
 //!
 //! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
 
-use girih_compute::{Backend, Cost, Dtype, Meter, Rates, Shape};
-use girih_datasets::{Dataset, Features};
+use std::ops::Range;
+
+use girih_compute::{Backend, Cost, Dtype, Meter, MeterMatrix, Rates, Shape};
+use girih_datasets::{Dataset, Features, Interactions};
+use girih_graph_format::Csr;
 use girih_random::Key;
 
-use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
-use crate::models::{self, Dims};
+use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
-use crate::params::{Gradients, ParamInit};
-use crate::tape::{Mode, Pool, Tape};
+use crate::params::{Gradients, ParamId, ParamInit};
+use crate::tape::{Loss, Mode, Pool, Tape};
 use crate::targets::Targets;
+use crate::{TrainError, recommend};
 
 /// The sizes of a data set: all that a plan needs to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,19 @@ pub struct DataSizes {
     pub multi_label: bool,
     /// Training nodes.
     pub n_train: usize,
+    /// Users and items, of data for a recommender.
+    pub interactions: Option<InteractionSizes>,
+}
+
+/// The sizes of a data set of users and items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InteractionSizes {
+    /// Users.
+    pub n_users: usize,
+    /// Items.
+    pub n_items: usize,
+    /// Interactions that train.
+    pub n_train: usize,
 }
 
 /// What a training session will take. Bytes are those of matrices; the process adds its code and the allocator's slack.
@@ -49,8 +65,8 @@ pub struct Plan {
     pub peak_bytes: u64,
     /// Seconds of computing before the first epoch.
     pub prepare_seconds: f64,
-    /// Seconds of a training step.
-    pub step_seconds: f64,
+    /// Seconds of an epoch: its training steps.
+    pub epoch_seconds: f64,
     /// Seconds of an evaluation.
     pub evaluate_seconds: f64,
     /// Seconds of all epochs of all runs, when patience never runs out.
@@ -68,7 +84,7 @@ impl Plan {
         config.validate()?;
         let meter = Meter::new(rates);
         let mut init = ParamInit::new(&meter, config.seed, 0);
-        let dims = Dims { n_features: data.n_features, n_classes: data.n_classes };
+        let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
         let model = models::build(&config.model, dims, &mut init)?;
         let mut params = init.finish();
         let mut gradients = Gradients::new(&meter, &params)?;
@@ -76,26 +92,25 @@ impl Plan {
         let parameter_bytes = meter.cost().live_bytes;
 
         let inputs = data.inputs(&meter, &model.needs(), config.precision)?;
-        let targets = data.targets(&meter);
-        let rows = meter.matrix(Shape::new(data.n_train, 1), Dtype::F32);
+        let task = data.task(&meter, config, &*model)?;
         let prepared = meter.cost();
 
         let mut pool = Pool::default();
         let mut tape = Tape::new(&meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
-        let logits = model.forward(&mut tape, &inputs)?;
-        let loss = tape.loss(logits, &targets, &rows)?;
+        let loss = task.loss(&mut tape, &*model, &inputs, config)?;
         tape.backward(loss, &mut gradients)?;
         optimizer.step(&meter, config.optimizer.lr, &gradients, &mut params)?;
         let stepped = meter.cost();
 
         let mut tape = Tape::new(&meter, &params, &mut pool, Mode::Evaluate);
-        let logits = model.forward(&mut tape, &inputs)?;
-        meter.argmax_rows(tape.value(logits))?;
+        let output = model.forward(&mut tape, &inputs)?;
+        task.evaluate(&meter, tape.value(output))?;
         drop(tape);
         let evaluated = meter.cost();
 
         let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
-        let (step, evaluate) = (seconds(prepared, stepped), seconds(stepped, evaluated));
+        let steps_per_epoch = task.steps_per_epoch(config) as f64;
+        let (epoch, evaluate) = (steps_per_epoch * seconds(prepared, stepped), seconds(stepped, evaluated));
         let epochs = config.epochs as f64;
         let evaluations = config.epochs.div_ceil(config.eval_every) as f64;
         Ok(Self {
@@ -103,11 +118,67 @@ impl Plan {
             parameter_bytes,
             peak_bytes: evaluated.peak_bytes,
             prepare_seconds: prepared.seconds,
-            step_seconds: step,
+            epoch_seconds: epoch,
             evaluate_seconds: evaluate,
-            total_seconds: prepared.seconds + config.runs as f64 * (epochs * step + evaluations * evaluate),
+            total_seconds: prepared.seconds + config.runs as f64 * (epochs * epoch + evaluations * evaluate),
             aggregates_once: inputs.propagated.is_some(),
         })
+    }
+}
+
+/// What the loss of a step compares with, on paper.
+enum Task {
+    Classes { targets: Targets<Meter>, rows: MeterMatrix },
+    Ranking { sizes: InteractionSizes, embedding: ParamId, batch: MeterMatrix },
+}
+
+impl Task {
+    fn loss<'a>(
+        &'a self,
+        tape: &mut Tape<'a, Meter>,
+        model: &dyn Model<Meter>,
+        inputs: &'a Inputs<Meter>,
+        config: &TrainConfig,
+    ) -> Result<Loss<Meter>, TrainError> {
+        Ok(match self {
+            Self::Classes { targets, rows } => {
+                let logits = model.forward(tape, inputs)?;
+                tape.loss(logits, targets, rows)?
+            }
+            Self::Ranking { embedding, batch, .. } => {
+                let n_ids = tape.backend().shape(batch).rows;
+                let decay = config.optimizer.weight_decay as f32;
+                recommend::batch_loss(tape, model, inputs, *embedding, (batch, n_ids), decay)?
+            }
+        })
+    }
+
+    fn evaluate(&self, meter: &Meter, output: &MeterMatrix) -> Result<(), TrainError> {
+        match self {
+            Self::Classes { .. } => drop(meter.argmax_rows(output)?),
+            Self::Ranking { sizes, .. } => {
+                let users_and_items = (sizes.n_users, sizes.n_items);
+                let nothing_met = |users: Range<usize>| Csr::empty(users.len(), sizes.n_items);
+                drop(recommend::top_items(meter, &mut Pool::default(), output, users_and_items, nothing_met)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn steps_per_epoch(&self, config: &TrainConfig) -> usize {
+        match self {
+            Self::Classes { .. } => 1,
+            Self::Ranking { sizes, .. } => sizes.n_train.div_ceil(config.batch_size.unwrap_or(sizes.n_train)),
+        }
+    }
+}
+
+impl InteractionSizes {
+    /// The sizes of interactions that are at hand.
+    #[must_use]
+    pub fn of(interactions: &Interactions) -> Self {
+        let n_train = interactions.train().nnz();
+        Self { n_users: interactions.n_users(), n_items: interactions.n_items(), n_train }
     }
 }
 
@@ -128,6 +199,7 @@ impl DataSizes {
             n_classes: dataset.n_classes(),
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
+            interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
         }
     }
 
@@ -137,6 +209,9 @@ impl DataSizes {
             let copies = if self.symmetric { 1 } else { 2 };
             meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies)
         });
+        if self.interactions.is_some() {
+            return Ok(Inputs { graph, features: None, propagated: None, n_nodes: self.n_nodes });
+        }
         let shape = Shape::new(self.n_nodes, self.n_features);
         let keeps_sparse = |nnz: &usize| {
             needs.propagation != Propagation::Always && inputs::stay_sparse(self.n_nodes, self.n_features, *nnz)
@@ -150,6 +225,20 @@ impl DataSizes {
             },
         };
         Ok(Inputs::assemble(meter, graph, features, self.n_nodes, needs, precision)?)
+    }
+
+    /// What a step of the model compares with.
+    fn task(&self, meter: &Meter, config: &TrainConfig, model: &dyn Model<Meter>) -> Result<Task, TrainError> {
+        let Some(embedding) = model.embedding() else {
+            let rows = meter.matrix(Shape::new(self.n_train, 1), Dtype::F32);
+            return Ok(Task::Classes { targets: self.targets(meter), rows });
+        };
+        let sizes = self.interactions.ok_or_else(|| {
+            let name = config.model.kind.name();
+            TrainError::invalid(format!("the model {name} needs interactions of users and items; choose another model"))
+        })?;
+        let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
+        Ok(Task::Ranking { sizes, embedding, batch: meter.matrix(Shape::new(3 * n_triples, 1), Dtype::F32) })
     }
 
     fn targets(&self, meter: &Meter) -> Targets<Meter> {

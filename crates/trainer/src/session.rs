@@ -10,11 +10,14 @@ use girih_graph_format::Matrix;
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::{Metric, TrainConfig};
-use crate::fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
+use crate::fullbatch::{FullBatch, Task};
 use crate::inputs::Inputs;
 use crate::metrics::F1;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
+use crate::recommend;
+use crate::report::{EpochReport, RunSummary, Scores, StageTimes};
+use crate::state::{Run, RunState};
 use crate::targets::Targets;
 
 /// What a caller does besides training.
@@ -137,34 +140,52 @@ pub fn train<B: Backend>(
 ) -> Result<Outcome, TrainError> {
     config.validate()?;
     let data = DataShape::of(&dataset);
-    let session = Prepared::new(backend, dataset, config)?;
+    if config.model.kind.is_recommender() {
+        let session = recommend::Prepared::new(backend, dataset, config)?;
+        train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+    } else {
+        let session = Prepared::new(backend, dataset, config)?;
+        train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+    }
+}
+
+/// Trains the runs that `start` makes, one after the other.
+fn train_runs<'a, B: Backend + 'a>(
+    config: &TrainConfig,
+    data: &DataShape,
+    options: &SessionOptions,
+    observe: &mut dyn FnMut(Event<'_>) -> Control,
+    start: impl Fn(u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError>,
+) -> Result<Outcome, TrainError> {
     let mut outcome = Outcome { runs: Vec::new(), test_f1: None, times: Vec::new(), stopped: false };
     outcome.stopped = observe(Event::Prepared) == Control::Stop;
     for run in 0..config.runs {
         if outcome.stopped {
             break;
         }
-        let mut trainer = session.run(backend, config, run)?;
+        let mut trainer = start(run)?;
         let path = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
         if let Some(path) = path.as_deref().filter(|path| options.resume && path.exists()) {
-            resume(&mut trainer, path, config, &data)?;
+            resume(trainer.state_mut(), path, config, data)?;
         }
-        outcome.stopped = observe(Event::RunStarted { run, epochs_done: trainer.epochs_done() }) == Control::Stop;
-        while !outcome.stopped && !trainer.is_finished() {
+        let epochs_done = trainer.state().epochs_done();
+        outcome.stopped = observe(Event::RunStarted { run, epochs_done }) == Control::Stop;
+        while !outcome.stopped && !trainer.state().is_finished() {
             let report = trainer.epoch()?;
             outcome.times.push(report.times);
             outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
             let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
-            if let Some(path) = path.as_deref().filter(|_| due || outcome.stopped || trainer.is_finished()) {
-                trainer.checkpoint(data.clone())?.save(path)?;
+            let last = outcome.stopped || trainer.state().is_finished();
+            if let Some(path) = path.as_deref().filter(|_| due || last) {
+                trainer.state().checkpoint(data.clone())?.save(path)?;
             }
         }
-        if let Some(summary) = trainer.summary() {
-            if trainer.is_finished() {
+        if let Some(summary) = trainer.state().summary() {
+            if trainer.state().is_finished() {
                 observe(Event::RunFinished(&summary));
             }
-            trainer.restore_best()?;
-            outcome.test_f1 = Some(trainer.test_f1()?);
+            trainer.state_mut().restore_best()?;
+            outcome.test_f1 = trainer.test_f1()?;
             outcome.runs.push(summary);
         }
     }
@@ -184,9 +205,10 @@ pub fn apply<B: Backend>(
     checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
-    trainer.restore(checkpoint)?;
-    trainer.restore_best()?;
-    Ok((trainer.evaluate()?, trainer.test_f1()?, trainer.logits()?))
+    trainer.state_mut().restore(checkpoint)?;
+    trainer.state_mut().restore_best()?;
+    let f1 = trainer.test_f1()?.expect("a classifier has an F1");
+    Ok((trainer.evaluate()?, f1, trainer.logits()?))
 }
 
 /// What all runs share: inputs and targets on the device, labels and splits on the host.
@@ -200,7 +222,7 @@ struct Prepared<B: Backend> {
 
 impl<B: Backend> Prepared<B> {
     fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        let dims = Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() };
+        let dims = Dims::of(&dataset);
         let Trainable { dataset, features, labels } = Trainable::check(dataset)?;
         if config.metric == Metric::RocAuc && matches!(labels, Labels::Single { n_classes, .. } if n_classes != 2) {
             return Err(TrainError::invalid(format!(
@@ -237,6 +259,9 @@ impl Trainable {
         if dataset.n_nodes() == 0 {
             return Err(missing("nodes", "there is nothing to train on"));
         }
+        if dataset.interactions.is_some() {
+            return Err(missing("features or classes, but users and items", "train it with the model lightgcn"));
+        }
         if dataset.n_features() == 0 {
             return Err(missing("features", "training needs a row of numbers per node; give it a file of features"));
         }
@@ -265,9 +290,9 @@ fn build_model<B: Backend>(
     Ok((model, init.finish()))
 }
 
-/// Continues `trainer` from the checkpoint at `path`, if it is one of the same run.
+/// Continues a run from the checkpoint at `path`, if it is one of the same run.
 fn resume<B: Backend>(
-    trainer: &mut FullBatch<'_, B>,
+    state: &mut RunState<'_, B>,
     path: &Path,
     config: &TrainConfig,
     data: &DataShape,
@@ -284,5 +309,5 @@ fn resume<B: Backend>(
         let what = "it was trained with other settings; resume with the same ones, or choose another output folder";
         return Err(TrainError::checkpoint(path, what));
     }
-    trainer.restore(&checkpoint)
+    state.restore(&checkpoint)
 }

@@ -9,8 +9,8 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    AttentionOperands, AttentionOptions, Gradients, Inputs, Jump, LinearOptions, Mode, Model, ModelConfig, ModelKind,
-    NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
+    AttentionOperands, AttentionOptions, Gradients, Inputs, Jump, LinearOptions, Loss, Mode, Model, ModelConfig,
+    ModelKind, NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -49,15 +49,22 @@ fn multi_targets() -> Targets<Reference> {
 
 type Forward<'f> = &'f dyn for<'t> Fn(&mut Tape<'t, Reference>) -> Var;
 
-/// Compares every element of every gradient with a central difference of the loss.
-fn check(mut params: Params<Reference>, targets: &Targets<Reference>, forward: Forward<'_>) {
+/// Checks a classifier that ends in the loss of some nodes.
+fn check(params: Params<Reference>, targets: &Targets<Reference>, forward: Forward<'_>) {
     let rows = Reference.upload_ids(&[0, 2, 3, 5, 6]).unwrap();
+    check_loss(params, &|tape| {
+        let logits = forward(tape);
+        tape.loss(logits, targets, &rows).unwrap()
+    });
+}
+
+/// Compares every element of every gradient with a central difference of the loss.
+fn check_loss(mut params: Params<Reference>, pass: &dyn for<'t> Fn(&mut Tape<'t, Reference>) -> Loss<Reference>) {
     let mode = Mode::Train(Key::new(5, 1));
     let mut pool = Pool::default();
     let mut gradients = Gradients::new(&Reference, &params).unwrap();
     let mut tape = Tape::new(&Reference, &params, &mut pool, mode);
-    let logits = forward(&mut tape);
-    let loss = tape.loss(logits, targets, &rows).unwrap();
+    let loss = pass(&mut tape);
     tape.backward(loss, &mut gradients).unwrap();
 
     let ids: Vec<_> = params.iter().map(|(id, param)| (id, param.name.clone(), param.value.data().len())).collect();
@@ -67,9 +74,7 @@ fn check(mut params: Params<Reference>, targets: &Targets<Reference>, forward: F
             let mut loss_at = |delta: f64| {
                 params.value_mut(id).data_mut()[element] += delta;
                 let mut tape = Tape::new(&Reference, &params, &mut pool, mode);
-                let logits = forward(&mut tape);
-                let loss = tape.loss(logits, targets, &rows).unwrap();
-                let value = loss.matrix().data()[0];
+                let value = pass(&mut tape).matrix().data()[0];
                 drop(tape);
                 params.value_mut(id).data_mut()[element] -= delta;
                 value
@@ -180,6 +185,56 @@ fn sigmoid_cross_entropy() {
         let bias = Some(tape.param(o.bias));
         product(tape, o, LinearOptions { bias, ..LinearOptions::default() })
     });
+}
+
+/// Means of any number of products, of a matrix that is not its own transpose.
+#[test]
+fn hop_mean() {
+    for (norm, hops) in [(Norm::None, 0), (Norm::Symmetric, 1), (Norm::Row, 2), (Norm::Symmetric, 4)] {
+        let matrix = sparse(norm);
+        check_operation(&single_targets(), |tape, o| {
+            let x = tape.param(o.other);
+            tape.hop_mean(matrix, x, hops).unwrap()
+        });
+    }
+}
+
+/// Some rows twice, one never; the gradient of a parameter that other operations read as well.
+#[test]
+fn gather_rows() {
+    let ids: &'static _ = Box::leak(Box::new(Reference.upload_ids(&[4, 0, 0, 6, 2, 2, 1]).unwrap()));
+    check_operation(&single_targets(), |tape, o| {
+        let rows = tape.param(o.other);
+        let gathered = tape.gather_rows(rows, ids, NODES).unwrap();
+        let (again, square) = (tape.param(o.other), tape.param(o.square));
+        let add = Some(tape.linear(again, square, LinearOptions::default()).unwrap());
+        let square = tape.param(o.square);
+        tape.linear(gathered, square, LinearOptions { add, ..LinearOptions::default() }).unwrap()
+    });
+}
+
+/// The whole of a recommender's step: embeddings as they are and averaged over hops, the ranking loss, the penalty.
+#[test]
+fn lightgcn() {
+    let ids: &'static _ = Box::leak(Box::new(Reference.upload_ids(&[0, 1, 0, 4, 5, 6, 6, 4, 5]).unwrap()));
+    for layers in [0, 1, 3] {
+        let config = ModelConfig { kind: ModelKind::LightGcn, layers, hidden: 5, ..ModelConfig::default() };
+        let mut init = ParamInit::new(&Reference, 7, 0);
+        let model: Box<dyn Model<Reference>> = models::build(&config, DIMS, &mut init).unwrap();
+        let mut params = init.finish();
+        let embedding = model.embedding().unwrap();
+        // First embeddings are so small that the loss hardly bends.
+        params.value_mut(embedding).data_mut().iter_mut().for_each(|value| *value *= 8.0);
+        let inputs = Inputs::of_graph(&Reference, graph(), &model.needs()).unwrap();
+        let inputs: &'static _ = Box::leak(Box::new(inputs));
+        check_loss(params, &|tape| {
+            let own = tape.param(embedding);
+            let penalized = tape.gather_rows(own, ids, 9).unwrap();
+            let embeddings = model.forward(tape, inputs).unwrap();
+            let triples = tape.gather_rows(embeddings, ids, 9).unwrap();
+            tape.ranking_loss(triples, penalized, 0.5).unwrap()
+        });
+    }
 }
 
 /// A value and a parameter that several operations read collect all their gradients.
@@ -320,6 +375,7 @@ fn concatenation() {
     });
 }
 
+const DIMS: Dims = Dims { n_nodes: NODES, n_features: FEATURES, n_classes: CLASSES };
 /// As many features as leave the sparse ones sparse on the device.
 const FEATURES: usize = 12;
 
@@ -334,9 +390,8 @@ fn features(sparse: bool) -> Features {
 }
 
 fn check_model(config: &ModelConfig, sparse: bool) {
-    let dims = Dims { n_features: FEATURES, n_classes: CLASSES };
     let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = models::build(config, dims, &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let inputs = Inputs::prepare(&Reference, graph(), features(sparse), &model.needs(), Dtype::F32).unwrap();

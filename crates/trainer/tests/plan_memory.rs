@@ -9,7 +9,8 @@ use girih_compute::{Cpu, Dtype, Rates};
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_trainer::models::{self, Model};
 use girih_trainer::{
-    DataSizes, Dims, FullBatch, Inputs, ModelConfig, ModelKind, ParamInit, Params, Plan, Targets, Task, TrainConfig,
+    DataSizes, Dims, FullBatch, Inputs, ModelConfig, ModelKind, ParamInit, Params, Plan, Run, Targets, Task,
+    TrainConfig,
 };
 
 /// The system's allocator, counting.
@@ -52,6 +53,7 @@ fn sizes(dataset: &Dataset) -> DataSizes {
         n_classes: dataset.n_classes(),
         multi_label: false,
         n_train: dataset.splits[0].train.len(),
+        interactions: None,
     }
 }
 
@@ -67,7 +69,7 @@ fn measured_peak(config: &TrainConfig) -> usize {
     let cpu = Cpu::new();
     let baseline = LIVE.load(Ordering::Relaxed);
     let dataset = dataset();
-    let dims = Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() };
+    let dims = Dims::of(&dataset);
     let labels = dataset.labels.unwrap();
     let targets = Targets::upload(&cpu, &labels).unwrap();
     let (model, params) = build(&cpu, config, dims);

@@ -1,8 +1,11 @@
 //! `girih evaluate` and `girih predict`: a trained model on a data set.
 
+mod recommend;
+
 use std::path::{Path, PathBuf};
 
-use girih_compute::Backend;
+use girih_compute::{Backend, Cpu};
+use girih_datasets::Dataset;
 use girih_graph_format::{Matrix, file};
 use girih_trainer::{Checkpoint, F1, Scores};
 
@@ -11,10 +14,16 @@ use crate::args::{DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
+/// A trained model, and the data that it is to be applied to.
+struct Loaded {
+    checkpoint: Checkpoint,
+    backend: Cpu,
+    dataset: Dataset,
+}
+
 /// A model applied to all nodes.
 struct Applied {
-    checkpoint: Checkpoint,
-    device: String,
+    description: Results,
     scores: Scores,
     f1: F1,
     logits: Matrix,
@@ -23,10 +32,13 @@ struct Applied {
 
 /// Scores the best checkpoint on the data.
 pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
-    let applied = apply(&args.data, &args.checkpoint, &args.device)?;
-    let mut results = applied.describe();
+    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
+    if loaded.is_recommender() {
+        return recommend::evaluate(loaded, args);
+    }
+    let applied = Applied::new(loaded)?;
     let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
-    let Applied { scores, f1, .. } = applied;
+    let Applied { description: mut results, scores, f1, .. } = applied;
     results
         .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
         .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
@@ -41,7 +53,11 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
 
 /// Writes what the best checkpoint says of every node.
 pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
-    let applied = apply(&args.data, &args.checkpoint, &args.device)?;
+    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
+    if loaded.is_recommender() {
+        return recommend::predict(loaded, args);
+    }
+    let applied = Applied::new(loaded)?;
     let logits = &applied.logits;
     let (n_rows, n_cols) = (logits.n_rows(), logits.n_cols());
     let kind = if args.logits {
@@ -56,7 +72,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
         file::write_npy(&args.out, &[n_rows], &classes)?;
         "classes"
     };
-    let mut results = applied.describe();
+    let mut results = applied.description;
     results.add("nodes", n_rows, "Nodes", n_rows.to_string()).add("kind", kind, "Values", kind).add(
         "out",
         args.out.display().to_string(),
@@ -78,29 +94,40 @@ fn argmax(row: &[f32]) -> i64 {
     best as i64
 }
 
-impl Applied {
+impl Loaded {
+    fn new(data: &DataArgs, path: &Path, device: &DeviceArgs) -> Result<Self, CliError> {
+        let checkpoint = best_checkpoint(path)?;
+        let config = &checkpoint.progress.config;
+        let backend = backend(device, config.precision)?;
+        // The splits that the training drew, so that its test nodes are tested.
+        let dataset = load_required(data, &data.options(config.seed, config.runs as usize))?;
+        Ok(Self { checkpoint, backend, dataset })
+    }
+
+    fn is_recommender(&self) -> bool {
+        self.checkpoint.progress.config.model.kind.is_recommender()
+    }
+
+    /// The first rows of every result.
     fn describe(&self) -> Results {
         let progress = &self.checkpoint.progress;
         let best_epoch = progress.best.map(|(epoch, _)| epoch);
         let mut results = Results::default();
         results
             .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
-            .add_hidden("device", self.device.as_str())
+            .add_hidden("device", self.backend.name())
             .add("run", progress.run, "Run", (progress.run + 1).to_string())
             .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
         results
     }
 }
 
-fn apply(data: &DataArgs, path: &Path, device: &DeviceArgs) -> Result<Applied, CliError> {
-    let checkpoint = best_checkpoint(path)?;
-    let config = &checkpoint.progress.config;
-    let backend = backend(device, config.precision)?;
-    // The splits that the training drew, so that its test nodes are tested.
-    let dataset = load_required(data, &data.options(config.seed, config.runs as usize))?;
-    let multi_label = dataset.is_multi_label();
-    let (scores, f1, logits) = girih_trainer::apply(&backend, dataset, &checkpoint)?;
-    Ok(Applied { device: backend.name(), checkpoint, scores, f1, logits, multi_label })
+impl Applied {
+    fn new(loaded: Loaded) -> Result<Self, CliError> {
+        let (description, multi_label) = (loaded.describe(), loaded.dataset.is_multi_label());
+        let (scores, f1, logits) = girih_trainer::apply(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+        Ok(Self { description, scores, f1, logits, multi_label })
+    }
 }
 
 /// The checkpoint at `path`; of a folder, the one with the best validation score.

@@ -38,7 +38,7 @@ pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: Outp
         )
         .add("aggregates_once", plan.aggregates_once, "First aggregation", once(plan.aggregates_once))
         .add("predicted_prepare_ms", 1e3 * plan.prepare_seconds, "Before the first epoch", ms(plan.prepare_seconds))
-        .add("predicted_epoch_ms", 1e3 * plan.step_seconds, "Epoch", ms(plan.step_seconds))
+        .add("predicted_epoch_ms", 1e3 * plan.epoch_seconds, "Epoch", ms(plan.epoch_seconds))
         .add("predicted_evaluate_ms", 1e3 * plan.evaluate_seconds, "Evaluation", ms(plan.evaluate_seconds))
         .add("predicted_seconds", plan.total_seconds, "All epochs and runs", format!("{:.1} s", plan.total_seconds));
     results.print(output.json);

@@ -133,6 +133,13 @@ fn add_contents(results: &mut Results, dataset: &Dataset) {
         let shown = format!("{} {kind}; nodes of each: {counts:?}", labels.n_classes());
         results.add("classes", counts, "Labels", shown);
     }
+    if let Some(interactions) = &dataset.interactions {
+        let (users, items) = (interactions.n_users(), interactions.n_items());
+        let (train, test) = (interactions.train().nnz(), interactions.test().nnz());
+        let shown = format!("{users} users, {items} items; {train} in training, {test} in test");
+        let sizes = json!({ "users": users, "items": items, "train": train, "test": test });
+        results.add("interactions", sizes, "Interactions", shown);
+    }
     let splits: Vec<Value> = dataset
         .splits
         .iter()

@@ -5,4 +5,5 @@ mod bad_input;
 mod data;
 mod girih;
 mod interrupted;
+mod recommend;
 mod train;

@@ -24,11 +24,6 @@ pub(crate) fn convert<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     );
 }
 
-/// `x = 0`.
-pub(crate) fn clear<X: Element>(x: &mut [X]) {
-    x.par_chunks_mut(CHUNK).for_each(|x| x.fill(X::from_f32(0.0)));
-}
-
 /// `out += factor · x`.
 pub(crate) fn add_scaled<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y]) {
     zip_chunks(
@@ -41,6 +36,32 @@ pub(crate) fn add_scaled<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut
             }
         },
     );
+}
+
+/// `out = factor · x`.
+pub(crate) fn scale<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y]) {
+    zip_chunks(
+        x,
+        out,
+        #[inline(always)]
+        |x, out| {
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = Y::from_f32(factor * x.to_f32());
+            }
+        },
+    );
+}
+
+/// Overwrites `out` with zeros.
+pub(crate) fn set_zero<Y: Element>(out: &mut [Y]) {
+    out.par_chunks_mut(CHUNK).for_each(|out| out.fill(Y::zeroed()));
+}
+
+/// `Σ x²`; pieces are summed in `f64` and in order.
+pub(crate) fn sum_of_squares<X: Element>(x: &[X]) -> f64 {
+    let piece = |x: &[X]| x.iter().map(|x| f64::from(x.to_f32()).powi(2)).sum();
+    let sums: Vec<f64> = x.par_chunks(CHUNK).map(piece).collect();
+    sums.iter().sum()
 }
 
 /// `out = mask ⊙ x`.

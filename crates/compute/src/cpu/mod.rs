@@ -3,11 +3,12 @@
 //! This file checks operands and hands typed slices to the modules that do the work:
 //!
 //! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
-//! - `elementwise`, `columns`, `rows`, `loss`, `optim`: passes over matrices, bound by memory.
+//! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: passes over matrices, bound by memory.
 //! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
 //!   depend on the number of threads.
 
 mod attention;
+mod bpr;
 mod chunks;
 mod columns;
 mod element;
@@ -34,10 +35,11 @@ mod sparse;
 mod spmm;
 #[cfg(test)]
 mod tests;
+mod top_k;
 
-use girih_graph_format::Matrix;
+use girih_graph_format::{Csr, Matrix};
 
-use self::element::{as_f32, typed};
+use self::element::{Element, as_f32, typed};
 use self::machine::Machine;
 pub use self::matrix::CpuMatrix;
 pub use self::sparse::CpuSparse;
@@ -226,11 +228,6 @@ impl Backend for Cpu {
     fn add_scaled(&self, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         checks::same("add_scaled", x.shape(), out.shape())?;
         typed!(x = x.storage(), out = out.storage_mut() => elementwise::add_scaled(factor, x, out));
-        Ok(())
-    }
-
-    fn clear(&self, x: &mut CpuMatrix) -> Result<(), ComputeError> {
-        typed!(x = x.storage_mut() => elementwise::clear(x));
         Ok(())
     }
 
@@ -483,5 +480,52 @@ impl Backend for Cpu {
         let (bias, cols) = (bias.map(as_f32), x.shape().cols);
         typed!(x = x.storage_mut() => elementwise::activate(self.machine.isa, activation, bias.as_deref(), cols, x));
         Ok(())
+    }
+
+    fn set_zero(&self, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        typed!(out = out.storage_mut() => elementwise::set_zero(out));
+        Ok(())
+    }
+
+    fn scale(&self, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        checks::same("scale", x.shape(), out.shape())?;
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::scale(factor, x, out));
+        Ok(())
+    }
+
+    fn bpr_loss(
+        &self,
+        triples: &CpuMatrix,
+        grad: Option<&mut CpuMatrix>,
+        loss: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::bpr_loss(triples.shape(), grad.as_deref().map(CpuMatrix::shape), loss.shape())?;
+        let n_triples = triples.shape().rows / 3;
+        let mean = match grad {
+            None => typed!(rows = triples.storage() => bpr::loss(rows, n_triples)),
+            Some(grad) => typed!(rows = triples.storage(), grad = grad.storage_mut() =>
+                bpr::loss_with_grad(rows, n_triples, grad)),
+        };
+        loss.write_all(&[mean as f32]);
+        Ok(())
+    }
+
+    fn l2_penalty(
+        &self,
+        weight: f32,
+        x: &CpuMatrix,
+        grad: Option<&mut CpuMatrix>,
+        loss: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::l2_penalty(x.shape(), grad.as_deref().map(CpuMatrix::shape), loss.shape())?;
+        let squares = typed!(x = x.storage() => elementwise::sum_of_squares(x));
+        let before = typed!(loss = loss.storage() => f64::from(loss[0].to_f32()));
+        loss.write_all(&[(before + f64::from(weight) / 2.0 * squares) as f32]);
+        grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
+    }
+
+    fn top_k_rows(&self, x: &CpuMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        checks::top_k_rows(x.shape(), Shape::new(excluded.n_rows(), excluded.n_cols()))?;
+        Ok(typed!(values = x.storage() => top_k::rows(values, x.shape().cols, k, excluded)))
     }
 }

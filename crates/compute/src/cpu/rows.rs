@@ -20,8 +20,8 @@ pub(crate) fn gather<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], 
 
 /// Row `ids[i]` of `out` grows by row `i` of `x`, in the order of the ids; rows are `cols` wide.
 ///
-/// Each piece of `out` belongs to one thread, which takes the ids that fall into it in order. Sums are `f32` and
-/// rounded to the storage of `out` once.
+/// Each piece of `out` belongs to one thread, which takes the ids that fall into it, equal ones in order. Rows that no id
+/// names are not touched. Sums are `f32` and rounded to the storage of `out` once.
 pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
     if out.is_empty() {
         return;
@@ -30,16 +30,18 @@ pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u
     let by_piece = Buckets::new(ids, rows_per_chunk(cols), n_rows);
     out.par_chunks_mut(row_chunk_len(cols)).enumerate().for_each(|(piece, out)| {
         let first_row = piece * rows_per_chunk(cols);
-        let mut sums: Vec<f32> = out.iter().map(|value| value.to_f32()).collect();
-        for &position in by_piece.bucket(piece) {
-            let position = position as usize;
-            let sum = &mut sums[(ids[position] as usize - first_row) * cols..][..cols];
-            for (sum, x) in sum.iter_mut().zip(&x[position * cols..][..cols]) {
-                *sum += x.to_f32();
+        let mut positions = by_piece.bucket(piece).to_vec();
+        positions.sort_unstable_by_key(|&position| (ids[position as usize], position));
+        let mut sums = vec![0.0f32; cols];
+        for same in positions.chunk_by(|&a, &b| ids[a as usize] == ids[b as usize]) {
+            let row = ids[same[0] as usize] as usize - first_row;
+            let out = &mut out[row * cols..][..cols];
+            sums.iter_mut().zip(&*out).for_each(|(sum, value)| *sum = value.to_f32());
+            for &position in same {
+                let x = &x[position as usize * cols..][..cols];
+                sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.to_f32());
             }
-        }
-        for (out, sum) in out.iter_mut().zip(sums) {
-            *out = Y::from_f32(sum);
+            out.iter_mut().zip(&sums).for_each(|(out, &sum)| *out = Y::from_f32(sum));
         }
     });
 }

@@ -5,12 +5,13 @@
 //!   host.
 //!
 //! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
-//! in every run. A new operation is a new law in `passes` or `products` and a line in [`visit_laws`].
+//! in every run. A new operation is a new law in `passes`, `products` or `ranking` and a line in [`visit_laws`].
 
 mod heads;
 mod inputs;
 mod passes;
 mod products;
+mod ranking;
 mod refusals;
 
 use girih_graph_format::Matrix;
@@ -90,6 +91,10 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::SigmoidLoss>();
     visitor.visit::<passes::Adam>();
     visitor.visit::<passes::Sgd>();
+    visitor.visit::<ranking::Scaled>();
+    visitor.visit::<ranking::BprLoss>();
+    visitor.visit::<ranking::L2Penalty>();
+    visitor.visit::<ranking::TopK>();
 }
 
 /// Compares every operation of `backend` with [`Reference`].

@@ -30,6 +30,7 @@ fn refusals<B: Backend>(backend: &B) -> Vec<Refusal> {
     refusals.extend(trial.rows());
     refusals.extend(trial.losses());
     refusals.extend(trial.optimizers());
+    refusals.extend(trial.ranking());
     refusals
 }
 
@@ -119,6 +120,7 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("convert", (4, 2), |out| backend.convert(&x, out)),
             self.refuses("add_scaled", (4, 2), |out| backend.add_scaled(1.0, &x, out)),
             self.refuses("column_sums", (2, 3), |out| backend.column_sums(&x, out)),
+            self.refuses("scale", (4, 2), |out| backend.scale(2.0, &x, out)),
         ]
     }
 
@@ -160,6 +162,23 @@ impl<B: Backend> Trial<'_, B> {
             sigmoid("sigmoid: targets", &targets, &[0]),
             sigmoid("sigmoid: no rows", &logits, &[]),
             sigmoid("sigmoid: row", &logits, &[9]),
+        ]
+    }
+
+    fn ranking(&self) -> Vec<Refusal> {
+        let (two_triples, incomplete, backend) = (self.matrix(6, 2), self.matrix(4, 2), self.backend);
+        let [mut grad, mut penalty_grad] = [(); 2].map(|()| self.matrix(6, 3));
+        let excluded = Csr::empty(6, 3).expect("a sparse matrix");
+        vec![
+            self.refuses("bpr_loss: rows", (1, 1), |loss| backend.bpr_loss(&incomplete, None, loss)),
+            self.refuses("bpr_loss: none", (1, 1), |loss| backend.bpr_loss(&self.matrix(0, 2), None, loss)),
+            self.refuses("bpr_loss: grad", (1, 1), |loss| backend.bpr_loss(&two_triples, Some(&mut grad), loss)),
+            self.refuses("bpr_loss: loss", (1, 2), |loss| backend.bpr_loss(&two_triples, None, loss)),
+            self.refuses("l2_penalty: grad", (1, 1), |loss| {
+                backend.l2_penalty(0.1, &two_triples, Some(&mut penalty_grad), loss)
+            }),
+            self.refuses("l2_penalty: loss", (2, 1), |loss| backend.l2_penalty(0.1, &two_triples, None, loss)),
+            self.refuses("top_k_rows", (1, 1), |_| backend.top_k_rows(&two_triples, 1, &excluded).map(drop)),
         ]
     }
 

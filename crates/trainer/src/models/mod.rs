@@ -4,6 +4,7 @@ mod appnp;
 mod gat;
 mod gcn;
 mod gin;
+mod lightgcn;
 mod mlp;
 mod ngcn;
 mod sage;
@@ -11,11 +12,13 @@ mod sgc;
 mod stack;
 
 use girih_compute::{Backend, ComputeError};
+use girih_datasets::Dataset;
 
 pub use appnp::Appnp;
 pub use gat::{Gat, GatLayer, Gatv2};
 pub use gcn::Gcn;
 pub use gin::{Gin, GinLayer};
+pub use lightgcn::LightGcn;
 pub use mlp::Mlp;
 pub use ngcn::Ngcn;
 pub use sage::Sage;
@@ -24,7 +27,7 @@ pub use stack::{Convolution, Place, Stack};
 
 use crate::config::{ModelConfig, ModelKind};
 use crate::inputs::{Inputs, Needs};
-use crate::params::ParamInit;
+use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
 /// A graph neural network: parameters created once, and a forward pass over a [`Tape`].
@@ -34,16 +37,23 @@ pub trait Model<B: Backend>: Send {
     /// What the forward pass reads.
     fn needs(&self) -> Needs;
 
-    /// The logits of all nodes, `n_nodes × n_classes`.
+    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`.
     ///
     /// # Errors
     /// When the backend fails.
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;
+
+    /// The learned row of each node, for models that have no features: what a recommender's loss penalises.
+    fn embedding(&self) -> Option<ParamId> {
+        None
+    }
 }
 
 /// The sizes that a data set gives a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dims {
+    /// Nodes, for models that learn a row of each.
+    pub n_nodes: usize,
     /// Width of the features.
     pub n_features: usize,
     /// Width of the logits.
@@ -51,6 +61,12 @@ pub struct Dims {
 }
 
 impl Dims {
+    /// The sizes of a data set.
+    #[must_use]
+    pub fn of(dataset: &Dataset) -> Self {
+        Self { n_nodes: dataset.n_nodes(), n_features: dataset.n_features(), n_classes: dataset.n_classes() }
+    }
+
     /// One layer after the other, each made by `layer` from its number, its input width and its output width:
     /// features to hidden, hidden to hidden, hidden to classes.
     ///
@@ -89,5 +105,6 @@ pub fn build<B: Backend>(
         ModelKind::Ngcn => Box::new(Ngcn::new(config, dims, init)?),
         ModelKind::Appnp => Box::new(Appnp::new(config, dims, init)?),
         ModelKind::Mlp => Box::new(Mlp::new(config, dims, init)?),
+        ModelKind::LightGcn => Box::new(LightGcn::new(config, dims.n_nodes, init)?),
     })
 }

@@ -50,7 +50,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// When the device's memory does not suffice.
     pub fn zeros(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
         let mut matrix = self.buffer(shape)?;
-        self.backend.clear(&mut matrix)?;
+        self.backend.set_zero(&mut matrix)?;
         Ok(matrix)
     }
 
@@ -97,7 +97,13 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
             return Ok(());
         }
         let earlier = match self.nodes[var.0].param {
-            Some(param) => Some(self.gradients.take(param)).filter(|(_, accumulate)| *accumulate).map(|(grad, _)| grad),
+            Some(param) => match self.gradients.take(param) {
+                (sum, true) => Some(sum),
+                (unused, false) => {
+                    self.recycle(unused);
+                    None
+                }
+            },
             None => self.grads[var.0].take(),
         };
         match earlier {

@@ -30,11 +30,7 @@ impl<B: Backend> Tape<'_, B> {
         let ((first_factor, first), others) = terms.split_first().expect("at least one term");
         let shape = self.shape(*first);
         let mut out = self.buffer(shape)?;
-        self.backend().convert(self.value(*first), &mut out)?;
-        if *first_factor != 1.0 {
-            // out = first + (factor - 1)·first
-            self.backend().add_scaled(first_factor - 1.0, self.value(*first), &mut out)?;
-        }
+        self.backend().scale(*first_factor, self.value(*first), &mut out)?;
         for (factor, x) in others {
             self.backend().add_scaled(*factor, self.value(*x), &mut out)?;
         }
@@ -60,12 +56,13 @@ impl<B: Backend> Operation<B> for Combined {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
         for &(factor, x) in &self.terms {
-            if pass.needs_grad(x) {
-                let shape = pass.backend().shape(&grad);
-                let mut share = pass.zeros(shape)?;
-                pass.backend().add_scaled(factor, &grad, &mut share)?;
-                pass.give(x, share)?;
-            }
+            pass.with_grad(x, |pass, share, accumulate| {
+                if accumulate {
+                    pass.backend().add_scaled(factor, &grad, share)
+                } else {
+                    pass.backend().scale(factor, &grad, share)
+                }
+            })?;
         }
         self.epilogue.finish(pass, grad)
     }

@@ -5,11 +5,10 @@ use girih_compute::{Backend, ComputeError, Shape};
 use super::{Tape, Var};
 use crate::Targets;
 
-/// The end of a forward pass: the mean loss, and in training the gradient of the logits.
+/// The end of a forward pass: the mean loss, and in training the gradients of what it reads.
 pub struct Loss<B: Backend> {
     pub(super) value: B::Matrix,
-    pub(super) logits: Var,
-    pub(super) logits_grad: Option<B::Matrix>,
+    pub(super) grads: Vec<(Var, B::Matrix)>,
 }
 
 impl<B: Backend> Loss<B> {
@@ -35,8 +34,7 @@ impl<B: Backend> Tape<'_, B> {
     /// On shapes that do not fit, empty `rows`, or when the backend fails.
     pub fn loss(&mut self, logits: Var, targets: &Targets<B>, rows: &B::Ids) -> Result<Loss<B>, ComputeError> {
         let mut value = self.buffer(Shape::new(1, 1))?;
-        let shape = self.shape(logits);
-        let mut grad = if self.needs_grad(logits) { Some(self.buffer(shape)?) } else { None };
+        let mut grad = self.grad_buffer(logits)?;
         match targets {
             Targets::Single(classes) => {
                 self.backend().softmax_cross_entropy(self.value(logits), classes, rows, grad.as_mut(), &mut value)?;
@@ -45,13 +43,35 @@ impl<B: Backend> Tape<'_, B> {
                 self.backend().sigmoid_cross_entropy(self.value(logits), wanted, rows, grad.as_mut(), &mut value)?;
             }
         }
-        Ok(Loss { value, logits, logits_grad: grad })
+        Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
+    }
+
+    /// The ranking loss of `triples` (`3b × d`: users, items that they met, items that they did not), and
+    /// `decay / 2b` times the sum of squares of `penalized` (equation 15 of He et al., SIGIR 2020).
+    ///
+    /// # Errors
+    /// When there are no whole triples, or when the backend fails.
+    pub fn ranking_loss(&mut self, triples: Var, penalized: Var, decay: f32) -> Result<Loss<B>, ComputeError> {
+        let weight = 3.0 * decay / self.shape(triples).rows as f32;
+        let mut value = self.buffer(Shape::new(1, 1))?;
+        let mut grads = [self.grad_buffer(triples)?, self.grad_buffer(penalized)?];
+        let [grad, penalty_grad] = &mut grads;
+        self.backend().bpr_loss(self.value(triples), grad.as_mut(), &mut value)?;
+        self.backend().l2_penalty(weight, self.value(penalized), penalty_grad.as_mut(), &mut value)?;
+        let grads = [triples, penalized].into_iter().zip(grads).filter_map(|(var, grad)| Some((var, grad?)));
+        Ok(Loss { value, grads: grads.collect() })
+    }
+
+    /// A buffer for the gradient of `var`, if anybody wants it.
+    fn grad_buffer(&mut self, var: Var) -> Result<Option<B::Matrix>, ComputeError> {
+        let shape = self.shape(var);
+        self.needs_grad(var).then(|| self.buffer(shape)).transpose()
     }
 
     /// Gives the buffers of a loss that is not walked back from to the pool.
     pub fn discard(&mut self, loss: Loss<B>) {
         self.pool.give(self.backend, loss.value);
-        if let Some(grad) = loss.logits_grad {
+        for (_, grad) in loss.grads {
             self.pool.give(self.backend, grad);
         }
     }

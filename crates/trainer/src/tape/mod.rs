@@ -16,6 +16,8 @@ mod backward;
 mod dense;
 mod dropout;
 mod epilogue;
+mod gather;
+mod hop_mean;
 mod linear;
 mod loss;
 mod pool;
@@ -198,7 +200,9 @@ impl<'a, B: Backend> Tape<'a, B> {
             gradients,
         };
         pass.recycle(loss.value);
-        pass.grads[loss.logits.0] = loss.logits_grad;
+        for (var, grad) in loss.grads {
+            pass.grads[var.0] = Some(grad);
+        }
         pass.run()
     }
 

@@ -4,7 +4,7 @@ use girih_compute::{Activation, Backend, ComputeError, Cpu};
 use girih_graph_format::Norm;
 use girih_trainer::{
     Adjacency, Dims, FullBatch, GraphConv, Inputs, Linear, LinearOptions, Model, Needs, ParamInit, Propagation, Rows,
-    Tape, Var,
+    Run, Tape, Var,
 };
 
 use crate::{ModelKind, Stage, config, planted, train_epochs};
@@ -52,6 +52,6 @@ fn a_model_of_a_user_trains() {
     let mut run = FullBatch::new(&stage.cpu, &stage.inputs, stage.task(), &config, Box::new(model), params, 0).unwrap();
     let losses = train_epochs(&mut run, 60);
     assert!(losses[59] < 0.5 * losses[0], "{losses:?}");
-    let val_accuracy = run.summary().unwrap().best.val_accuracy.unwrap();
+    let val_accuracy = run.state().summary().unwrap().best.val_accuracy.unwrap();
     assert!(val_accuracy > 0.6, "{val_accuracy}");
 }

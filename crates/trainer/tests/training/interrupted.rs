@@ -5,7 +5,9 @@ use std::path::Path;
 
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_trainer::{Checkpoint, ModelConfig, OptimizerConfig, OptimizerKind, Schedule, TrainConfig, checkpoint_path};
+use girih_trainer::{
+    Checkpoint, ModelConfig, OptimizerConfig, OptimizerKind, Run, Schedule, TrainConfig, checkpoint_path,
+};
 
 use crate::{ALL_MODELS, Stage, config, planted, train_epochs, train_into};
 
@@ -27,9 +29,9 @@ fn bytes_of(checkpoint: &Checkpoint) -> Vec<u8> {
 fn six_more(dataset: &Dataset, config: &TrainConfig, checkpoint: &Checkpoint) -> (Vec<f32>, Checkpoint) {
     let stage = Stage::new(dataset.clone(), config);
     let mut run = stage.run(config);
-    run.restore(checkpoint).unwrap();
+    run.state_mut().restore(checkpoint).unwrap();
     let losses = train_epochs(&mut run, 6);
-    (losses, run.checkpoint(stage.data.clone()).unwrap())
+    (losses, run.state().checkpoint(stage.data.clone()).unwrap())
 }
 
 #[test]
@@ -43,9 +45,9 @@ fn ten_epochs_are_four_and_six() {
             let stage = Stage::new(dataset.clone(), &config);
             let mut run = stage.run(&config);
             train_epochs(&mut run, 4);
-            let four = run.checkpoint(stage.data.clone()).unwrap();
+            let four = run.state().checkpoint(stage.data.clone()).unwrap();
             let losses = train_epochs(&mut run, 6);
-            let ten = run.checkpoint(stage.data.clone()).unwrap();
+            let ten = run.state().checkpoint(stage.data.clone()).unwrap();
 
             let (found, end) = six_more(&dataset, &config, &four);
             assert_eq!(found, losses, "{kind:?} {optimizer:?}");
@@ -68,7 +70,7 @@ fn a_checkpoint_reads_back_as_it_was_written() {
     let path = folder.path().join("state.safetensors");
     for _ in 0..2 {
         run.epoch().unwrap();
-        let checkpoint = run.checkpoint(stage.data.clone()).unwrap();
+        let checkpoint = run.state().checkpoint(stage.data.clone()).unwrap();
         checkpoint.save(&path).unwrap();
         assert_eq!(Checkpoint::load(&path).unwrap(), checkpoint);
     }
@@ -80,7 +82,7 @@ fn a_cut_or_changed_checkpoint_is_refused_by_name() {
     let stage = Stage::new(planted("nodes=200"), &config);
     let mut run = stage.run(&config);
     run.epoch().unwrap();
-    let bytes = bytes_of(&run.checkpoint(stage.data.clone()).unwrap());
+    let bytes = bytes_of(&run.state().checkpoint(stage.data.clone()).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.safetensors");
     for length in [0, 7, 8, 100, bytes.len() / 2, bytes.len() - 1] {

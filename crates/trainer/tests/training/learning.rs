@@ -3,7 +3,7 @@
 use girih_compute::Dtype;
 use girih_datasets::{Dataset, Labels};
 use girih_graph_format::Matrix;
-use girih_trainer::{ModelKind, Outcome, TrainConfig};
+use girih_trainer::{ModelKind, Outcome, Run, TrainConfig};
 
 use crate::{ALL_MODELS, Stage, config, planted, train, train_epochs};
 
@@ -36,10 +36,10 @@ fn the_best_epoch_is_one_that_was_seen() {
     let stage = Stage::new(planted("nodes=400"), &config);
     let mut run = stage.run(&config);
     let scores: Vec<_> = (0..40).map(|_| run.epoch().unwrap().scores.unwrap()).collect();
-    let summary = run.summary().unwrap();
+    let summary = run.state().summary().unwrap();
     assert_eq!(scores[summary.best_epoch as usize - 1], summary.best);
     assert!(scores.iter().all(|s| s.val_accuracy <= summary.best.val_accuracy));
-    run.restore_best().unwrap();
+    run.state_mut().restore_best().unwrap();
     assert_eq!(run.evaluate().unwrap(), summary.best, "the best parameters are those of the best epoch");
 }
 
@@ -97,8 +97,8 @@ fn several_labels_a_node_are_learnt() {
         let mut run = stage.run(&config);
         let losses = train_epochs(&mut run, 120);
         assert!(losses[119] < 0.8 * losses[0], "{kind:?}: {} → {}", losses[0], losses[119]);
-        let fresh = stage.run(&config).test_f1().unwrap();
-        let trained = run.test_f1().unwrap();
+        let fresh = stage.run(&config).test_f1().unwrap().unwrap();
+        let trained = run.test_f1().unwrap().unwrap();
         assert!(trained.micro > fresh.micro + 0.15 && trained.micro > 0.6, "{kind:?}: {fresh:?} → {trained:?}");
         assert!(trained.macro_ > fresh.macro_, "{kind:?}: {fresh:?} → {trained:?}");
     }

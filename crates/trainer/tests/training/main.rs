@@ -8,6 +8,7 @@ mod interrupted;
 mod learning;
 mod limits;
 mod plan;
+mod recommend;
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use girih_datasets::{Dataset, Features, Labels, LoadOptions, Split, load};
 use girih_graph_format::Csr;
 use girih_trainer::models::{self, Model};
 use girih_trainer::{
-    Control, DataShape, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, Needs, Outcome, ParamInit,
+    Control, DataShape, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, Needs, Outcome, ParamInit, Run,
     SessionOptions, Targets, Task, TrainConfig, TrainError,
 };
 
@@ -106,7 +107,7 @@ impl Stage {
 }
 
 fn dims(dataset: &Dataset) -> Dims {
-    Dims { n_features: dataset.n_features(), n_classes: dataset.n_classes() }
+    Dims::of(dataset)
 }
 
 fn build(cpu: &Cpu, config: &TrainConfig, dims: Dims) -> (Box<dyn Model<Cpu>>, girih_trainer::Params<Cpu>) {

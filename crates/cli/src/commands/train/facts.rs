@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use girih_datasets::Dataset;
 use girih_machine::{memory, readable_bytes};
-use girih_trainer::{Outcome, RunSummary, Spread, StageTimes, TrainConfig};
+use girih_trainer::{InteractionSizes, Outcome, Ranking, RunSummary, Spread, StageTimes, TrainConfig};
 
 use crate::output::Results;
 
@@ -18,6 +18,7 @@ pub struct Facts {
     n_classes: usize,
     generated: bool,
     multi_label: bool,
+    interactions: Option<InteractionSizes>,
     model: &'static str,
 }
 
@@ -33,6 +34,7 @@ impl Facts {
             n_classes: dataset.n_classes(),
             generated: dataset.generated,
             multi_label: dataset.is_multi_label(),
+            interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
             model: config.model.kind.name(),
         }
     }
@@ -45,10 +47,16 @@ impl Facts {
     /// One line for people, before training.
     pub fn headline(&self) -> String {
         let generated = if self.generated { " (generated)" } else { "" };
-        format!(
-            "{} on {}{generated}: {} nodes, {} edges, {} features, {} classes; device {}",
-            self.model, self.data, self.n_nodes, self.n_edges, self.n_features, self.n_classes, self.device
-        )
+        let sizes = match self.interactions {
+            Some(sizes) => {
+                format!("{} users, {} items, {} interactions", sizes.n_users, sizes.n_items, sizes.n_train)
+            }
+            None => format!(
+                "{} nodes, {} edges, {} features, {} classes",
+                self.n_nodes, self.n_edges, self.n_features, self.n_classes
+            ),
+        };
+        format!("{} on {}{generated}: {sizes}; device {}", self.model, self.data, self.device)
     }
 
     /// The result of training.
@@ -63,7 +71,11 @@ impl Facts {
             .add_hidden("runs", outcome.runs.len())
             .add_hidden("epochs", outcome.runs.iter().map(|run| run.epochs).max())
             .add_hidden("stopped", outcome.stopped);
-        self.add_scores(&mut results, outcome);
+        if config.model.kind.is_recommender() {
+            add_ranking(&mut results, outcome);
+        } else {
+            self.add_scores(&mut results, outcome);
+        }
         add_times(&mut results, outcome);
         let peak = memory::peak_bytes();
         results
@@ -105,6 +117,41 @@ impl Facts {
             .add_hidden("val_loss", over(|run| run.last.val_loss))
             .add_hidden("test_loss", over(|run| run.last.test_loss));
     }
+}
+
+/// The scores of a recommender, at the epoch of the best recall and at the last.
+fn add_ranking(results: &mut Results, outcome: &Outcome) {
+    let best = |of: fn(&Ranking) -> f64| outcome.over_runs(|run| run.best.ranking.as_ref().map(of));
+    let last = |of: fn(&Ranking) -> f64| outcome.over_runs(|run| run.last.ranking.as_ref().map(of));
+    let mean = |spread: Option<Spread>| spread.map(|s| s.mean);
+    let shown = |spread: Option<Spread>| match spread {
+        None => String::new(),
+        Some(s) if outcome.runs.len() > 1 => format!("{:.4} ± {:.4}", s.mean, s.std),
+        Some(s) => format!("{:.4}", s.mean),
+    };
+    let (recall, ndcg) = (best(|r| r.recall_at_20), best(|r| r.ndcg_at_20));
+    let best_epoch = outcome.over_runs(|run| Some(run.best_epoch as f64));
+    results
+        .add("recall_at_20", mean(recall), "Recall@20 at the best epoch", shown(recall))
+        .add("ndcg_at_20", mean(ndcg), "NDCG@20 at the best epoch", shown(ndcg))
+        .add_hidden("recall_at_20_std", recall.map(|s| s.std))
+        .add_hidden("ndcg_at_20_std", ndcg.map(|s| s.std))
+        .add_hidden("precision_at_20", mean(best(|r| r.precision_at_20)))
+        .add_hidden("hits_at_20", mean(best(|r| r.hits_at_20)))
+        .add_hidden("best_epoch", mean(best_epoch))
+        .add(
+            "recall_at_20_last",
+            mean(last(|r| r.recall_at_20)),
+            "Recall@20 at the last epoch",
+            shown(last(|r| r.recall_at_20)),
+        )
+        .add(
+            "ndcg_at_20_last",
+            mean(last(|r| r.ndcg_at_20)),
+            "NDCG@20 at the last epoch",
+            shown(last(|r| r.ndcg_at_20)),
+        )
+        .add_hidden("train_loss", mean(outcome.over_runs(|run| Some(f64::from(run.train_loss)))));
 }
 
 fn add_times(results: &mut Results, outcome: &Outcome) {

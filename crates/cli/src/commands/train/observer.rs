@@ -86,7 +86,8 @@ impl Observer {
         if let Some(bar) = &self.bar {
             bar.set_position(point.epoch);
             let val = point.val_accuracy.map_or(String::new(), |a| format!("  val {:.1} %", 100.0 * a));
-            bar.set_message(format!("loss {:.4}{val}", point.train_loss));
+            let recall = point.recall_at_20.map_or(String::new(), |r| format!("  recall@20 {r:.4}"));
+            bar.set_message(format!("loss {:.4}{val}{recall}", point.train_loss));
         }
         self.history.push(point)
     }
@@ -96,14 +97,18 @@ impl Observer {
             return;
         }
         let score = |value: Option<f64>| value.map_or("–".to_owned(), |a| format!("{:.2} %", 100.0 * a));
+        let scores = match summary.best.ranking {
+            Some(ranking) => format!("recall@20 {:.4}  NDCG@20 {:.4}", ranking.recall_at_20, ranking.ndcg_at_20),
+            None => {
+                format!("val {}  test {}", score(summary.best.val_accuracy), score(summary.best.test_accuracy))
+            }
+        };
         let line = format!(
-            "run {:>3}  epochs {:>4}/{}  best epoch {:>4}  val {}  test {}",
+            "run {:>3}  epochs {:>4}/{}  best epoch {:>4}  {scores}",
             summary.run + 1,
             summary.epochs,
             self.epochs,
-            summary.best_epoch,
-            score(summary.best.val_accuracy),
-            score(summary.best.test_accuracy)
+            summary.best_epoch
         );
         match &self.bar {
             Some(bar) => bar.println(line),

@@ -1,8 +1,8 @@
-//! Settings: defaults, then the file, then the flags.
+//! Settings: the model's defaults, then the file, then the flags.
 
 use std::path::Path;
 
-use girih_trainer::TrainConfig;
+use girih_trainer::{ModelKind, TrainConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::args::TrainArgs;
@@ -24,9 +24,10 @@ struct FileConfig {
 /// # Errors
 /// When the file cannot be read or says something that is no setting.
 pub fn resolve(args: &TrainArgs) -> Result<(String, TrainConfig), CliError> {
+    let chosen = args.settings.model.map(ModelKind::from);
     let (file_data, mut config) = match &args.config {
-        Some(path) => read(path)?,
-        None => (None, TrainConfig::default()),
+        Some(path) => read(path, chosen)?,
+        None => (None, TrainConfig::for_model(chosen.unwrap_or_default())),
     };
     args.settings.override_in(&mut config);
     let spec = args.data.data.clone().or(file_data).unwrap_or_else(|| DEFAULT_DATA.to_owned());
@@ -43,15 +44,65 @@ pub fn to_toml(spec: &str, config: &TrainConfig) -> Result<String, CliError> {
     toml::to_string(&FileConfig { data: Some(spec.to_owned()), train }).map_err(other)
 }
 
-fn read(path: &Path) -> Result<(Option<String>, TrainConfig), CliError> {
+/// The data and the configuration of a file, on top of the settings of the model: the `chosen` one, or else the file's.
+fn read(path: &Path, chosen: Option<ModelKind>) -> Result<(Option<String>, TrainConfig), CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::io(path, e))?;
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };
     let file: FileConfig = toml::from_str(&text).map_err(wrong)?;
     // Without `data` the text is a configuration as it stands, and messages show the line.
-    let config = if file.data.is_some() {
-        file.train.try_into().map_err(wrong)?
+    let stated: TrainConfig = if file.data.is_some() {
+        file.train.clone().try_into().map_err(wrong)?
     } else {
         toml::from_str(&text).map_err(wrong)?
     };
-    Ok((file.data, config))
+    let mut table = toml::Table::try_from(TrainConfig::for_model(chosen.unwrap_or(stated.model.kind)))
+        .map_err(|e| CliError::Other(e.to_string()))?;
+    overlay(&mut table, file.train);
+    Ok((file.data, table.try_into().map_err(wrong)?))
+}
+
+/// Puts the settings of `file` in the place of those of `config`, in `[model]` and `[optimizer]` one by one.
+fn overlay(config: &mut toml::Table, file: toml::Table) {
+    for (key, value) in file {
+        match (config.get_mut(&key), value) {
+            (Some(toml::Value::Table(section)), toml::Value::Table(settings)) => section.extend(settings),
+            (_, value) => drop(config.insert(key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str, chosen: Option<ModelKind>) -> TrainConfig {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        read(&path, chosen).unwrap().1
+    }
+
+    #[test]
+    fn a_file_changes_the_defaults_of_its_model() {
+        let config = read_text("epochs = 5\n[model]\nkind = \"lightgcn\"\nlayers = 2\n", None);
+        let published = TrainConfig::for_model(ModelKind::LightGcn);
+        assert_eq!((config.epochs, config.model.layers), (5, 2));
+        assert_eq!((config.model.hidden, config.batch_size), (published.model.hidden, published.batch_size));
+        assert_eq!(config.optimizer, published.optimizer);
+    }
+
+    #[test]
+    fn the_chosen_model_goes_before_that_of_the_file() {
+        let config = read_text("[optimizer]\nlr = 0.5\n", Some(ModelKind::LightGcn));
+        assert_eq!((config.optimizer.lr, config.optimizer.weight_decay, config.model.layers), (0.5, 1e-4, 3));
+        assert_eq!(read_text("", None), TrainConfig::default());
+    }
+
+    #[test]
+    fn every_default_survives_its_file() {
+        for kind in [ModelKind::Gcn, ModelKind::LightGcn] {
+            let config = TrainConfig::for_model(kind);
+            assert_eq!(read_text(&to_toml("data", &config).unwrap(), None), config);
+        }
+    }
 }

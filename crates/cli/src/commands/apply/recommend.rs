@@ -1,0 +1,47 @@
+//! `girih evaluate` and `girih predict` of a recommender.
+
+use girih_compute::NO_COLUMN;
+use girih_graph_format::file;
+use girih_trainer::{Ranking, TOP_K};
+
+use super::Loaded;
+use crate::args::{EvaluateArgs, PredictArgs};
+use crate::error::CliError;
+
+/// Prints how well the items ranked first agree with the test items.
+pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
+    let mut results = loaded.describe();
+    let recommendations = girih_trainer::recommend(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+    let ranking = recommendations.scores.ranking;
+    let score = |of: fn(&Ranking) -> f64| ranking.as_ref().map(of);
+    let shown = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
+    let (recall, ndcg) = (score(|r| r.recall_at_20), score(|r| r.ndcg_at_20));
+    let (precision, hits) = (score(|r| r.precision_at_20), score(|r| r.hits_at_20));
+    results
+        .add("recall_at_20", recall, "Recall@20", shown(recall))
+        .add("ndcg_at_20", ndcg, "NDCG@20", shown(ndcg))
+        .add("precision_at_20", precision, "Precision@20", shown(precision))
+        .add("hits_at_20", hits, "Users served", shown(hits));
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// Writes the items ranked first for every user, best first; -1 where there are fewer.
+pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
+    if args.logits {
+        let message = "a recommender has no logits; leave --logits out to write the items ranked first for every user";
+        return Err(CliError::Other(message.to_owned()));
+    }
+    let mut results = loaded.describe();
+    let recommendations = girih_trainer::recommend(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+    let item = |&item: &u32| if item == NO_COLUMN { -1 } else { i64::from(item) };
+    let items: Vec<i64> = recommendations.items.iter().map(item).collect();
+    file::write_npy(&args.out, &[recommendations.n_users, TOP_K], &items)?;
+    let out = args.out.display().to_string();
+    results
+        .add("users", recommendations.n_users, "Users", recommendations.n_users.to_string())
+        .add("kind", "items", "Values", format!("{TOP_K} items per user"))
+        .add("out", out.as_str(), "Written to", out.as_str());
+    results.print(args.output.json);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! [`LightGcn`]: graph convolutions without weights, for recommenders (He et al., SIGIR 2020).
+
+use girih_compute::{Backend, ComputeError, Shape};
+use girih_graph_format::Norm;
+
+use super::Model;
+use crate::config::ModelConfig;
+use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
+use crate::params::{ParamId, ParamInit};
+use crate::tape::{Tape, Var};
+
+/// Standard deviation of first embeddings, as in the authors' program.
+const INITIAL_DEVIATION: f32 = 0.1;
+
+/// One learned row per user and item, averaged with those of its neighbours up to `k` hops away: the mean of
+/// `E, Â·E, …, Âᵏ·E` with `Â = D^-½ A D^-½` (equations 3 and 8). `config.layers` is `k`, `config.hidden` the width.
+pub struct LightGcn {
+    embedding: ParamId,
+    hops: usize,
+}
+
+impl LightGcn {
+    /// A model with fresh embeddings.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        config: &ModelConfig,
+        n_nodes: usize,
+        init: &mut ParamInit<'_, B>,
+    ) -> Result<Self, ComputeError> {
+        let embedding = init.normal(0, "embedding", Shape::new(n_nodes, config.hidden), INITIAL_DEVIATION)?;
+        Ok(Self { embedding, hops: config.layers })
+    }
+}
+
+impl<B: Backend> Model<B> for LightGcn {
+    fn needs(&self) -> Needs {
+        let graph = Some(Adjacency { self_loops: false, norm: Norm::Symmetric });
+        Needs { graph, hops: 0, raw_features: false, propagation: Propagation::Never }
+    }
+
+    fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
+        let embedding = tape.param(self.embedding);
+        tape.hop_mean(inputs.graph(), embedding, self.hops)
+    }
+
+    fn embedding(&self) -> Option<ParamId> {
+        Some(self.embedding)
+    }
+}

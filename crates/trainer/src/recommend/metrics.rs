@@ -1,0 +1,95 @@
+//! [`Ranking`]: how well the items ranked first are those that users met afterwards.
+
+use serde::{Deserialize, Serialize};
+
+/// Items that are looked at: the first of the ranking.
+pub const TOP_K: usize = 20;
+
+/// Scores of the first [`TOP_K`] items, as means over the users with test items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// Share of a user's test items that are among the first 20.
+    pub recall_at_20: f64,
+    /// Gain discounted by the logarithm of the rank, over that of the best ranking possible (Järvelin and Kekäläinen,
+    /// TOIS 2002).
+    pub ndcg_at_20: f64,
+    /// Share of the first 20 that are test items.
+    pub precision_at_20: f64,
+    /// One when any of the first 20 is a test item: over users, the share that is served at all.
+    pub hits_at_20: f64,
+}
+
+/// What the item at `rank`, from 0, adds to the gain.
+fn discount(rank: usize) -> f64 {
+    1.0 / (rank as f64 + 2.0).log2()
+}
+
+impl Ranking {
+    /// The scores of one user: `ranked` items, best first, of which [`TOP_K`] count, against ascending `wanted` ones.
+    /// `None` for a user without any.
+    #[must_use]
+    pub fn of_user(ranked: &[u32], wanted: &[u32]) -> Option<Self> {
+        if wanted.is_empty() {
+            return None;
+        }
+        let hits = ranked.iter().take(TOP_K).enumerate().filter(|(_, item)| wanted.binary_search(item).is_ok());
+        let (mut n_hits, mut gain) = (0.0, 0.0);
+        for (rank, _) in hits {
+            n_hits += 1.0;
+            gain += discount(rank);
+        }
+        let best_gain: f64 = (0..wanted.len().min(TOP_K)).map(discount).sum();
+        Some(Self {
+            recall_at_20: n_hits / wanted.len() as f64,
+            ndcg_at_20: gain / best_gain,
+            precision_at_20: n_hits / TOP_K as f64,
+            hits_at_20: f64::from(u8::from(n_hits > 0.0)),
+        })
+    }
+
+    /// The mean over users, added in order; `None` without users.
+    #[must_use]
+    pub fn mean(users: impl Iterator<Item = Self>) -> Option<Self> {
+        let (mut sum, mut n_users) = (Self::default(), 0.0);
+        for user in users {
+            sum.recall_at_20 += user.recall_at_20;
+            sum.ndcg_at_20 += user.ndcg_at_20;
+            sum.precision_at_20 += user.precision_at_20;
+            sum.hits_at_20 += user.hits_at_20;
+            n_users += 1.0;
+        }
+        (n_users > 0.0).then(|| Self {
+            recall_at_20: sum.recall_at_20 / n_users,
+            ndcg_at_20: sum.ndcg_at_20 / n_users,
+            precision_at_20: sum.precision_at_20 / n_users,
+            hits_at_20: sum.hits_at_20 / n_users,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Worked by hand: three wanted items, of which the first and the fourth of the ranking are two.
+    #[test]
+    fn scores_of_a_small_case() {
+        let ranking = Ranking::of_user(&[7, 1, 2, 9, 3], &[5, 7, 9]).unwrap();
+        let best = 1.0 + 1.0 / 3f64.log2() + 0.5;
+        assert_eq!((ranking.recall_at_20, ranking.precision_at_20, ranking.hits_at_20), (2.0 / 3.0, 0.1, 1.0));
+        assert!((ranking.ndcg_at_20 - (1.0 + 1.0 / 5f64.log2()) / best).abs() < 1e-12);
+    }
+
+    #[test]
+    fn only_the_first_twenty_count_and_users_without_wishes_are_left_out() {
+        let ranked: Vec<u32> = (0..30).collect();
+        let late = Ranking::of_user(&ranked, &[20]).unwrap();
+        assert_eq!(late, Ranking::default());
+        let all: Vec<u32> = (0..25).collect();
+        let full = Ranking::of_user(&ranked, &all).unwrap();
+        assert_eq!((full.recall_at_20, full.ndcg_at_20, full.precision_at_20), (0.8, 1.0, 1.0));
+        assert_eq!(Ranking::of_user(&ranked, &[]), None);
+        assert_eq!(Ranking::mean([late, full].into_iter()).unwrap().recall_at_20, 0.4);
+        assert_eq!(Ranking::mean(std::iter::empty()), None);
+    }
+}

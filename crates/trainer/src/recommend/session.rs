@@ -1,0 +1,81 @@
+//! What all runs of a recommender share, and a trained one applied.
+
+use girih_compute::Backend;
+use girih_datasets::{Dataset, Interactions};
+use girih_graph_format::NodeId;
+
+use super::metrics::TOP_K;
+use super::train::Recommender;
+use crate::TrainError;
+use crate::checkpoint::{Checkpoint, DataShape};
+use crate::config::TrainConfig;
+use crate::inputs::Inputs;
+use crate::models::{self, Dims};
+use crate::params::ParamInit;
+use crate::report::Scores;
+use crate::state::Run;
+
+/// The graph on the device, and the interactions on the host.
+pub(crate) struct Prepared<B: Backend> {
+    inputs: Inputs<B>,
+    interactions: Interactions,
+    dims: Dims,
+}
+
+impl<B: Backend> Prepared<B> {
+    pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        let dims = Dims::of(&dataset);
+        let interactions = dataset.interactions.ok_or_else(|| {
+            TrainError::invalid(format!(
+                "{} has no interactions of users and items, which the model {} learns from; choose another model",
+                dataset.name,
+                config.model.kind.name()
+            ))
+        })?;
+        let mut init = ParamInit::new(backend, config.seed, 0);
+        let needs = models::build(&config.model, dims, &mut init)?.needs();
+        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &needs)?, interactions, dims })
+    }
+
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<Recommender<'a, B>, TrainError> {
+        let mut init = ParamInit::new(backend, config.seed, run);
+        let model = models::build(&config.model, self.dims, &mut init)?;
+        Recommender::new(backend, &self.inputs, &self.interactions, config, model, init.finish(), run)
+    }
+}
+
+/// What a trained model recommends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recommendations {
+    /// How well that agrees with the test items.
+    pub scores: Scores,
+    /// Items of every user, best first, without those of its training: [`TOP_K`] a user, filled up with
+    /// [`NO_COLUMN`](girih_compute::NO_COLUMN) where there are fewer.
+    pub items: Vec<NodeId>,
+    /// Number of users.
+    pub n_users: usize,
+}
+
+/// The items that the best parameters of a checkpoint rank first for every user.
+///
+/// # Errors
+/// When data set and checkpoint do not fit each other, or the backend fails.
+pub fn recommend<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Recommendations, TrainError> {
+    let config = &checkpoint.progress.config;
+    checkpoint.progress.data.check_nodes(&DataShape::of(&dataset))?;
+    let session = Prepared::new(backend, dataset, config)?;
+    let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
+    trainer.state_mut().restore(checkpoint)?;
+    trainer.state_mut().restore_best()?;
+    let items = trainer.top_items()?;
+    Ok(Recommendations { scores: trainer.evaluate()?, n_users: items.len() / TOP_K, items })
+}

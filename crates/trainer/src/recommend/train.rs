@@ -1,0 +1,145 @@
+//! [`Recommender`]: one training run on batches of interactions.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use girih_compute::{Backend, ComputeError};
+use girih_datasets::Interactions;
+use girih_graph_format::NodeId;
+use girih_random::purpose;
+
+use super::metrics::{Ranking, TOP_K};
+use super::rank::top_items;
+use super::triples::Triples;
+use crate::TrainError;
+use crate::config::{OptimizerConfig, TrainConfig};
+use crate::inputs::Inputs;
+use crate::metrics::F1;
+use crate::models::Model;
+use crate::params::{ParamId, Params};
+use crate::report::{Scores, StageTimes};
+use crate::state::{Run, RunState};
+use crate::tape::{Loss, Mode, Pool, Tape};
+
+/// One run, epoch by epoch. A step propagates over the whole graph and sees the loss of one batch.
+pub struct Recommender<'a, B: Backend> {
+    state: RunState<'a, B>,
+    inputs: &'a Inputs<B>,
+    interactions: &'a Interactions,
+    model: Box<dyn Model<B>>,
+    embedding: ParamId,
+    /// Scores of blocks of users, between evaluations.
+    blocks: Pool<B>,
+}
+
+impl<'a, B: Backend> Recommender<'a, B> {
+    /// A run at its start.
+    ///
+    /// # Errors
+    /// When the model learns no row per node, or the device's memory does not suffice.
+    pub fn new(
+        backend: &'a B,
+        inputs: &'a Inputs<B>,
+        interactions: &'a Interactions,
+        config: &'a TrainConfig,
+        model: Box<dyn Model<B>>,
+        params: Params<B>,
+        run: u64,
+    ) -> Result<Self, TrainError> {
+        let embedding = model.embedding().ok_or_else(|| {
+            TrainError::invalid(format!("the model {} has no embeddings to rank by", config.model.kind.name()))
+        })?;
+        // The decay is a penalty on the rows of a batch, not a pull on all rows at every step.
+        let optimizer = OptimizerConfig { weight_decay: 0.0, ..config.optimizer.clone() };
+        let state = RunState::new(backend, config, &optimizer, params, run)?;
+        Ok(Self { state, inputs, interactions, model, embedding, blocks: Pool::default() })
+    }
+
+    /// One step on the triples of `nodes`; returns their mean loss.
+    fn step(&mut self, lr: f64, nodes: &[NodeId]) -> Result<(f32, StageTimes), TrainError> {
+        let start = Instant::now();
+        let state = &mut self.state;
+        let ids = state.backend.upload_ids(nodes)?;
+        let mode = Mode::Train(state.key(purpose::DROPOUT));
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode);
+        let decay = state.config.optimizer.weight_decay as f32;
+        let loss = batch_loss(&mut tape, &*self.model, self.inputs, self.embedding, (&ids, nodes.len()), decay)?;
+        let value = loss.value(state.backend)?;
+        let forward = start.elapsed();
+        tape.backward(loss, &mut state.gradients)?;
+        let backward = start.elapsed() - forward;
+        state.step(lr, value)?;
+        let optimizer = start.elapsed() - forward - backward;
+        Ok((value, StageTimes { forward, backward, optimizer, ..StageTimes::default() }))
+    }
+
+    /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
+    /// [`Recommendations`](super::Recommendations).
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn top_items(&mut self) -> Result<Vec<NodeId>, TrainError> {
+        let state = &mut self.state;
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
+        let embeddings = self.model.forward(&mut tape, self.inputs)?;
+        let train = self.interactions.train();
+        let met = |users: Range<usize>| train.block(users, 0..train.n_cols());
+        let users_and_items = (train.n_rows(), train.n_cols());
+        top_items(state.backend, &mut self.blocks, tape.value(embeddings), users_and_items, met)
+    }
+}
+
+/// The loss of the triples that `ids` name, with a penalty on their own embeddings.
+pub(crate) fn batch_loss<'a, B: Backend>(
+    tape: &mut Tape<'a, B>,
+    model: &dyn Model<B>,
+    inputs: &'a Inputs<B>,
+    embedding: ParamId,
+    (ids, n_ids): (&'a B::Ids, usize),
+    decay: f32,
+) -> Result<Loss<B>, ComputeError> {
+    // Recorded first, so that on the way back its few rows are added to the gradient of all of them.
+    let own = tape.param(embedding);
+    let penalized = tape.gather_rows(own, ids, n_ids)?;
+    let embeddings = model.forward(tape, inputs)?;
+    let triples = tape.gather_rows(embeddings, ids, n_ids)?;
+    tape.ranking_loss(triples, penalized, decay)
+}
+
+impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
+    fn state(&self) -> &RunState<'a, B> {
+        &self.state
+    }
+
+    fn state_mut(&mut self) -> &mut RunState<'a, B> {
+        &mut self.state
+    }
+
+    /// One step on every batch; drawing a batch counts as part of the forward pass.
+    fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError> {
+        let key = self.state.key(purpose::TRIPLES);
+        let triples = Triples::new(self.interactions, key, self.state.config.batch_size);
+        let (mut total, mut times) = (0.0, StageTimes::default());
+        for batch in 0..triples.n_batches() {
+            let start = Instant::now();
+            let nodes = triples.batch(batch);
+            times.forward += start.elapsed();
+            let (loss, stages) = self.step(lr, &nodes)?;
+            total += f64::from(loss) * (nodes.len() / 3) as f64;
+            times += stages;
+        }
+        Ok(((total / self.interactions.train().nnz() as f64) as f32, times))
+    }
+
+    fn evaluate(&mut self) -> Result<Scores, TrainError> {
+        let top = self.top_items()?;
+        let test = self.interactions.test();
+        let users = top.chunks_exact(TOP_K).enumerate();
+        let ranking = Ranking::mean(users.filter_map(|(user, items)| Ranking::of_user(items, test.row(user))));
+        Ok(Scores { ranking, ..Scores::default() })
+    }
+
+    fn test_f1(&mut self) -> Result<Option<F1>, TrainError> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,120 @@
+//! What training says of itself: [`Scores`], [`StageTimes`], [`EpochReport`] and [`RunSummary`].
+
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Metric;
+use crate::recommend::Ranking;
+
+/// How a model does on the three parts of a split; `None` for a part without labelled nodes, and for scores of another
+/// task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Scores {
+    /// On the training nodes: share of nodes whose class is right; with several labels a node, micro-F1.
+    pub train_accuracy: Option<f64>,
+    /// On the validation nodes; it chooses the epoch.
+    pub val_accuracy: Option<f64>,
+    /// On the test nodes.
+    pub test_accuracy: Option<f64>,
+    /// Area under the receiver operating characteristic on the validation nodes, for two classes; with several labels a
+    /// node, the mean over labels that have both answers.
+    #[serde(default)]
+    pub val_roc_auc: Option<f64>,
+    /// As `val_roc_auc`, on the test nodes.
+    #[serde(default)]
+    pub test_roc_auc: Option<f64>,
+    /// Mean loss on the validation nodes.
+    pub val_loss: Option<f64>,
+    /// Mean loss on the test nodes.
+    pub test_loss: Option<f64>,
+    /// How well a recommender ranks the test items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranking: Option<Ranking>,
+}
+
+impl Scores {
+    /// The score on the validation nodes that chooses the epoch.
+    #[must_use]
+    pub fn val(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Accuracy => self.val_accuracy,
+            Metric::RocAuc => self.val_roc_auc,
+        }
+    }
+
+    /// Whether these scores choose their epoch over those of an earlier one: a better score on the validation nodes, or
+    /// as good a one at a lower loss. Without validation nodes the later epoch is chosen. Recommenders go by their
+    /// recall.
+    #[must_use]
+    pub fn better_than(&self, earlier: &Self, metric: Metric) -> bool {
+        if let (Some(ranking), Some(earlier)) = (&self.ranking, &earlier.ranking) {
+            return ranking.recall_at_20 > earlier.recall_at_20;
+        }
+        let rank = |scores: &Self| (scores.val(metric), scores.val_loss.map(|loss| -loss));
+        self.val(metric).is_none() || rank(self) > rank(earlier)
+    }
+}
+
+/// Time spent in the stages of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StageTimes {
+    /// Forward pass and loss.
+    pub forward: Duration,
+    /// Backward pass.
+    pub backward: Duration,
+    /// The optimiser's step.
+    pub optimizer: Duration,
+    /// Evaluation after the step; not part of the epoch's time.
+    pub evaluate: Duration,
+}
+
+impl StageTimes {
+    /// Time of the training step: all but evaluation.
+    #[must_use]
+    pub fn epoch(&self) -> Duration {
+        self.forward + self.backward + self.optimizer
+    }
+}
+
+impl AddAssign for StageTimes {
+    fn add_assign(&mut self, other: Self) {
+        self.forward += other.forward;
+        self.backward += other.backward;
+        self.optimizer += other.optimizer;
+        self.evaluate += other.evaluate;
+    }
+}
+
+/// What an epoch did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EpochReport {
+    /// Number of the epoch, from 1.
+    pub epoch: u64,
+    /// Mean loss on the training nodes, before the step.
+    pub train_loss: f32,
+    /// Learning rate of the step.
+    pub lr: f64,
+    /// Where the time went.
+    pub times: StageTimes,
+    /// Scores after the step, when this epoch evaluates.
+    pub scores: Option<Scores>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Number of the run, from 0.
+    pub run: u64,
+    /// Epochs done.
+    pub epochs: u64,
+    /// Epoch of the best validation score, from 1.
+    pub best_epoch: u64,
+    /// Scores at that epoch.
+    pub best: Scores,
+    /// Scores at the last epoch.
+    pub last: Scores,
+    /// Training loss of the last epoch.
+    pub train_loss: f32,
+}

@@ -1,0 +1,250 @@
+//! [`RunState`]: what every kind of training keeps from epoch to epoch, and [`Run`]: an epoch of any kind.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use girih_compute::Backend;
+use girih_graph_format::Matrix;
+use girih_random::Key;
+
+use crate::TrainError;
+use crate::checkpoint::{CHECKPOINT_VERSION, Checkpoint, DataShape, Progress};
+use crate::config::{OptimizerConfig, TrainConfig};
+use crate::metrics::F1;
+use crate::optim::Optimizer;
+use crate::params::{Gradients, Params};
+use crate::report::{EpochReport, RunSummary, Scores, StageTimes};
+use crate::tape::Pool;
+
+/// Where a run stands: parameters, the optimiser's state, epochs done, and the best scores so far.
+pub struct RunState<'a, B: Backend> {
+    pub(crate) backend: &'a B,
+    pub(crate) config: &'a TrainConfig,
+    pub(crate) params: Params<B>,
+    pub(crate) gradients: Gradients<B>,
+    pub(crate) optimizer: Optimizer<B>,
+    pub(crate) pool: Pool<B>,
+    run: u64,
+    epoch: u64,
+    train_loss: f32,
+    last: Option<Scores>,
+    best: Option<Best>,
+}
+
+struct Best {
+    epoch: u64,
+    scores: Scores,
+    params: Vec<Matrix>,
+}
+
+/// One run, epoch by epoch.
+pub trait Run<'a, B: Backend + 'a> {
+    /// Where the run stands.
+    fn state(&self) -> &RunState<'a, B>;
+
+    /// Where the run stands, to be changed.
+    fn state_mut(&mut self) -> &mut RunState<'a, B>;
+
+    /// Goes through the training data once at learning rate `lr`; returns the mean loss and where the time went.
+    ///
+    /// # Errors
+    /// When the backend fails, or the loss is no longer finite.
+    fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError>;
+
+    /// Scores of the parameters as they are.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    fn evaluate(&mut self) -> Result<Scores, TrainError>;
+
+    /// F1 on the test nodes with the parameters as they are; `None` where nodes have no classes.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    fn test_f1(&mut self) -> Result<Option<F1>, TrainError>;
+
+    /// Trains one epoch, then takes scores when they are due.
+    ///
+    /// # Errors
+    /// When the backend fails, or the loss is no longer finite.
+    fn epoch(&mut self) -> Result<EpochReport, TrainError> {
+        let lr = self.state().lr();
+        let (train_loss, mut times) = self.train_once(lr)?;
+        let state = self.state_mut();
+        state.epoch += 1;
+        state.train_loss = train_loss;
+        let epoch = state.epoch;
+        let mut scores = None;
+        if epoch.is_multiple_of(state.config.eval_every) || epoch >= state.config.epochs {
+            let start = Instant::now();
+            scores = Some(self.evaluate()?);
+            self.state_mut().keep_if_best(scores)?;
+            times.evaluate = start.elapsed();
+        }
+        Ok(EpochReport { epoch, train_loss, lr, times, scores })
+    }
+}
+
+impl<'a, B: Backend> RunState<'a, B> {
+    /// A run at its start.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn new(
+        backend: &'a B,
+        config: &'a TrainConfig,
+        optimizer: &OptimizerConfig,
+        params: Params<B>,
+        run: u64,
+    ) -> Result<Self, TrainError> {
+        let gradients = Gradients::new(backend, &params)?;
+        let optimizer = Optimizer::new(backend, optimizer, &params)?;
+        let pool = Pool::default();
+        let train_loss = f32::NAN;
+        Ok(Self {
+            backend,
+            config,
+            params,
+            gradients,
+            optimizer,
+            pool,
+            run,
+            epoch: 0,
+            train_loss,
+            last: None,
+            best: None,
+        })
+    }
+
+    /// Epochs done.
+    #[must_use]
+    pub fn epochs_done(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether no epoch is left: all are done, or patience ran out.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let impatient = match (self.config.patience, &self.best) {
+            (Some(patience), Some(best)) => self.epoch - best.epoch >= patience,
+            _ => false,
+        };
+        self.epoch >= self.config.epochs || impatient
+    }
+
+    /// The key below which the next epoch draws for `purpose`.
+    pub(crate) fn key(&self, purpose: u32) -> Key {
+        Key::new(self.config.seed, purpose).child(self.run).child(self.epoch)
+    }
+
+    fn lr(&self) -> f64 {
+        self.config.optimizer.lr_at(self.epoch, self.config.epochs)
+    }
+
+    /// One step of the optimiser by the gradients at hand.
+    ///
+    /// # Errors
+    /// When `loss` is not finite, or the backend fails.
+    pub(crate) fn step(&mut self, lr: f64, loss: f32) -> Result<(), TrainError> {
+        if !loss.is_finite() {
+            return Err(TrainError::invalid(format!(
+                "the training loss is {loss} in epoch {}; lower the learning rate (now {lr}) or check the features",
+                self.epoch + 1
+            )));
+        }
+        Ok(self.optimizer.step(self.backend, lr, &self.gradients, &mut self.params)?)
+    }
+
+    /// Takes note of the latest scores, and keeps the parameters when they are the best so far.
+    fn keep_if_best(&mut self, scores: Option<Scores>) -> Result<(), TrainError> {
+        let Some(scores) = scores else { return Ok(()) };
+        if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
+            self.best = Some(Best { epoch: self.epoch, scores, params: self.params.download(self.backend)? });
+        }
+        self.last = Some(scores);
+        Ok(())
+    }
+
+    /// What the run has come to; `None` before the first evaluation.
+    #[must_use]
+    pub fn summary(&self) -> Option<RunSummary> {
+        let (best, last) = (self.best.as_ref()?, self.last?);
+        Some(RunSummary {
+            run: self.run,
+            epochs: self.epoch,
+            best_epoch: best.epoch,
+            best: best.scores,
+            last,
+            train_loss: self.train_loss,
+        })
+    }
+
+    /// The state of the run, from which [`restore`](Self::restore) continues bit for bit.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn checkpoint(&self, data: DataShape) -> Result<Checkpoint, TrainError> {
+        let names = || self.params.iter().map(|(_, param)| param.name.clone());
+        let best_params = self.best.as_ref().map_or(&[][..], |best| &best.params);
+        Ok(Checkpoint {
+            progress: Progress {
+                version: CHECKPOINT_VERSION,
+                config: self.config.clone(),
+                data,
+                run: self.run,
+                epoch: self.epoch,
+                n_steps: self.optimizer.n_steps(),
+                finished: self.is_finished(),
+                best: self.best.as_ref().map(|best| (best.epoch, best.scores)),
+                last: self.last,
+                train_loss: self.train_loss,
+            },
+            params: names().zip(self.params.download(self.backend)?).collect(),
+            moments: names().zip(self.optimizer.download(self.backend)?).collect(),
+            best_params: names().zip(best_params.iter().cloned()).collect(),
+        })
+    }
+
+    /// Goes to the state of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint lacks a parameter of this model or holds one of another shape.
+    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+        let params = self.named(&checkpoint.params)?;
+        let moments = self.named(&checkpoint.moments)?;
+        self.params.write(self.backend, &params)?;
+        self.optimizer.write(self.backend, &moments, checkpoint.progress.n_steps)?;
+        self.best = match checkpoint.progress.best {
+            Some((epoch, scores)) => Some(Best { epoch, scores, params: self.named(&checkpoint.best_params)? }),
+            None => None,
+        };
+        self.epoch = checkpoint.progress.epoch;
+        self.last = checkpoint.progress.last;
+        self.train_loss = checkpoint.progress.train_loss;
+        Ok(())
+    }
+
+    /// Makes the best parameters so far the current ones; does nothing before the first evaluation.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn restore_best(&mut self) -> Result<(), TrainError> {
+        match &self.best {
+            Some(best) => Ok(self.params.write(self.backend, &best.params)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The entries of `map` in the order of the parameters.
+    fn named<T: Clone>(&self, map: &BTreeMap<String, T>) -> Result<Vec<T>, TrainError> {
+        let entries = self.params.iter().map(|(_, param)| {
+            map.get(&param.name).cloned().ok_or_else(|| {
+                TrainError::invalid(format!(
+                    "the checkpoint has no `{}`: it belongs to a model of another kind or size",
+                    param.name
+                ))
+            })
+        });
+        entries.collect()
+    }
+}

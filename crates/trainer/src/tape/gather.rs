@@ -1,0 +1,35 @@
+//! `gather_rows`: the rows that a batch names.
+
+use girih_compute::{Backend, ComputeError, Shape};
+
+use super::{BackwardPass, Operation, Tape, Var};
+
+struct Gathered<'a, B: Backend> {
+    x: Var,
+    ids: &'a B::Ids,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// Row `i` of the result is row `ids[i]` of `x`; there are `n_ids` of them, and an id may occur twice.
+    ///
+    /// # Errors
+    /// When an id is out of range or `n_ids` is not their number, or when the backend fails.
+    pub fn gather_rows(&mut self, x: Var, ids: &'a B::Ids, n_ids: usize) -> Result<Var, ComputeError> {
+        let mut out = self.buffer(Shape::new(n_ids, self.shape(x).cols))?;
+        self.backend().gather_rows(self.value(x), ids, &mut out)?;
+        Ok(self.record(out, &[x], Gathered::<B> { x, ids }))
+    }
+}
+
+impl<B: Backend> Operation<B> for Gathered<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        pass.with_grad(self.x, |pass, x_grad, accumulate| {
+            if !accumulate {
+                pass.backend().set_zero(x_grad)?;
+            }
+            pass.backend().scatter_add_rows(&grad, self.ids, x_grad)
+        })?;
+        pass.recycle(grad);
+        Ok(())
+    }
+}

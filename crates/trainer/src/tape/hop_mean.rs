@@ -1,0 +1,74 @@
+//! `hop_mean`: the mean of `X, Â·X, …, Âᵏ·X`.
+//!
+//! By Horner's rule, `X + Â·(X + Â·(X + …))`, which takes two more matrices whatever `k` is. Its backward is the same
+//! with `Âᵀ`.
+
+use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Transpose};
+
+use super::{BackwardPass, Operation, Pool, Tape, Var};
+
+struct HopMean<'a, B: Backend> {
+    matrix: &'a B::Sparse,
+    x: Var,
+    hops: usize,
+}
+
+/// The weight of each of the `hops + 1` terms.
+fn weight(hops: usize) -> f32 {
+    1.0 / (hops + 1) as f32
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// The mean of `x` and its first `hops` products with a square sparse matrix.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn hop_mean(&mut self, matrix: &'a B::Sparse, x: Var, hops: usize) -> Result<Var, ComputeError> {
+        let mut out = self.buffer(self.shape(x))?;
+        self.backend.scale(weight(hops), self.value(x), &mut out)?;
+        add_powers(self.backend, self.pool, (matrix, Transpose::No), hops, &mut out)?;
+        Ok(self.record(out, &[x], HopMean::<B> { matrix, x, hops }))
+    }
+}
+
+impl<B: Backend> Operation<B> for HopMean<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
+        pass.backend.scale(weight(self.hops), &grad, &mut x_grad)?;
+        pass.recycle(grad);
+        add_powers(pass.backend, pass.pool, (self.matrix, Transpose::Yes), self.hops, &mut x_grad)?;
+        pass.give(self.x, x_grad)
+    }
+}
+
+/// `Y += op(A)·Y + op(A)²·Y + …` up to the power `hops`.
+fn add_powers<B: Backend>(
+    backend: &B,
+    pool: &mut Pool<B>,
+    a: (&B::Sparse, Transpose),
+    hops: usize,
+    y: &mut B::Matrix,
+) -> Result<(), ComputeError> {
+    if hops == 0 {
+        return Ok(());
+    }
+    let shape = backend.shape(y);
+    let copy_of_y = |pool: &mut Pool<B>, y: &B::Matrix| -> Result<B::Matrix, ComputeError> {
+        let mut copy = pool.take(backend, shape, Dtype::F32)?;
+        backend.convert(y, &mut copy)?;
+        Ok(copy)
+    };
+    // The innermost sum is Y itself; a copy is needed only where it would be read and written at once.
+    let mut inner: Option<B::Matrix> = None;
+    for _ in 1..hops {
+        let mut outer = copy_of_y(pool, y)?;
+        backend.spmm(a, None, inner.as_ref().unwrap_or(y), Epilogue::accumulate(), &mut outer)?;
+        if let Some(done) = inner.replace(outer) {
+            pool.give(backend, done);
+        }
+    }
+    let inner = inner.map_or_else(|| copy_of_y(pool, y), Ok)?;
+    backend.spmm(a, None, &inner, Epilogue::accumulate(), y)?;
+    pool.give(backend, inner);
+    Ok(())
+}
