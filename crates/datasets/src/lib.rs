@@ -3,6 +3,7 @@
 //! - [`load()`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
 //! - [`Spec`] and [`LoadOptions`]: which data, and how.
+//! - [`OutputFormat`]: the way out, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
 //! - [`SplitRule`]: random splits for data that ships none.
 //! - [`DatasetError`]: what was found, where, and what to do.
@@ -14,12 +15,16 @@ mod components;
 mod dataset;
 mod error;
 mod feature_norm;
+mod file_kind;
 mod folder;
 pub mod generate;
 mod gnn_benchmark;
 mod heterophilous;
 mod load;
+mod named_arrays;
+mod ogb;
 mod options;
+mod output;
 mod pickle;
 mod planetoid;
 mod sparse;
@@ -32,5 +37,6 @@ pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;
 pub use load::load;
 pub use options::LoadOptions;
+pub use output::OutputFormat;
 pub use spec::Spec;
 pub use splits::SplitRule;

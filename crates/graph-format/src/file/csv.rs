@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::text::{Fields, Separator, Text, concat, float, integer, parse_lines, shown, without_mark};
+use super::number::{float, integer};
+use super::text::{Fields, Separator, Text, concat, parse_lines, shown, without_mark};
 use crate::{FormatError, Matrix};
 
 /// What a field without a number means: an empty one, or `nan`.

@@ -9,12 +9,8 @@
 
 use std::path::Path;
 
-use rayon::prelude::*;
-
-use super::text::{
-    Fields, Lines, Separator, Text, check_proportion, concat, float, integer, line_error, parse_lines, shown,
-    without_mark, write_text,
-};
+use super::number::{float, integer};
+use super::text::{Fields, Lines, Separator, Text, concat, line_error, parse_lines, shown, without_mark, write_text};
 use crate::{Coo, Csr, FormatError, MAX_NODES, NodeId};
 
 /// How to read an edge list.
@@ -47,13 +43,12 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<Coo, Fo
         return Err(FormatError::invalid(format!("{limit} nodes exceed the limit of {MAX_NODES}")));
     }
     let Some(layout) = Layout::detect(text, limit)? else {
-        return Coo::new(options.n_nodes.unwrap_or(0), options.n_nodes.unwrap_or(0), Vec::new(), Vec::new(), None);
+        return Coo::from_edges(Vec::new(), Vec::new(), None, options.n_nodes);
     };
     let parse = |line: &[u8], edges: &mut Edges| layout.parse_line(line, edges);
     let edges = Edges::concat(&parse_lines(&text[layout.start..], layout.n_lines_before, parse)?);
-    let n_nodes = options.n_nodes.map_or_else(|| edges.count_nodes(), Ok)?;
     let weights = layout.weighted.then_some(edges.weights);
-    Coo::new(n_nodes, n_nodes, edges.destinations, edges.sources, weights)
+    Coo::from_edges(edges.sources, edges.destinations, weights, options.n_nodes)
 }
 
 /// How the lines of one file look.
@@ -149,14 +144,6 @@ struct Edges {
 }
 
 impl Edges {
-    /// The largest id plus one.
-    fn count_nodes(&self) -> Result<usize, FormatError> {
-        let max = self.sources.par_iter().chain(&self.destinations).max();
-        let n_nodes = max.map_or(0, |&id| id as usize + 1);
-        check_proportion(n_nodes, self.sources.len(), &format!("the largest id is {}", n_nodes.saturating_sub(1)))?;
-        Ok(n_nodes)
-    }
-
     fn concat(chunks: &[Self]) -> Self {
         Self {
             sources: concat(chunks, |c| &c.sources),

@@ -13,10 +13,9 @@
 
 use std::path::Path;
 
-use super::text::{
-    Fields, Lines, Separator, Text, check_proportion, concat, float, integer, line_error, parse_lines, shown,
-    without_mark, write_text,
-};
+use super::number::{float, integer};
+use super::text::{Fields, Lines, Separator, Text, concat, line_error, parse_lines, shown, without_mark, write_text};
+use crate::coo::check_proportion;
 use crate::{Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId};
 
 const BANNER: &str = "%%MatrixMarket";

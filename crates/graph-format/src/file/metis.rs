@@ -11,9 +11,8 @@
 
 use std::path::Path;
 
-use super::text::{
-    Fields, Lines, Separator, Text, concat, float, integer, line_error, parse_lines, shown, without_mark, write_text,
-};
+use super::number::{float, integer};
+use super::text::{Fields, Lines, Separator, Text, concat, line_error, parse_lines, shown, without_mark, write_text};
 use crate::{Csr, FormatError, MAX_NODES, NodeId};
 
 /// Weights up to here are integers that `f32` holds exactly.

@@ -20,6 +20,7 @@ mod matrix_market;
 mod metis;
 mod npy;
 mod npz;
+mod number;
 mod sparse_npz;
 mod tensors;
 mod text;
