@@ -1,20 +1,23 @@
 //! `io`: generating a graph, writing it and reading it, in every format that can be written.
 //!
 //! Files are written to the system's temporary folder and read back at once, so that reading measures parsing and
-//! checking, not the disk.
+//! checking, not the disk. Text is read with one thread, too: its speed per core does not depend on the machine's cores.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
 use girih_datasets::Spec;
 use girih_datasets::generate::Recipe;
 use girih_graph_format::file::{
-    EdgeListOptions, Folder, FolderWriter, Verify, read_edge_list, read_sparse_npz, write_edge_list, write_sparse_npz,
+    EdgeListOptions, Folder, FolderWriter, Missing, Verify, read_csv, read_edge_list, read_matrix_market, read_metis,
+    read_sparse_npz, write_edge_list, write_file, write_matrix_market, write_metis, write_sparse_npz,
 };
-use girih_graph_format::{Csr, Duplicates};
+use girih_graph_format::{Csr, Duplicates, Matrix};
+use rayon::ThreadPoolBuilder;
 
-use super::Setup;
+use super::{Setup, random_matrix};
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Report, graphs};
 
@@ -23,28 +26,58 @@ struct Format {
     name: &'static str,
     /// File name; extensions choose the dialect.
     file: &'static str,
+    /// Read with one thread as well.
+    text: bool,
     save: fn(&Csr, &Path) -> Result<(), Error>,
     /// Returns the number of edges read, which has to be right.
     load: fn(&Path) -> Result<usize, Error>,
 }
 
-const FORMATS: [Format; 5] = [
+const FORMATS: [Format; 9] = [
     Format {
         name: "folder, checksums",
         file: "graph",
+        text: false,
         save: save_folder,
         load: |path| load_folder(path, Verify::Full),
     },
     Format {
         name: "folder, mapped",
         file: "graph",
+        text: false,
         save: save_folder,
         load: |path| load_folder(path, Verify::Structure),
     },
-    Format { name: "scipy npz", file: "graph.npz", save: save_npz, load: |path| Ok(read_sparse_npz(path)?.nnz()) },
-    Format { name: "csv", file: "graph.csv", save: save_edges, load: load_edges },
-    Format { name: "tsv.gz", file: "graph.tsv.gz", save: save_edges, load: load_edges },
+    Format {
+        name: "scipy npz",
+        file: "graph.npz",
+        text: false,
+        save: save_npz,
+        load: |path| Ok(read_sparse_npz(path)?.nnz()),
+    },
+    Format { name: "csv", file: "graph.csv", text: true, save: save_edges, load: load_edges },
+    Format { name: "csv, edges unsorted", file: "edges.csv", text: true, save: save_edges, load: load_edges_unsorted },
+    Format { name: "tsv.gz", file: "graph.tsv.gz", text: true, save: save_edges, load: load_edges },
+    Format {
+        name: "mtx",
+        file: "graph.mtx",
+        text: true,
+        save: |graph, path| Ok(write_matrix_market(path, graph)?),
+        load: |path| Ok(read_matrix_market(path)?.nnz()),
+    },
+    Format { name: "mtx, weighted", file: "weighted.mtx", text: true, save: save_weighted, load: load_weighted },
+    Format {
+        name: "metis",
+        file: "graph.graph",
+        text: true,
+        save: |graph, path| Ok(write_metis(path, &graph.without_self_loops())?),
+        load: |path| Ok(read_metis(path)?.nnz()),
+    },
 ];
+
+/// Rows and columns of the table of features, 40 MB of text or, in a quick run, 1 MB.
+const TABLE: [usize; 2] = [32_768, 128];
+const SMALL_TABLE: [usize; 2] = [1024, 128];
 
 /// Adds a case for the generator, and two for each format.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
@@ -59,18 +92,58 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     for format in FORMATS {
         let path = folder.path().join(format.file);
         let save = Contestant::new(format!("{}/save", format.name), || (format.save)(&dataset.graph, &path));
-        let load = Contestant::new(format!("{}/load", format.name), || {
-            let (found, expected) = ((format.load)(&path)?, dataset.n_edges());
-            if found == expected { Ok(()) } else { Err(Error::from(format!("{found} of {expected} edges came back"))) }
-        });
-        let results = compete(setup.protocol, vec![save, load])?;
+        let check = |found: usize| match dataset.n_edges() {
+            expected if found == expected => Ok(()),
+            expected => Err(Error::from(format!("{found} of {expected} edges came back"))),
+        };
+        let mut contestants = vec![save, read_by(format.name, None, || check((format.load)(&path)?))?];
+        if format.text {
+            contestants.push(read_by(format.name, Some(1), || check((format.load)(&path)?))?);
+        }
+        let results = compete(setup.protocol, contestants)?;
         let megabytes = bytes_at(&path)? as f64 / 1e6;
         for (name, time) in results {
-            let case = Case::new(name, time).with("mb", megabytes).with("mb_s", megabytes / time.median_s);
-            report.cases.push(with_edge_rate(case, dataset.n_edges()));
+            report.cases.push(with_edge_rate(with_rate(Case::new(name, time), megabytes), dataset.n_edges()));
         }
     }
+    report.cases.extend(read_table(setup, &folder.path().join("features.csv"))?);
     Ok(())
+}
+
+/// A contestant that reads, with all threads or some.
+fn read_by<'a>(
+    name: &str,
+    threads: Option<usize>,
+    mut read: impl FnMut() -> Result<(), Error> + Send + 'a,
+) -> Result<Contestant<'a>, Error> {
+    let Some(threads) = threads else { return Ok(Contestant::new(format!("{name}/load"), read)) };
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
+    Ok(Contestant::new(format!("{name}/load, threads={threads}"), move || pool.install(&mut read)))
+}
+
+/// The cases of reading features from a table of text.
+fn read_table(setup: &Setup, path: &Path) -> Result<Vec<Case>, Error> {
+    let [rows, columns] = if setup.small { SMALL_TABLE } else { TABLE };
+    let table = random_matrix(rows, columns)?;
+    save_table(&table, path)?;
+    let megabytes = bytes_at(path)? as f64 / 1e6;
+    let read = || match read_csv(path, Missing::Refuse)? {
+        found if found == table => Ok(()),
+        _ => Err(Error::from("other features came back")),
+    };
+    let contestants = vec![read_by("csv features", None, read)?, read_by("csv features", Some(1), read)?];
+    let results = compete(setup.protocol, contestants)?;
+    Ok(results.into_iter().map(|(name, time)| with_rate(Case::new(name, time), megabytes)).collect())
+}
+
+fn save_table(table: &Matrix, path: &Path) -> Result<(), Error> {
+    Ok(write_file(path, |out| {
+        for row in 0..table.n_rows() {
+            let fields: Vec<String> = table.row(row).iter().map(f32::to_string).collect();
+            writeln!(out, "{}", fields.join(","))?;
+        }
+        Ok(())
+    })?)
 }
 
 /// The case of generating the graph alone, without features; none when the SPEC names files.
@@ -87,6 +160,11 @@ fn generate_graph(setup: &Setup) -> Result<Option<Case>, Error> {
         with_edge_rate(Case::new(name, time), n_edges).with("million_edges_s_core", per_core / 1e6)
     });
     Ok(case)
+}
+
+fn with_rate(case: Case, megabytes: f64) -> Case {
+    let rate = megabytes / case.time.median_s;
+    case.with("mb", megabytes).with("mb_s", rate)
 }
 
 fn with_edge_rate(case: Case, n_edges: usize) -> Case {
@@ -114,6 +192,21 @@ fn save_edges(graph: &Csr, path: &Path) -> Result<(), Error> {
 
 fn load_edges(path: &Path) -> Result<usize, Error> {
     Ok(read_edge_list(path, &EdgeListOptions::default())?.to_csr(Duplicates::Refuse)?.nnz())
+}
+
+/// Parsing alone, without sorting the edges into rows.
+fn load_edges_unsorted(path: &Path) -> Result<usize, Error> {
+    Ok(read_edge_list(path, &EdgeListOptions::default())?.len())
+}
+
+/// Weights of about eight digits, as measured ones have.
+fn save_weighted(graph: &Csr, path: &Path) -> Result<(), Error> {
+    let weights = random_matrix(graph.nnz(), 1)?;
+    Ok(write_matrix_market(path, &graph.with_values(Some(weights.buffer().clone()))?)?)
+}
+
+fn load_weighted(path: &Path) -> Result<usize, Error> {
+    Ok(read_matrix_market(path)?.values().map_or(0, <[f32]>::len))
 }
 
 /// Bytes of a file, or of the files in a folder.

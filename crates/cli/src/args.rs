@@ -36,8 +36,9 @@ pub enum Command {
 }
 
 const DATA_HELP: &str = "\
-A path (girih folder, Planetoid `ind.*` folder, LightGCN folder, gnn-benchmark or scipy `.npz`, also in a `.zip`, edge list `.csv`/`.tsv`/`.txt`, \
-`.gz` or not), or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, papers100m, mag240m, yelp, \
+A path (girih folder, Planetoid `ind.*` folder, LightGCN folder, OGB raw folder, `edge_index` or `indptr`/`indices` as `.npy`, `.npz` or \
+`.safetensors`, gnn-benchmark or scipy `.npz`, also in a `.zip`, Matrix Market `.mtx`, METIS `.graph`, edge list \
+`.csv`/`.tsv`/`.txt`, text also as `.gz`), or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, papers100m, mag240m, yelp, \
 friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synth:planted,nodes=10000,degree=20";
 
 /// Which data, and how files become a data set.
@@ -57,6 +58,25 @@ pub struct DataArgs {
     /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]
     #[arg(long, value_enum)]
     pub normalize_features: Option<RowDivisor>,
+    /// Which of the data's split sets to use, counted from 0, or all: run r takes set r [default: all]
+    #[arg(long, value_name = "I|all", value_parser = parse_split)]
+    pub split: Option<SplitChoice>,
+}
+
+/// The split sets to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitChoice {
+    /// All of them, one a run.
+    All,
+    /// One of them, in every run.
+    One(usize),
+}
+
+fn parse_split(text: &str) -> Result<SplitChoice, String> {
+    match text {
+        "all" => Ok(SplitChoice::All),
+        _ => text.parse().map(SplitChoice::One).map_err(|_| "expected a number from 0, or all".to_owned()),
+    }
 }
 
 impl DataArgs {
@@ -67,6 +87,10 @@ impl DataArgs {
             symmetrize: self.symmetrize,
             seed,
             n_splits,
+            split: match self.split {
+                None | Some(SplitChoice::All) => None,
+                Some(SplitChoice::One(split)) => Some(split),
+            },
             features: self.features.clone(),
             labels: self.labels.clone(),
         }
@@ -388,7 +412,8 @@ pub struct GenerateArgs {
 pub struct ConvertArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Folder to write; a name ending in `.npz` writes the graph alone for scipy, `.csv`, `.tsv` or `.txt` an edge list
+    /// Folder to write; a name ending in `.safetensors` writes all arrays to one file, and these write the graph alone:
+    /// `.npz` for scipy, `.mtx`, `.graph`, and edge lists `.csv`, `.tsv` and `.txt`, text also as `.gz`
     #[arg(long, value_name = "PATH")]
     pub out: PathBuf,
     #[command(flatten)]

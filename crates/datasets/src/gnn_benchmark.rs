@@ -28,7 +28,7 @@ pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<D
     let features = norm.apply(features(npz)?).map_err(|e| e.at(&origin))?;
     let labels = arrays::labels(npz.array("labels")?)?;
     let eligible = labels_of_largest_component(&graph, &labels);
-    let splits = SplitRule::GNN_BENCHMARK.draw_many(&eligible, options.seed, options.n_splits);
+    let splits = SplitRule::GNN_BENCHMARK.draw_many(&eligible, options.seed, options.n_drawn());
     let dataset = splits.and_then(|splits| Dataset::new(name, graph, Some(features), Some(labels), splits));
     dataset.map_err(|e| e.at(&origin))
 }

@@ -4,6 +4,7 @@
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
 //! - [`Interactions`]: users and items, for recommenders.
 //! - [`Spec`] and [`LoadOptions`]: which data, and how.
+//! - [`OutputFormat`]: the way out, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
 //! - [`SplitRule`]: random splits for data that ships none.
 //! - [`DatasetError`]: what was found, where, and what to do.
@@ -15,6 +16,7 @@ mod components;
 mod dataset;
 mod error;
 mod feature_norm;
+mod file_kind;
 mod folder;
 pub mod generate;
 mod gnn_benchmark;
@@ -22,7 +24,10 @@ mod heterophilous;
 mod interactions;
 mod lightgcn;
 mod load;
+mod named_arrays;
+mod ogb;
 mod options;
+mod output;
 mod pickle;
 mod planetoid;
 mod sparse;
@@ -36,5 +41,6 @@ pub use feature_norm::FeatureNorm;
 pub use interactions::Interactions;
 pub use load::load;
 pub use options::LoadOptions;
+pub use output::OutputFormat;
 pub use spec::Spec;
 pub use splits::SplitRule;

@@ -2,18 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use girih_graph_format::file::{Array, EdgeListOptions, MANIFEST, Npz, read_edge_list, sparse_from_npz};
-use girih_graph_format::{Csr, Duplicates};
+use girih_graph_format::file::{
+    Array, EdgeListOptions, MANIFEST, Npz, Tensors, read_edge_list, read_matrix_market, read_metis, sparse_from_npz,
+};
+use girih_graph_format::{Coo, Csr, Duplicates};
+use tracing::warn;
 
+use crate::file_kind::FileKind;
+use crate::named_arrays::ArrayFolder;
 use crate::{Dataset, DatasetError, Features, LoadOptions, Spec, SplitRule};
-use crate::{arrays, folder, gnn_benchmark, heterophilous, lightgcn, planetoid};
+use crate::{arrays, folder, gnn_benchmark, heterophilous, lightgcn, named_arrays, ogb, planetoid};
 
 /// What an unrecognised path is told.
 const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
-     companions), LightGCN (test.txt with train.txt or s_adj_mat.npz), .npz of gnn-benchmark, of the heterophilous graphs, of scipy.sparse or with bare indptr and indices \
-     (also as the only file in a .zip), and edge lists (.csv, .tsv, .txt, .edges, also .gz)";
-/// Shares of labelled nodes that train and validate when labels come from a file of their own.
-const ATTACHED_SPLIT: SplitRule = SplitRule::Fractions { train: 0.6, val: 0.2 };
+     companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
+     named arrays (edge_index, or indptr and indices, as .npy in a \
+     folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
+     file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges); text also as .gz";
+
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or `synth:NAME[@SCALE][,key=value…]`.
 ///
 /// `options.features` and `options.labels` replace what the files hold; with labels from there, splits are drawn anew.
@@ -23,30 +29,55 @@ const ATTACHED_SPLIT: SplitRule = SplitRule::Fractions { train: 0.6, val: 0.2 };
 /// another one, or a generated set does not fit into memory. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let dataset = match spec.parse()? {
-        Spec::Synth { name, recipe } => recipe.generate(&name, options.n_splits)?,
+        Spec::Synth { name, recipe } => recipe.generate(&name, options.n_drawn())?,
         Spec::Path(path) => load_path(&path, options)?,
     };
-    attach(dataset, options)
+    choose_split(attach(dataset, options)?, options.split)
+}
+
+/// Keeps one split set, if one is chosen.
+fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, DatasetError> {
+    let Some(chosen) = split else { return Ok(dataset) };
+    let n_splits = dataset.splits.len();
+    if chosen >= n_splits {
+        let name = &dataset.name;
+        let message = format!("split {chosen} does not exist; {name} has {n_splits} splits, numbered from 0");
+        return Err(DatasetError::invalid(message));
+    }
+    dataset.splits = vec![dataset.splits.swap_remove(chosen)];
+    Ok(dataset)
 }
 
 /// The formats that a path may have.
 enum Format {
     Girih,
     Planetoid,
+    OgbRaw,
     LightGcn,
-    Npz,
-    Zip,
-    EdgeList,
+    ArrayFolder,
+    File(FileKind),
 }
 
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    match recognize(path)? {
-        (Format::Girih, path) => folder::load(&path),
-        (Format::Planetoid, path) => planetoid::load(&path, options),
-        (Format::LightGcn, path) => lightgcn::load(&path),
-        (Format::Npz, path) => load_npz(&mut Npz::open(&path)?, &stem(&path), options),
-        (Format::Zip, path) => load_npz(&mut only_npz_in(&path)?, &stem(&path), options),
-        (Format::EdgeList, path) => load_edge_list(&path, options),
+    let (format, path) = recognize(path)?;
+    match format {
+        Format::Girih => folder::load(&path),
+        Format::Planetoid => planetoid::load(&path, options),
+        Format::OgbRaw => ogb::load(&path, options),
+        Format::LightGcn => lightgcn::load(&path),
+        Format::ArrayFolder => named_arrays::load(&mut ArrayFolder(path.clone()), &stem(&path), options),
+        Format::File(kind) => load_file(kind, &path, options),
+    }
+}
+
+fn load_file(kind: FileKind, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    match kind {
+        FileKind::Npz => load_npz(&mut Npz::open(path)?, &stem(path), options),
+        FileKind::Zip => load_npz(&mut only_npz_in(path)?, &stem(path), options),
+        FileKind::Tensors => named_arrays::load(&mut Tensors::open(path)?, &stem(path), options),
+        FileKind::EdgeList => load_edge_list(path, options),
+        FileKind::MatrixMarket => topology(path, read_matrix_market(path)?, options.symmetrize.unwrap_or(false)),
+        FileKind::Metis => topology(path, read_metis(path)?, false),
     }
 }
 
@@ -62,12 +93,14 @@ fn recognize(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(DatasetError::from(error).at(path));
     }
-    match format_of_file(path) {
-        Some(format) => Ok((format, path.to_owned())),
+    match FileKind::of(path) {
+        Some(FileKind::Metis) if name.starts_with("ind.") => Ok((Format::Planetoid, path.with_extension(""))),
+        Some(kind) => Ok((Format::File(kind), path.to_owned())),
         None => Err(DatasetError::invalid(format!("the format of this file is not recognised; {SUPPORTED}")).at(path)),
     }
 }
 
+/// The formats of folders, from the most telling content to the least; the last is a folder's only data file.
 fn recognize_folder(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     if path.join(MANIFEST).is_file() {
         return Ok((Format::Girih, path.to_owned()));
@@ -78,34 +111,28 @@ fn recognize_folder(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     if lightgcn::recognizes(path) {
         return Ok((Format::LightGcn, path.to_owned()));
     }
+    if let Some(raw) = ogb::find_raw(path) {
+        return Ok((Format::OgbRaw, raw));
+    }
+    if named_arrays::holds_graph(&ArrayFolder(path.to_owned())) {
+        return Ok((Format::ArrayFolder, path.to_owned()));
+    }
+    only_data_file(path)
+}
+
+fn only_data_file(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     let entries = std::fs::read_dir(path).map_err(|e| DatasetError::from(e).at(path))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
-    let mut known = files.iter().filter_map(|file| Some((format_of_file(file)?, file.clone())));
+    let mut known = files.iter().filter_map(|file| Some((FileKind::of(file)?, file.clone())));
     match (known.next(), known.next()) {
-        (Some(only), None) => Ok(only),
+        (Some((kind, only)), None) => Ok((Format::File(kind), only)),
         (first, _) => {
             let names: Vec<_> = files.iter().filter_map(|f| f.file_name()).map(|n| n.to_string_lossy()).collect();
             let problem = if first.is_some() { "holds several data files, name one" } else { "holds no data set" };
             Err(DatasetError::invalid(format!("the folder {problem} (found: {}); {SUPPORTED}", names.join(", ")))
                 .at(path))
         }
-    }
-}
-
-/// What the name of a file says.
-fn format_of_file(path: &Path) -> Option<Format> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-    let extension = |name: &str| name.rsplit_once('.').map(|(_, extension)| extension.to_owned());
-    match extension(&name)?.as_str() {
-        "npz" => Some(Format::Npz),
-        "zip" => Some(Format::Zip),
-        "csv" | "tsv" | "txt" | "edges" => Some(Format::EdgeList),
-        "gz" => match extension(name.trim_end_matches(".gz"))?.as_str() {
-            "csv" | "tsv" | "txt" | "edges" => Some(Format::EdgeList),
-            _ => None,
-        },
-        _ => None,
     }
 }
 
@@ -131,14 +158,20 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
     if heterophilous::recognizes(npz) {
         return heterophilous::load(npz, name, options);
     }
-    let is_sparse = (npz.contains("indptr") && npz.contains("indices")) || (npz.contains("row") && npz.contains("col"));
+    if named_arrays::holds_data_set(npz) {
+        return named_arrays::load(npz, name, options);
+    }
+    // What scipy.sparse saves names its format, and formats that are not read are refused by that name.
+    let is_sparse = npz.contains("format")
+        || (npz.contains("indptr") && npz.contains("indices"))
+        || (npz.contains("row") && npz.contains("col"));
     if !is_sparse {
         let names: Vec<&str> = npz.names().collect();
         let message = format!("the arrays of this archive ({}) are of no known format; {SUPPORTED}", names.join(", "));
         return Err(DatasetError::invalid(message).at(npz.origin()));
     }
     let graph = sparse_from_npz(npz, "")?;
-    topology(name, graph, options.symmetrize.unwrap_or(false)).map_err(|e| e.at(npz.origin()))
+    topology(npz.origin(), graph, options.symmetrize.unwrap_or(false))
 }
 
 fn load_edge_list(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
@@ -147,14 +180,28 @@ fn load_edge_list(path: &Path, options: &LoadOptions) -> Result<Dataset, Dataset
         None => None,
     };
     let edges = read_edge_list(path, &EdgeListOptions { n_nodes })?;
+    if n_nodes.is_none() {
+        warn_of_gaps(path, &edges);
+    }
     let graph = edges.to_csr(Duplicates::Merge).map_err(|e| e.at(path))?;
-    topology(&stem(path), graph, options.symmetrize.unwrap_or(true)).map_err(|e| e.at(path))
+    topology(path, graph, options.symmetrize.unwrap_or(true))
+}
+
+/// Says when most ids never occur: they may not have been meant as positions.
+fn warn_of_gaps(path: &Path, edges: &Coo) {
+    let mut occurs = vec![false; edges.n_rows()];
+    edges.rows().iter().chain(edges.cols()).for_each(|&id| occurs[id as usize] = true);
+    let n_missing = occurs.iter().filter(|&&occurs| !occurs).count();
+    if n_missing > occurs.len() / 2 {
+        let n = occurs.len();
+        warn!("{}: {n_missing} of the ids below {n} never occur; each is a node without edges", path.display());
+    }
 }
 
 /// A data set that is a graph alone.
-fn topology(name: &str, graph: Csr, symmetrize: bool) -> Result<Dataset, DatasetError> {
+fn topology(path: &Path, graph: Csr, symmetrize: bool) -> Result<Dataset, DatasetError> {
     let graph = if symmetrize && graph.is_square() { graph.symmetrized() } else { graph };
-    Dataset::new(name, graph, None, None, Vec::new())
+    Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))
 }
 
 /// Adds the features and labels that the options name.
@@ -167,7 +214,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
     }
     if let Some(path) = &options.labels {
         let labels = arrays::labels(Array::read(path)?)?;
-        dataset.splits = ATTACHED_SPLIT.draw_many(&labels, options.seed, options.n_splits)?;
+        dataset.splits = SplitRule::UNSPLIT.draw_many(&labels, options.seed, options.n_drawn())?;
         dataset.labels = Some(labels);
         dataset.validate().map_err(|e| e.at(path))?;
     }

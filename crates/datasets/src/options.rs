@@ -10,13 +10,16 @@ pub struct LoadOptions {
     /// What rows of features are divided by; `None`: the sum for Planetoid, as its users do, the root of the length for
     /// the bags of words of gnn-benchmark, nothing elsewhere.
     pub feature_norm: Option<FeatureNorm>,
-    /// Store every edge in both directions; `None`: as the format's convention is (yes, except for girih's own folder
-    /// and for bare topologies, which stay as they are).
+    /// Store every edge in both directions; `None`: as the format's convention is (yes for Planetoid, gnn-benchmark, the
+    /// heterophilous graphs, OGB and edge lists; no for girih's own folder, named arrays and matrices, which stay as they
+    /// are).
     pub symmetrize: Option<bool>,
     /// Seed of everything that is drawn: splits of data that ships none.
     pub seed: u64,
     /// Number of split sets to draw for data that ships none, one per run.
     pub n_splits: usize,
+    /// Which split set to keep, counted from 0, of those that the data ships or that are drawn; `None`: all.
+    pub split: Option<usize>,
     /// Dense features (`.npy`, one row per node) for formats that hold none, such as edge lists.
     pub features: Option<PathBuf>,
     /// Labels (`.npy`, one integer per node, negative when unknown) for formats that hold none.
@@ -25,6 +28,13 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { feature_norm: None, symmetrize: None, seed: 0, n_splits: 1, features: None, labels: None }
+        Self { feature_norm: None, symmetrize: None, seed: 0, n_splits: 1, split: None, features: None, labels: None }
+    }
+}
+
+impl LoadOptions {
+    /// Split sets to draw where there are none, so that the one to keep is among them.
+    pub(crate) fn n_drawn(&self) -> usize {
+        self.split.map_or(self.n_splits, |split| self.n_splits.max(split.saturating_add(1)))
     }
 }

@@ -29,6 +29,9 @@ impl SplitRule {
     /// Evaluation", 2018, section 3).
     pub const GNN_BENCHMARK: Self = Self::PerClass { train: 20, val: 30 };
 
+    /// 60 % training, 20 % validation, 20 % testing: what labels get that come without any split.
+    pub const UNSPLIT: Self = Self::Fractions { train: 0.6, val: 0.2 };
+
     /// The split of one run; the same seed and run give the same split.
     ///
     /// # Errors

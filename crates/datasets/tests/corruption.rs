@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::real;
-use girih_datasets::{LoadOptions, load};
+use common::{real, write_ogb_text};
+use girih_datasets::{LoadOptions, OutputFormat, load};
 use girih_graph_format::file::{NpzWriter, write_edge_list, write_npy, write_sparse_npz};
 use girih_random::{Key, Stream};
 
@@ -61,9 +61,9 @@ fn damaged(bytes: &[u8], stream: &mut Stream) -> Vec<u8> {
 
 /// Loads `spec` again and again with one of `files` damaged.
 fn survive(spec: &Path, files: &[PathBuf], options: &LoadOptions, mutations: u64) {
+    let home = if spec.is_dir() { spec } else { files[0].parent().unwrap() }.to_str().unwrap();
     let spec = spec.to_str().unwrap();
     load(spec, options).expect("the undamaged files load");
-    let home = files[0].parent().unwrap().to_str().unwrap();
     let mut n_refused = 0;
     for (f, file) in files.iter().enumerate() {
         let original = std::fs::read(file).unwrap();
@@ -150,6 +150,66 @@ fn topologies_with_attached_arrays() {
         let (features, labels) = (Some(path("x.npy")), Some(path("y.npy")));
         let options = LoadOptions { features, labels, ..LoadOptions::default() };
         survive(&path(name), &[path("x.npy"), path("y.npy")], &options, 2 * MUTATIONS_PER_FILE);
+    }
+}
+
+/// Cuts `file` after every `step`-th byte. What still loads must hold every edge: files with counts are never read in half.
+fn survive_cuts(spec: &Path, file: &Path, step: usize, options: &LoadOptions) {
+    let spec = spec.to_str().unwrap();
+    let whole = load(spec, options).unwrap();
+    let original = std::fs::read(file).unwrap();
+    for length in (0..original.len()).step_by(step) {
+        std::fs::write(file, &original[..length]).unwrap();
+        match load(spec, options) {
+            Ok(cut) => assert_eq!(cut.n_edges(), whole.n_edges(), "{file:?} cut to {length} bytes"),
+            Err(error) => assert!(error.path().is_some(), "{file:?} cut to {length} bytes: {error}"),
+        }
+    }
+    std::fs::write(file, original).unwrap();
+}
+
+#[test]
+fn graphs_and_data_sets_in_one_file() {
+    let dataset = load("synth:planted,nodes=120,degree=4,features=3", &LoadOptions::default()).unwrap();
+    for name in ["a.mtx", "a.mtx.gz", "a.graph", "a.graph.gz", "a.safetensors"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        dataset.save_as(OutputFormat::of(&path).unwrap(), &path).unwrap();
+        survive(&path, std::slice::from_ref(&path), &LoadOptions::default(), 4 * MUTATIONS_PER_FILE);
+        survive_cuts(&path, &path, 7, &LoadOptions::default());
+    }
+}
+
+#[test]
+fn ogb_folders() {
+    for ending in ["csv.gz", "csv"] {
+        let dir = tempfile::tempdir().unwrap();
+        write_ogb_text(dir.path(), ending);
+        let mut files = files_in(&dir.path().join("raw"));
+        files.retain(|file| !file.to_string_lossy().contains("node_year"));
+        files.extend(files_in(&dir.path().join("split/time")));
+        for file in &files {
+            survive(dir.path(), std::slice::from_ref(file), &LoadOptions::default(), MUTATIONS_PER_FILE);
+            survive_cuts(dir.path(), file, 1, &LoadOptions::default());
+        }
+    }
+}
+
+#[test]
+fn folders_of_arrays() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(format!("{name}.npy"));
+    let n = 30;
+    write_npy(&file("edge_index"), &[2, n], &(0..2 * n as i64).map(|i| i * 7 % n as i64).collect::<Vec<_>>()).unwrap();
+    write_npy(&file("x"), &[n, 2], &vec![0.5f32; 2 * n]).unwrap();
+    write_npy(&file("y"), &[n], &(0..n as i64).map(|v| v % 3).collect::<Vec<_>>()).unwrap();
+    for (part, name) in ["train_mask", "val_mask", "test_mask"].into_iter().enumerate() {
+        write_npy(&file(name), &[n], &(0..n).map(|v| u8::from(v % 3 == part)).collect::<Vec<_>>()).unwrap();
+    }
+    let files = files_in(dir.path());
+    survive(dir.path(), &files, &LoadOptions::default(), MUTATIONS_PER_FILE);
+    for file in &files {
+        survive_cuts(dir.path(), file, 1, &LoadOptions::default());
     }
 }
 

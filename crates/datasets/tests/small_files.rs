@@ -209,6 +209,29 @@ fn ids_that_are_no_positions_are_refused() {
 }
 
 #[test]
+fn formats_of_scipy_that_are_not_read_say_what_to_save() {
+    let (_dir, path) = in_temporary("matrix.npz");
+    for (format, arrays) in [("bsr", &["indptr", "indices", "data"][..]), ("dia", &["offsets", "data"]), ("lil", &[])] {
+        NpzWriter::write_file(&path, |npz| {
+            npz.ascii("format", format)?;
+            npz.array("shape", &[2], &[2i64, 2])?;
+            arrays.iter().try_for_each(|name| npz.array(name, &[1], &[0i32]))
+        })
+        .unwrap();
+        let message = refusal(&path, &LoadOptions::default());
+        assert!(message.contains(&format!("{format:?}")) && message.contains("matrix.tocsr()"), "{message}");
+    }
+}
+
+#[test]
+fn a_planetoid_graph_is_no_metis_graph() {
+    let (dir, path) = in_temporary("ind.small.graph");
+    std::fs::write(&path, "").unwrap();
+    assert!(refusal(&path, &LoadOptions::default()).contains("ind.small.graph"));
+    assert_eq!(refusal(&path, &LoadOptions::default()), load_default(dir.path()).unwrap_err().to_string());
+}
+
+#[test]
 fn an_unknown_path_lists_what_is_there_and_what_is_known() {
     let (dir, path) = in_temporary("notes.md");
     assert!(load_default(&path).unwrap_err().is_not_found());

@@ -6,6 +6,11 @@ use rayon::prelude::*;
 
 use crate::{Csr, FormatError, MAX_NODES, NodeId, rows};
 
+/// Graphs up to here are taken as they are, whatever their number of edges: they are small.
+const MAX_SMALL_GRAPH: usize = 1 << 24;
+/// Nodes per edge above which a larger graph is rather one whose number of nodes is wrong.
+const MAX_NODES_PER_EDGE: usize = 100;
+
 /// What to do with an edge that is listed more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
@@ -64,6 +69,29 @@ impl Coo {
             return Err(FormatError::invalid(format!("edge {at}: the weight is not finite")));
         }
         Ok(Self { n_rows, n_cols, rows, cols, values })
+    }
+
+    /// The edges `sources[e] → destinations[e]` of a graph: destinations are rows. Without a number of nodes there are as
+    /// many as the largest id needs.
+    ///
+    /// # Errors
+    /// As [`Coo::new`]; without a number of nodes, when the largest id is out of all proportion to the number of edges,
+    /// because such ids were never numbered from 0.
+    pub fn from_edges(
+        sources: Vec<NodeId>,
+        destinations: Vec<NodeId>,
+        weights: Option<Vec<f32>>,
+        n_nodes: Option<usize>,
+    ) -> Result<Self, FormatError> {
+        let n_nodes = match n_nodes {
+            Some(n_nodes) => n_nodes,
+            None => {
+                let n_nodes = sources.par_iter().chain(&destinations).max().map_or(0, |&id| id as usize + 1);
+                check_proportion(n_nodes, sources.len(), &format!("the largest id is {}", n_nodes.saturating_sub(1)))?;
+                n_nodes
+            }
+        };
+        Self::new(n_nodes, n_nodes, destinations, sources, weights)
     }
 
     /// Number of rows.
@@ -198,4 +226,14 @@ impl Coo {
             None => FormatError::invalid("an edge is listed twice"),
         }
     }
+}
+
+/// Refuses numbers of nodes that are out of all proportion to the edges, before memory is taken for them; `found` says
+/// where the number comes from.
+pub(crate) fn check_proportion(n_nodes: usize, n_edges: usize, found: &str) -> Result<(), FormatError> {
+    if n_nodes <= MAX_SMALL_GRAPH || n_nodes / MAX_NODES_PER_EDGE <= n_edges {
+        return Ok(());
+    }
+    let remedy = "number the nodes from 0 without gaps, or give their number";
+    Err(FormatError::invalid(format!("{found}, but there are only {n_edges} edges; {remedy}")))
 }

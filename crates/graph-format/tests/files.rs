@@ -229,6 +229,8 @@ fn edge_lists_in_every_dialect() {
         "# c\n\n0, 1\n% d\n2 ,0",
         "source,target\n0,1\n//x\n2,0\n",
         "\u{feff}0  1\n2\t 0",
+        "\"source\",\"target\"\r\n\"0\",\"1\"\r\n\"2\", \"0\"\r\n",
+        "\"0\" \"1\"\n2 0\n",
     ] {
         let coo = edges(text).unwrap_or_else(|e| panic!("{text:?}: {e}"));
         assert_eq!((coo.n_rows(), coo.cols(), coo.rows()), (3, &[0, 2][..], &[1, 0][..]), "{text:?}");
@@ -245,6 +247,8 @@ fn edge_lists_say_which_line_is_wrong() {
         ("0 1\n-1 0\n", "line 2: \"-1\" is not a node id"),
         ("0 1\n1.0 0\n", "line 2: \"1.0\" is not a node id"),
         ("0 1\n3\n", "line 2: one field"),
+        ("0,1\n,3\n", "line 2: \"\" is not a node id"),
+        ("0,1\n3,\n", "line 2: \"\" is not a node id"),
         ("0 1\n3 4 5\n", "line 2: a third field"),
         ("0 1 1\n3 4\n", "line 2: no weight"),
         ("0 1 1\n3 4 nan\n", "line 2: \"nan\" is not a weight"),
@@ -253,7 +257,7 @@ fn edge_lists_say_which_line_is_wrong() {
         ("0 99999999999999999999\n", "line 1: \"99999999999999999999\""),
         ("0 4294967296\n", "line 1: node 4294967296 does not exist"),
         ("0 1\n0 2000000000\n", "the largest id is 2000000000, but there are only 2 edges"),
-        ("%%MatrixMarket matrix\n", "counts nodes from 1"),
+        ("%%MatrixMarket matrix\n", "give it the ending .mtx"),
     ];
     for (text, expected) in cases {
         let message = edges(text).expect_err(text).to_string();

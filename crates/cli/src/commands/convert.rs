@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use girih_datasets::{Dataset, LoadOptions, load};
-use girih_graph_format::file;
+use girih_datasets::{Dataset, LoadOptions, OutputFormat, load};
 
 use super::load_required;
 use crate::args::{ConvertArgs, GenerateArgs, OutputArgs};
@@ -18,7 +17,7 @@ pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
     let dataset = load(&spec, &LoadOptions::default())?;
     let seconds = start.elapsed().as_secs_f64();
     dataset.save(&args.out)?;
-    report(&dataset, "folder", &args.out, seconds, args.output);
+    report(&dataset, OutputFormat::Folder, &args.out, seconds, args.output);
     Ok(())
 }
 
@@ -26,30 +25,16 @@ pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
 pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
     let start = Instant::now();
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;
-    let extension = args.out.extension().and_then(|e| e.to_str());
-    let format = match extension {
-        Some("npz") => {
-            file::write_sparse_npz(&args.out, &dataset.graph)?;
-            "scipy .npz"
-        }
-        Some("csv" | "tsv" | "txt") => {
-            file::write_edge_list(&args.out, &dataset.graph)?;
-            "edge list"
-        }
-        _ => {
-            dataset.save(&args.out)?;
-            "folder"
-        }
-    };
-    let graph_only = format != "folder" && (dataset.features.is_some() || dataset.labels.is_some());
-    if graph_only {
-        tracing::warn!("{format} holds the graph alone; features, labels and splits were left out");
+    let format = OutputFormat::of(&args.out)?;
+    dataset.save_as(format, &args.out)?;
+    if !format.holds_features() && (dataset.features.is_some() || dataset.labels.is_some()) {
+        tracing::warn!("{} holds the graph alone; features, labels and splits were left out", format.name());
     }
     report(&dataset, format, &args.out, start.elapsed().as_secs_f64(), args.output);
     Ok(())
 }
 
-fn report(dataset: &Dataset, format: &str, out: &Path, seconds: f64, output: OutputArgs) {
+fn report(dataset: &Dataset, format: OutputFormat, out: &Path, seconds: f64, output: OutputArgs) {
     let mut results = Results::default();
     results
         .add("data", dataset.name.as_str(), "Data", dataset.name.as_str())
@@ -59,7 +44,7 @@ fn report(dataset: &Dataset, format: &str, out: &Path, seconds: f64, output: Out
         .add("features", dataset.n_features(), "Features", dataset.n_features().to_string())
         .add("classes", dataset.n_classes(), "Classes", dataset.n_classes().to_string())
         .add("seconds", seconds, "Seconds", format!("{seconds:.2}"))
-        .add("format", format, "Format", format)
+        .add("format", format.name(), "Format", format.name())
         .add("out", out.display().to_string(), "Written to", out.display().to_string());
     results.print(output.json);
 }

@@ -74,7 +74,18 @@ fn conversions_keep_the_graph() {
     let work = Workspace::new();
     let original = load(SMALL, &LoadOptions::default()).unwrap();
     let mut source = SMALL.to_owned();
-    for name in ["folder", "graph.npz", "edges.csv", "edges.tsv", "edges.txt", "back"] {
+    for name in [
+        "folder",
+        "graph.npz",
+        "edges.csv",
+        "edges.tsv.gz",
+        "a.mtx",
+        "a.mtx.gz",
+        "a.graph",
+        "a.graph.gz",
+        "edges.txt",
+        "back",
+    ] {
         let target = work.arg(name);
         let result = girih(&["convert", "--data", &source, "--out", &target, "--json"]).ok().result();
         assert_eq!(result["edges"], original.n_edges(), "{name}");
@@ -83,6 +94,13 @@ fn conversions_keep_the_graph() {
     }
     let whole = load(&work.arg("folder"), &LoadOptions::default()).unwrap();
     assert_eq!(whole, original, "a folder keeps features, labels and splits");
+
+    let (folder, tensors) = (work.arg("folder"), work.arg("all.safetensors"));
+    girih(&["convert", "--data", &folder, "--out", &tensors]).ok();
+    girih(&["convert", "--data", &tensors, "--out", &work.arg("again")]).ok();
+    let again = load(&work.arg("again"), &LoadOptions::default()).unwrap();
+    assert_eq!((again.graph, again.features, again.labels), (whole.graph, whole.features, whole.labels));
+    assert_eq!(again.splits, whole.splits, "so does a file of tensors");
 }
 
 #[test]
@@ -90,6 +108,28 @@ fn converting_says_what_a_format_cannot_hold() {
     let work = Workspace::new();
     let finished = girih(&["convert", "--data", SMALL, "--out", &work.arg("graph.npz")]).ok();
     assert!(finished.err.contains("features, labels and splits were left out"), "{}", finished.err);
+
+    std::fs::write(work.path("one-way.mtx"), "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n2 1\n").unwrap();
+    let message = girih(&["convert", "--data", &work.arg("one-way.mtx"), "--out", &work.arg("a.graph")]).refused(1);
+    assert!(says(&message, "a.graph") && says(&message, "symmetrise it first"), "{message}");
+}
+
+#[test]
+fn one_of_several_splits() {
+    let work = Workspace::new();
+    let tensors = work.arg("all.safetensors");
+    let generated = format!("{SMALL},seed=3");
+    girih(&["generate", &generated, "--out", &work.arg("folder")]).ok();
+    girih(&["convert", "--data", &work.arg("folder"), "--split", "0", "--out", &tensors]).ok();
+    let n_splits = |split: &str| {
+        let shown = girih(&["stats", "--data", &tensors, "--split", split, "--json"]).ok().result();
+        shown["splits"].as_array().unwrap().len()
+    };
+    assert_eq!((n_splits("all"), n_splits("0")), (1, 1));
+    let message = girih(&["train", "--data", &tensors, "--split", "7", "--epochs", "1"]).refused(1);
+    assert!(says(&message, "split 7 does not exist") && says(&message, "has 1 split"), "{message}");
+    let message = girih(&["stats", "--data", &tensors, "--split", "first"]).refused(2);
+    assert!(says(&message, "a number from 0, or all"), "{message}");
 }
 
 #[test]

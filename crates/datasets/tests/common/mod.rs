@@ -1,6 +1,13 @@
-//! Where tests find real files.
+//! What the tests of loaders share: where real files lie, small folders, and refusals that name their file.
 
+#![allow(dead_code, reason = "each test program uses some of these")]
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use girih_datasets::{Dataset, LoadOptions, load};
 
 /// The path of a real data set: below `GIRIH_DATA`, or below `shared/data` beside an ancestor of this package. Says
 /// that the test is skipped when it is not there.
@@ -12,4 +19,45 @@ pub fn real(name: &str) -> Option<PathBuf> {
         println!("skipped: no {name} in shared/data or GIRIH_DATA");
     }
     found
+}
+
+/// Loads with the default options.
+pub fn load_default(path: &Path) -> Dataset {
+    load(path.to_str().unwrap(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The message of a refusal, which must name something below `path`.
+pub fn refusal(path: &Path, options: &LoadOptions) -> String {
+    let message = load(path.to_str().unwrap(), options).expect_err("this data must be refused").to_string();
+    assert!(message.contains(path.to_str().unwrap()), "no file is named: {message}");
+    message
+}
+
+/// Writes text, packed when the name ends in `.gz`; folders above it are made.
+pub fn write_text(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    if path.extension().is_some_and(|e| e == "gz") {
+        let mut packed = GzEncoder::new(std::fs::File::create(path).unwrap(), Compression::default());
+        packed.write_all(text.as_bytes()).unwrap();
+        packed.finish().unwrap();
+    } else {
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+/// An OGB raw folder of four nodes in text, with features, labels and one split, below `root`.
+pub fn write_ogb_text(root: &Path, ending: &str) {
+    for (name, text) in [
+        ("raw/edge", "0,1\n2,1\n"),
+        ("raw/num-node-list", "4\n"),
+        ("raw/num-edge-list", "2\n"),
+        ("raw/node-feat", "1,0.5\n0,1e-1\n0,0\n-2,3\n"),
+        ("raw/node-label", "1\n\n0.0\nnan\n"),
+        ("raw/node_year", "2012\n2013\n2014\n2015\n"),
+        ("split/time/train", "2\n"),
+        ("split/time/valid", "0\n"),
+        ("split/time/test", "3\n1\n"),
+    ] {
+        write_text(&root.join(format!("{name}.{ending}")), text);
+    }
 }

@@ -7,23 +7,11 @@
 //! ```
 //! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on how many.
 
-use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
-use rayon::prelude::*;
-
-use super::npy::map_file;
-use super::write_file;
+use super::number::{float, integer};
+use super::text::{Fields, Lines, Separator, Text, concat, line_error, parse_lines, shown, without_mark, write_text};
 use crate::{Coo, Csr, FormatError, MAX_NODES, NodeId};
-
-/// Bytes that one task parses.
-const CHUNK: usize = 1 << 20;
-/// Ids up to here are taken as they are, whatever their number: a graph of so many nodes is small.
-const MAX_SMALL_GRAPH: usize = 1 << 24;
-/// Nodes per edge above which a larger graph is rather one whose ids were never numbered from 0.
-const MAX_NODES_PER_EDGE: usize = 100;
 
 /// How to read an edge list.
 #[derive(Clone, Debug, Default)]
@@ -37,17 +25,8 @@ pub struct EdgeListOptions {
 /// # Errors
 /// When the file cannot be read, or at the first line that is no edge, naming the line.
 pub fn read_edge_list(path: &Path, options: &EdgeListOptions) -> Result<Coo, FormatError> {
-    let map = map_file(path)?;
-    let parsed = if is_gzip(path) {
-        let mut text = Vec::new();
-        match MultiGzDecoder::new(&map[..]).read_to_end(&mut text) {
-            Ok(_) => parse_edge_list(&text, options),
-            Err(error) => Err(FormatError::corrupt(format!("not a readable gzip file: {error}"))),
-        }
-    } else {
-        parse_edge_list(&map, options)
-    };
-    parsed.map_err(|e| e.at(path))
+    let text = Text::read(path)?;
+    parse_edge_list(&text, options).map_err(|e| e.at(path))
 }
 
 /// Reads a list of edges from text.
@@ -55,29 +34,27 @@ pub fn read_edge_list(path: &Path, options: &EdgeListOptions) -> Result<Coo, For
 /// # Errors
 /// At the first line that is no edge, naming the line.
 pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<Coo, FormatError> {
+    let text = without_mark(text);
     if text.starts_with(b"%%MatrixMarket") {
-        let message = "a Matrix Market file counts nodes from 1 and has a line of sizes; convert it to .npz first, \
-                       as with scipy.io.mmread and scipy.sparse.save_npz";
-        return Err(FormatError::invalid(message));
+        return Err(FormatError::invalid("a Matrix Market file, which counts nodes from 1; give it the ending .mtx"));
     }
     let limit = options.n_nodes.unwrap_or(MAX_NODES);
     if limit > MAX_NODES {
         return Err(FormatError::invalid(format!("{limit} nodes exceed the limit of {MAX_NODES}")));
     }
     let Some(layout) = Layout::detect(text, limit)? else {
-        return Coo::new(options.n_nodes.unwrap_or(0), options.n_nodes.unwrap_or(0), Vec::new(), Vec::new(), None);
+        return Coo::from_edges(Vec::new(), Vec::new(), None, options.n_nodes);
     };
-    let chunks: Vec<Edges> = split_lines(&text[layout.start..]).into_par_iter().map(|c| layout.parse(c)).collect();
-    let edges = Edges::concat(chunks, layout.n_lines_before)?;
-    let n_nodes = options.n_nodes.map_or_else(|| edges.count_nodes(), Ok)?;
+    let parse = |line: &[u8], edges: &mut Edges| layout.parse_line(line, edges);
+    let edges = Edges::concat(&parse_lines(&text[layout.start..], layout.n_lines_before, parse)?);
     let weights = layout.weighted.then_some(edges.weights);
-    Coo::new(n_nodes, n_nodes, edges.destinations, edges.sources, weights)
+    Coo::from_edges(edges.sources, edges.destinations, weights, options.n_nodes)
 }
 
 /// How the lines of one file look.
 #[derive(Debug)]
 struct Layout {
-    comma: bool,
+    separator: Separator,
     weighted: bool,
     /// Ids must be below.
     limit: usize,
@@ -89,26 +66,31 @@ struct Layout {
 impl Layout {
     /// Looks at the lines up to the first edge; `None` when there are no edges.
     fn detect(text: &[u8], limit: usize) -> Result<Option<Self>, FormatError> {
-        let mut start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let mut lines = Lines::new(text);
         let mut header: Option<(usize, &[u8])> = None;
-        for n_lines_before in 0.. {
-            if start == text.len() {
-                break;
-            }
-            let (line, rest) = next_line(&text[start..]);
-            if !is_blank(line) {
-                let comma = line.contains(&b',');
-                let n_fields = fields(line, comma).count();
-                let is_header = !fields(line, comma).any(starts_like_number);
+        let mut start = 0;
+        while let Some(line) = lines.next() {
+            let number = lines.n_read();
+            if !is_skipped(line) {
+                let separator = if line.contains(&b',') { Separator::Comma } else { Separator::Blank };
+                let fields = Fields::new(line, separator);
+                let n_fields = fields.clone().count();
+                let is_header = !fields.clone().any(starts_like_number);
                 if header.is_some() || !is_header {
                     if !(2..=3).contains(&n_fields) {
-                        return Err(line_error(n_lines_before, line, &format!("{n_fields} fields; expected {FIELDS}")));
+                        return Err(line_error(number, line, &format!("{n_fields} fields; expected {FIELDS}")));
                     }
-                    return Ok(Some(Self { comma, weighted: n_fields == 3, limit, start, n_lines_before }));
+                    return Ok(Some(Self {
+                        separator,
+                        weighted: n_fields == 3,
+                        limit,
+                        start,
+                        n_lines_before: number - 1,
+                    }));
                 }
-                header = Some((n_lines_before, line));
+                header = Some((number, line));
             }
-            start = text.len() - rest.len();
+            start = text.len() - lines.rest().len();
         }
         match header {
             None => Ok(None),
@@ -117,25 +99,12 @@ impl Layout {
         }
     }
 
-    /// The edges of whole lines; on an error, those before it.
-    fn parse(&self, mut text: &[u8]) -> Edges {
-        let mut edges = Edges::default();
-        while !text.is_empty() {
-            let (line, rest) = next_line(text);
-            if !is_blank(line)
-                && let Err(problem) = self.parse_line(line, &mut edges)
-            {
-                edges.problem = Some(Problem { line: line[..line.len().min(EXCERPT)].to_vec(), problem });
-                return edges;
-            }
-            edges.n_lines += 1;
-            text = rest;
-        }
-        edges
-    }
-
+    /// Adds the edge of a line, if it holds one.
     fn parse_line(&self, line: &[u8], edges: &mut Edges) -> Result<(), String> {
-        let mut fields = fields(line, self.comma);
+        if is_skipped(line) {
+            return Ok(());
+        }
+        let mut fields = Fields::new(line, self.separator);
         let source = self.parse_id(fields.next())?;
         let destination = self.parse_id(fields.next())?;
         match (self.weighted, fields.next()) {
@@ -154,9 +123,8 @@ impl Layout {
 
     fn parse_id(&self, field: Option<&[u8]>) -> Result<NodeId, String> {
         let field = field.ok_or_else(|| format!("one field; expected {FIELDS}"))?;
-        let id = parse_integer(field).ok_or_else(|| {
-            format!("{:?} is not a node id; expected an integer from 0", String::from_utf8_lossy(field))
-        })?;
+        let id =
+            integer(field).ok_or_else(|| format!("{:?} is not a node id; expected an integer from 0", shown(field)))?;
         if id < self.limit as u64 {
             Ok(id as NodeId)
         } else {
@@ -166,8 +134,6 @@ impl Layout {
 }
 
 const FIELDS: &str = "source, destination and an optional weight";
-/// Bytes of a line that an error shows.
-const EXCERPT: usize = 80;
 
 /// The edges of a chunk, or of all of them.
 #[derive(Debug, Default)]
@@ -175,115 +141,31 @@ struct Edges {
     sources: Vec<NodeId>,
     destinations: Vec<NodeId>,
     weights: Vec<f32>,
-    n_lines: usize,
-    problem: Option<Problem>,
-}
-
-/// Why a chunk ends early.
-#[derive(Debug)]
-struct Problem {
-    line: Vec<u8>,
-    problem: String,
 }
 
 impl Edges {
-    /// The largest id plus one.
-    fn count_nodes(&self) -> Result<usize, FormatError> {
-        let max = self.sources.par_iter().chain(&self.destinations).max();
-        let n_nodes = max.map_or(0, |&id| id as usize + 1);
-        if n_nodes <= MAX_SMALL_GRAPH || n_nodes / MAX_NODES_PER_EDGE <= self.sources.len() {
-            return Ok(n_nodes);
+    fn concat(chunks: &[Self]) -> Self {
+        Self {
+            sources: concat(chunks, |c| &c.sources),
+            destinations: concat(chunks, |c| &c.destinations),
+            weights: concat(chunks, |c| &c.weights),
         }
-        Err(FormatError::invalid(format!(
-            "the largest id is {}, but there are only {} edges; number the nodes from 0, or give their number",
-            n_nodes - 1,
-            self.sources.len()
-        )))
     }
-
-    fn concat(chunks: Vec<Self>, n_lines_before: usize) -> Result<Self, FormatError> {
-        let n_edges = chunks.iter().map(|c| c.sources.len()).sum();
-        let n_weights = chunks.iter().map(|c| c.weights.len()).sum();
-        let mut all = Self {
-            sources: Vec::with_capacity(n_edges),
-            destinations: Vec::with_capacity(n_edges),
-            weights: Vec::with_capacity(n_weights),
-            n_lines: n_lines_before,
-            problem: None,
-        };
-        for chunk in chunks {
-            all.n_lines += chunk.n_lines;
-            if let Some(Problem { line, problem }) = chunk.problem {
-                return Err(line_error(all.n_lines, &line, &problem));
-            }
-            all.sources.extend_from_slice(&chunk.sources);
-            all.destinations.extend_from_slice(&chunk.destinations);
-            all.weights.extend_from_slice(&chunk.weights);
-        }
-        Ok(all)
-    }
-}
-
-fn line_error(n_lines_before: usize, line: &[u8], problem: &str) -> FormatError {
-    let line = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]).into_owned();
-    FormatError::invalid(format!("line {}: {problem}; the line is {line:?}", n_lines_before + 1))
-}
-
-/// Cuts text into chunks of about [`CHUNK`] bytes that end at line ends.
-fn split_lines(mut text: &[u8]) -> Vec<&[u8]> {
-    let mut chunks = Vec::with_capacity(text.len() / CHUNK + 1);
-    while text.len() > CHUNK {
-        let end = text[CHUNK..].iter().position(|&b| b == b'\n').map_or(text.len(), |at| CHUNK + at + 1);
-        let (chunk, rest) = text.split_at(end);
-        chunks.push(chunk);
-        text = rest;
-    }
-    chunks.push(text);
-    chunks
-}
-
-/// The first line without its end, and what follows it.
-fn next_line(text: &[u8]) -> (&[u8], &[u8]) {
-    let (line, rest) = match text.iter().position(|&b| b == b'\n') {
-        Some(at) => (&text[..at], &text[at + 1..]),
-        None => (text, &text[text.len()..]),
-    };
-    (line.strip_suffix(b"\r").unwrap_or(line), rest)
 }
 
 /// Whether a line holds nothing or a comment.
-fn is_blank(line: &[u8]) -> bool {
+fn is_skipped(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     matches!(line, [] | [b'#' | b'%', ..] | [b'/', b'/', ..])
-}
-
-/// The fields of a line, without blanks around them.
-fn fields(line: &[u8], comma: bool) -> impl Iterator<Item = &[u8]> {
-    line.split(move |&b| if comma { b == b',' } else { b == b' ' || b == b'\t' })
-        .map(move |field| if comma { field.trim_ascii() } else { field })
-        .filter(move |field| comma || !field.is_empty())
 }
 
 fn starts_like_number(field: &[u8]) -> bool {
     field.first().is_some_and(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.'))
 }
 
-fn parse_integer(field: &[u8]) -> Option<u64> {
-    let digit = |b: u8| b.is_ascii_digit().then(|| u64::from(b - b'0'));
-    let (&first, rest) = field.split_first()?;
-    rest.iter().try_fold(digit(first)?, |n, &b| n.checked_mul(10)?.checked_add(digit(b)?))
-}
-
 fn parse_weight(field: &[u8]) -> Result<f32, String> {
-    let text = String::from_utf8_lossy(field);
-    match text.parse::<f32>() {
-        Ok(weight) if weight.is_finite() => Ok(weight),
-        _ => Err(format!("{text:?} is not a weight; expected a finite number")),
-    }
-}
-
-fn is_gzip(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"))
+    let weight = float(field).filter(|weight| weight.is_finite());
+    weight.ok_or_else(|| format!("{:?} is not a weight; expected a finite number", shown(field)))
 }
 
 /// Writes the edges of a graph, row by row: separated by commas when the name holds `.csv`, else by tabs; packed when
@@ -294,28 +176,17 @@ fn is_gzip(path: &Path) -> bool {
 pub fn write_edge_list(path: &Path, csr: &Csr) -> Result<(), FormatError> {
     let name = path.file_name().map(|n| n.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let separator = if name.contains(".csv") { ',' } else { '\t' };
-    write_file(path, |out| {
-        if is_gzip(path) {
-            let mut packed = BufWriter::new(GzEncoder::new(out, flate2::Compression::default()));
-            write_lines(&mut packed, csr, separator)?;
-            packed.into_inner().map_err(|e| e.into_error())?.finish()?;
-            Ok(())
-        } else {
-            Ok(write_lines(out, csr, separator)?)
-        }
-    })
-}
-
-fn write_lines(out: &mut impl Write, csr: &Csr, separator: char) -> std::io::Result<()> {
-    for destination in 0..csr.n_rows() {
-        for (source, weight) in csr.row_entries(destination) {
-            write!(out, "{source}{separator}{destination}")?;
-            if csr.values().is_some() {
-                // The shortest text that reads back as the same number.
-                write!(out, "{separator}{weight}")?;
+    write_text(path, |out| {
+        for destination in 0..csr.n_rows() {
+            for (source, weight) in csr.row_entries(destination) {
+                write!(out, "{source}{separator}{destination}")?;
+                if csr.values().is_some() {
+                    // The shortest text that reads back as the same number.
+                    write!(out, "{separator}{weight}")?;
+                }
+                writeln!(out)?;
             }
-            writeln!(out)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -3,7 +3,9 @@
 //! - [`Array`]: a NumPy array of any supported type; [`Array::read`], [`Array::map`], [`write_npy`].
 //! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
 //! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
-//! - [`read_edge_list`]: text, one edge a line; [`read_sparse_npz`]: the sparse matrices of `SciPy`.
+//! - [`read_edge_list`], [`read_matrix_market`], [`read_metis`]: graphs as text; [`read_csv`]: rows of numbers.
+//! - [`read_sparse_npz`]: the sparse matrices of `SciPy`.
+//! - [`Tensors`] and [`write_tensors`]: named arrays in one safetensors file.
 //! - [`write_file`] and [`NewFolder`]: output that appears whole or not at all; every writer goes through them.
 //!
 //! Readers trust nothing: sizes are compared with the bytes that are there before anything is allocated, and every
@@ -11,19 +13,29 @@
 
 mod array;
 mod atomic;
+mod csv;
 mod edge_list;
 mod folder;
+mod matrix_market;
+mod metis;
 mod npy;
 mod npz;
+mod number;
 mod sparse_npz;
+mod tensors;
+mod text;
 
 pub use array::{Array, Element, Values};
 pub use atomic::{NewFolder, write_file};
+pub use csv::{Missing, parse_csv, read_csv, read_integers};
 pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge_list};
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, MANIFEST, Verify};
+pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
+pub use metis::{parse_metis, read_metis, write_metis};
 pub use npy::write_npy;
 pub use npz::{Npz, NpzWriter};
 pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};
+pub use tensors::{Tensor, Tensors, write_tensors};
 
 #[cfg(target_endian = "big")]
 compile_error!("files are little-endian and are mapped as they are; big-endian machines are not supported");

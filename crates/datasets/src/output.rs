@@ -1,0 +1,152 @@
+//! [`OutputFormat`]: data sets to files, in the format that a name asks for.
+
+use std::path::Path;
+
+use girih_graph_format::file::{
+    Tensor, write_edge_list, write_matrix_market, write_metis, write_sparse_npz, write_tensors,
+};
+
+use crate::file_kind::FileKind;
+use crate::{Dataset, DatasetError, Features, Labels, UNLABELLED};
+
+/// A format that data sets are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Girih's own folder, which holds everything.
+    Folder,
+    /// One `.safetensors` file, which holds everything but the name.
+    Tensors,
+    /// `.npz` as `scipy.sparse.save_npz` writes it: the graph alone.
+    SparseNpz,
+    /// `.csv`, `.tsv`, `.txt` or `.edges`, also packed as `.gz`: the graph alone.
+    EdgeList,
+    /// `.mtx`, also packed as `.gz`: the graph alone.
+    MatrixMarket,
+    /// `.graph`, also packed as `.gz`: the graph alone.
+    Metis,
+}
+
+impl OutputFormat {
+    /// The format that a name asks for; a name without a known ending is a folder's.
+    ///
+    /// # Errors
+    /// When the ending is that of a format that is read only.
+    pub fn of(path: &Path) -> Result<Self, DatasetError> {
+        match FileKind::of(path) {
+            None if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz")) => Err(DatasetError::invalid(
+                "only text is packed as .gz: .csv.gz, .tsv.gz, .txt.gz, .edges.gz, .mtx.gz or .graph.gz",
+            )
+            .at(path)),
+            None => Ok(Self::Folder),
+            Some(FileKind::Zip) => Err(DatasetError::invalid("a .zip is read only; write a .npz").at(path)),
+            Some(FileKind::Tensors) => Ok(Self::Tensors),
+            Some(FileKind::Npz) => Ok(Self::SparseNpz),
+            Some(FileKind::EdgeList) => Ok(Self::EdgeList),
+            Some(FileKind::MatrixMarket) => Ok(Self::MatrixMarket),
+            Some(FileKind::Metis) => Ok(Self::Metis),
+        }
+    }
+
+    /// Name for people and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+            Self::Tensors => "safetensors",
+            Self::SparseNpz => "scipy .npz",
+            Self::EdgeList => "edge list",
+            Self::MatrixMarket => "Matrix Market",
+            Self::Metis => "METIS graph",
+        }
+    }
+
+    /// Whether features, labels and splits are kept.
+    #[must_use]
+    pub fn holds_features(self) -> bool {
+        matches!(self, Self::Folder | Self::Tensors)
+    }
+}
+
+impl Dataset {
+    /// Writes the data set, or its graph where `format` holds no more; the output appears whole or not at all.
+    ///
+    /// # Errors
+    /// When the format cannot hold the graph (`METIS` wants it undirected), or writing fails.
+    pub fn save_as(&self, format: OutputFormat, path: &Path) -> Result<(), DatasetError> {
+        match format {
+            OutputFormat::Folder => return self.save(path),
+            OutputFormat::Tensors => write_tensors(path, self.tensors())?,
+            OutputFormat::SparseNpz => write_sparse_npz(path, &self.graph)?,
+            OutputFormat::EdgeList => write_edge_list(path, &self.graph)?,
+            OutputFormat::MatrixMarket => write_matrix_market(path, &self.graph)?,
+            OutputFormat::Metis => write_metis(path, &self.graph)?,
+        }
+        Ok(())
+    }
+
+    /// Everything under the names that loading looks for; integers signed, as `NumPy` and PyTorch index with them.
+    fn tensors(&self) -> Vec<(String, Tensor<'_>)> {
+        let mut tensors = Vec::new();
+        let mut add = |name: &str, tensor| tensors.push((name.to_owned(), tensor));
+        add("indptr", offsets(self.graph.indptr()));
+        add("indices", columns(self.graph.indices()));
+        if let Some(values) = self.graph.values() {
+            add("values", Tensor::new::<f32>(&[values.len()], values));
+        }
+        match &self.features {
+            None => {}
+            Some(Features::Dense(rows)) => add("x", Tensor::new::<f32>(&[rows.n_rows(), rows.n_cols()], rows.data())),
+            Some(Features::Sparse(csr)) => {
+                let shape = vec![csr.n_rows() as i64, csr.n_cols() as i64];
+                add("features_shape", Tensor::new::<i64>(&[2], shape));
+                add("features_indptr", offsets(csr.indptr()));
+                add("features_indices", columns(csr.indices()));
+                if let Some(values) = csr.values() {
+                    add("features_values", Tensor::new::<f32>(&[values.len()], values));
+                }
+            }
+        }
+        if let Some(labels) = &self.labels {
+            add("y", label_tensor(labels));
+            add("num_classes", Tensor::new::<i64>(&[1], vec![labels.n_classes() as i64]));
+        }
+        for (part, name) in ["train_mask", "val_mask", "test_mask"].into_iter().enumerate() {
+            if !self.splits.is_empty() {
+                add(name, self.mask_tensor(part));
+            }
+        }
+        tensors
+    }
+
+    /// The nodes of one part, a column a split set.
+    fn mask_tensor(&self, part: usize) -> Tensor<'static> {
+        let n_splits = self.splits.len();
+        let mut mask = vec![0; self.n_nodes() * n_splits];
+        for (i, split) in self.splits.iter().enumerate() {
+            let (_, ids) = split.parts()[part];
+            ids.iter().for_each(|&v| mask[v as usize * n_splits + i] = 1);
+        }
+        Tensor::bools(&[self.n_nodes(), n_splits], mask)
+    }
+}
+
+fn offsets(indptr: &[u64]) -> Tensor<'static> {
+    Tensor::new::<i64>(&[indptr.len()], indptr.iter().map(|&p| p as i64).collect::<Vec<_>>())
+}
+
+fn columns(indices: &[u32]) -> Tensor<'static> {
+    Tensor::new::<i32>(&[indices.len()], indices.iter().map(|&c| c as i32).collect::<Vec<_>>())
+}
+
+fn label_tensor(labels: &Labels) -> Tensor<'static> {
+    match labels {
+        Labels::Single { classes, .. } => {
+            let class = |&c: &u32| if c == UNLABELLED { -1 } else { i64::from(c) };
+            Tensor::new::<i64>(&[classes.len()], classes.iter().map(class).collect::<Vec<_>>())
+        }
+        Labels::Multi { n_classes, targets } => {
+            let bits: Vec<u8> = targets.data().iter().map(|&t| u8::from(t != 0.0)).collect();
+            Tensor::new::<u8>(&[targets.n_rows(), *n_classes], bits)
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What all text formats share: unpacking, chunks of whole lines, fields and numbers.
+//!
+//! Text is cut into chunks that end at line ends and parsed in parallel. Neither the result nor the error depends on
+//! how many chunks there are: [`parse_lines`] reports the first line that is wrong, by its number in the file.
+
+use std::io::{BufWriter, Read, Write};
+use std::ops::Deref;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use memchr::memchr;
+use memmap2::Mmap;
+use rayon::prelude::*;
+
+use super::npy::map_file;
+use super::write_file;
+use crate::FormatError;
+
+/// Bytes that one task parses.
+const CHUNK: usize = 1 << 20;
+/// Bytes of a line that an error shows.
+const EXCERPT: usize = 80;
+/// The text of a file, mapped or unpacked.
+pub(crate) enum Text {
+    Mapped(Mmap),
+    Unpacked(Vec<u8>),
+}
+
+impl Text {
+    /// Maps a file, or unpacks it when its name ends in `.gz`.
+    pub(crate) fn read(path: &Path) -> Result<Self, FormatError> {
+        let map = map_file(path)?;
+        if !is_gzip(path) {
+            return Ok(Self::Mapped(map));
+        }
+        let mut text = Vec::new();
+        match MultiGzDecoder::new(&map[..]).read_to_end(&mut text) {
+            Ok(_) => Ok(Self::Unpacked(text)),
+            Err(error) => Err(FormatError::corrupt(format!("not a readable gzip file: {error}")).at(path)),
+        }
+    }
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Unpacked(text) => text,
+        }
+    }
+}
+
+/// Writes text through `write`, packed when the name ends in `.gz`; the file appears whole or not at all.
+pub(crate) fn write_text(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), FormatError> {
+    write_file(path, |out| {
+        if !is_gzip(path) {
+            return Ok(write(out)?);
+        }
+        let mut packed = BufWriter::new(GzEncoder::new(out, flate2::Compression::default()));
+        write(&mut packed)?;
+        packed.into_inner().map_err(|e| e.into_error())?.finish()?;
+        Ok(())
+    })
+}
+
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"))
+}
+
+/// The text without the byte-order mark that some editors put first.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// The lines of a text one by one, without their ends (`\n` or `\r\n`).
+pub(crate) struct Lines<'a> {
+    rest: &'a [u8],
+    n_read: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Self { rest: text, n_read: 0 }
+    }
+
+    /// Number of lines returned so far, which is the number of the last one, counted from 1.
+    pub(crate) fn n_read(&self) -> usize {
+        self.n_read
+    }
+
+    /// What follows the last line returned.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        self.n_read += 1;
+        let (line, rest) = match memchr(b'\n', self.rest) {
+            Some(at) => (&self.rest[..at], &self.rest[at + 1..]),
+            None => (self.rest, &[][..]),
+        };
+        self.rest = rest;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+/// What became of a chunk of lines; it ends early at the first line that is wrong.
+struct Chunk<T> {
+    parsed: T,
+    n_lines: usize,
+    error: Option<(Vec<u8>, String)>,
+}
+
+/// Parses every line into the value of its chunk, in parallel; returns the values in the order of the chunks.
+///
+/// # Errors
+/// What `parse` says of the first line that it refuses, with the number of the line; `n_lines_before` stand above `text`.
+pub(crate) fn parse_lines<T: Default + Send>(
+    text: &[u8],
+    n_lines_before: usize,
+    parse: impl Fn(&[u8], &mut T) -> Result<(), String> + Sync,
+) -> Result<Vec<T>, FormatError> {
+    let parse_chunk = |text: &[u8]| {
+        let mut lines = Lines::new(text);
+        let mut parsed = T::default();
+        while let Some(line) = lines.next() {
+            if let Err(problem) = parse(line, &mut parsed) {
+                let excerpt = line[..line.len().min(EXCERPT)].to_vec();
+                return Chunk { parsed, n_lines: lines.n_read() - 1, error: Some((excerpt, problem)) };
+            }
+        }
+        Chunk { parsed, n_lines: lines.n_read(), error: None }
+    };
+    let chunks: Vec<Chunk<T>> = split_lines(text).into_par_iter().map(parse_chunk).collect();
+    let mut n_lines = n_lines_before;
+    let finish = |chunk: Chunk<T>| {
+        n_lines += chunk.n_lines;
+        match chunk.error {
+            None => Ok(chunk.parsed),
+            Some((line, problem)) => Err(line_error(n_lines + 1, &line, &problem)),
+        }
+    };
+    chunks.into_iter().map(finish).collect()
+}
+
+/// Cuts text into chunks of about [`CHUNK`] bytes that end at line ends.
+fn split_lines(mut text: &[u8]) -> Vec<&[u8]> {
+    let mut chunks = Vec::with_capacity(text.len() / CHUNK + 1);
+    while text.len() > CHUNK {
+        let end = memchr(b'\n', &text[CHUNK..]).map_or(text.len(), |at| CHUNK + at + 1);
+        let (chunk, rest) = text.split_at(end);
+        chunks.push(chunk);
+        text = rest;
+    }
+    chunks.push(text);
+    chunks
+}
+
+/// One array of what every chunk holds, in the order of the chunks.
+pub(crate) fn concat<C, T: Copy>(chunks: &[C], part: impl Fn(&C) -> &[T]) -> Vec<T> {
+    let mut all = Vec::with_capacity(chunks.iter().map(|chunk| part(chunk).len()).sum());
+    chunks.iter().for_each(|chunk| all.extend_from_slice(part(chunk)));
+    all
+}
+
+/// An error about line `number`, counted from 1, that shows how the line begins.
+pub(crate) fn line_error(number: usize, line: &[u8], problem: &str) -> FormatError {
+    let line = shown(&line[..line.len().min(EXCERPT)]);
+    FormatError::invalid(format!("line {number}: {problem}; the line is {line:?}"))
+}
+
+/// Bytes as an error shows them.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What stands between the fields of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Separator {
+    /// A comma; blanks around fields do not count, and a field may be empty.
+    Comma,
+    /// Any number of blanks and tabs; no field is empty.
+    Blank,
+}
+
+/// The fields of a line, without blanks around them and without the quotes that spreadsheets put there.
+#[derive(Clone)]
+pub(crate) struct Fields<'a> {
+    rest: Option<&'a [u8]>,
+    separator: Separator,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(line: &'a [u8], separator: Separator) -> Self {
+        Self { rest: Some(line), separator }
+    }
+
+    fn next_after_blanks(&mut self, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let Some(start) = rest.iter().position(|&b| !is_blank(b)) else {
+            self.rest = None;
+            return None;
+        };
+        let rest = &rest[start..];
+        let end = rest.iter().position(|&b| is_blank(b)).unwrap_or(rest.len());
+        self.rest = Some(&rest[end..]);
+        Some(&rest[..end])
+    }
+
+    fn next_before_comma(&mut self, rest: &'a [u8]) -> &'a [u8] {
+        let end = rest.iter().position(|&b| b == b',');
+        self.rest = end.map(|end| &rest[end + 1..]);
+        rest[..end.unwrap_or(rest.len())].trim_ascii()
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let field = match self.separator {
+            Separator::Comma => self.next_before_comma(rest),
+            Separator::Blank => self.next_after_blanks(rest)?,
+        };
+        match field {
+            [b'"', inner @ .., b'"'] => Some(inner),
+            _ => Some(field),
+        }
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(line: &str, separator: Separator) -> Vec<String> {
+        Fields::new(line.as_bytes(), separator).map(shown).collect()
+    }
+
+    #[test]
+    fn fields_of_both_kinds() {
+        assert_eq!(fields(" 1,\"2\" , x,,", Separator::Comma), ["1", "2", "x", "", ""]);
+        assert_eq!(fields("\t1  \"2\" x ", Separator::Blank), ["1", "2", "x"]);
+        assert!(fields("  ", Separator::Blank).is_empty());
+    }
+}
