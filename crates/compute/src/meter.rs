@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_graph_format::Matrix;
+use girih_random::Key;
 
 use crate::{Activation, AdamStep, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 
@@ -117,6 +118,12 @@ impl Meter {
         );
     }
 
+    /// Reads `n` rows of `row_bytes` each in no order.
+    fn gather(&self, n: usize, row_bytes: usize) {
+        let bytes = (n * row_bytes) as f64;
+        self.charge(bytes, 0.0, bytes / self.rates.gather_bytes);
+    }
+
     /// An operation that passes over matrices a few times.
     fn pass(&self, matrices: &[&MeterMatrix]) {
         self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0);
@@ -130,6 +137,10 @@ fn update(cost: &Mutex<Cost>, change: impl FnOnce(&mut Cost)) {
 impl MeterMatrix {
     fn n_bytes(&self) -> u64 {
         (self.shape.len() * self.dtype.n_bytes()) as u64
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.shape.cols * self.dtype.n_bytes()
     }
 }
 
@@ -332,6 +343,63 @@ impl Backend for Meter {
         param: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[grad, velocity, velocity, param, param]);
+        Ok(())
+    }
+
+    fn zero_ids(&self, len: usize) -> Result<MeterMatrix, ComputeError> {
+        Ok(self.matrix(Shape::new(len, 1), Dtype::F32))
+    }
+
+    fn segment_max(
+        &self,
+        a: &MeterSparse,
+        x: &MeterMatrix,
+        out: &mut MeterMatrix,
+        winners: Option<&mut MeterMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, x.row_bytes());
+        self.pass(&[out]);
+        if let Some(winners) = winners {
+            self.pass(&[winners]);
+        }
+        Ok(())
+    }
+
+    fn segment_max_backward(
+        &self,
+        a: &MeterSparse,
+        winners: &MeterMatrix,
+        grad: &MeterMatrix,
+        x_grad: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, grad.shape.cols * (grad.dtype.n_bytes() + winners.dtype.n_bytes()));
+        self.pass(&[x_grad]);
+        Ok(())
+    }
+
+    fn segment_lstm(
+        &self,
+        (a, _): (&MeterSparse, Option<Key>),
+        inputs: &MeterMatrix,
+        weight: &MeterMatrix,
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, inputs.row_bytes());
+        self.operation(out.n_bytes() as f64, 2.0 * (a.nnz * weight.shape.len()) as f64);
+        Ok(())
+    }
+
+    fn segment_lstm_backward(
+        &self,
+        (a, _): (&MeterSparse, Option<Key>),
+        (inputs, weight): (&MeterMatrix, &MeterMatrix),
+        grad: &MeterMatrix,
+        (inputs_grad, _): (&mut MeterMatrix, &mut MeterMatrix),
+    ) -> Result<(), ComputeError> {
+        // Forward again, then a product for the states and one for the weight, and gates added to their inputs.
+        self.gather(2 * a.nnz, inputs.row_bytes());
+        let bytes = (grad.n_bytes() + inputs_grad.n_bytes()) as f64;
+        self.operation(bytes, 6.0 * (a.nnz * weight.shape.len()) as f64);
         Ok(())
     }
 }

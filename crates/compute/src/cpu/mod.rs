@@ -3,6 +3,7 @@
 //! This file checks operands and hands typed slices to the modules that do the work:
 //!
 //! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
+//! - `segment_max`, `segment_lstm`: other aggregations than sums, over the same patterns.
 //! - `elementwise`, `columns`, `rows`, `loss`, `optim`: passes over matrices, bound by memory.
 //! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
 //!   depend on the number of threads.
@@ -12,6 +13,7 @@ mod columns;
 mod element;
 mod elementwise;
 mod epilogue;
+mod exp;
 mod gemm;
 mod huge_pages;
 mod loss;
@@ -24,6 +26,8 @@ mod prefetch;
 mod rows;
 mod schedule;
 mod scratch;
+mod segment_lstm;
+mod segment_max;
 mod simd;
 mod sparse;
 mod spmm;
@@ -31,6 +35,7 @@ mod spmm;
 mod tests;
 
 use girih_graph_format::Matrix;
+use girih_random::Key;
 
 use self::element::typed;
 use self::machine::Machine;
@@ -317,6 +322,71 @@ impl Backend for Cpu {
         checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
         let (velocity, param) = (velocity.expect_f32_mut(), param.expect_f32_mut());
         optim::sgd(lr, momentum, weight_decay, grad.expect_f32(), velocity, param);
+        Ok(())
+    }
+
+    fn zero_ids(&self, len: usize) -> Result<CpuIds, ComputeError> {
+        checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
+        Ok(CpuIds { ids: vec![0; len], range: IdRange { len, end: u64::from(len > 0) } })
+    }
+
+    fn segment_max(
+        &self,
+        a: &CpuSparse,
+        x: &CpuMatrix,
+        out: &mut CpuMatrix,
+        winners: Option<&mut CpuIds>,
+    ) -> Result<(), ComputeError> {
+        let n_winners = winners.as_deref().map(|winners| winners.ids.len());
+        checks::segment_max("segment_max", a.shape(), x.shape(), out.shape(), n_winners)?;
+        let (direction, cols) = (a.direction(Transpose::No, false), x.shape().cols);
+        let winners = winners.map(|winners| {
+            winners.range.end = x.shape().rows as u64;
+            &mut winners.ids[..]
+        });
+        typed!(x = x.storage(), out = out.storage_mut() => segment_max::forward(direction, x, cols, out, winners));
+        Ok(())
+    }
+
+    fn segment_max_backward(
+        &self,
+        a: &CpuSparse,
+        winners: &CpuIds,
+        grad: &CpuMatrix,
+        x_grad: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        let n_winners = Some(winners.ids.len());
+        checks::segment_max("segment_max_backward", a.shape(), x_grad.shape(), grad.shape(), n_winners)?;
+        let (direction, winners, cols) = (a.direction(Transpose::Yes, false), &winners.ids[..], grad.shape().cols);
+        typed!(grad = grad.storage(), out = x_grad.storage_mut() =>
+            segment_max::backward(direction, winners, grad, cols, out));
+        Ok(())
+    }
+
+    fn segment_lstm(
+        &self,
+        (a, order): (&CpuSparse, Option<Key>),
+        inputs: &CpuMatrix,
+        weight: &CpuMatrix,
+        out: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::segment_lstm("segment_lstm", a.shape(), inputs.shape(), weight.shape(), out.shape())?;
+        let csr = a.direction(Transpose::No, false).csr;
+        segment_lstm::forward(&self.machine, (csr, order), inputs, weight, out);
+        Ok(())
+    }
+
+    fn segment_lstm_backward(
+        &self,
+        (a, order): (&CpuSparse, Option<Key>),
+        (inputs, weight): (&CpuMatrix, &CpuMatrix),
+        grad: &CpuMatrix,
+        (inputs_grad, weight_grad): (&mut CpuMatrix, &mut CpuMatrix),
+    ) -> Result<(), ComputeError> {
+        let (operands, grads) = ((inputs.shape(), weight.shape()), (inputs_grad.shape(), weight_grad.shape()));
+        checks::segment_lstm_backward(a.shape(), operands, grad.shape(), grads)?;
+        let csr = a.direction(Transpose::No, false).csr;
+        segment_lstm::backward(&self.machine, (csr, order), (inputs, weight), grad, (inputs_grad, weight_grad));
         Ok(())
     }
 }

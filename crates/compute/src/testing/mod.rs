@@ -5,12 +5,13 @@
 //!   host.
 //!
 //! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
-//! in every run. A new operation is a new law in `passes` or `products` and a line in [`visit_laws`].
+//! in every run. A new operation is a new law in `passes`, `products` or `segments` and a line in [`visit_laws`].
 
 mod inputs;
 mod passes;
 mod products;
 mod refusals;
+mod segments;
 
 use girih_graph_format::Matrix;
 use proptest::strategy::Strategy;
@@ -83,6 +84,8 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::SigmoidLoss>();
     visitor.visit::<passes::Adam>();
     visitor.visit::<passes::Sgd>();
+    visitor.visit::<segments::SegmentMax>();
+    visitor.visit::<segments::SegmentLstm>();
 }
 
 /// Compares every operation of `backend` with [`Reference`].
