@@ -90,7 +90,14 @@ fn time_epochs(
 fn config(kind: ModelKind, precision: Dtype, protocol: Protocol) -> TrainConfig {
     let epochs = (protocol.warm_up + protocol.repeats) as u64;
     TrainConfig {
-        model: ModelConfig { kind, layers: 2, hidden: HIDDEN, dropout: 0.5, input_dropout: Some(0.0) },
+        model: ModelConfig {
+            kind,
+            layers: 2,
+            hidden: HIDDEN,
+            dropout: 0.5,
+            input_dropout: Some(0.0),
+            ..ModelConfig::default()
+        },
         optimizer: OptimizerConfig { lr: 0.01, weight_decay: 0.0, ..OptimizerConfig::default() },
         epochs,
         eval_every: epochs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
-use girih_trainer::{Decay, ModelKind, OptimizerKind, Schedule, TrainConfig};
+use girih_trainer::{Aggregator, Decay, ModelKind, OptimizerKind, Schedule, TrainConfig};
 
 /// Trains graph neural networks, from two laptop cores up.
 #[derive(Debug, Parser)]
@@ -134,7 +134,7 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct Settings {
-    /// Network: graph convolutions, simplified graph convolution, GraphSAGE-mean, or a perceptron as the control
+    /// Network: graph convolutions, simplified graph convolution, GraphSAGE, or a perceptron as the control
     #[arg(long, value_enum)]
     pub model: Option<Model>,
     /// Layers; for sgc, hops [default: 2]
@@ -149,6 +149,9 @@ pub struct Settings {
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
+    /// How GraphSAGE aggregates over neighbours: their mean, maximum, or an LSTM's last state [default: mean]
+    #[arg(long, value_enum)]
+    pub aggregator: Option<AggregatorArg>,
     /// Rule that changes the weights [default: adam]
     #[arg(long, value_enum)]
     pub optimizer: Option<Optimizer>,
@@ -201,6 +204,7 @@ impl Settings {
         set(&mut model.hidden, self.hidden);
         set(&mut model.dropout, self.dropout);
         set(&mut model.input_dropout, self.input_dropout.map(Some));
+        set(&mut model.aggregator, self.aggregator.map(Aggregator::from));
         let optimizer = &mut config.optimizer;
         set(&mut optimizer.kind, self.optimizer.map(OptimizerKind::from));
         set(&mut optimizer.lr, self.lr);
@@ -235,6 +239,10 @@ macro_rules! value_enum {
 value_enum! {
     /// A network.
     Model for ModelKind { Gcn, Sgc, Sage, Mlp }
+}
+value_enum! {
+    /// An aggregator of GraphSAGE.
+    AggregatorArg for Aggregator { Mean, Pool, Lstm }
 }
 value_enum! {
     /// An optimiser.

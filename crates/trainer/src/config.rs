@@ -51,7 +51,7 @@ pub enum ModelKind {
     Gcn,
     /// Simplified graph convolution (Wu et al., ICML 2019).
     Sgc,
-    /// GraphSAGE with the mean aggregator (Hamilton et al., NeurIPS 2017).
+    /// GraphSAGE (Hamilton et al., NeurIPS 2017).
     Sage,
     /// A perceptron that ignores the graph: the control.
     Mlp,
@@ -70,6 +70,19 @@ impl ModelKind {
     }
 }
 
+/// How GraphSAGE aggregates over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregator {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// The element-wise maximum of what a layer makes of each.
+    Pool,
+    /// The last state of an LSTM that reads them in a random order.
+    Lstm,
+}
+
 /// The network and its sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -85,6 +98,8 @@ pub struct ModelConfig {
     /// Share of input features dropped out; `None` for the same as `dropout`. At zero the first aggregation is a
     /// constant and computed once.
     pub input_dropout: Option<f64>,
+    /// How GraphSAGE aggregates; other models do not look at it.
+    pub aggregator: Aggregator,
 }
 
 impl ModelConfig {
@@ -97,7 +112,14 @@ impl ModelConfig {
 
 impl Default for ModelConfig {
     fn default() -> Self {
-        Self { kind: ModelKind::Gcn, layers: 2, hidden: 16, dropout: 0.5, input_dropout: None }
+        Self {
+            kind: ModelKind::Gcn,
+            layers: 2,
+            hidden: 16,
+            dropout: 0.5,
+            input_dropout: None,
+            aggregator: Aggregator::Mean,
+        }
     }
 }
 

@@ -89,6 +89,21 @@ impl Linear {
         Self::with_weight(init, layer, weight, (inputs, outputs))
     }
 
+    /// As [`new`](Self::new), with parameters `weight_NAME` and `bias_NAME`: for a layer that has more than these.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn named<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        layer: usize,
+        name: &str,
+        widths: (usize, usize),
+    ) -> Result<Self, ComputeError> {
+        let weight = init.glorot(layer, &format!("weight_{name}"), Shape::new(widths.0, widths.1), widths.0)?;
+        let bias = Some(init.zeros(layer, &format!("bias_{name}"), Shape::new(1, widths.1))?);
+        Ok(Self { weight, bias, widths })
+    }
+
     /// A layer around a weight, with a bias of zeros.
     fn with_weight<B: Backend>(
         init: &mut ParamInit<'_, B>,

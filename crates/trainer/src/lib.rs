@@ -24,7 +24,7 @@ mod tape;
 mod targets;
 
 pub use checkpoint::{Checkpoint, DataShape, Progress};
-pub use config::{Decay, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig};
+pub use config::{Aggregator, Decay, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig};
 pub use error::TrainError;
 pub use fullbatch::{EpochReport, FullBatch, RunSummary, Scores, StageTimes, Task};
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
