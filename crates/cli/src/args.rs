@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
-use girih_trainer::{Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
+use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
 /// Trains graph neural networks, from two laptop cores up.
 #[derive(Debug, Parser)]
@@ -201,6 +201,9 @@ pub struct Settings {
     /// Whether logits of gcn, gat, gatv2 and gin read all hidden layers [default: none]
     #[arg(long, value_enum)]
     pub jump: Option<JumpArg>,
+    /// How GraphSAGE aggregates over neighbours: their mean, maximum, or an LSTM's last state [default: mean]
+    #[arg(long, value_enum)]
+    pub aggregator: Option<AggregatorArg>,
     /// Rule that changes the weights [default: adam]
     #[arg(long, value_enum)]
     pub optimizer: Option<Optimizer>,
@@ -268,6 +271,7 @@ impl Settings {
         set(&mut model.residual, self.residual);
         set(&mut model.norm, self.norm.map(NormKind::from));
         set(&mut model.jump, self.jump.map(Jump::from));
+        set(&mut model.aggregator, self.aggregator.map(Aggregator::from));
         let optimizer = &mut config.optimizer;
         set(&mut optimizer.kind, self.optimizer.map(OptimizerKind::from));
         set(&mut optimizer.lr, self.lr);
@@ -316,6 +320,10 @@ value_enum! {
 value_enum! {
     /// A score that chooses the epoch.
     MetricArg for Metric { Accuracy, RocAuc }
+}
+value_enum! {
+    /// An aggregator of GraphSAGE.
+    AggregatorArg for Aggregator { Mean, Pool, Lstm }
 }
 value_enum! {
     /// An optimiser.

@@ -10,6 +10,7 @@
 use std::fmt;
 
 use girih_graph_format::{Csr, Matrix, Scales};
+use girih_random::Key;
 use serde::{Deserialize, Serialize};
 
 use crate::{ComputeError, Dropout};
@@ -615,4 +616,68 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// On shapes that do not fit, or when the device fails.
     fn top_k_rows(&self, x: &Self::Matrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError>;
+
+    /// A list of `len` zeros, for an operation to write to.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    fn zero_ids(&self, len: usize) -> Result<Self::Ids, ComputeError>;
+
+    /// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of `a` names, and, if
+    /// wanted, number `i·cols + c` of `winners` the first row that holds it. Rows of `a` without entries give zeros, and
+    /// winners without meaning. A NaN is larger than any number. Only the pattern of `a` counts, not its values or scales.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when there is not one winner for each element of `out`.
+    fn segment_max(
+        &self,
+        a: &Self::Sparse,
+        x: &Self::Matrix,
+        out: &mut Self::Matrix,
+        winners: Option<&mut Self::Ids>,
+    ) -> Result<(), ComputeError>;
+
+    /// The backward of [`segment_max`](Self::segment_max): `x_grad` becomes the gradient of `x`, of which each element of
+    /// `grad` goes to its winner.
+    ///
+    /// # Errors
+    /// As [`segment_max`](Self::segment_max).
+    fn segment_max_backward(
+        &self,
+        a: &Self::Sparse,
+        winners: &Self::Ids,
+        grad: &Self::Matrix,
+        x_grad: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Row `i` of `out` becomes the last state of an LSTM that reads the rows of `inputs` which row `i` of `a` names, one
+    /// after the other: as they are stored, or in an order drawn below the key and the row, if there is a key. Rows of `a`
+    /// without entries give zeros. Only the pattern of `a` counts, not its values or scales.
+    ///
+    /// With states of `h` columns, `inputs` (`n × 4h`) holds what the inputs add to the gates, biases and all, and `weight`
+    /// (`h × 4h`) takes a state to what it adds to the next gates: input, forget, cell, output, in this order. State and
+    /// memory start at zero (Hochreiter and Schmidhuber, Neural Computation 1997, with the forget gate of Gers et al., 2000).
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or states without columns.
+    fn segment_lstm(
+        &self,
+        sequences: (&Self::Sparse, Option<Key>),
+        inputs: &Self::Matrix,
+        weight: &Self::Matrix,
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// The backward of [`segment_lstm`](Self::segment_lstm): `inputs_grad` and `weight_grad` are overwritten with the
+    /// gradients of `inputs` and `weight`, given that of the result. Steps are computed again, so that forward keeps none.
+    ///
+    /// # Errors
+    /// As [`segment_lstm`](Self::segment_lstm).
+    fn segment_lstm_backward(
+        &self,
+        sequences: (&Self::Sparse, Option<Key>),
+        operands: (&Self::Matrix, &Self::Matrix),
+        grad: &Self::Matrix,
+        grads: (&mut Self::Matrix, &mut Self::Matrix),
+    ) -> Result<(), ComputeError>;
 }

@@ -442,3 +442,46 @@ pub fn l2_penalty(x: Shape, grad: Option<Shape>, out: Shape) -> Checked {
 pub fn top_k_rows(x: Shape, excluded: Shape) -> Checked {
     expect("top_k_rows", "excluded", excluded, x)
 }
+
+/// Row `i` of `out` becomes the maximum of the rows of `x` that row `i` of a pattern names; `backward` is checked the same
+/// way, with gradients in the place of `x` and `out`.
+///
+/// # Errors
+/// When `x` has not a row for each column of the pattern, `out` not one for each of its rows, widths differ, or there is
+/// not one winner for each element of `out`.
+pub fn segment_max(operation: &'static str, a: Shape, x: Shape, out: Shape, n_winners: Option<usize>) -> Checked {
+    expect(operation, "x", x, Shape::new(a.cols, x.cols))?;
+    expect(operation, "out", out, Shape::new(a.rows, x.cols))?;
+    n_winners.map_or(Ok(()), |n| expect(operation, "winners", Shape::new(n, 1), Shape::new(out.len(), 1)))
+}
+
+/// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of a pattern names.
+///
+/// # Errors
+/// When `weight` is not `h × 4h` for an `h` above zero, `inputs` not as wide, or the rows of `inputs` or `out` are not the
+/// columns and rows of the pattern.
+pub fn segment_lstm(operation: &'static str, a: Shape, inputs: Shape, weight: Shape, out: Shape) -> Checked {
+    let width = weight.rows;
+    if width == 0 {
+        return Err(ComputeError::argument(operation, "states without columns; give the weight at least one row"));
+    }
+    expect(operation, "weight", weight, Shape::new(width, 4 * width))?;
+    expect(operation, "inputs", inputs, Shape::new(a.cols, 4 * width))?;
+    expect(operation, "out", out, Shape::new(a.rows, width))
+}
+
+/// The backward of [`segment_lstm`]: gradients are shaped like what they belong to.
+///
+/// # Errors
+/// As [`segment_lstm`], and when a gradient has another shape.
+pub fn segment_lstm_backward(
+    a: Shape,
+    (inputs, weight): (Shape, Shape),
+    grad: Shape,
+    (inputs_grad, weight_grad): (Shape, Shape),
+) -> Checked {
+    const OPERATION: &str = "segment_lstm_backward";
+    segment_lstm(OPERATION, a, inputs, weight, grad)?;
+    expect(OPERATION, "inputs_grad", inputs_grad, inputs)?;
+    expect(OPERATION, "weight_grad", weight_grad, weight)
+}

@@ -19,6 +19,7 @@ mod dropout;
 mod error;
 mod meter;
 pub mod reference;
+mod sequence;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_graph_format::{Csr, Matrix};
+use girih_random::Key;
 
 use crate::{
     Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NO_COLUMN,
@@ -120,10 +121,10 @@ impl Meter {
         );
     }
 
-    /// A row of `x` for every entry of `a`.
-    fn gather(&self, a: &MeterSparse, x: &MeterMatrix) {
-        let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
-        self.charge(gathered, 2.0 * (a.nnz * x.shape.cols) as f64, gathered / self.rates.gather_bytes);
+    /// Reads `n` rows of `row_bytes` each in no order.
+    fn gather(&self, n: usize, row_bytes: usize) {
+        let bytes = (n * row_bytes) as f64;
+        self.charge(bytes, 0.0, bytes / self.rates.gather_bytes);
     }
 
     /// An operation that passes over matrices a few times.
@@ -139,6 +140,10 @@ fn update(cost: &Mutex<Cost>, change: impl FnOnce(&mut Cost)) {
 impl MeterMatrix {
     fn n_bytes(&self) -> u64 {
         (self.shape.len() * self.dtype.n_bytes()) as u64
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.shape.cols * self.dtype.n_bytes()
     }
 }
 
@@ -351,7 +356,7 @@ impl Backend for Meter {
         y: &MeterMatrix,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
-        self.gather(a, y);
+        self.gather(a.nnz, y.row_bytes());
         self.pass(&[x, out]);
         Ok(())
     }
@@ -397,8 +402,8 @@ impl Backend for Meter {
         out: &mut MeterMatrix,
         log_sums: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
-        self.gather(attention.graph, attention.source);
-        self.gather(attention.graph, attention.values);
+        self.gather(attention.graph.nnz, attention.source.row_bytes());
+        self.gather(attention.graph.nnz, attention.values.row_bytes());
         self.pass(&[attention.destination, out, log_sums]);
         Ok(())
     }
@@ -412,7 +417,7 @@ impl Backend for Meter {
         grads: AttentionGrads<'_, MeterMatrix>,
     ) -> Result<(), ComputeError> {
         for gathered in [attention.source, attention.values, attention.destination, grad, log_sums] {
-            self.gather(attention.graph, gathered);
+            self.gather(attention.graph.nnz, gathered.row_bytes());
         }
         self.pass(&[out, grad, grads.destination, grads.source, grads.values]);
         Ok(())
@@ -501,6 +506,63 @@ impl Backend for Meter {
     fn top_k_rows(&self, x: &MeterMatrix, k: usize, _excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         self.pass(&[x]);
         Ok(vec![NO_COLUMN; x.shape.rows * k])
+    }
+
+    fn zero_ids(&self, len: usize) -> Result<MeterMatrix, ComputeError> {
+        Ok(self.matrix(Shape::new(len, 1), Dtype::F32))
+    }
+
+    fn segment_max(
+        &self,
+        a: &MeterSparse,
+        x: &MeterMatrix,
+        out: &mut MeterMatrix,
+        winners: Option<&mut MeterMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, x.row_bytes());
+        self.pass(&[out]);
+        if let Some(winners) = winners {
+            self.pass(&[winners]);
+        }
+        Ok(())
+    }
+
+    fn segment_max_backward(
+        &self,
+        a: &MeterSparse,
+        winners: &MeterMatrix,
+        grad: &MeterMatrix,
+        x_grad: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, grad.shape.cols * (grad.dtype.n_bytes() + winners.dtype.n_bytes()));
+        self.pass(&[x_grad]);
+        Ok(())
+    }
+
+    fn segment_lstm(
+        &self,
+        (a, _): (&MeterSparse, Option<Key>),
+        inputs: &MeterMatrix,
+        weight: &MeterMatrix,
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, inputs.row_bytes());
+        self.operation(out.n_bytes() as f64, 2.0 * (a.nnz * weight.shape.len()) as f64);
+        Ok(())
+    }
+
+    fn segment_lstm_backward(
+        &self,
+        (a, _): (&MeterSparse, Option<Key>),
+        (inputs, weight): (&MeterMatrix, &MeterMatrix),
+        grad: &MeterMatrix,
+        (inputs_grad, _): (&mut MeterMatrix, &mut MeterMatrix),
+    ) -> Result<(), ComputeError> {
+        // Forward again, then a product for the states and one for the weight, and gates added to their inputs.
+        self.gather(2 * a.nnz, inputs.row_bytes());
+        let bytes = (grad.n_bytes() + inputs_grad.n_bytes()) as f64;
+        self.operation(bytes, 6.0 * (a.nnz * weight.shape.len()) as f64);
+        Ok(())
     }
 }
 

@@ -101,7 +101,7 @@ pub enum ModelKind {
     Gcn,
     /// Simplified graph convolution (Wu et al., ICML 2019).
     Sgc,
-    /// GraphSAGE with the mean aggregator (Hamilton et al., NeurIPS 2017).
+    /// GraphSAGE (Hamilton et al., NeurIPS 2017).
     Sage,
     /// Graph attention network (Veličković et al., ICLR 2018).
     Gat,
@@ -144,6 +144,19 @@ impl ModelKind {
     }
 }
 
+/// How GraphSAGE aggregates over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregator {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// The element-wise maximum of what a layer makes of each.
+    Pool,
+    /// The last state of an LSTM that reads them in a random order.
+    Lstm,
+}
+
 /// The network and its sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -159,6 +172,8 @@ pub struct ModelConfig {
     /// Share of input features dropped out; `None` for the same as `dropout`. At zero the first aggregation is a
     /// constant and computed once.
     pub input_dropout: Option<f64>,
+    /// How GraphSAGE aggregates; other models do not look at it.
+    pub aggregator: Aggregator,
     /// Heads of the hidden layers of attention networks; each is `hidden` wide.
     pub heads: usize,
     /// Heads of their last layer, averaged.
@@ -244,6 +259,7 @@ impl Default for ModelConfig {
             residual: false,
             norm: NormKind::None,
             jump: Jump::None,
+            aggregator: Aggregator::Mean,
         }
     }
 }

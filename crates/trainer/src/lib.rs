@@ -29,7 +29,8 @@ mod targets;
 
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub use config::{
-    Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule, TrainConfig,
+    Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
+    TrainConfig,
 };
 pub use error::TrainError;
 pub use fullbatch::{FullBatch, Task};

@@ -9,8 +9,8 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    AttentionOperands, AttentionOptions, Gradients, Inputs, Jump, LinearOptions, Loss, Mode, Model, ModelConfig,
-    ModelKind, NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
+    Aggregator, AttentionOperands, AttentionOptions, Gradients, Inputs, Jump, LinearOptions, Loss, Mode, Model,
+    ModelConfig, ModelKind, NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -102,6 +102,10 @@ struct Operands {
     other: ParamId,
     /// classes × classes
     square: ParamId,
+    /// nodes × 4·classes
+    lstm_inputs: ParamId,
+    /// classes × 4·classes
+    lstm_weight: ParamId,
 }
 
 fn check_operation(targets: &Targets<Reference>, forward: impl for<'t> Fn(&mut Tape<'t, Reference>, Operands) -> Var) {
@@ -113,6 +117,8 @@ fn check_operation(targets: &Targets<Reference>, forward: impl for<'t> Fn(&mut T
         bias: random("bias", 1, CLASSES),
         other: random("other", NODES, CLASSES),
         square: random("square", CLASSES, CLASSES),
+        lstm_inputs: random("lstm_inputs", NODES, 4 * CLASSES),
+        lstm_weight: random("lstm_weight", CLASSES, 4 * CLASSES),
     };
     check(init.finish(), targets, &|tape| forward(tape, operands));
 }
@@ -166,6 +172,35 @@ fn spmm_added_to_linear_with_other_weights() {
         let add = Some(product(tape, o, LinearOptions::default()));
         let (x, bias, weights) = (tape.param(o.other), Some(tape.param(o.bias)), Some(tape.constant(weights)));
         tape.spmm(matrix, x, SpmmOptions { weights, bias, activation: Activation::Relu, add }).unwrap()
+    });
+}
+
+#[test]
+fn segment_max() {
+    let matrix = sparse(Norm::None);
+    check_operation(&single_targets(), |tape, o| {
+        let x = tape.param(o.other);
+        let hidden = tape.segment_max(matrix, x).unwrap();
+        // Read twice, so that its gradient accumulates.
+        let add = Some(product(tape, o, LinearOptions::default()));
+        let (square, bias) = (tape.param(o.square), Some(tape.param(o.bias)));
+        let hidden = tape.linear(hidden, square, LinearOptions { bias, add, ..LinearOptions::default() }).unwrap();
+        let most = tape.segment_max(matrix, x).unwrap();
+        tape.linear(most, square, LinearOptions { add: Some(hidden), ..LinearOptions::default() }).unwrap()
+    });
+}
+
+#[test]
+fn segment_lstm() {
+    let matrix = sparse(Norm::None);
+    check_operation(&single_targets(), |tape, o| {
+        let (inputs, weight) = (tape.param(o.lstm_inputs), tape.param(o.lstm_weight));
+        let states = tape.segment_lstm(matrix, inputs, weight).unwrap();
+        // Again, in another order and as a part of the same gradients.
+        let more = tape.segment_lstm(matrix, inputs, weight).unwrap();
+        let (square, bias) = (tape.param(o.square), Some(tape.param(o.bias)));
+        let add = Some(tape.linear(states, square, LinearOptions::default()).unwrap());
+        tape.linear(more, square, LinearOptions { bias, add, ..LinearOptions::default() }).unwrap()
     });
 }
 
@@ -291,6 +326,16 @@ fn stacks() {
                     check_model(&ModelConfig { norm, residual, jump, dropout: 0.3, ..base }, false);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn aggregators_of_sage() {
+    for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
+        for (hidden, dropout, sparse) in [(2, 0.0, true), (6, 0.3, false)] {
+            let kind = ModelKind::Sage;
+            check_model(&ModelConfig { kind, hidden, dropout, aggregator, ..ModelConfig::default() }, sparse);
         }
     }
 }

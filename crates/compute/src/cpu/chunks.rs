@@ -16,6 +16,19 @@ pub(crate) fn row_chunk_len(cols: usize) -> usize {
     rows_per_chunk(cols) * cols.max(1)
 }
 
+/// Cuts rows of `width` elements into consecutive parts of the given numbers of rows.
+pub(crate) fn split_rows<T>(
+    mut values: &mut [T],
+    width: usize,
+    counts: impl Iterator<Item = usize>,
+) -> impl Iterator<Item = &mut [T]> {
+    counts.map(move |count| {
+        let (part, rest) = std::mem::take(&mut values).split_at_mut(count * width);
+        values = rest;
+        part
+    })
+}
+
 /// Calls `kernel(piece of x, same piece of out)` for every piece, with the widest
 /// vectors that the machine has.
 ///

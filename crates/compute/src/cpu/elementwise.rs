@@ -5,8 +5,8 @@ use rayon::prelude::*;
 
 use super::chunks::{CHUNK, row_chunk_len, zip_chunks};
 use super::element::Element;
+use super::exp::exp;
 use super::mask;
-use super::math::exp;
 use super::simd::Isa;
 use crate::{Activation, Dropout};
 

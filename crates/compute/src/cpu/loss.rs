@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
 use super::element::Element;
-use super::math::exp;
+use super::exp::exp;
 use super::simd::Isa;
 
 /// Fills a row up to whole vectors: its exponential vanishes in any sum, and it is finite, so that `0 · PAD` is zero.

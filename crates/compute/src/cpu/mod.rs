@@ -4,6 +4,8 @@
 //!
 //! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
 //! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: passes over matrices, bound by memory.
+//! - `segment_max`, `segment_lstm`: other aggregations than sums, over the same patterns.
+//! - `elementwise`, `columns`, `rows`, `loss`, `optim`: passes over matrices, bound by memory.
 //! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
 //!   depend on the number of threads.
 
@@ -15,13 +17,13 @@ mod element;
 mod elementwise;
 mod entries;
 mod epilogue;
+mod exp;
 mod gemm;
 mod heads;
 mod huge_pages;
 mod loss;
 mod machine;
 mod mask;
-mod math;
 mod matrix;
 mod normalize;
 mod optim;
@@ -30,6 +32,8 @@ mod prefetch;
 mod rows;
 mod schedule;
 mod scratch;
+mod segment_lstm;
+mod segment_max;
 mod simd;
 mod sparse;
 mod spmm;
@@ -38,6 +42,7 @@ mod tests;
 mod top_k;
 
 use girih_graph_format::{Csr, Matrix};
+use girih_random::Key;
 
 use self::element::{Element, as_f32, typed};
 use self::machine::Machine;
@@ -527,5 +532,70 @@ impl Backend for Cpu {
     fn top_k_rows(&self, x: &CpuMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         checks::top_k_rows(x.shape(), Shape::new(excluded.n_rows(), excluded.n_cols()))?;
         Ok(typed!(values = x.storage() => top_k::rows(values, x.shape().cols, k, excluded)))
+    }
+
+    fn zero_ids(&self, len: usize) -> Result<CpuIds, ComputeError> {
+        checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
+        Ok(CpuIds { ids: vec![0; len], range: IdRange { len, end: u64::from(len > 0) } })
+    }
+
+    fn segment_max(
+        &self,
+        a: &CpuSparse,
+        x: &CpuMatrix,
+        out: &mut CpuMatrix,
+        winners: Option<&mut CpuIds>,
+    ) -> Result<(), ComputeError> {
+        let n_winners = winners.as_deref().map(|winners| winners.ids.len());
+        checks::segment_max("segment_max", a.shape(), x.shape(), out.shape(), n_winners)?;
+        let (direction, cols) = (a.direction(Transpose::No, false), x.shape().cols);
+        let winners = winners.map(|winners| {
+            winners.range.end = x.shape().rows as u64;
+            &mut winners.ids[..]
+        });
+        typed!(x = x.storage(), out = out.storage_mut() => segment_max::forward(direction, x, cols, out, winners));
+        Ok(())
+    }
+
+    fn segment_max_backward(
+        &self,
+        a: &CpuSparse,
+        winners: &CpuIds,
+        grad: &CpuMatrix,
+        x_grad: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        let n_winners = Some(winners.ids.len());
+        checks::segment_max("segment_max_backward", a.shape(), x_grad.shape(), grad.shape(), n_winners)?;
+        let (direction, winners, cols) = (a.direction(Transpose::Yes, false), &winners.ids[..], grad.shape().cols);
+        typed!(grad = grad.storage(), out = x_grad.storage_mut() =>
+            segment_max::backward(direction, winners, grad, cols, out));
+        Ok(())
+    }
+
+    fn segment_lstm(
+        &self,
+        (a, order): (&CpuSparse, Option<Key>),
+        inputs: &CpuMatrix,
+        weight: &CpuMatrix,
+        out: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::segment_lstm("segment_lstm", a.shape(), inputs.shape(), weight.shape(), out.shape())?;
+        let csr = a.direction(Transpose::No, false).csr;
+        segment_lstm::forward(&self.machine, (csr, order), inputs, weight, out);
+        Ok(())
+    }
+
+    fn segment_lstm_backward(
+        &self,
+        (a, order): (&CpuSparse, Option<Key>),
+        (inputs, weight): (&CpuMatrix, &CpuMatrix),
+        grad: &CpuMatrix,
+        (inputs_grad, weight_grad): (&mut CpuMatrix, &mut CpuMatrix),
+    ) -> Result<(), ComputeError> {
+        let (operands, grads) = ((inputs.shape(), weight.shape()), (inputs_grad.shape(), weight_grad.shape()));
+        checks::segment_lstm_backward(a.shape(), operands, grad.shape(), grads)?;
+        let csr = a.direction(Transpose::No, false).csr;
+        segment_lstm::backward(&self.machine, (csr, order), (inputs, weight), grad, (inputs_grad, weight_grad));
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //!   host.
 //!
 //! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
-//! in every run. A new operation is a new law in `passes`, `products` or `ranking` and a line in [`visit_laws`].
+//! in every run. A new operation is a new law in `passes`, `products`, `heads`, `segments` or `ranking` and a line in [`visit_laws`].
 
 mod heads;
 mod inputs;
@@ -13,6 +13,7 @@ mod passes;
 mod products;
 mod ranking;
 mod refusals;
+mod segments;
 
 use girih_graph_format::Matrix;
 use proptest::strategy::Strategy;
@@ -95,6 +96,8 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<ranking::BprLoss>();
     visitor.visit::<ranking::L2Penalty>();
     visitor.visit::<ranking::TopK>();
+    visitor.visit::<segments::SegmentMax>();
+    visitor.visit::<segments::SegmentLstm>();
 }
 
 /// Compares every operation of `backend` with [`Reference`].

@@ -31,6 +31,7 @@ fn refusals<B: Backend>(backend: &B) -> Vec<Refusal> {
     refusals.extend(trial.losses());
     refusals.extend(trial.optimizers());
     refusals.extend(trial.ranking());
+    refusals.extend(trial.segments());
     refusals
 }
 
@@ -196,6 +197,40 @@ impl<B: Backend> Trial<'_, B> {
             adam("adam: step", step(0), &good, Dtype::F32),
             adam("adam: storage", step(1), &good, Dtype::Bf16),
             self.refuses("sgd", (2, 3), |param| backend.sgd(0.1, 0.9, 0.0, &good, &mut velocity, param)),
+        ]
+    }
+
+    fn segments(&self) -> Vec<Refusal> {
+        let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
+        let sparse = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false };
+        let a = self.backend.upload_sparse(&sparse).expect("upload");
+        let (x, wide, backend) = (self.matrix(3, 2), self.matrix(4, 2), self.backend);
+        let mut few = self.ids(&[0; 7]);
+        let (inputs, weight, grad) = (self.matrix(3, 8), self.matrix(2, 8), self.matrix(4, 2));
+        let lstm = |inputs, weight, out: &mut B::Matrix| backend.segment_lstm((&a, None), inputs, weight, out);
+        let (mut tall, empty) = (self.matrix(4, 8), self.matrix(0, 0));
+        vec![
+            self.refuses("segment_max: x", (4, 2), |out| backend.segment_max(&a, &wide, out, None)),
+            self.refuses("segment_max: out", (3, 2), |out| backend.segment_max(&a, &x, out, None)),
+            self.refuses("segment_max: winners", (4, 2), |out| backend.segment_max(&a, &x, out, Some(&mut few))),
+            self.refuses("segment_max_backward: winners", (3, 2), |x_grad| {
+                backend.segment_max_backward(&a, &self.ids(&[0; 7]), &wide, x_grad)
+            }),
+            self.refuses("segment_max_backward: x_grad", (4, 2), |x_grad| {
+                backend.segment_max_backward(&a, &self.ids(&[0; 8]), &wide, x_grad)
+            }),
+            self.refuses("segment_lstm: weight", (4, 2), |out| lstm(&inputs, &x, out)),
+            self.refuses("segment_lstm: inputs", (4, 2), |out| lstm(&x, &weight, out)),
+            self.refuses("segment_lstm: out", (4, 3), |out| lstm(&inputs, &weight, out)),
+            self.refuses("segment_lstm: no columns", (4, 0), |out| lstm(&inputs, &empty, out)),
+            self.refuses("segment_lstm_backward: inputs_grad", (2, 8), |weight_grad| {
+                let grads = (&mut tall, weight_grad);
+                backend.segment_lstm_backward((&a, None), (&inputs, &weight), &grad, grads)
+            }),
+            self.refuses("segment_lstm_backward: grad", (3, 8), |inputs_grad| {
+                let grads = (inputs_grad, &mut self.matrix(2, 8));
+                backend.segment_lstm_backward((&a, None), (&inputs, &weight), &x, grads)
+            }),
         ]
     }
 }

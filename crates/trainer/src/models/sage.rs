@@ -1,18 +1,21 @@
-//! [`Sage`]: GraphSAGE with the mean aggregator (Hamilton et al., NeurIPS 2017).
+//! [`Sage`]: GraphSAGE (Hamilton et al., NeurIPS 2017).
+
+mod aggregate;
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 use girih_graph_format::Norm;
 
+use self::aggregate::Aggregate;
 use super::{Dims, Model};
-use crate::config::ModelConfig;
+use crate::config::{Aggregator, ModelConfig};
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
 
-/// Layers `H' = relu([H ‖ mean(H)]·W + b)`, where the mean is over in-neighbours; the last one without relu.
+/// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbours; the last one without relu.
 ///
-/// The concatenation is never stored: `W` is cut into the rows that meet `H` and those that meet the mean.
+/// The concatenation is never stored: `W` is cut into the rows that meet `H` and those that meet the aggregate.
 pub struct Sage {
     layers: Vec<SageLayer>,
     config: ModelConfig,
@@ -22,8 +25,7 @@ struct SageLayer {
     own: Linear,
     neighbors: Linear,
     bias: ParamId,
-    /// The weight shrinks the rows, so aggregating after it is cheaper.
-    aggregates_last: bool,
+    aggregate: Aggregate,
 }
 
 impl Sage {
@@ -36,19 +38,18 @@ impl Sage {
         dims: Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        let layers = dims.stack(config, |i, inputs, outputs| SageLayer::new(init, i, (inputs, outputs)))?;
+        let layers = dims.stack(config, |i, inputs, outputs| SageLayer::new(init, config, i, (inputs, outputs)))?;
         Ok(Self { layers, config: config.clone() })
     }
 }
 
 impl<B: Backend> Model<B> for Sage {
     fn needs(&self) -> Needs {
-        Needs {
-            graph: Some(Adjacency { self_loops: false, norm: Norm::Row }),
-            hops: 1,
-            raw_features: true,
-            propagation: Propagation::with_input_dropout(self.config.input_dropout()),
-        }
+        let (norm, propagation) = match self.config.aggregator {
+            Aggregator::Mean => (Norm::Row, Propagation::with_input_dropout(self.config.input_dropout())),
+            Aggregator::Pool | Aggregator::Lstm => (Norm::None, Propagation::Never),
+        };
+        Needs { graph: Some(Adjacency { self_loops: false, norm }), hops: 1, raw_features: true, propagation }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
@@ -72,38 +73,41 @@ impl<B: Backend> Model<B> for Sage {
 impl SageLayer {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
+        config: &ModelConfig,
         layer: usize,
-        widths: (usize, usize),
+        (inputs, outputs): (usize, usize),
     ) -> Result<Self, ComputeError> {
+        let own = Linear::part(init, layer, "weight_own", (inputs, outputs), 2)?;
+        let aggregated = if config.aggregator == Aggregator::Mean { inputs } else { config.hidden };
         Ok(Self {
-            own: Linear::part(init, layer, "weight_own", widths, 2)?,
-            neighbors: Linear::part(init, layer, "weight_neighbors", widths, 2)?,
-            bias: init.zeros(layer, "bias", Shape::new(1, widths.1))?,
-            aggregates_last: widths.1 <= widths.0,
+            own,
+            neighbors: Linear::part(init, layer, "weight_neighbors", (aggregated, outputs), 2)?,
+            bias: init.zeros(layer, "bias", Shape::new(1, outputs))?,
+            aggregate: Aggregate::new(init, config.aggregator, layer, (inputs, aggregated), outputs)?,
         })
     }
 
+    /// `activation([H ‖ aggregate(H)]·W + b)`; `aggregated` is the aggregate where it is a constant.
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
         graph: &'a B::Sparse,
         rows: &Rows<'a, B>,
-        mean: Option<Rows<'a, B>>,
+        aggregated: Option<Rows<'a, B>>,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
-        let own = self.own.forward(tape, rows, LinearOptions::default())?;
+        let add = Some(self.own.forward(tape, rows, LinearOptions::default())?);
         let bias = Some(tape.param(self.bias));
-        let add = Some(own);
-        let mean = match (mean, rows) {
-            (Some(mean), _) => mean,
-            (None, Rows::Dense(x)) if !self.aggregates_last => {
-                Rows::Dense(tape.spmm(graph, *x, SpmmOptions::default())?)
-            }
-            (None, _) => {
-                let transformed = self.neighbors.forward(tape, rows, LinearOptions::default())?;
-                return tape.spmm(graph, transformed, SpmmOptions { weights: None, bias, activation, add });
-            }
+        let aggregated = match aggregated {
+            None => self.aggregate.forward(tape, graph, rows)?,
+            constant => constant,
         };
-        self.neighbors.forward(tape, &mean, LinearOptions { dropout: None, bias, activation, add })
+        match aggregated {
+            Some(rows) => self.neighbors.forward(tape, &rows, LinearOptions { dropout: None, bias, activation, add }),
+            None => {
+                let transformed = self.neighbors.forward(tape, rows, LinearOptions::default())?;
+                tape.spmm(graph, transformed, SpmmOptions { weights: None, bias, activation, add })
+            }
+        }
     }
 }

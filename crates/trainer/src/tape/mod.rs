@@ -21,6 +21,7 @@ mod hop_mean;
 mod linear;
 mod loss;
 mod pool;
+mod segment;
 mod spmm;
 
 use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
@@ -42,9 +43,9 @@ pub struct Var(usize);
 /// Whether a pass trains or evaluates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Dropout draws below this key (one per step); values are kept for the backward pass.
+    /// Dropouts and orders of sequences draw below this key (one per step); values are kept for the backward pass.
     Train(Key),
-    /// Nothing is dropped out.
+    /// Nothing is dropped out, and sequences are read as they are stored.
     Evaluate,
 }
 
@@ -81,14 +82,14 @@ pub struct Tape<'a, B: Backend> {
     params: &'a Params<B>,
     pool: &'a mut Pool<B>,
     mode: Mode,
-    n_dropouts: u64,
+    n_draws: u64,
     nodes: Vec<Node<'a, B>>,
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
     /// An empty tape over the parameters of a model.
     pub fn new(backend: &'a B, params: &'a Params<B>, pool: &'a mut Pool<B>, mode: Mode) -> Self {
-        Self { backend, params, pool, mode, n_dropouts: 0, nodes: Vec::new() }
+        Self { backend, params, pool, mode, n_draws: 0, nodes: Vec::new() }
     }
 
     /// The device that the tape runs on.
@@ -161,14 +162,19 @@ impl<'a, B: Backend> Tape<'a, B> {
     }
 
     /// The next dropout of this pass, or `None` when it evaluates or `p` is zero. The draws depend on the step's key
-    /// and on how many dropouts came before on this tape.
+    /// and on how many keys were taken before on this tape.
     pub fn next_dropout(&mut self, p: f64) -> Option<Dropout> {
-        let Mode::Train(key) = self.mode else { return None };
         if p == 0.0 {
             return None;
         }
-        self.n_dropouts += 1;
-        Some(Dropout::new(p as f32, key.child(self.n_dropouts)))
+        self.next_key().map(|key| Dropout::new(p as f32, key))
+    }
+
+    /// The next key of this pass to draw below, or `None` when it evaluates.
+    fn next_key(&mut self) -> Option<Key> {
+        let Mode::Train(key) = self.mode else { return None };
+        self.n_draws += 1;
+        Some(key.child(self.n_draws))
     }
 
     /// Takes over the buffer of `var`, which nothing may read any more.

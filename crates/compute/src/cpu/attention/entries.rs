@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use super::table::Table;
 use super::{AHEAD, Masks};
-use crate::cpu::math::exp;
+use crate::cpu::exp::exp;
 use crate::dropout::{ENTRY_HEADS, LANES};
 
 /// Vectors of sums that stay in registers.

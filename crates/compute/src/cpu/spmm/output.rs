@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use half::bf16;
 
+use crate::cpu::chunks::split_rows;
 use crate::cpu::epilogue::RowEpilogue;
 use crate::cpu::matrix::{CpuMatrix, Storage};
 
@@ -23,10 +24,10 @@ impl<'a> RowsMut<'a> {
     pub(super) fn split(matrix: &'a mut CpuMatrix, counts: impl Iterator<Item = usize>) -> Vec<Self> {
         let width = matrix.shape().cols;
         match matrix.storage_mut() {
-            Storage::F32(values) => split_slice(values, width, counts)
+            Storage::F32(values) => split_rows(values, width, counts)
                 .map(|elements| Self { width, elements: ElementsMut::F32(elements) })
                 .collect(),
-            Storage::Bf16(values) => split_slice(values, width, counts)
+            Storage::Bf16(values) => split_rows(values, width, counts)
                 .map(|elements| Self { width, elements: ElementsMut::Bf16(elements) })
                 .collect(),
         }
@@ -51,16 +52,4 @@ impl<'a> RowsMut<'a> {
             ElementsMut::Bf16(out) => epilogue.store(first_column, sums, &mut out[piece]),
         }
     }
-}
-
-fn split_slice<T>(
-    mut values: &mut [T],
-    width: usize,
-    counts: impl Iterator<Item = usize>,
-) -> impl Iterator<Item = &mut [T]> {
-    counts.map(move |count| {
-        let (part, rest) = std::mem::take(&mut values).split_at_mut(count * width);
-        values = rest;
-        part
-    })
 }

@@ -1,0 +1,180 @@
+//! An LSTM over the rows that each row of a pattern names (Hochreiter and Schmidhuber, 1997), and the way back.
+//!
+//! ```text
+//! rows by falling degree     a  b  c  d │ e  f  …       batches of rows that walk in step
+//! step 0                     a0 b0 c0 d0                gates = inputs of the named rows + states·W, then the cell
+//! step 1                     a1 b1 c1                   a row that is through drops off at the end
+//! step 2                     a2
+//! ```
+//! A batch stores its steps one after the other, small enough for a core's cache. Nothing is kept between forward and
+//! backward: the way back walks each batch forward again. It takes the batches in waves: the gradients of a wave's gates
+//! are added to the inputs' by their owners, so that no sum depends on the number of threads and never more than a wave is
+//! in memory, which is about as large as the inputs.
+
+mod batch;
+mod cell;
+
+use std::ops::Range;
+
+use girih_graph_format::Csr;
+use girih_random::Key;
+use rayon::prelude::*;
+
+use self::batch::{Batch, Network, Walk};
+use super::chunks::split_rows;
+use super::element::{Element, as_f32, typed};
+use super::machine::Machine;
+use super::matrix::CpuMatrix;
+use super::rows;
+
+/// Rows of a batch at most.
+const BATCH_ROWS: usize = 128;
+/// Elements of the gates of a batch: 1 MiB, unless a single row has more.
+const BATCH_ELEMENTS: usize = 1 << 18;
+/// Elements of the gates of a wave; the inputs' number if that is larger.
+const WAVE_ELEMENTS: usize = 1 << 22;
+/// Elements that the partial gradients of the weight may take together in a wave.
+const PARTIAL_ELEMENTS: usize = 1 << 24;
+/// Stands for no position: the row names no others.
+const NOWHERE: u32 = u32::MAX;
+
+/// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of `csr` names, in an order drawn below
+/// `order` if there is one; zero where it names none.
+pub(crate) fn forward(
+    machine: &Machine,
+    (csr, order): (&Csr, Option<Key>),
+    inputs: &CpuMatrix,
+    weight: &CpuMatrix,
+    out: &mut CpuMatrix,
+) {
+    let weight_values = as_f32(weight);
+    let width = weight.shape().rows;
+    let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(csr, width));
+    machine.scratch.with(plan.rows.len() * width, |words| {
+        let states: &mut [f32] = bytemuck::cast_slice_mut(words);
+        let parts = split_rows(states, width, plan.batches.iter().map(|b| b.rows.len()));
+        plan.batches.par_iter().zip(parts.collect::<Vec<_>>()).with_max_len(1).for_each(|(batch, states)| {
+            let walk = Walk::new(csr, order, &plan.rows[batch.rows.clone()]);
+            machine.scratch.with(batch.entries * 4 * width, |gates| {
+                let gates = bytemuck::cast_slice_mut(gates);
+                network.with_steps(&walk, inputs, gates, |steps| steps.last_states(states));
+            });
+        });
+        let positions = plan.positions(csr.n_rows());
+        typed!(out = out.storage_mut() => place(states, width, &positions, out));
+    });
+}
+
+/// Overwrites `inputs_grad` and `weight_grad` with the gradients of `inputs` and `weight`, given that of the result.
+pub(crate) fn backward(
+    machine: &Machine,
+    (csr, order): (&Csr, Option<Key>),
+    (inputs, weight): (&CpuMatrix, &CpuMatrix),
+    grad: &CpuMatrix,
+    (inputs_grad, weight_grad): (&mut CpuMatrix, &mut CpuMatrix),
+) {
+    let weight_values = as_f32(weight);
+    let width = weight.shape().rows;
+    let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(csr, width));
+    let mut weight_sums = vec![0.0; weight.shape().len()];
+    typed!(out = inputs_grad.storage_mut() => out.fill(Element::from_f32(0.0)));
+    for wave in plan.waves(width, inputs.shape().len()) {
+        let batches = &plan.batches[wave];
+        let walks: Vec<Walk> =
+            batches.par_iter().map(|batch| Walk::new(csr, order, &plan.rows[batch.rows.clone()])).collect();
+        let n_entries: usize = batches.iter().map(|batch| batch.entries).sum();
+        machine.scratch.with(n_entries * 4 * width, |gates| {
+            let gates: &mut [f32] = bytemuck::cast_slice_mut(gates);
+            network.walk_back(&walks, inputs, grad, gates, &mut weight_sums);
+            let sources: Vec<u32> = walks.iter().flat_map(|walk| walk.sources()).copied().collect();
+            typed!(out = inputs_grad.storage_mut() => rows::scatter_add(gates, 4 * width, &sources, out));
+        });
+    }
+    weight_grad.write_all(&weight_sums);
+}
+
+impl Network<'_> {
+    /// Fills `gates` with the gradients of the gates of all walks, one walk after the other, and adds what they say of the
+    /// weight to `weight_sums`.
+    fn walk_back(
+        &self,
+        walks: &[Walk],
+        inputs: &CpuMatrix,
+        grad: &CpuMatrix,
+        gates: &mut [f32],
+        weight_sums: &mut [f32],
+    ) {
+        let n_weights = weight_sums.len();
+        self.machine.scratch.with(walks.len() * n_weights, |words| {
+            let partials: &mut [f32] = bytemuck::cast_slice_mut(words);
+            partials.fill(0.0);
+            let n_entries = walks.iter().map(|walk| walk.sources().len());
+            let gates: Vec<_> = split_rows(gates, 4 * self.width, n_entries).collect();
+            let tasks = walks.par_iter().zip(gates).zip(partials.par_chunks_exact_mut(n_weights));
+            tasks.with_max_len(1).for_each(|((walk, gates), partial)| {
+                self.with_steps(walk, inputs, gates, |steps| steps.walk_back(grad, partial));
+            });
+            for partial in partials.chunks_exact(n_weights) {
+                weight_sums.iter_mut().zip(partial).for_each(|(sum, part)| *sum += part);
+            }
+        });
+    }
+}
+
+/// Row `i` of `out` becomes row `positions[i]` of `states`, or zero.
+fn place<E: Element>(states: &[f32], width: usize, positions: &[u32], out: &mut [E]) {
+    out.par_chunks_exact_mut(width).zip(positions).with_min_len(64).for_each(|(out, &position)| match position {
+        NOWHERE => out.fill(E::from_f32(0.0)),
+        _ => {
+            let state = &states[position as usize * width..][..width];
+            out.iter_mut().zip(state).for_each(|(out, &value)| *out = E::from_f32(value));
+        }
+    });
+}
+
+/// The rows that name others, by falling degree, cut into batches. It depends on the pattern and the width alone.
+struct Plan {
+    rows: Vec<u32>,
+    batches: Vec<Batch>,
+}
+
+impl Plan {
+    fn new(csr: &Csr, width: usize) -> Self {
+        let mut rows: Vec<u32> = (0..csr.n_rows() as u32).filter(|&row| csr.degree(row as usize) > 0).collect();
+        rows.par_sort_by_key(|&row| std::cmp::Reverse(csr.degree(row as usize)));
+        let entries_max = BATCH_ELEMENTS / (4 * width);
+        let (mut batches, mut open) = (Vec::new(), Batch::default());
+        for (position, &row) in rows.iter().enumerate() {
+            let degree = csr.degree(row as usize);
+            if !open.rows.is_empty() && (open.rows.len() == BATCH_ROWS || open.entries + degree > entries_max) {
+                batches.push(std::mem::replace(&mut open, Batch { rows: position..position, entries: 0 }));
+            }
+            open = Batch { rows: open.rows.start..position + 1, entries: open.entries + degree };
+        }
+        batches.extend(Some(open).filter(|batch| !batch.rows.is_empty()));
+        Self { rows, batches }
+    }
+
+    /// For each of `n_rows` rows its position in the plan, or [`NOWHERE`].
+    fn positions(&self, n_rows: usize) -> Vec<u32> {
+        let mut positions = vec![NOWHERE; n_rows];
+        self.rows.iter().zip(0..).for_each(|(&row, position)| positions[row as usize] = position);
+        positions
+    }
+
+    /// Consecutive batches whose gates and partial gradients fit into memory together.
+    fn waves(&self, width: usize, n_inputs: usize) -> Vec<Range<usize>> {
+        let entries_max = WAVE_ELEMENTS.max(n_inputs) / (4 * width);
+        let batches_max = (PARTIAL_ELEMENTS / (4 * width * width)).max(1);
+        let (mut waves, mut start, mut entries) = (Vec::new(), 0, 0);
+        for (at, batch) in self.batches.iter().enumerate() {
+            if at > start && (at - start == batches_max || entries + batch.entries > entries_max) {
+                waves.push(start..at);
+                (start, entries) = (at, 0);
+            }
+            entries += batch.entries;
+        }
+        waves.extend(Some(start..self.batches.len()).filter(|wave| !wave.is_empty()));
+        waves
+    }
+}

@@ -1,0 +1,70 @@
+//! What a layer of GraphSAGE makes of the rows of a node's neighbours.
+
+use girih_compute::{Activation, Backend, ComputeError, Shape};
+
+use crate::config::Aggregator;
+use crate::layers::{Linear, Rows};
+use crate::params::{ParamId, ParamInit};
+use crate::tape::{LinearOptions, SpmmOptions, Tape};
+
+/// An [`Aggregator`] with its parameters in a layer (Hamilton et al., NeurIPS 2017, section 3.3).
+pub(super) enum Aggregate {
+    /// `mean(H)`.
+    Mean {
+        /// The layer's weight shrinks the rows, so aggregating after it is cheaper.
+        last: bool,
+    },
+    /// `max(relu(H·W + b))`, element by element.
+    Pool(Linear),
+    /// The last state of an LSTM over the rows in a random order.
+    Lstm {
+        /// From a row to the gates.
+        inputs: Linear,
+        /// From a state to the gates.
+        recurrent: ParamId,
+    },
+}
+
+impl Aggregate {
+    /// From rows of `widths.0` to aggregates of `widths.1` columns, which the layer takes to `outputs`.
+    pub(super) fn new<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        aggregator: Aggregator,
+        layer: usize,
+        (inputs, width): (usize, usize),
+        outputs: usize,
+    ) -> Result<Self, ComputeError> {
+        Ok(match aggregator {
+            Aggregator::Mean => Self::Mean { last: outputs <= inputs },
+            Aggregator::Pool => Self::Pool(Linear::named(init, layer, "pool", (inputs, width))?),
+            Aggregator::Lstm => Self::Lstm {
+                inputs: Linear::named(init, layer, "inputs", (inputs, 4 * width))?,
+                recurrent: init.glorot(layer, "weight_recurrent", Shape::new(width, 4 * width), width)?,
+            },
+        })
+    }
+
+    /// The aggregates; `None` where it is cheaper to take their mean after the layer's weight.
+    pub(super) fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a B::Sparse,
+        rows: &Rows<'a, B>,
+    ) -> Result<Option<Rows<'a, B>>, ComputeError> {
+        let aggregated = match (self, rows) {
+            (Self::Mean { last: false }, Rows::Dense(x)) => tape.spmm(graph, *x, SpmmOptions::default())?,
+            (Self::Mean { .. }, _) => return Ok(None),
+            (Self::Pool(linear), _) => {
+                let options = LinearOptions { activation: Activation::Relu, ..LinearOptions::default() };
+                let transformed = linear.forward(tape, rows, options)?;
+                tape.segment_max(graph, transformed)?
+            }
+            (Self::Lstm { inputs, recurrent }, _) => {
+                let inputs = inputs.forward(tape, rows, LinearOptions::default())?;
+                let recurrent = tape.param(*recurrent);
+                tape.segment_lstm(graph, inputs, recurrent)?
+            }
+        };
+        Ok(Some(Rows::Dense(aggregated)))
+    }
+}
