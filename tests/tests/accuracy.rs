@@ -4,7 +4,7 @@
 //! shows how far features alone come.
 
 use girih_tests::{mean_test_accuracy, train_on_real};
-use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
+use girih_trainer::{Aggregator, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 
 /// Kipf and Welling's settings: two layers, 16 hidden columns, dropout 0.5, Adam at 0.01, decay on the first layer.
 fn planetoid(kind: ModelKind, runs: u64) -> TrainConfig {
@@ -33,6 +33,23 @@ fn sgc_on_cora() {
 #[test]
 fn sage_on_cora() {
     assert_mean_in(0.78..0.84, "cora", &planetoid(ModelKind::Sage, 5));
+}
+
+/// Wider and with more dropout than the others: their aggregators have weights of their own.
+fn sage_with(aggregator: Aggregator, runs: u64) -> TrainConfig {
+    let config = planetoid(ModelKind::Sage, runs);
+    TrainConfig { model: ModelConfig { aggregator, hidden: 64, dropout: 0.7, ..config.model }, ..config }
+}
+
+#[test]
+fn sage_with_pooling_on_cora() {
+    assert_mean_in(0.765..0.83, "cora", &sage_with(Aggregator::Pool, 5));
+}
+
+#[test]
+fn sage_with_lstm_on_cora() {
+    let config = TrainConfig { epochs: 120, ..sage_with(Aggregator::Lstm, 2) };
+    assert_mean_in(0.765..0.83, "cora", &config);
 }
 
 /// Without the graph the same data gives far less: the graph is what the other models use.
@@ -72,4 +89,51 @@ fn lightgcn_on_gowalla() {
     println!("lightgcn on gowalla: {ranking:?}");
     assert!((0.12..0.183).contains(&ranking.recall_at_20), "{ranking:?}");
     assert!((0.105..0.156).contains(&ranking.ndcg_at_20), "{ranking:?}");
+}
+
+/// The published settings of a model, with fewer seeds.
+fn published(kind: ModelKind, runs: u64) -> TrainConfig {
+    TrainConfig { runs, ..TrainConfig::for_model(kind) }
+}
+
+#[test]
+fn gat_on_cora() {
+    let config = TrainConfig { epochs: 250, ..published(ModelKind::Gat, 2) };
+    assert_mean_in(0.81..0.85, "cora", &config);
+}
+
+#[test]
+fn gatv2_on_cora() {
+    let config = TrainConfig { epochs: 200, ..published(ModelKind::Gatv2, 1) };
+    assert_mean_in(0.79..0.85, "cora", &config);
+}
+
+#[test]
+fn ngcn_on_cora() {
+    assert_mean_in(0.79..0.84, "cora", &published(ModelKind::Ngcn, 3));
+}
+
+#[test]
+fn appnp_on_cora() {
+    assert_mean_in(0.82..0.85, "cora", &published(ModelKind::Appnp, 3));
+}
+
+/// The published networks have residual connections and layer normalisation (Platonov et al., ICLR 2023); a short run.
+#[test]
+fn residual_gcn_on_tolokers() {
+    let model = ModelConfig {
+        kind: ModelKind::Gcn,
+        layers: 3,
+        hidden: 32,
+        dropout: 0.2,
+        residual: true,
+        norm: NormKind::Layer,
+        ..ModelConfig::default()
+    };
+    let optimizer = OptimizerConfig { lr: 0.003, weight_decay: 0.0, ..OptimizerConfig::default() };
+    let config =
+        TrainConfig { model, optimizer, epochs: 80, eval_every: 10, metric: Metric::RocAuc, ..TrainConfig::default() };
+    let Some(outcome) = train_on_real("tolokers", &config) else { return };
+    let auc = outcome.over_runs(|run| run.best.test_roc_auc).expect("two classes").mean;
+    assert!((0.74..0.87).contains(&auc), "test ROC-AUC {auc}");
 }
