@@ -23,7 +23,8 @@ if library == "dgl":
     from dgl.nn import GATConv
 
     name = f"dgl {dgl.__version__}"
-    graph = dgl.graph(("csc", (indptr, indices, [])), num_nodes=len(indptr) - 1)
+    edges = torch.arange(len(indices))  # Edge operations of DGL need their numbers.
+    graph = dgl.graph(("csc", (indptr, indices, edges)), num_nodes=len(indptr) - 1)
     graph.create_formats_()  # The transpose for the backward pass: prepared once, like girih's.
     first = GATConv(features.shape[1], HIDDEN, HEADS, feat_drop=0.0, attn_drop=DROPOUT)
     second = GATConv(HEADS * HIDDEN, classes, 1, feat_drop=DROPOUT, attn_drop=DROPOUT)
