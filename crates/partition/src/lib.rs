@@ -1,0 +1,1 @@
+//! Process grids and block plans of distributed sparse products, as plain data.
