@@ -3,17 +3,18 @@
 use std::time::Instant;
 
 use girih_compute::Backend;
-use girih_datasets::{Labels, Split, UNLABELLED};
+use girih_datasets::{Labels, Split};
 use girih_graph_format::{Matrix, NodeId};
 use girih_random::purpose;
 
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::inputs::Inputs;
-use crate::metrics::{Confusion, F1, accuracy, mean_over_labels, per_label, roc_auc};
+use crate::metrics::{mean_over_labels, roc_auc};
 use crate::models::Model;
 use crate::params::Params;
-use crate::report::{Scores, StageTimes};
+use crate::predictions::Predictions;
+use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState};
 use crate::tape::{Mode, Tape};
 use crate::targets::Targets;
@@ -134,81 +135,23 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         let val_loss = mean_loss(&self.task.val, &split.val)?;
         let test_loss = mean_loss(&self.task.test, &split.test)?;
         let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels)?;
-        let score = |rows: &[NodeId]| predictions.score(self.task.labels, rows);
         Ok(Scores {
-            train_accuracy: score(&split.train),
-            val_accuracy: score(&split.val),
-            test_accuracy: score(&split.test),
-            val_roc_auc: predictions.roc_auc(self.task.labels, &split.val),
-            test_roc_auc: predictions.roc_auc(self.task.labels, &split.test),
+            train_accuracy: predictions.score(&split.train),
+            val_accuracy: predictions.score(&split.val),
+            test_accuracy: predictions.score(&split.test),
+            val_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.val)),
+            test_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.test)),
             val_loss,
             test_loss,
             ranking: None,
         })
     }
 
-    fn test_f1(&mut self) -> Result<Option<F1>, TrainError> {
+    fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
         let state = &mut self.state;
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
         let logits = self.model.forward(&mut tape, self.inputs)?;
         let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels)?;
-        Ok(Some(predictions.confusion(self.task.labels, &self.task.split.test).f1()))
-    }
-}
-
-/// What a model says of every node, on the host.
-enum Predictions {
-    Classes(Vec<u32>),
-    /// Of two classes: also how much the second is preferred to the first.
-    Binary(Vec<u32>, Vec<f32>),
-    Logits(Matrix),
-}
-
-impl Predictions {
-    fn of<B: Backend>(backend: &B, logits: &B::Matrix, labels: &Labels) -> Result<Self, TrainError> {
-        Ok(match labels {
-            Labels::Single { n_classes: 2, .. } => {
-                let host = backend.download(logits)?;
-                let preferences = (0..host.n_rows()).map(|v| host.row(v)[1] - host.row(v)[0]).collect();
-                Self::Binary(backend.argmax_rows(logits)?, preferences)
-            }
-            Labels::Single { .. } => Self::Classes(backend.argmax_rows(logits)?),
-            Labels::Multi { .. } => Self::Logits(backend.download(logits)?),
-        })
-    }
-
-    fn confusion(&self, labels: &Labels, rows: &[NodeId]) -> Confusion {
-        match (self, labels) {
-            (Self::Classes(found) | Self::Binary(found, _), Labels::Single { n_classes, classes }) => {
-                Confusion::of_classes(*n_classes, found, classes, rows)
-            }
-            (Self::Logits(logits), Labels::Multi { targets, .. }) => Confusion::of_logits(logits, targets, rows),
-            _ => unreachable!("predictions are made for the kind of the labels"),
-        }
-    }
-
-    /// Accuracy, or micro-F1 with several labels a node; `None` without labelled rows.
-    fn score(&self, labels: &Labels, rows: &[NodeId]) -> Option<f64> {
-        match (self, labels) {
-            (Self::Classes(found) | Self::Binary(found, _), Labels::Single { classes, .. }) => {
-                accuracy(found, classes, rows)
-            }
-            _ => (!rows.is_empty()).then(|| self.confusion(labels, rows).f1().micro),
-        }
-    }
-
-    /// Area under the receiver operating characteristic; `None` where it is not defined, as for more than two classes.
-    fn roc_auc(&self, labels: &Labels, rows: &[NodeId]) -> Option<f64> {
-        match (self, labels) {
-            (Self::Binary(_, preferences), Labels::Single { classes, .. }) => {
-                let labelled = || rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
-                let scores: Vec<f32> = labelled().map(|v| preferences[v]).collect();
-                roc_auc(&scores, &labelled().map(|v| classes[v] == 1).collect::<Vec<_>>())
-            }
-            (Self::Logits(logits), Labels::Multi { targets, .. }) => {
-                mean_over_labels(&per_label(roc_auc, logits, targets, rows))
-            }
-            _ => None,
-        }
+        Ok(Some(predictions.report(&self.task.split.test)))
     }
 }

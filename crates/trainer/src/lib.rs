@@ -20,6 +20,7 @@ pub mod models;
 mod optim;
 mod params;
 mod plan;
+mod predictions;
 mod recommend;
 mod report;
 mod session;
@@ -37,14 +38,14 @@ pub use fullbatch::{FullBatch, Task};
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, Normalization, Rows};
 pub use metrics::{
-    Confusion, F1, accuracy, average_precision, f1_scores, hits_at, mean_over_labels, per_label, roc_auc,
+    Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels, per_label, roc_auc,
 };
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
-pub use report::{EpochReport, RunSummary, Scores, StageTimes};
+pub use report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
 pub use session::{Control, Event, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
 pub use state::{Run, RunState};
 pub use tape::{

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Metric;
+use crate::metrics::F1;
 use crate::recommend::Ranking;
 
 /// How a model does on the three parts of a split; `None` for a part without labelled nodes, and for scores of another
@@ -55,6 +56,18 @@ impl Scores {
         let rank = |scores: &Self| (scores.val(metric), scores.val_loss.map(|loss| -loss));
         self.val(metric).is_none() || rank(self) > rank(earlier)
     }
+}
+
+/// How the best parameters do on the test nodes, in more detail than an epoch needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestReport {
+    /// F1 over classes or labels.
+    pub f1: F1,
+    /// Area under the receiver operating characteristic: one value for two classes, one for each of several labels a
+    /// node, none for more than two classes. `None` for a label without both answers.
+    pub roc_auc: Vec<Option<f64>>,
+    /// Average precision, listed as `roc_auc` is.
+    pub average_precision: Vec<Option<f64>>,
 }
 
 /// Time spent in the stages of an epoch.

@@ -12,11 +12,10 @@ use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::{Metric, TrainConfig};
 use crate::fullbatch::{FullBatch, Task};
 use crate::inputs::Inputs;
-use crate::metrics::F1;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
 use crate::recommend;
-use crate::report::{EpochReport, RunSummary, Scores, StageTimes};
+use crate::report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState};
 use crate::targets::Targets;
 
@@ -68,8 +67,8 @@ pub enum Control {
 pub struct Outcome {
     /// Every run that evaluated at least once, in order.
     pub runs: Vec<RunSummary>,
-    /// F1 of the best parameters of the last run on its test nodes.
-    pub test_f1: Option<F1>,
+    /// The best parameters of the last run on its test nodes.
+    pub test: Option<TestReport>,
     /// Stage times of every epoch trained in this session.
     pub times: Vec<StageTimes>,
     /// The observer stopped training before its end.
@@ -157,7 +156,7 @@ fn train_runs<'a, B: Backend + 'a>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     start: impl Fn(u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let mut outcome = Outcome { runs: Vec::new(), test_f1: None, times: Vec::new(), stopped: false };
+    let mut outcome = Outcome { runs: Vec::new(), test: None, times: Vec::new(), stopped: false };
     outcome.stopped = observe(Event::Prepared) == Control::Stop;
     for run in 0..config.runs {
         if outcome.stopped {
@@ -185,7 +184,7 @@ fn train_runs<'a, B: Backend + 'a>(
                 observe(Event::RunFinished(&summary));
             }
             trainer.state_mut().restore_best()?;
-            outcome.test_f1 = trainer.test_f1()?;
+            outcome.test = trainer.test_report()?;
             outcome.runs.push(summary);
         }
     }
@@ -200,15 +199,15 @@ pub fn apply<B: Backend>(
     backend: &B,
     dataset: Dataset,
     checkpoint: &Checkpoint,
-) -> Result<(Scores, F1, Matrix), TrainError> {
+) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
     checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
     trainer.state_mut().restore(checkpoint)?;
     trainer.state_mut().restore_best()?;
-    let f1 = trainer.test_f1()?.expect("a classifier has an F1");
-    Ok((trainer.evaluate()?, f1, trainer.logits()?))
+    let report = trainer.test_report()?.expect("a classifier has classes");
+    Ok((trainer.evaluate()?, report, trainer.logits()?))
 }
 
 /// What all runs share: inputs and targets on the device, labels and splits on the host.

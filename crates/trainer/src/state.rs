@@ -10,10 +10,9 @@ use girih_random::Key;
 use crate::TrainError;
 use crate::checkpoint::{CHECKPOINT_VERSION, Checkpoint, DataShape, Progress};
 use crate::config::{OptimizerConfig, TrainConfig};
-use crate::metrics::F1;
 use crate::optim::Optimizer;
 use crate::params::{Gradients, Params};
-use crate::report::{EpochReport, RunSummary, Scores, StageTimes};
+use crate::report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
 use crate::tape::Pool;
 
 /// Where a run stands: parameters, the optimiser's state, epochs done, and the best scores so far.
@@ -57,11 +56,11 @@ pub trait Run<'a, B: Backend + 'a> {
     /// When the backend fails.
     fn evaluate(&mut self) -> Result<Scores, TrainError>;
 
-    /// F1 on the test nodes with the parameters as they are; `None` where nodes have no classes.
+    /// More about the test nodes with the parameters as they are; `None` where nodes have no classes.
     ///
     /// # Errors
     /// When the backend fails.
-    fn test_f1(&mut self) -> Result<Option<F1>, TrainError>;
+    fn test_report(&mut self) -> Result<Option<TestReport>, TrainError>;
 
     /// Trains one epoch, then takes scores when they are due.
     ///

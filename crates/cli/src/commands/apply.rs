@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use girih_compute::{Backend, Cpu};
 use girih_datasets::Dataset;
 use girih_graph_format::{Matrix, file};
-use girih_trainer::{Checkpoint, F1, Scores};
+use girih_trainer::{Checkpoint, Scores, TestReport, mean_over_labels};
 
 use super::{backend, load_required};
 use crate::args::{DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
@@ -25,7 +25,7 @@ struct Loaded {
 struct Applied {
     description: Results,
     scores: Scores,
-    f1: F1,
+    test: TestReport,
     logits: Matrix,
     multi_label: bool,
 }
@@ -38,17 +38,40 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
     }
     let applied = Applied::new(loaded)?;
     let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
-    let Applied { description: mut results, scores, f1, .. } = applied;
+    let Applied { description: mut results, scores, test, .. } = applied;
     results
         .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
         .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
         .add("train_accuracy", scores.train_accuracy, "Training score", percent(scores.train_accuracy))
-        .add("test_f1_micro", f1.micro, "Test F1, micro", format!("{:.4}", f1.micro))
-        .add("test_f1_macro", f1.macro_, "Test F1, macro", format!("{:.4}", f1.macro_))
+        .add("test_f1_micro", test.f1.micro, "Test F1, micro", format!("{:.4}", test.f1.micro))
+        .add("test_f1_macro", test.f1.macro_, "Test F1, macro", format!("{:.4}", test.f1.macro_))
         .add_hidden("val_loss", scores.val_loss)
         .add("test_loss", scores.test_loss, "Test loss", scores.test_loss.map_or(String::new(), |l| format!("{l:.4}")));
+    add_ranked(&mut results, &test);
     results.print(args.output.json);
     Ok(())
+}
+
+/// Metrics of scores against yes or no: their mean over labels and, with several labels, each of them.
+fn add_ranked(results: &mut Results, test: &TestReport) {
+    let metrics = [
+        (["test_roc_auc", "test_roc_auc_per_label"], ["Test ROC-AUC", "of each label, %"], &test.roc_auc),
+        (
+            ["test_average_precision", "test_average_precision_per_label"],
+            ["Test average precision", "of each label, %"],
+            &test.average_precision,
+        ),
+    ];
+    for ([key, key_of_each], [title, title_of_each], values) in metrics {
+        if let Some(mean) = mean_over_labels(values) {
+            results.add(key, mean, title, format!("{:.2} %", 100.0 * mean));
+        }
+        if values.len() > 1 {
+            let shown = |value: &Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1}", 100.0 * v));
+            let each: Vec<String> = values.iter().map(shown).collect();
+            results.add(key_of_each, values.clone(), title_of_each, each.join(" "));
+        }
+    }
 }
 
 /// Writes what the best checkpoint says of every node.
@@ -125,8 +148,8 @@ impl Loaded {
 impl Applied {
     fn new(loaded: Loaded) -> Result<Self, CliError> {
         let (description, multi_label) = (loaded.describe(), loaded.dataset.is_multi_label());
-        let (scores, f1, logits) = girih_trainer::apply(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
-        Ok(Self { description, scores, f1, logits, multi_label })
+        let (scores, test, logits) = girih_trainer::apply(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+        Ok(Self { description, scores, test, logits, multi_label })
     }
 }
 

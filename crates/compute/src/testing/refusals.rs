@@ -3,7 +3,10 @@
 use girih_graph_format::{Csr, Matrix, Scales};
 
 use super::inputs::host;
-use crate::{Activation, AdamStep, Backend, ComputeError, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
+use crate::{
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dtype, Epilogue, NormAxis, Reference,
+    Shape, SparseOperand, Transpose,
+};
 
 /// A call that should have been refused.
 #[derive(Debug, PartialEq)]
@@ -32,6 +35,9 @@ fn refusals<B: Backend>(backend: &B) -> Vec<Refusal> {
     refusals.extend(trial.optimizers());
     refusals.extend(trial.ranking());
     refusals.extend(trial.segments());
+    refusals.extend(trial.heads());
+    refusals.extend(trial.attention());
+    refusals.extend(trial.normalizations());
     refusals
 }
 
@@ -47,6 +53,13 @@ impl<B: Backend> Trial<'_, B> {
 
     fn stored(&self, rows: usize, cols: usize, dtype: Dtype) -> B::Matrix {
         self.backend.upload(&counting(rows, cols), dtype).expect("upload")
+    }
+
+    /// A pattern of four rows, three columns and two entries.
+    fn two_entries(&self) -> B::Sparse {
+        let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
+        let operand = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false };
+        self.backend.upload_sparse(&operand).expect("upload")
     }
 
     fn ids(&self, ids: &[u32]) -> B::Ids {
@@ -87,9 +100,7 @@ impl<B: Backend> Trial<'_, B> {
         let gemm = |a, b, out: &mut B::Matrix| self.backend.gemm(a, None, b, Epilogue::default(), out);
         let wide = self.matrix(1, 3);
         let biased = || Epilogue { bias: Some(&wide), ..Epilogue::default() };
-        let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
-        let sparse = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false };
-        let sparse = self.backend.upload_sparse(&sparse).expect("upload");
+        let sparse = self.two_entries();
         let spmm = |transpose, weights, x, out: &mut B::Matrix| {
             self.backend.spmm((&sparse, transpose), weights, x, Epilogue::default(), out)
         };
@@ -109,7 +120,7 @@ impl<B: Backend> Trial<'_, B> {
     fn passes(&self) -> Vec<Refusal> {
         let (x, backend) = (self.matrix(4, 3), self.backend);
         let dropout = crate::Dropout::new(0.5, girih_random::Key::new(0, 0));
-        let mut narrow = self.matrix(1, 2);
+        let [mut narrow, bias] = [(); 2].map(|()| self.matrix(1, 2));
         vec![
             self.refuses("epilogue_backward: grad", (3, 4), |out| {
                 backend.epilogue_backward(Activation::Relu, &x, out, None)
@@ -122,6 +133,10 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("add_scaled", (4, 2), |out| backend.add_scaled(1.0, &x, out)),
             self.refuses("column_sums", (2, 3), |out| backend.column_sums(&x, out)),
             self.refuses("scale", (4, 2), |out| backend.scale(2.0, &x, out)),
+            self.refuses("activate: bias", (4, 3), |out| backend.activate(Activation::Relu, Some(&bias), out)),
+            self.refuses("copy_columns: rows", (3, 3), |out| backend.copy_columns(&x, (0, 0, 2), out)),
+            self.refuses("copy_columns: from", (4, 3), |out| backend.copy_columns(&x, (2, 0, 2), out)),
+            self.refuses("copy_columns: to", (4, 3), |out| backend.copy_columns(&x, (0, 2, 2), out)),
         ]
     }
 
@@ -201,9 +216,7 @@ impl<B: Backend> Trial<'_, B> {
     }
 
     fn segments(&self) -> Vec<Refusal> {
-        let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
-        let sparse = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false };
-        let a = self.backend.upload_sparse(&sparse).expect("upload");
+        let a = self.two_entries();
         let (x, wide, backend) = (self.matrix(3, 2), self.matrix(4, 2), self.backend);
         let mut few = self.ids(&[0; 7]);
         let (inputs, weight, grad) = (self.matrix(3, 8), self.matrix(2, 8), self.matrix(4, 2));
@@ -230,6 +243,91 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("segment_lstm_backward: grad", (3, 8), |inputs_grad| {
                 let grads = (inputs_grad, &mut self.matrix(2, 8));
                 backend.segment_lstm_backward((&a, None), (&inputs, &weight), &x, grads)
+            }),
+        ]
+    }
+
+    fn heads(&self) -> Vec<Refusal> {
+        let (a, backend) = (self.two_entries(), self.backend);
+        let (x, y, vector) = (self.matrix(4, 6), self.matrix(3, 6), self.matrix(1, 6));
+        let (shares, grad) = (self.matrix(2, 2), self.matrix(4, 2));
+        vec![
+            self.refuses("sddmm: x", (2, 2), |out| backend.sddmm(&a, &y, &y, out)),
+            self.refuses("sddmm: y", (2, 2), |out| backend.sddmm(&a, &x, &x, out)),
+            self.refuses("sddmm: out", (3, 2), |out| backend.sddmm(&a, &x, &y, out)),
+            self.refuses("sddmm: heads", (2, 4), |out| backend.sddmm(&a, &x, &y, out)),
+            self.refuses("segment_softmax", (3, 2), |scores| backend.segment_softmax(&a, scores)),
+            self.refuses("segment_softmax_backward: grad", (2, 3), |grad| {
+                backend.segment_softmax_backward(&a, &shares, grad)
+            }),
+            self.refuses("head_dots: vector", (4, 2), |out| backend.head_dots(&x, &shares, out)),
+            self.refuses("head_dots: out", (3, 2), |out| backend.head_dots(&x, &vector, out)),
+            self.refuses("head_dots: heads", (4, 4), |out| backend.head_dots(&x, &vector, out)),
+            self.refuses("head_dots_backward: vector_grad", (1, 4), |vector_grad| {
+                backend.head_dots_backward(&x, &vector, &grad, None, vector_grad)
+            }),
+            self.refuses("head_dots_backward: x_grad", (3, 6), |x_grad| {
+                backend.head_dots_backward(&x, &vector, &grad, Some(x_grad), &mut self.matrix(1, 6))
+            }),
+        ]
+    }
+
+    fn attention(&self) -> Vec<Refusal> {
+        let (graph, backend) = (self.two_entries(), self.backend);
+        let (destination, source, values) = (self.matrix(4, 2), self.matrix(3, 2), self.matrix(3, 6));
+        let (narrow, vector) = (self.matrix(3, 5), self.matrix(1, 6));
+        let good = || Attention {
+            graph: &graph,
+            heads: 2,
+            slope: 0.2,
+            dropout: None,
+            destination: &destination,
+            source: &source,
+            vector: None,
+            values: &values,
+        };
+        let forward = |call, attention: &Attention<'_, B>, out: (usize, usize), log_sums: (usize, usize)| {
+            let mut log_sums = self.matrix(log_sums.0, log_sums.1);
+            self.refuses(call, out, |out| backend.attention(attention, out, &mut log_sums))
+        };
+        let (out, log_sums) = (self.matrix(4, 6), self.matrix(4, 2));
+        let backward = |call, grad: &B::Matrix, values_grad: (usize, usize)| {
+            let [mut destination, mut source] = [self.matrix(4, 2), self.matrix(3, 2)];
+            self.refuses(call, values_grad, |values| {
+                let grads = AttentionGrads { destination: &mut destination, source: &mut source, vector: None, values };
+                backend.attention_backward(&good(), (&out, &log_sums), grad, grads)
+            })
+        };
+        vec![
+            forward("attention: destination", &Attention { destination: &source, ..good() }, (4, 6), (4, 2)),
+            forward("attention: source", &Attention { source: &destination, ..good() }, (4, 6), (4, 2)),
+            forward("attention: values", &Attention { values: &out, ..good() }, (4, 6), (4, 2)),
+            forward("attention: heads", &Attention { values: &narrow, ..good() }, (4, 5), (4, 2)),
+            forward("attention: no heads", &Attention { heads: 0, ..good() }, (4, 6), (4, 2)),
+            forward("attention: vector", &Attention { vector: Some(&vector), ..good() }, (4, 6), (4, 2)),
+            forward("attention: out", &good(), (3, 6), (4, 2)),
+            forward("attention: log_sums", &good(), (4, 6), (3, 2)),
+            backward("attention_backward: grad", &values, (3, 6)),
+            backward("attention_backward: values", &out, (4, 6)),
+        ]
+    }
+
+    fn normalizations(&self) -> Vec<Refusal> {
+        let (x, row, backend) = (self.matrix(4, 3), self.matrix(1, 3), self.backend);
+        let narrow = self.matrix(1, 2);
+        let normalize = |call, axis, gain: &B::Matrix, out: (usize, usize), moments: (usize, usize)| {
+            let mut moments = self.matrix(moments.0, moments.1);
+            self.refuses(call, out, |out| backend.normalize(axis, 1e-5, &x, (gain, &row), out, &mut moments))
+        };
+        let moments = self.matrix(4, 2);
+        vec![
+            normalize("normalize: gain", NormAxis::Rows, &narrow, (4, 3), (4, 2)),
+            normalize("normalize: out", NormAxis::Rows, &row, (3, 3), (4, 2)),
+            normalize("normalize: moments of rows", NormAxis::Rows, &row, (4, 3), (3, 2)),
+            normalize("normalize: moments of columns", NormAxis::Columns, &row, (4, 3), (4, 2)),
+            self.refuses("normalize_backward: grad", (3, 3), |grad| {
+                let (mut gain_grad, mut bias_grad) = (self.matrix(1, 3), self.matrix(1, 3));
+                backend.normalize_backward(NormAxis::Rows, &x, &row, &moments, grad, (&mut gain_grad, &mut bias_grad))
             }),
         ]
     }

@@ -2,6 +2,9 @@
 
 use girih_graph_format::{Matrix, NodeId};
 
+/// A metric of scores against yes or no; `None` where it is not defined.
+pub type RankedMetric = fn(&[f32], &[bool]) -> Option<f64>;
+
 /// Area under the receiver operating characteristic: the share of pairs of a positive and a negative whose positive has
 /// the larger score; equal scores count half. `None` without a positive or without a negative.
 ///
@@ -69,12 +72,7 @@ fn falling(scores: &[f32]) -> Vec<usize> {
 /// # Panics
 /// When shapes differ, or a row does not exist.
 #[must_use]
-pub fn per_label(
-    metric: impl Fn(&[f32], &[bool]) -> Option<f64>,
-    scores: &Matrix,
-    targets: &Matrix,
-    rows: &[NodeId],
-) -> Vec<Option<f64>> {
+pub fn per_label(metric: RankedMetric, scores: &Matrix, targets: &Matrix, rows: &[NodeId]) -> Vec<Option<f64>> {
     assert_eq!(scores.n_cols(), targets.n_cols(), "a score for each target");
     let of_label = |label: usize| {
         let column: Vec<f32> = rows.iter().map(|&v| scores.row(v as usize)[label]).collect();

@@ -14,10 +14,9 @@ use super::triples::Triples;
 use crate::TrainError;
 use crate::config::{OptimizerConfig, TrainConfig};
 use crate::inputs::Inputs;
-use crate::metrics::F1;
 use crate::models::Model;
 use crate::params::{ParamId, Params};
-use crate::report::{Scores, StageTimes};
+use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState};
 use crate::tape::{Loss, Mode, Pool, Tape};
 
@@ -139,7 +138,7 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         Ok(Scores { ranking, ..Scores::default() })
     }
 
-    fn test_f1(&mut self) -> Result<Option<F1>, TrainError> {
+    fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
         Ok(None)
     }
 }

@@ -111,7 +111,7 @@ fn a_stopped_session_of_several_runs_goes_on_where_it_was() {
     assert!(partial.stopped && !wanted.stopped);
     assert_eq!(partial.runs[1].epochs, 7);
     let resumed = train_into(stopped.path(), dataset, &config, None);
-    assert_eq!((resumed.runs, resumed.test_f1), (wanted.runs, wanted.test_f1));
+    assert_eq!((resumed.runs, resumed.test), (wanted.runs, wanted.test));
     assert_eq!(resumed.times.len(), 3, "only the epochs that were left are trained");
     assert_same_checkpoints(straight.path(), stopped.path(), 2);
 }

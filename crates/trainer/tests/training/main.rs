@@ -21,7 +21,18 @@ use girih_trainer::{
     SessionOptions, Targets, Task, TrainConfig, TrainError,
 };
 
-const ALL_MODELS: [ModelKind; 4] = [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Mlp];
+/// Every model that classifies nodes.
+const ALL_MODELS: [ModelKind; 9] = [
+    ModelKind::Gcn,
+    ModelKind::Sgc,
+    ModelKind::Sage,
+    ModelKind::Mlp,
+    ModelKind::Gat,
+    ModelKind::Gatv2,
+    ModelKind::Gin,
+    ModelKind::Ngcn,
+    ModelKind::Appnp,
+];
 
 /// A planted graph of communities that a graph model tells apart and a perceptron hardly does.
 fn planted(settings: &str) -> Dataset {

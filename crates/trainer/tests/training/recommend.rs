@@ -57,7 +57,7 @@ fn tastes_are_learnt() {
     assert!(ranking.recall_at_20 > 0.6 && ranking.hits_at_20 > 0.9, "{ranking:?}");
     assert!((ranking.precision_at_20 - ranking.recall_at_20 * 4.0 / 20.0).abs() < 1e-12, "four test items each");
     assert!(run.train_loss < 0.3, "{}", run.train_loss);
-    assert_eq!(outcome.test_f1, None);
+    assert_eq!(outcome.test, None);
 }
 
 /// Items of a training are never recommended, and others come without repeats.

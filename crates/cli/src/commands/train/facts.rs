@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use girih_datasets::Dataset;
 use girih_machine::{memory, readable_bytes};
-use girih_trainer::{InteractionSizes, Outcome, Ranking, RunSummary, Spread, StageTimes, TrainConfig};
+use girih_trainer::{
+    InteractionSizes, Outcome, Ranking, RunSummary, Spread, StageTimes, TrainConfig, mean_over_labels,
+};
 
 use crate::output::Results;
 
@@ -101,6 +103,7 @@ impl Facts {
         if auc.is_some() {
             results.add("test_roc_auc", mean(auc), "Test ROC-AUC at the best epoch", percent(auc));
         }
+        let average_precision = outcome.test.as_ref().and_then(|test| mean_over_labels(&test.average_precision));
         let over = |what: fn(&RunSummary) -> Option<f64>| mean(outcome.over_runs(what));
         results
             .add("test_accuracy", mean(test), "Test score at the best epoch", percent(test))
@@ -111,8 +114,9 @@ impl Facts {
             .add("metric", metric.0, "Score", metric.1)
             .add_hidden("val_roc_auc", over(|run| run.best.val_roc_auc))
             .add_hidden("test_roc_auc_std", auc.map(|s| s.std))
-            .add_hidden("test_f1_micro", outcome.test_f1.map(|f1| f1.micro))
-            .add_hidden("test_f1_macro", outcome.test_f1.map(|f1| f1.macro_))
+            .add_hidden("test_f1_micro", outcome.test.as_ref().map(|test| test.f1.micro))
+            .add_hidden("test_f1_macro", outcome.test.as_ref().map(|test| test.f1.macro_))
+            .add_hidden("test_average_precision", average_precision)
             .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))
             .add_hidden("val_loss", over(|run| run.last.val_loss))
             .add_hidden("test_loss", over(|run| run.last.test_loss));
