@@ -19,7 +19,7 @@ fn ramp(rows: usize, cols: usize) -> Matrix {
 
 fn spmm(criterion: &mut Criterion) {
     let (backend, csr) = (Cpu::default(), graph());
-    let operand = SparseOperand { csr: &csr, scales: csr.scales(Norm::Symmetric), symmetric: true };
+    let operand = SparseOperand { csr: &csr, scales: csr.scales(Norm::Symmetric), symmetric: true, names: None };
     let sparse = backend.upload_sparse(&operand).expect("the graph fits");
     let mut group = criterion.benchmark_group("spmm");
     group.throughput(Throughput::Elements((csr.nnz() * WIDTH) as u64));

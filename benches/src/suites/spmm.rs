@@ -77,7 +77,7 @@ impl Products {
         let scales = csr.scales(Norm::Symmetric);
         let tiles = TileMatrix::from_csr(csr, TileMatrix::DEFAULT_THRESHOLD)?;
         let tile_share = tiles.coverage();
-        let operand = SparseOperand { csr, scales: scales.clone(), symmetric: csr.is_symmetric() };
+        let operand = SparseOperand { csr, scales: scales.clone(), symmetric: csr.is_symmetric(), names: None };
         Ok(Self {
             sparse: backend.upload_sparse(&operand)?,
             tiles: backend.upload_tiles(tiles, scales)?,

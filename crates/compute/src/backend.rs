@@ -8,6 +8,7 @@
 //!   call gives the same bits.
 
 use std::fmt;
+use std::sync::Arc;
 
 use girih_graph_format::{Csr, Matrix, Scales};
 use girih_random::Key;
@@ -133,6 +134,30 @@ pub struct SparseOperand<'a> {
     pub scales: Scales,
     /// `A` equals its transpose, so that `(L·A·R)ᵀ = R·A·L` needs no second copy. The caller knows.
     pub symmetric: bool,
+    /// Where the entries lie in the matrix that `A` was cut from, if it was.
+    pub names: Option<EntryNames>,
+}
+
+/// What the entries of a piece of a sparse matrix are called in the whole. Draws for an entry or a row are keyed by these
+/// names, so that the pieces draw what the whole would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryNames {
+    /// The row of the whole that is the piece's first; its rows are consecutive ones of the whole.
+    pub first_row: u32,
+    /// The column of the whole that each column of the piece is.
+    pub columns: Arc<[u32]>,
+}
+
+impl EntryNames {
+    /// What row `row` of a piece is called; of no piece, as it is.
+    pub(crate) fn row(names: Option<&Self>, row: u32) -> u32 {
+        names.map_or(row, |names| names.first_row + row)
+    }
+
+    /// What column `col` of a piece is called; of no piece, as it is.
+    pub(crate) fn col(names: Option<&Self>, col: u32) -> u32 {
+        names.map_or(col, |names| names.columns[col as usize])
+    }
 }
 
 /// What [`Backend::top_k_rows`] names where a row has no further column.
@@ -549,15 +574,17 @@ pub trait Backend: Send + Sync {
         grads: (&mut Self::Matrix, &mut Self::Matrix),
     ) -> Result<(), ComputeError>;
 
-    /// Columns `to..to + n` of `out` become columns `from..from + n` of `x`, for `(from, to, n)`.
+    /// The block of `out` with `shape` and its first element at row and column `to` becomes that of `x` at `from`.
     ///
     /// # Errors
-    /// On shapes that do not fit.
-    fn copy_columns(
+    /// When a block does not lie inside its matrix.
+    fn copy_block(
         &self,
+        shape: Shape,
         x: &Self::Matrix,
-        from_to_n: (usize, usize, usize),
+        from: (usize, usize),
         out: &mut Self::Matrix,
+        to: (usize, usize),
     ) -> Result<(), ComputeError>;
 
     /// `x = activation(x + bias)`, in place; `bias` is one row.

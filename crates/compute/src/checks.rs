@@ -220,18 +220,20 @@ pub fn activate(bias_shape: Option<Shape>, x: Shape) -> Checked {
     bias("activate", bias_shape, x)
 }
 
-/// Some consecutive columns of `x` into `out`.
+/// Blocks of `shape` that begin at `from` in `x` and at `to` in `out`: they lie inside.
 ///
 /// # Errors
-/// When the rows differ, or the columns are not there.
-pub fn copy_columns(x: Shape, (from, to, n): (usize, usize, usize), out: Shape) -> Checked {
-    expect("copy_columns", "out", out, Shape::new(x.rows, out.cols))?;
-    let fits = |start: usize, shape: Shape| start.checked_add(n).is_some_and(|end| end <= shape.cols);
-    if fits(from, x) && fits(to, out) {
-        return Ok(());
+/// When one does not.
+pub fn copy_block(shape: Shape, x: Shape, from: (usize, usize), out: Shape, to: (usize, usize)) -> Checked {
+    let fits = |start: usize, n: usize, end: usize| start.checked_add(n).is_some_and(|last| last <= end);
+    for (name, whole, at) in [("x", x, from), ("out", out, to)] {
+        if !fits(at.0, shape.rows, whole.rows) || !fits(at.1, shape.cols, whole.cols) {
+            let what =
+                format!("a block of {shape} at ({}, {}) does not lie inside {name}, which is {whole}", at.0, at.1);
+            return Err(ComputeError::argument("copy_block", what));
+        }
     }
-    let what = format!("{n} columns from {from} of {x} to {to} of {out} do not all exist");
-    Err(ComputeError::argument("copy_columns", what))
+    Ok(())
 }
 
 /// The scales of a sparse operand: as many as it has rows and columns; symmetric operands are square.
@@ -239,7 +241,7 @@ pub fn copy_columns(x: Shape, (from, to, n): (usize, usize, usize), out: Shape) 
 /// # Errors
 /// When a scale vector has the wrong length, or a symmetric operand is not square.
 pub fn sparse(operand: &SparseOperand<'_>) -> Checked {
-    let SparseOperand { csr, scales, symmetric } = operand;
+    let SparseOperand { csr, scales, symmetric, names } = operand;
     let column = |len| Shape::new(len, 1);
     for (name, scale, len) in [("left scale", &scales.left, csr.n_rows()), ("right scale", &scales.right, csr.n_cols())]
     {
@@ -250,6 +252,9 @@ pub fn sparse(operand: &SparseOperand<'_>) -> Checked {
     if *symmetric && !csr.is_square() {
         let shape = Shape::new(csr.n_rows(), csr.n_cols());
         return Err(ComputeError::argument("upload_sparse", format!("a {shape} matrix cannot equal its transpose")));
+    }
+    if let Some(names) = names {
+        expect("upload_sparse", "names of columns", column(names.columns.len()), column(csr.n_cols()))?;
     }
     Ok(())
 }

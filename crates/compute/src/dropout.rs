@@ -8,10 +8,14 @@ use girih_random::Key;
 /// 128; element `j` of group `g` uses the 16-bit half `j / 16` (word `j / 32`, low half first) of the Philox block at
 /// counter `16·g + j mod 16`. It is dropped when that half is below `threshold`. The layout lets 16 lanes draw without
 /// shuffling; `docs/formats.md` fixes it for every device.
+///
+/// A matrix that is a piece of a larger one, cut by rows, is masked as that piece of it: see
+/// [`from_row`](Self::from_row).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     key: Key,
     threshold: u32,
+    first_row: usize,
 }
 
 /// Elements that share 16 Philox blocks.
@@ -30,7 +34,18 @@ impl Dropout {
     #[must_use]
     pub fn new(p: f32, key: Key) -> Self {
         assert!((0.0..1.0).contains(&p), "a dropout probability lies in 0..1, found {p}");
-        Self { key, threshold: ((p * 65_536.0).round() as u32).min(65_535) }
+        Self { key, threshold: ((p * 65_536.0).round() as u32).min(65_535), first_row: 0 }
+    }
+
+    /// The same draws for a matrix whose first row is row `first_row` of the whole.
+    #[must_use]
+    pub fn from_row(self, first_row: usize) -> Self {
+        Self { first_row, ..self }
+    }
+
+    /// The position in the whole of the first element of a piece with rows of `cols` elements.
+    pub(crate) fn first_element(self, cols: usize) -> usize {
+        self.first_row * cols
     }
 
     /// The factor of the elements that stay.

@@ -24,7 +24,7 @@ mod sequence;
 pub mod testing;
 
 pub use backend::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, Dtype, Epilogue, NO_COLUMN, NormAxis, Shape,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, Dtype, EntryNames, Epilogue, NO_COLUMN, NormAxis, Shape,
     SparseOperand, Transpose,
 };
 pub use cpu::Cpu;

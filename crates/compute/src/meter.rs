@@ -449,13 +449,15 @@ impl Backend for Meter {
         Ok(())
     }
 
-    fn copy_columns(
+    fn copy_block(
         &self,
+        shape: Shape,
         x: &MeterMatrix,
-        (_, _, n): (usize, usize, usize),
+        _from: (usize, usize),
         _out: &mut MeterMatrix,
+        _to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        self.operation((2 * x.shape.rows * n * x.dtype.n_bytes()) as f64, 0.0);
+        self.operation((2 * shape.len() * x.dtype.n_bytes()) as f64, 0.0);
         Ok(())
     }
 

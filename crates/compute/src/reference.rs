@@ -13,8 +13,8 @@ use half::bf16;
 use self::attention::Shares;
 use crate::checks::{self, IdRange};
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NO_COLUMN,
-    NormAxis, Shape, SparseOperand, Transpose,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, EntryNames, Epilogue,
+    NO_COLUMN, NormAxis, Shape, SparseOperand, Transpose,
 };
 
 /// The backend whose results are right by inspection.
@@ -114,6 +114,7 @@ pub struct RefSparse {
     entries: Vec<Entry>,
     /// Where the entries of each row begin, and one more.
     indptr: Vec<usize>,
+    names: Option<EntryNames>,
 }
 
 /// One stored entry of `A`, and the product of the two scales at its position.
@@ -225,7 +226,7 @@ impl Backend for Reference {
 
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<RefSparse, ComputeError> {
         checks::sparse(operand)?;
-        let SparseOperand { csr, scales, .. } = operand;
+        let SparseOperand { csr, scales, names, .. } = operand;
         let shape = Shape::new(csr.n_rows(), csr.n_cols());
         let (left, right) = (scales.left.as_deref(), scales.right.as_deref());
         let factor = |scale: Option<&[f32]>, i: usize| scale.map_or(1.0, |scale| f64::from(scale[i]));
@@ -236,7 +237,7 @@ impl Backend for Reference {
             })
         });
         let indptr = csr.indptr().iter().map(|&offset| offset as usize).collect();
-        Ok(RefSparse { shape, entries: entries.collect(), indptr })
+        Ok(RefSparse { shape, entries: entries.collect(), indptr, names: names.clone() })
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<RefIds, ComputeError> {
@@ -314,13 +315,14 @@ impl Backend for Reference {
 
     fn dropout(&self, x: &RefMatrix, dropout: Dropout, out: &mut RefMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape, out.shape)?;
-        out.update(|r, c, _| x.get(r, c) * f64::from(dropout.factor(x.position(r, c))));
+        let first = dropout.first_element(x.shape.cols);
+        out.update(|r, c, _| x.get(r, c) * f64::from(dropout.factor(first + x.position(r, c))));
         Ok(())
     }
 
     fn dropout_in_place(&self, dropout: Dropout, x: &mut RefMatrix) -> Result<(), ComputeError> {
-        let cols = x.shape.cols;
-        x.update(|r, c, value| value * f64::from(dropout.factor(r * cols + c)));
+        let (cols, first) = (x.shape.cols, dropout.first_element(x.shape.cols));
+        x.update(|r, c, value| value * f64::from(dropout.factor(first + r * cols + c)));
         Ok(())
     }
 
@@ -604,14 +606,18 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn copy_columns(
+    fn copy_block(
         &self,
+        shape: Shape,
         x: &RefMatrix,
-        (from, to, n): (usize, usize, usize),
+        from: (usize, usize),
         out: &mut RefMatrix,
+        to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        checks::copy_columns(x.shape, (from, to, n), out.shape)?;
-        out.update(|r, c, old| if (to..to + n).contains(&c) { x.get(r, c - to + from) } else { old });
+        checks::copy_block(shape, x.shape, from, out.shape, to)?;
+        let inside =
+            |r: usize, c: usize| (to.0..to.0 + shape.rows).contains(&r) && (to.1..to.1 + shape.cols).contains(&c);
+        out.update(|r, c, old| if inside(r, c) { x.get(r - to.0 + from.0, c - to.1 + from.1) } else { old });
         Ok(())
     }
 

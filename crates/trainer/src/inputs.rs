@@ -146,7 +146,7 @@ fn upload_adjacency<B: Backend>(backend: &B, mut graph: Csr, adjacency: Adjacenc
         graph = graph.with_self_loops();
     }
     let (scales, symmetric) = (graph.scales(adjacency.norm), graph.is_symmetric());
-    backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric })
+    backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric, names: None })
 }
 
 fn upload_features<B: Backend>(
@@ -164,7 +164,8 @@ fn upload_features<B: Backend>(
             let values = Matrix::new(csr.nnz(), 1, values).expect("one value per entry");
             let pattern = csr.with_values(None).expect("a pattern without weights is valid");
             let scales = pattern.scales(Norm::None);
-            let matrix = backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false })?;
+            let matrix =
+                backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false, names: None })?;
             Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)? })
         }
     }

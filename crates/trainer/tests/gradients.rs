@@ -30,7 +30,9 @@ fn graph() -> Csr {
 fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
     let csr = graph();
     let scales = csr.scales(norm);
-    Box::leak(Box::new(Reference.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false }).unwrap()))
+    Box::leak(Box::new(
+        Reference.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false, names: None }).unwrap(),
+    ))
 }
 
 fn random(rows: usize, cols: usize, seed: u64) -> Matrix {

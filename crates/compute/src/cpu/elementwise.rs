@@ -8,7 +8,7 @@ use super::element::Element;
 use super::exp::exp;
 use super::mask;
 use super::simd::Isa;
-use crate::{Activation, Dropout};
+use crate::{Activation, Dropout, Shape};
 
 /// `out = x`, rounded to the storage of `out`.
 ///
@@ -64,15 +64,15 @@ pub(crate) fn sum_of_squares<X: Element>(x: &[X]) -> f64 {
     sums.iter().sum()
 }
 
-/// `out = mask ⊙ x`.
-pub(crate) fn dropout<X: Element, Y: Element>(isa: Isa, dropout: Dropout, x: &[X], out: &mut [Y]) {
+/// `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
+pub(crate) fn dropout<X: Element, Y: Element>(isa: Isa, dropout: Dropout, first: usize, x: &[X], out: &mut [Y]) {
     let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate();
-    pieces.for_each(|(i, (out, x))| mask::copy(isa, dropout, i * CHUNK, x, out));
+    pieces.for_each(|(i, (out, x))| mask::copy(isa, dropout, first + i * CHUNK, x, out));
 }
 
-/// `x ⊙= mask`.
-pub(crate) fn dropout_in_place<X: Element>(isa: Isa, dropout: Dropout, x: &mut [X]) {
-    x.par_chunks_mut(CHUNK).enumerate().for_each(|(i, x)| mask::apply(isa, dropout, i * CHUNK, x));
+/// `x ⊙= mask`, where `x[0]` is element `first` of the masked matrix.
+pub(crate) fn dropout_in_place<X: Element>(isa: Isa, dropout: Dropout, first: usize, x: &mut [X]) {
+    x.par_chunks_mut(CHUNK).enumerate().for_each(|(i, x)| mask::apply(isa, dropout, first + i * CHUNK, x));
 }
 
 /// `x = activation(x + bias)`, rows of `cols`.
@@ -123,12 +123,16 @@ fn copy<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     }
 }
 
-/// Columns `to..to + n` of `out`, whose rows are `out_cols` wide, become columns `from..from + n` of `x`.
-pub(crate) fn copy_columns<X: Element, Y: Element>(
-    (x, x_cols): (&[X], usize),
-    (from, to, n): (usize, usize, usize),
-    (out, out_cols): (&mut [Y], usize),
+/// Copies a block between matrices, each with its number of columns and the row and column where the block begins.
+pub(crate) fn copy_block<X: Element, Y: Element>(
+    shape: Shape,
+    (x, x_cols, from): (&[X], usize, (usize, usize)),
+    (out, out_cols, to): (&mut [Y], usize, (usize, usize)),
 ) {
-    let rows = out.par_chunks_exact_mut(out_cols.max(1)).zip(x.par_chunks_exact(x_cols.max(1)));
-    rows.with_min_len(1 << 8).for_each(|(out, x)| copy(&x[from..from + n], &mut out[to..to + n]));
+    if shape.is_empty() {
+        return;
+    }
+    let (x, out) = (&x[from.0 * x_cols..], &mut out[to.0 * out_cols..(to.0 + shape.rows) * out_cols]);
+    let rows = out.par_chunks_exact_mut(out_cols).zip(x.par_chunks_exact(x_cols));
+    rows.with_min_len(1 << 8).for_each(|(out, x)| copy(&x[from.1..][..shape.cols], &mut out[to.1..][..shape.cols]));
 }

@@ -90,7 +90,10 @@ impl Rows<'_> {
         machine.scratch.with(elements.len(), |words| {
             let block: &mut [f32] = bytemuck::cast_slice_mut(words);
             typed!(values = self.matrix.storage() => match self.dropout {
-                Some(dropout) => mask::copy(machine.isa, dropout, elements.start, &values[elements], block),
+                Some(dropout) => {
+                    let first = dropout.first_element(cols) + elements.start;
+                    mask::copy(machine.isa, dropout, first, &values[elements], block);
+                }
                 None => machine.isa.run(
                     #[inline(always)]
                     || widen(&values[elements], block),

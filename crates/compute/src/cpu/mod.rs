@@ -221,12 +221,14 @@ impl Backend for Cpu {
 
     fn dropout(&self, x: &CpuMatrix, dropout: Dropout, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape(), out.shape())?;
-        typed!(x = x.storage(), out = out.storage_mut() => elementwise::dropout(self.machine.isa, dropout, x, out));
+        let (isa, first) = (self.machine.isa, dropout.first_element(x.shape().cols));
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::dropout(isa, dropout, first, x, out));
         Ok(())
     }
 
     fn dropout_in_place(&self, dropout: Dropout, x: &mut CpuMatrix) -> Result<(), ComputeError> {
-        typed!(x = x.storage_mut() => elementwise::dropout_in_place(self.machine.isa, dropout, x));
+        let (isa, first) = (self.machine.isa, dropout.first_element(x.shape().cols));
+        typed!(x = x.storage_mut() => elementwise::dropout_in_place(isa, dropout, first, x));
         Ok(())
     }
 
@@ -462,16 +464,18 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn copy_columns(
+    fn copy_block(
         &self,
+        shape: Shape,
         x: &CpuMatrix,
-        columns: (usize, usize, usize),
+        from: (usize, usize),
         out: &mut CpuMatrix,
+        to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        checks::copy_columns(x.shape(), columns, out.shape())?;
+        checks::copy_block(shape, x.shape(), from, out.shape(), to)?;
         let (x_cols, out_cols) = (x.shape().cols, out.shape().cols);
         typed!(x = x.storage(), out = out.storage_mut() =>
-            elementwise::copy_columns((x, x_cols), columns, (out, out_cols)));
+            elementwise::copy_block(shape, (x, x_cols, from), (out, out_cols, to)));
         Ok(())
     }
 
@@ -580,8 +584,8 @@ impl Backend for Cpu {
         out: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
         checks::segment_lstm("segment_lstm", a.shape(), inputs.shape(), weight.shape(), out.shape())?;
-        let csr = a.direction(Transpose::No, false).csr;
-        segment_lstm::forward(&self.machine, (csr, order), inputs, weight, out);
+        let pattern = (a.direction(Transpose::No, false).csr, a.names());
+        segment_lstm::forward(&self.machine, (pattern, order), inputs, weight, out);
         Ok(())
     }
 
@@ -594,8 +598,8 @@ impl Backend for Cpu {
     ) -> Result<(), ComputeError> {
         let (operands, grads) = ((inputs.shape(), weight.shape()), (inputs_grad.shape(), weight_grad.shape()));
         checks::segment_lstm_backward(a.shape(), operands, grad.shape(), grads)?;
-        let csr = a.direction(Transpose::No, false).csr;
-        segment_lstm::backward(&self.machine, (csr, order), (inputs, weight), grad, (inputs_grad, weight_grad));
+        let pattern = (a.direction(Transpose::No, false).csr, a.names());
+        segment_lstm::backward(&self.machine, (pattern, order), (inputs, weight), grad, (inputs_grad, weight_grad));
         Ok(())
     }
 }

@@ -26,6 +26,7 @@ use super::element::{Element, as_f32, typed};
 use super::machine::Machine;
 use super::matrix::CpuMatrix;
 use super::rows;
+use crate::EntryNames;
 
 /// Rows of a batch at most.
 const BATCH_ROWS: usize = 128;
@@ -38,29 +39,32 @@ const PARTIAL_ELEMENTS: usize = 1 << 24;
 /// Stands for no position: the row names no others.
 const NOWHERE: u32 = u32::MAX;
 
+/// Which rows a row names, and what rows are called where the pattern is a piece of a larger one.
+pub(crate) type Pattern<'a> = (&'a Csr, Option<&'a EntryNames>);
+
 /// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of `csr` names, in an order drawn below
 /// `order` if there is one; zero where it names none.
 pub(crate) fn forward(
     machine: &Machine,
-    (csr, order): (&Csr, Option<Key>),
+    (pattern, order): (Pattern<'_>, Option<Key>),
     inputs: &CpuMatrix,
     weight: &CpuMatrix,
     out: &mut CpuMatrix,
 ) {
     let weight_values = as_f32(weight);
     let width = weight.shape().rows;
-    let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(csr, width));
+    let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(pattern.0, width));
     machine.scratch.with(plan.rows.len() * width, |words| {
         let states: &mut [f32] = bytemuck::cast_slice_mut(words);
         let parts = split_rows(states, width, plan.batches.iter().map(|b| b.rows.len()));
         plan.batches.par_iter().zip(parts.collect::<Vec<_>>()).with_max_len(1).for_each(|(batch, states)| {
-            let walk = Walk::new(csr, order, &plan.rows[batch.rows.clone()]);
+            let walk = Walk::new(pattern, order, &plan.rows[batch.rows.clone()]);
             machine.scratch.with(batch.entries * 4 * width, |gates| {
                 let gates = bytemuck::cast_slice_mut(gates);
                 network.with_steps(&walk, inputs, gates, |steps| steps.last_states(states));
             });
         });
-        let positions = plan.positions(csr.n_rows());
+        let positions = plan.positions(pattern.0.n_rows());
         typed!(out = out.storage_mut() => place(states, width, &positions, out));
     });
 }
@@ -68,20 +72,20 @@ pub(crate) fn forward(
 /// Overwrites `inputs_grad` and `weight_grad` with the gradients of `inputs` and `weight`, given that of the result.
 pub(crate) fn backward(
     machine: &Machine,
-    (csr, order): (&Csr, Option<Key>),
+    (pattern, order): (Pattern<'_>, Option<Key>),
     (inputs, weight): (&CpuMatrix, &CpuMatrix),
     grad: &CpuMatrix,
     (inputs_grad, weight_grad): (&mut CpuMatrix, &mut CpuMatrix),
 ) {
     let weight_values = as_f32(weight);
     let width = weight.shape().rows;
-    let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(csr, width));
+    let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(pattern.0, width));
     let mut weight_sums = vec![0.0; weight.shape().len()];
     typed!(out = inputs_grad.storage_mut() => out.fill(Element::from_f32(0.0)));
     for wave in plan.waves(width, inputs.shape().len()) {
         let batches = &plan.batches[wave];
         let walks: Vec<Walk> =
-            batches.par_iter().map(|batch| Walk::new(csr, order, &plan.rows[batch.rows.clone()])).collect();
+            batches.par_iter().map(|batch| Walk::new(pattern, order, &plan.rows[batch.rows.clone()])).collect();
         let n_entries: usize = batches.iter().map(|batch| batch.entries).sum();
         machine.scratch.with(n_entries * 4 * width, |gates| {
             let gates: &mut [f32] = bytemuck::cast_slice_mut(gates);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use girih_graph_format::{Csr, Scales, Transposed};
 
 use super::schedule::Schedule;
-use crate::{Shape, SparseOperand, Transpose};
+use crate::{EntryNames, Shape, SparseOperand, Transpose};
 
 /// `L·A·R` in main memory, with its schedule. The transpose is built when a product first needs it.
 #[derive(Clone, Debug)]
@@ -13,6 +13,7 @@ pub struct CpuSparse {
     csr: Csr,
     scales: Scales,
     symmetric: bool,
+    names: Option<EntryNames>,
     schedule: Schedule,
     transpose: OnceLock<TransposeParts>,
 }
@@ -55,6 +56,7 @@ impl CpuSparse {
             csr: operand.csr.clone(),
             scales: operand.scales.clone(),
             symmetric: operand.symmetric,
+            names: operand.names.clone(),
             schedule: Schedule::new(operand.csr),
             transpose: OnceLock::new(),
         }
@@ -63,6 +65,11 @@ impl CpuSparse {
     /// Rows and columns.
     pub(crate) fn shape(&self) -> Shape {
         Shape::new(self.csr.n_rows(), self.csr.n_cols())
+    }
+
+    /// What rows and columns are called in the matrix that this is a piece of.
+    pub(crate) fn names(&self) -> Option<&EntryNames> {
+        self.names.as_ref()
     }
 
     /// Stored entries.

@@ -2,7 +2,7 @@
 
 use super::{Entry, RefMatrix, Reference};
 use crate::checks::AttentionShapes;
-use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, Shape};
+use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, EntryNames, Shape};
 
 /// The shapes of the operands.
 pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
@@ -34,7 +34,9 @@ impl Shares {
         });
         masks.update(|e, h, _| {
             let Entry { row, col, .. } = graph.entries[e];
-            dropout.map_or(1.0, |dropout| f64::from(dropout.entry_factor(row as u32, col as u32, h)))
+            let names = graph.names.as_ref();
+            let (row, col) = (EntryNames::row(names, row as u32), EntryNames::col(names, col as u32));
+            dropout.map_or(1.0, |dropout| f64::from(dropout.entry_factor(row, col, h)))
         });
         let mut shares = scores.clone();
         Reference.segment_softmax(graph, &mut shares).expect("scores have a row for each entry");

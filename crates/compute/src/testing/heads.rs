@@ -15,6 +15,8 @@ pub(super) struct HeadCase {
     /// Columns of a head.
     depth: usize,
     dynamic: bool,
+    /// The pattern is a piece of a larger one.
+    named: bool,
     dropout: Option<f32>,
     /// Scores as large as this, so that shares are far from even.
     scale: f32,
@@ -24,12 +26,14 @@ pub(super) struct HeadCase {
 fn head_cases(rows_max: usize) -> impl Strategy<Value = HeadCase> {
     let heads = prop_oneof![4 => 1..9usize, 1 => 9..20usize];
     let dropout = prop::option::of(0.0f32..0.9);
-    let fields = (n_rows(rows_max), 1..40usize, heads, 1..12usize, any::<bool>(), dropout, 0.1f32..20.0, any::<u64>());
-    fields.prop_map(|(rows, cols, heads, depth, dynamic, dropout, scale, seed)| HeadCase {
+    let fields =
+        (n_rows(rows_max), 1..40usize, heads, 1..12usize, any::<[bool; 2]>(), dropout, 0.1f32..20.0, any::<u64>());
+    fields.prop_map(|(rows, cols, heads, depth, [dynamic, named], dropout, scale, seed)| HeadCase {
         shape: Shape::new(rows, cols),
         heads,
         depth,
         dynamic,
+        named,
         dropout,
         scale,
         seed,
@@ -44,7 +48,8 @@ impl HeadCase {
     fn graph<B: Backend>(&self, backend: &B, draws: &mut Draws) -> B::Sparse {
         let csr = draws.csr(self.shape, false);
         let scales = csr.scales(girih_graph_format::Norm::Row);
-        backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false }).expect("upload")
+        let names = self.named.then(|| draws.names(self.shape));
+        backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false, names }).expect("upload")
     }
 }
 

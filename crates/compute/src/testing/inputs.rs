@@ -4,7 +4,7 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::{Key, Stream};
 use proptest::prelude::*;
 
-use crate::{Activation, Backend, Dtype, Epilogue, Shape};
+use crate::{Activation, Backend, Dtype, EntryNames, Epilogue, Shape};
 
 /// Purpose of the keys of this suite; no run of a model uses it.
 const PURPOSE: u32 = u32::MAX;
@@ -72,6 +72,11 @@ impl Draws {
     /// Numbers below `bound`.
     pub(super) fn ids(&mut self, n: usize, bound: usize) -> Vec<u32> {
         (0..n).map(|_| self.0.below(bound as u64) as u32).collect()
+    }
+
+    /// Names of the rows and columns of a piece of a larger matrix.
+    pub(super) fn names(&mut self, shape: Shape) -> EntryNames {
+        EntryNames { first_row: self.ids(1, 1 << 30)[0], columns: self.ids(shape.cols, 1 << 30).into() }
     }
 
     pub(super) fn host(&mut self, shape: Shape) -> Matrix {

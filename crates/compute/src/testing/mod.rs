@@ -83,7 +83,7 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::Rows>();
     visitor.visit::<passes::Columns>();
     visitor.visit::<passes::Normalize>();
-    visitor.visit::<passes::CopyColumns>();
+    visitor.visit::<passes::CopyBlock>();
     visitor.visit::<passes::Activate>();
     visitor.visit::<heads::Entries>();
     visitor.visit::<heads::HeadDots>();

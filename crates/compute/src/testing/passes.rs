@@ -93,7 +93,7 @@ impl Law for Masked {
 
     fn run<B: Backend>(backend: &B, (case, p): &Self::Case) -> Results {
         let mut draws = case.draws();
-        let dropout = Dropout::new(*p, Key::new(case.seed, 0));
+        let dropout = Dropout::new(*p, Key::new(case.seed, 0)).from_row(case.seed as usize % 3);
         let mut x = draws.matrix(backend, case.shape, case.dtypes[0]);
         let mut out = draws.matrix(backend, case.shape, case.dtypes[1]);
         backend.dropout(&x, dropout, &mut out).expect("dropout");
@@ -199,23 +199,24 @@ impl Law for Normalize {
     }
 }
 
-/// Some columns of one matrix into others of another.
-pub(super) struct CopyColumns;
+/// A block of one matrix into another.
+pub(super) struct CopyBlock;
 
-impl Law for CopyColumns {
-    const NAME: &'static str = "copy_columns";
+impl Law for CopyBlock {
+    const NAME: &'static str = "copy_block";
     const TOLERANCE: f64 = 0.0;
-    type Case = (PassCase, usize, usize);
+    type Case = (PassCase, [usize; 4]);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        (passes(n_rows(rows_max)), 0..20usize, 0..20usize)
+        (passes(n_rows(rows_max)), [0..20usize, 0..20usize, 0..20usize, 0..20usize])
     }
 
-    fn run<B: Backend>(backend: &B, (case, from, to): &Self::Case) -> Results {
-        let (mut draws, Shape { rows, cols: n }) = (case.draws(), case.shape);
-        let x = draws.matrix(backend, Shape::new(rows, from + n + 3), case.dtypes[0]);
-        let mut out = draws.matrix(backend, Shape::new(rows, to + n), case.dtypes[1]);
-        backend.copy_columns(&x, (*from, *to, n), &mut out).expect("copy_columns");
+    fn run<B: Backend>(backend: &B, (case, [from_row, from_col, to_row, to_col]): &Self::Case) -> Results {
+        let (mut draws, Shape { rows, cols }) = (case.draws(), case.shape);
+        let x = draws.matrix(backend, Shape::new(from_row + rows + 1, from_col + cols + 3), case.dtypes[0]);
+        let mut out = draws.matrix(backend, Shape::new(to_row + rows + 2, to_col + cols), case.dtypes[1]);
+        let (from, to) = ((*from_row, *from_col), (*to_row, *to_col));
+        backend.copy_block(case.shape, &x, from, &mut out, to).expect("copy_block");
         vec![Output { rounded: false, ..Output::of(backend, &out) }]
     }
 }

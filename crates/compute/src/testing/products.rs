@@ -54,7 +54,7 @@ impl Law for Gemm {
         let b = draws.matrix(backend, stored(case.transposes.1, Shape::new(depth, cols)), case.dtypes[1]);
         let bias = draws.matrix(backend, Shape::new(1, cols), case.dtypes[2]);
         let mut out = draws.matrix(backend, Shape::new(rows, cols), case.dtypes[3]);
-        let dropout = case.dropout.map(|p| Dropout::new(p, Key::new(case.seed, 0)));
+        let dropout = case.dropout.map(|p| Dropout::new(p, Key::new(case.seed, 0)).from_row(case.seed as usize % 3));
         let operands = ((&a, case.transposes.0), (&b, case.transposes.1));
         backend.gemm(operands.0, dropout, operands.1, case.epilogue.with(&bias), &mut out).expect("gemm");
         vec![Output::of(backend, &out)]
@@ -141,7 +141,7 @@ impl Law for Spmm {
     fn run<B: Backend>(backend: &B, case: &SpmmCase) -> Results {
         let mut draws = Draws::new(case.seed);
         let (csr, scales, symmetric) = case.operand(&mut draws);
-        let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric }).expect("upload");
+        let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric, names: None }).expect("upload");
         assert_eq!((backend.sparse_shape(&a), backend.nnz(&a)), (case.shape, csr.nnz()));
         let read = if case.transpose == Transpose::Yes { case.shape.transposed() } else { case.shape };
         let x = draws.matrix(backend, Shape::new(read.cols, case.width), case.dtypes[0]);

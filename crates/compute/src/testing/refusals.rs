@@ -58,7 +58,7 @@ impl<B: Backend> Trial<'_, B> {
     /// A pattern of four rows, three columns and two entries.
     fn two_entries(&self) -> B::Sparse {
         let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
-        let operand = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false };
+        let operand = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false, names: None };
         self.backend.upload_sparse(&operand).expect("upload")
     }
 
@@ -82,7 +82,7 @@ impl<B: Backend> Trial<'_, B> {
     fn storage(&self) -> Vec<Refusal> {
         let csr = Csr::empty(3, 2).expect("a sparse matrix");
         let upload = |scales: Scales, symmetric: bool| {
-            self.backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric }).map(drop)
+            self.backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric, names: None }).map(drop)
         };
         let too_long = || Some(vec![1.0; 4]);
         vec![
@@ -121,6 +121,7 @@ impl<B: Backend> Trial<'_, B> {
         let (x, backend) = (self.matrix(4, 3), self.backend);
         let dropout = crate::Dropout::new(0.5, girih_random::Key::new(0, 0));
         let [mut narrow, bias] = [(); 2].map(|()| self.matrix(1, 2));
+        let block = Shape::new(4, 2);
         vec![
             self.refuses("epilogue_backward: grad", (3, 4), |out| {
                 backend.epilogue_backward(Activation::Relu, &x, out, None)
@@ -134,9 +135,9 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("column_sums", (2, 3), |out| backend.column_sums(&x, out)),
             self.refuses("scale", (4, 2), |out| backend.scale(2.0, &x, out)),
             self.refuses("activate: bias", (4, 3), |out| backend.activate(Activation::Relu, Some(&bias), out)),
-            self.refuses("copy_columns: rows", (3, 3), |out| backend.copy_columns(&x, (0, 0, 2), out)),
-            self.refuses("copy_columns: from", (4, 3), |out| backend.copy_columns(&x, (2, 0, 2), out)),
-            self.refuses("copy_columns: to", (4, 3), |out| backend.copy_columns(&x, (0, 2, 2), out)),
+            self.refuses("copy_block: rows", (3, 3), |out| backend.copy_block(block, &x, (0, 0), out, (0, 0))),
+            self.refuses("copy_block: from", (4, 3), |out| backend.copy_block(block, &x, (0, 2), out, (0, 0))),
+            self.refuses("copy_block: to", (4, 3), |out| backend.copy_block(block, &x, (0, 0), out, (0, 2))),
         ]
     }
 

@@ -32,7 +32,9 @@ impl SegmentCase {
         let csr = if self.symmetric { draws.symmetric_csr(self.shape.rows) } else { draws.csr(self.shape, true) };
         // Values and scales must not show.
         let scales = girih_graph_format::Scales { left: Some(draws.values(self.shape.rows)), right: None };
-        backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: self.symmetric }).expect("upload")
+        let names = self.seed.is_multiple_of(2).then(|| draws.names(self.shape));
+        let operand = SparseOperand { csr: &csr, scales, symmetric: self.symmetric, names };
+        backend.upload_sparse(&operand).expect("upload")
     }
 }
 

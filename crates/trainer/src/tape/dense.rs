@@ -88,7 +88,7 @@ impl<B: Backend> Tape<'_, B> {
         let mut to = 0;
         for &part in parts {
             let n = self.shape(part).cols;
-            self.backend().copy_columns(self.value(part), (0, to, n), &mut out)?;
+            self.backend().copy_block(Shape::new(rows, n), self.value(part), (0, 0), &mut out, (0, to))?;
             to += n;
         }
         Ok(self.record(out, parts, Concatenated { parts: parts.to_vec() }))
@@ -102,7 +102,7 @@ impl<B: Backend> Operation<B> for Concatenated {
             let shape = pass.backend().shape(pass.value(part));
             if pass.needs_grad(part) {
                 let mut share = pass.buffer(shape)?;
-                pass.backend().copy_columns(&grad, (from, 0, shape.cols), &mut share)?;
+                pass.backend().copy_block(shape, &grad, (0, from), &mut share, (0, 0))?;
                 pass.give(part, share)?;
             }
             from += shape.cols;

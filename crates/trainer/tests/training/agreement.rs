@@ -95,7 +95,8 @@ fn both_orders_of_a_graph_convolution_are_its_definition() {
         let mut init = ParamInit::new(&cpu, 1, 0);
         let layer = GraphConv::new(&mut init, 0, inputs, outputs).unwrap();
         let params = init.finish();
-        let operand = SparseOperand { csr: &graph, scales: graph.scales(Norm::Symmetric), symmetric: true };
+        let operand =
+            SparseOperand { csr: &graph, scales: graph.scales(Norm::Symmetric), symmetric: true, names: None };
         let sparse = cpu.upload_sparse(&operand).unwrap();
         let device = cpu.upload(&x, Dtype::F32).unwrap();
         let prepared = Inputs::<Cpu> { graph: Some(sparse), features: None, propagated: None, n_nodes: n };

@@ -30,7 +30,7 @@ pub(crate) fn backward(
     let (values, grad) = (Table::padded(attention.values), Table::padded(grad));
     let stats = row_stats(heads, log_sums, out, &grad);
     let (near, far, vector, slope) = (&destination, &source, vector.as_deref(), attention.slope);
-    let masks = Masks { dropout: attention.dropout, transposed: false };
+    let masks = Masks { dropout: attention.dropout, names: attention.graph.names(), transposed: false };
 
     let rows = attention.graph.direction(Transpose::No, false);
     let along_rows = Backward {
@@ -86,7 +86,7 @@ struct Backward<'a> {
     schedule: &'a Schedule,
     heads: usize,
     scorer: Scorer<'a>,
-    masks: Masks,
+    masks: Masks<'a>,
     /// Of the rows of the pattern: near along rows, far along columns.
     stats: &'a Table<'a>,
     /// The result's gradient along rows, the values along columns; `far` the other way round.

@@ -4,6 +4,7 @@ use pulp::Simd;
 
 use super::table::Table;
 use super::{AHEAD, Masks};
+use crate::EntryNames;
 use crate::cpu::exp::exp;
 use crate::dropout::{ENTRY_HEADS, LANES};
 
@@ -87,19 +88,20 @@ pub(super) fn add_up<S: Simd>(simd: S, heads: usize, values: &[f32], sums: &mut 
     );
 }
 
-impl Masks {
+impl Masks<'_> {
     /// The factors of the entries of `row` in `cols`, `heads` each, as
     /// [`Dropout::entry_factor`](crate::Dropout::entry_factor) defines them; does nothing without dropout.
     #[inline(always)]
     pub(super) fn fill(&self, heads: usize, row: usize, cols: &[u32], factors: &mut [f32]) {
         let Some(dropout) = self.dropout else { return };
         let (key, threshold, scale) = (dropout.key().words(), dropout.threshold(), dropout.scale());
+        let name = self.name(self.transposed, row as u32);
         for (cols, factors) in cols.chunks(LANES).zip(factors.chunks_mut(LANES * heads)) {
             let mut lanes = [0; LANES];
-            lanes[..cols.len()].copy_from_slice(cols);
+            lanes.iter_mut().zip(cols).for_each(|(lane, &col)| *lane = self.name(!self.transposed, col));
             for first_head in (0..heads).step_by(ENTRY_HEADS) {
                 let high = 1 + (first_head / ENTRY_HEADS) as u32;
-                let words = self.philox_lanes(row as u32, &lanes, high, key);
+                let words = self.philox_lanes(name, &lanes, high, key);
                 for (lane, factors) in factors.chunks_exact_mut(heads).enumerate() {
                     let factors = &mut factors[first_head..heads.min(first_head + ENTRY_HEADS)];
                     for (half, factor) in factors.iter_mut().enumerate() {
@@ -109,6 +111,12 @@ impl Masks {
                 }
             }
         }
+    }
+
+    /// What a column of the pattern, or one of its rows, is called.
+    #[inline(always)]
+    fn name(&self, is_column: bool, id: u32) -> u32 {
+        if is_column { EntryNames::col(self.names, id) } else { EntryNames::row(self.names, id) }
     }
 
     /// The Philox blocks of sixteen entries, word by word. Plain arrays: the compiler turns them into vectors.

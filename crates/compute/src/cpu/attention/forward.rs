@@ -29,7 +29,7 @@ pub(crate) fn forward(
         heads: attention.heads,
         width: out.shape().cols,
         scorer: Scorer { near: &near, far: &far, vector: vector.as_deref(), slope: attention.slope },
-        masks: Masks { dropout: attention.dropout, transposed: false },
+        masks: Masks { dropout: attention.dropout, names: attention.graph.names(), transposed: false },
         values: &Table::padded(attention.values),
     };
     out.write_with(|out| {
@@ -49,7 +49,7 @@ struct Forward<'a> {
     heads: usize,
     width: usize,
     scorer: Scorer<'a>,
-    masks: Masks,
+    masks: Masks<'a>,
     values: &'a Table<'a>,
 }
 

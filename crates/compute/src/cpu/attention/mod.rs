@@ -26,7 +26,7 @@ pub(crate) use self::backward::backward;
 pub(crate) use self::forward::forward;
 use super::element::as_f32;
 use crate::checks::AttentionShapes;
-use crate::{Attention, Cpu, Dropout};
+use crate::{Attention, Cpu, Dropout, EntryNames};
 
 /// Entries that are worked on together: their gathered rows stay in L1.
 const BLOCK: usize = 64;
@@ -47,8 +47,10 @@ pub(crate) fn shapes(attention: &Attention<'_, Cpu>) -> AttentionShapes {
 
 /// What a pass over rows or columns knows of its direction.
 #[derive(Clone, Copy)]
-struct Masks {
+struct Masks<'a> {
     dropout: Option<Dropout>,
+    /// What the entries are called, where the pattern is a piece of a larger one.
+    names: Option<&'a EntryNames>,
     /// The pass goes along columns of the pattern: what it calls a row is an entry's column.
     transposed: bool,
 }

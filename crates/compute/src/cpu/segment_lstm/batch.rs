@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use girih_graph_format::Csr;
 use girih_random::Key;
 
+use super::Pattern;
 use super::cell::{Cell, CellBackward};
 use crate::cpu::element::{Element, typed};
 use crate::cpu::machine::Machine;
 use crate::cpu::matrix::CpuMatrix;
-use crate::sequence;
+use crate::{EntryNames, sequence};
 
 /// Positions of rows in a [`Plan`](super::Plan), and how many others these rows name together.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,9 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The walk of `rows`, each of which names others; `rows` come by falling degree.
-    pub(super) fn new(csr: &Csr, order: Option<Key>, rows: &'a [u32]) -> Self {
+    /// The walk of `rows` of a pattern, each of which names others; `rows` come by falling degree, and `names` says what
+    /// they are called.
+    pub(super) fn new((csr, names): Pattern<'_>, order: Option<Key>, rows: &'a [u32]) -> Self {
         let n_steps = rows.first().map_or(0, |&row| csr.degree(row as usize));
         let (mut starts, mut n_active) = (vec![0], rows.len());
         for step in 0..n_steps {
@@ -42,7 +43,7 @@ impl<'a> Walk<'a> {
         }
         let (mut sources, mut sequence) = (vec![0; starts[n_steps]], Vec::new());
         for (position, &row) in rows.iter().enumerate() {
-            sequence::read(order, row as usize, csr.row(row as usize).iter().copied(), &mut sequence);
+            sequence::read(order, EntryNames::row(names, row), csr.row(row as usize).iter().copied(), &mut sequence);
             sequence.iter().zip(&starts).for_each(|(&source, start)| sources[start + position] = source);
         }
         Self { rows, starts, sources }
