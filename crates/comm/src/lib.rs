@@ -1,1 +1,26 @@
-//! Collective operations of ranks.
+//! Collective operations among ranks that work on one problem.
+//!
+//! - [`Collective`]: broadcast, all-reduce and the rest, on the matrices of a backend. Start here.
+//! - [`threads::run`]: ranks as threads of this process.
+//!
+//! ```text
+//! Collective<B>   operations on matrices: what goes where, sums in the order of ranks, bytes counted
+//!      │          girih's own, the same for every transport (Communicator)
+//! Transport       parcels of bytes between ranks, with a deadline
+//!      └ threads  a mailbox in memory
+//! ```
+//! Sums are added in the order of ranks, whoever computes them: every rank gets the same bits. No call waits for ever: it
+//! has a deadline, and a rank that fails ends the calls of all others with an error that names it.
+//!
+//! Not here: who sends what to whom (`girih-partition`), and what it is good for (`girih-trainer`).
+
+mod collective;
+mod communicator;
+mod error;
+pub mod threads;
+mod transport;
+
+pub use collective::{Collective, Traffic};
+pub use communicator::Communicator;
+pub use error::CommError;
+pub use transport::{Call, Parcel, Transport};

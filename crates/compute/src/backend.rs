@@ -247,6 +247,21 @@ impl NormAxis {
     }
 }
 
+/// A matrix in main memory, for those who move its bytes.
+pub trait HostMatrix {
+    /// Rows and columns.
+    fn shape(&self) -> Shape;
+
+    /// How elements are stored.
+    fn dtype(&self) -> Dtype;
+
+    /// The elements, row after row, in the machine's own byte order.
+    fn bytes(&self) -> &[u8];
+
+    /// [`bytes`](Self::bytes), to be overwritten.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
 /// A device that holds matrices and runs the operations of graph neural networks.
 ///
 /// `Matrix`, `Sparse` and `Ids` live on the device and are freed when dropped.

@@ -41,10 +41,12 @@ impl<B: Backend> Model<B> for DotAttention {
         let (graph, features) = (inputs.graph(), Rows::raw_input(tape, inputs));
         let keys = self.keys.forward(tape, &features, LinearOptions::default())?;
         let queries = self.queries.forward(tape, &features, LinearOptions::default())?;
-        let scores = tape.sddmm(graph, queries, keys, 1)?;
-        let weights = Some(tape.segment_softmax(graph, scores)?);
+        // On one device these are the graph and the keys themselves; of several ranks, what this one needs of them.
+        let (pattern, keys) = tape.neighbors(graph, keys)?;
+        let scores = tape.sddmm(pattern, queries, keys, 1)?;
+        let weights = Some(tape.segment_softmax(pattern, scores)?);
         let options = SpmmOptions { weights, activation: Activation::Relu, ..SpmmOptions::default() };
-        let hidden = Rows::Dense(tape.spmm(graph, keys, options)?);
+        let hidden = Rows::Dense(tape.spmm(pattern, keys, options)?);
         self.last.forward(tape, &hidden, LinearOptions::default())
     }
 }

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use girih_comm::CommError;
 use girih_compute::ComputeError;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
+use girih_partition::PartitionError;
 
 /// Why a run was refused or failed; the message says what was found and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -19,16 +21,27 @@ enum Kind {
     Dataset(DatasetError),
     #[error(transparent)]
     Format(FormatError),
+    #[error(transparent)]
+    Comm(CommError),
+    #[error(transparent)]
+    Partition(PartitionError),
     #[error("{0}")]
     Invalid(String),
     #[error("{path}: {what}", path = .path.display())]
     Checkpoint { path: PathBuf, what: String },
+    #[error("rank {rank}: {message}")]
+    Rank { rank: usize, message: String },
 }
 
 impl TrainError {
     /// A setting or a data set that training cannot work with.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Invalid(message.into())))
+    }
+
+    /// The failure of a rank.
+    pub fn rank(rank: usize, message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Rank { rank, message: message.into() }))
     }
 
     /// A checkpoint that cannot be used.
@@ -40,6 +53,18 @@ impl TrainError {
 impl From<ComputeError> for TrainError {
     fn from(error: ComputeError) -> Self {
         Self(Box::new(Kind::Compute(error)))
+    }
+}
+
+impl From<CommError> for TrainError {
+    fn from(error: CommError) -> Self {
+        Self(Box::new(Kind::Comm(error)))
+    }
+}
+
+impl From<PartitionError> for TrainError {
+    fn from(error: PartitionError) -> Self {
+        Self(Box::new(Kind::Partition(error)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`FullBatch`]: one training run in which every step sees the whole graph.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use girih_compute::Backend;
@@ -17,16 +18,16 @@ use crate::predictions::Predictions;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState};
 use crate::tape::{Mode, Tape};
-use crate::targets::Targets;
+use crate::targets::{Part, Targets};
 
 /// The labels and the split of a run, on the host and on the device.
 pub struct Task<'a, B: Backend> {
     labels: &'a Labels,
     split: &'a Split,
     targets: &'a Targets<B>,
-    train: B::Ids,
-    val: B::Ids,
-    test: B::Ids,
+    train: Part<B>,
+    val: Part<B>,
+    test: Part<B>,
 }
 
 impl<'a, B: Backend> Task<'a, B> {
@@ -35,6 +36,20 @@ impl<'a, B: Backend> Task<'a, B> {
     /// # Errors
     /// When no training node has a label, or the device's memory does not suffice.
     pub fn new(backend: &B, labels: &'a Labels, targets: &'a Targets<B>, split: &'a Split) -> Result<Self, TrainError> {
+        Self::on_rank(backend, labels, targets, split, 0..labels.n_nodes())
+    }
+
+    /// As [`new`](Self::new), of the `own` nodes at hand, whose rows `targets` holds; labels and split are those of all.
+    ///
+    /// # Errors
+    /// When no training node has a label, or the device's memory does not suffice.
+    pub fn on_rank(
+        backend: &B,
+        labels: &'a Labels,
+        targets: &'a Targets<B>,
+        split: &'a Split,
+        own: Range<usize>,
+    ) -> Result<Self, TrainError> {
         let labelled =
             |rows: &[NodeId]| -> Vec<NodeId> { rows.iter().copied().filter(|&v| labels.is_labelled(v)).collect() };
         let train = labelled(&split.train);
@@ -47,9 +62,9 @@ impl<'a, B: Backend> Task<'a, B> {
             labels,
             split,
             targets,
-            train: backend.upload_ids(&train)?,
-            val: backend.upload_ids(&labelled(&split.val))?,
-            test: backend.upload_ids(&labelled(&split.test))?,
+            train: Part::new(backend, &train, own.clone())?,
+            val: Part::new(backend, &labelled(&split.val), own.clone())?,
+            test: Part::new(backend, &labelled(&split.test), own)?,
         })
     }
 }
@@ -85,10 +100,16 @@ impl<'a, B: Backend> FullBatch<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub fn logits(&mut self) -> Result<Matrix, TrainError> {
-        let state = &mut self.state;
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
+        let logits = self.logits_of_all()?;
+        Ok(self.state.backend.download(&logits)?)
+    }
+
+    /// Logits of all nodes, on the device; of several ranks, all get those of all.
+    fn logits_of_all(&mut self) -> Result<B::Matrix, TrainError> {
+        let (state, ranks) = (&mut self.state, self.inputs.ranks.as_deref());
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
-        Ok(state.backend.download(tape.value(logits))?)
+        Ok(tape.gathered(logits)?)
     }
 }
 
@@ -106,12 +127,14 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         let start = Instant::now();
         let state = &mut self.state;
         let mode = Mode::Train(state.key(purpose::DROPOUT));
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode);
+        let ranks = self.inputs.ranks.as_deref();
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
-        let loss = tape.loss(logits, self.task.targets, &self.task.train)?;
+        let loss = tape.loss_of(logits, self.task.targets, &self.task.train)?;
         let train_loss = loss.value(state.backend)?;
         let forward = start.elapsed();
         tape.backward(loss, &mut state.gradients)?;
+        ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
         let backward = start.elapsed() - forward;
         state.step(lr, train_loss)?;
         let optimizer = start.elapsed() - forward - backward;
@@ -119,22 +142,24 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
-        let state = &mut self.state;
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
+        let (state, ranks) = (&mut self.state, self.inputs.ranks.as_deref());
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
         let split = self.task.split;
-        let mut mean_loss = |rows: &B::Ids, ids: &[NodeId]| -> Result<Option<f64>, TrainError> {
-            if !ids.iter().any(|&v| self.task.labels.is_labelled(v)) {
+        let mut mean_loss = |part: &Part<B>| -> Result<Option<f64>, TrainError> {
+            if part.n_all == 0 {
                 return Ok(None);
             }
-            let loss = tape.loss(logits, self.task.targets, rows)?;
+            let loss = tape.loss_of(logits, self.task.targets, part)?;
             let value = loss.value(state.backend)?;
             tape.discard(loss);
             Ok(Some(f64::from(value)))
         };
-        let val_loss = mean_loss(&self.task.val, &split.val)?;
-        let test_loss = mean_loss(&self.task.test, &split.test)?;
-        let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels)?;
+        let val_loss = mean_loss(&self.task.val)?;
+        let test_loss = mean_loss(&self.task.test)?;
+        let all = tape.gathered(logits)?;
+        let predictions = Predictions::of(state.backend, &all, self.task.labels)?;
+        state.pool.give(state.backend, all);
         Ok(Scores {
             train_accuracy: predictions.score(&split.train),
             val_accuracy: predictions.score(&split.val),
@@ -148,10 +173,8 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     }
 
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
-        let state = &mut self.state;
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
-        let logits = self.model.forward(&mut tape, self.inputs)?;
-        let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels)?;
+        let logits = self.logits_of_all()?;
+        let predictions = Predictions::of(self.state.backend, &logits, self.task.labels)?;
         Ok(Some(predictions.report(&self.task.split.test)))
     }
 }

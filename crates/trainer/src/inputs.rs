@@ -3,9 +3,15 @@
 //! What does not change from epoch to epoch is computed here. When features are not dropped out, the first
 //! aggregation `Âᵏ·X` is a constant: the features are replaced by it, and an epoch saves its widest product.
 
+use std::sync::Arc;
+
 use girih_compute::{Backend, ComputeError, Dtype, Epilogue, SparseOperand, Transpose};
 use girih_datasets::Features;
 use girih_graph_format::{Csr, Matrix, Norm};
+
+use crate::distributed::{CutAdjacency, CutGraph, Ranks};
+use crate::graph::Graph;
+use crate::tape::Pool;
 
 /// What a model reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,19 +64,23 @@ pub enum FeatureInput<B: Backend> {
         matrix: B::Sparse,
         /// The values.
         values: B::Matrix,
+        /// Values of nodes before the first at hand: draws for values are keyed by their place among all.
+        first_value: usize,
     },
 }
 
 /// Graph and features on the device.
 pub struct Inputs<B: Backend> {
     /// The normalised adjacency, if the model reads it.
-    pub graph: Option<B::Sparse>,
+    pub graph: Option<Graph<B>>,
     /// The raw features, unless only the aggregated ones are read.
     pub features: Option<FeatureInput<B>>,
     /// `Âᵏ·X`, when it is a constant.
     pub propagated: Option<B::Matrix>,
-    /// Number of nodes.
+    /// Number of nodes at hand: those of this rank, where several share the work.
     pub n_nodes: usize,
+    /// This rank among those that share the work; `None` where one has it all.
+    pub ranks: Option<Arc<Ranks<B>>>,
 }
 
 /// Sparse features with more than this share of non-zeros are stored densely: a dense product is then faster.
@@ -90,14 +100,30 @@ impl<B: Backend> Inputs<B> {
     ) -> Result<Self, ComputeError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
-        let features = match features {
-            Features::Sparse(csr) if needs.propagation == Propagation::Always => {
-                Features::Dense(Matrix::from_sparse(&csr))
-            }
-            features => features,
-        };
-        let features = upload_features(backend, features, precision)?;
+        let features = upload_features(backend, features, needs, precision)?;
         Self::assemble(backend, graph, features, n_nodes, needs, precision)
+    }
+
+    /// What one of several ranks holds: its part of the adjacency, and the features of its own nodes. `first_value` counts
+    /// the values of sparse features that nodes before them have.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, or another rank fails.
+    pub(crate) fn of_rank(
+        backend: &B,
+        ranks: Arc<Ranks<B>>,
+        adjacency: Option<Arc<CutAdjacency>>,
+        (features, first_value): (Features, usize),
+        needs: &Needs,
+        precision: Dtype,
+    ) -> Result<Self, ComputeError> {
+        let graph = adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(&ranks), adjacency)));
+        let mut features = upload_features(backend, features, needs, precision)?;
+        if let FeatureInput::Sparse { first_value: first, .. } = &mut features {
+            *first = first_value;
+        }
+        let n_nodes = ranks.own().len();
+        Ok(Self { ranks: Some(ranks), ..Self::assemble(backend, graph, features, n_nodes, needs, precision)? })
     }
 
     /// Moves a graph without features to the device, for a model that learns a row per node.
@@ -107,7 +133,7 @@ impl<B: Backend> Inputs<B> {
     pub fn of_graph(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, ComputeError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
-        Ok(Self { graph, features: None, propagated: None, n_nodes })
+        Ok(Self { graph, features: None, propagated: None, n_nodes, ranks: None })
     }
 
     /// Takes what is on the device already, and aggregates the features once where that is possible.
@@ -116,7 +142,7 @@ impl<B: Backend> Inputs<B> {
     /// When the device's memory does not suffice.
     pub fn assemble(
         backend: &B,
-        graph: Option<B::Sparse>,
+        graph: Option<Graph<B>>,
         features: FeatureInput<B>,
         n_nodes: usize,
         needs: &Needs,
@@ -128,7 +154,7 @@ impl<B: Backend> Inputs<B> {
             }
             (_, features, _) => (Some(features), None),
         };
-        Ok(Self { graph, features, propagated, n_nodes })
+        Ok(Self { graph, features, propagated, n_nodes, ranks: None })
     }
 
     /// The normalised adjacency.
@@ -136,25 +162,29 @@ impl<B: Backend> Inputs<B> {
     /// # Panics
     /// When the model did not ask for it in its [`Needs`].
     #[must_use]
-    pub fn graph(&self) -> &B::Sparse {
+    pub fn graph(&self) -> &Graph<B> {
         self.graph.as_ref().expect("the model asked for the graph")
     }
 }
 
-fn upload_adjacency<B: Backend>(backend: &B, mut graph: Csr, adjacency: Adjacency) -> Result<B::Sparse, ComputeError> {
+fn upload_adjacency<B: Backend>(backend: &B, mut graph: Csr, adjacency: Adjacency) -> Result<Graph<B>, ComputeError> {
     if adjacency.self_loops {
         graph = graph.with_self_loops();
     }
     let (scales, symmetric) = (graph.scales(adjacency.norm), graph.is_symmetric());
-    backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric, names: None })
+    backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric, names: None }).map(Graph::Whole)
 }
 
 fn upload_features<B: Backend>(
     backend: &B,
     features: Features,
+    needs: &Needs,
     precision: Dtype,
 ) -> Result<FeatureInput<B>, ComputeError> {
     match features {
+        Features::Sparse(csr) if needs.propagation == Propagation::Always => {
+            Ok(FeatureInput::Dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
+        }
         Features::Dense(matrix) => Ok(FeatureInput::Dense(backend.upload(&matrix, precision)?)),
         Features::Sparse(csr) if !stay_sparse(csr.n_rows(), csr.n_cols(), csr.nnz()) => {
             Ok(FeatureInput::Dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
@@ -166,7 +196,7 @@ fn upload_features<B: Backend>(
             let scales = pattern.scales(Norm::None);
             let matrix =
                 backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false, names: None })?;
-            Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)? })
+            Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)?, first_value: 0 })
         }
     }
 }
@@ -181,20 +211,21 @@ type Propagated<B> = (Option<FeatureInput<B>>, Option<<B as Backend>::Matrix>);
 /// `Âᵏ·X`; `X` itself is dropped unless it is read.
 fn propagate<B: Backend>(
     backend: &B,
-    graph: &B::Sparse,
+    graph: &Graph<B>,
     x: B::Matrix,
     needs: &Needs,
     precision: Dtype,
 ) -> Result<Propagated<B>, ComputeError> {
+    let mut pool = Pool::default();
     let (mut aggregated, features, hops_left) = if needs.raw_features {
         let mut first = backend.zeros(backend.shape(&x), precision)?;
-        backend.spmm((graph, Transpose::No), None, &x, Epilogue::default(), &mut first)?;
+        graph.multiply(backend, &mut pool, Transpose::No, &x, Epilogue::default(), &mut first)?;
         (first, Some(FeatureInput::Dense(x)), needs.hops - 1)
     } else {
         (x, None, needs.hops)
     };
     for _ in 0..hops_left {
-        backend.spmm_in_place((graph, Transpose::No), &mut aggregated)?;
+        graph.multiply_in_place(backend, &mut pool, &mut aggregated)?;
     }
     Ok((features, Some(aggregated)))
 }

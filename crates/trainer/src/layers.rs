@@ -7,16 +7,17 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
 pub use self::attention::{AttentionKind, AttentionSizes, GraphAttention};
 pub use self::normalization::Normalization;
+use crate::graph::Graph;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};
-use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
+use crate::tape::{AggregateOptions, LinearOptions, SpmmOptions, Tape, Var};
 
 /// The rows that a layer reads: one per node.
 pub enum Rows<'a, B: Backend> {
     /// Dense rows on the tape.
     Dense(Var),
-    /// Sparse input features: their pattern and their values.
-    Sparse(&'a B::Sparse, Var),
+    /// Sparse input features: their pattern, their values, and how many values nodes before the first at hand have.
+    Sparse(&'a B::Sparse, Var, usize),
     /// Dense rows that have been aggregated already: a constant of the inputs.
     Propagated(Var),
 }
@@ -40,7 +41,9 @@ impl<'a, B: Backend> Rows<'a, B> {
     pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Self {
         match inputs.features.as_ref().expect("the model asked for raw features") {
             FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),
-            FeatureInput::Sparse { matrix, values } => Self::Sparse(matrix, tape.constant(values)),
+            FeatureInput::Sparse { matrix, values, first_value } => {
+                Self::Sparse(matrix, tape.constant(values), *first_value)
+            }
         }
     }
 
@@ -51,7 +54,9 @@ impl<'a, B: Backend> Rows<'a, B> {
     pub fn masked(self, tape: &mut Tape<'a, B>, dropout: Option<Dropout>) -> Result<Self, ComputeError> {
         Ok(match self {
             Self::Dense(x) => Self::Dense(tape.dropout(x, dropout)?),
-            Self::Sparse(matrix, values) => Self::Sparse(matrix, tape.dropout(values, dropout)?),
+            Self::Sparse(matrix, values, first) => {
+                Self::Sparse(matrix, tape.dropout(values, dropout.map(|dropout| dropout.from_row(first)))?, first)
+            }
             Self::Propagated(x) => Self::Propagated(tape.dropout(x, dropout)?),
         })
     }
@@ -159,8 +164,9 @@ impl Linear {
         let weight = tape.param(self.weight);
         match *rows {
             Rows::Dense(x) | Rows::Propagated(x) => tape.linear(x, weight, options),
-            Rows::Sparse(matrix, values) => {
-                let weights = Some(tape.dropout(values, options.dropout)?);
+            Rows::Sparse(matrix, values, first) => {
+                let dropout = options.dropout.map(|dropout| dropout.from_row(first));
+                let weights = Some(tape.dropout(values, dropout)?);
                 let LinearOptions { bias, activation, add, .. } = options;
                 tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, add })
             }
@@ -195,7 +201,7 @@ impl GraphConv {
     pub fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         dropout: Option<Dropout>,
         activation: Activation,
@@ -204,7 +210,7 @@ impl GraphConv {
         match rows {
             Rows::Dense(x) if inputs < outputs => {
                 let x = tape.dropout(*x, dropout)?;
-                let aggregated = Rows::Dense(tape.spmm(graph, x, SpmmOptions::default())?);
+                let aggregated = Rows::Dense(tape.aggregate(graph, x, AggregateOptions::default())?);
                 self.linear.forward(tape, &aggregated, LinearOptions { activation, ..LinearOptions::default() })
             }
             Rows::Propagated(_) => {
@@ -218,7 +224,7 @@ impl GraphConv {
     fn transform_first<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         dropout: Option<Dropout>,
         activation: Activation,
@@ -226,6 +232,6 @@ impl GraphConv {
         let options = LinearOptions { dropout, ..LinearOptions::default() };
         let transformed = self.linear.forward_without_bias(tape, rows, options)?;
         let bias = self.linear.bias(tape);
-        tape.spmm(graph, transformed, SpmmOptions { bias, activation, ..SpmmOptions::default() })
+        tape.aggregate(graph, transformed, AggregateOptions { bias, activation, add: None })
     }
 }

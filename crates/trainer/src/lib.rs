@@ -11,8 +11,10 @@
 
 mod checkpoint;
 mod config;
+pub mod distributed;
 mod error;
 mod fullbatch;
+mod graph;
 mod inputs;
 mod layers;
 mod metrics;
@@ -35,6 +37,7 @@ pub use config::{
 };
 pub use error::TrainError;
 pub use fullbatch::{FullBatch, Task};
+pub use graph::Graph;
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, Normalization, Rows};
 pub use metrics::{
@@ -46,10 +49,10 @@ pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
-pub use session::{Control, Event, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
+pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
 pub use state::{Run, RunState};
 pub use tape::{
-    AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Mode, Operation, Pool, SpmmOptions, Tape,
-    Var,
+    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Mode, Operation, Pool,
+    SpmmOptions, Tape, Var,
 };
-pub use targets::Targets;
+pub use targets::{Part, Targets};

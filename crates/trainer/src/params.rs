@@ -185,6 +185,11 @@ impl<B: Backend> Gradients<B> {
         self.written[id.0] = true;
     }
 
+    /// The gradients that the last pass wrote, in the order of parameters.
+    pub(crate) fn written_mut(&mut self) -> impl Iterator<Item = &mut B::Matrix> {
+        self.slots.iter_mut().zip(&self.written).filter(|(_, written)| **written).filter_map(|(slot, _)| slot.as_mut())
+    }
+
     /// The gradient of a parameter; `None` when the last pass did not use it.
     #[must_use]
     pub fn get(&self, id: ParamId) -> Option<&B::Matrix> {

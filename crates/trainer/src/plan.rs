@@ -10,6 +10,7 @@ use girih_graph_format::Csr;
 use girih_random::Key;
 
 use crate::config::TrainConfig;
+use crate::graph::Graph;
 use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
 use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
@@ -207,10 +208,10 @@ impl DataSizes {
         let graph = needs.graph.map(|adjacency| {
             let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
             let copies = if self.symmetric { 1 } else { 2 };
-            meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies)
+            Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies))
         });
         if self.interactions.is_some() {
-            return Ok(Inputs { graph, features: None, propagated: None, n_nodes: self.n_nodes });
+            return Ok(Inputs { graph, features: None, propagated: None, n_nodes: self.n_nodes, ranks: None });
         }
         let shape = Shape::new(self.n_nodes, self.n_features);
         let keeps_sparse = |nnz: &usize| {
@@ -222,6 +223,7 @@ impl DataSizes {
             Some(nnz) => FeatureInput::Sparse {
                 matrix: meter.sparse(shape, nnz, false, 2),
                 values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+                first_value: 0,
             },
         };
         Ok(Inputs::assemble(meter, graph, features, self.n_nodes, needs, precision)?)

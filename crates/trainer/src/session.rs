@@ -20,7 +20,7 @@ use crate::state::{Run, RunState};
 use crate::targets::Targets;
 
 /// What a caller does besides training.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// Checkpoints go here, one file a run ([`checkpoint_path`]); `None` for none.
     pub checkpoints: Option<PathBuf>,
@@ -28,6 +28,14 @@ pub struct SessionOptions {
     pub checkpoint_every: Option<u64>,
     /// Continue from the checkpoints that are there.
     pub resume: bool,
+    /// Whether checkpoints are written: by one of several ranks, all of which may read them.
+    pub writes: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { checkpoints: None, checkpoint_every: None, resume: false, writes: true }
+    }
 }
 
 /// What happens while training, as it happens.
@@ -135,7 +143,7 @@ pub fn train<B: Backend>(
     dataset: Dataset,
     config: &TrainConfig,
     options: &SessionOptions,
-    observe: &mut dyn FnMut(Event<'_>) -> Control,
+    observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     config.validate()?;
     let data = DataShape::of(&dataset);
@@ -148,8 +156,11 @@ pub fn train<B: Backend>(
     }
 }
 
+/// Who is told what happens while training, and says whether to go on.
+pub type Observer<'o> = dyn FnMut(Event<'_>) -> Control + Send + 'o;
+
 /// Trains the runs that `start` makes, one after the other.
-fn train_runs<'a, B: Backend + 'a>(
+pub(crate) fn train_runs<'a, B: Backend + 'a>(
     config: &TrainConfig,
     data: &DataShape,
     options: &SessionOptions,
@@ -175,7 +186,7 @@ fn train_runs<'a, B: Backend + 'a>(
             outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
             let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
             let last = outcome.stopped || trainer.state().is_finished();
-            if let Some(path) = path.as_deref().filter(|_| due || last) {
+            if let Some(path) = path.as_deref().filter(|_| options.writes && (due || last)) {
                 trainer.state().checkpoint(data.clone())?.save(path)?;
             }
         }
@@ -219,17 +230,24 @@ struct Prepared<B: Backend> {
     dims: Dims,
 }
 
+/// The model of a run on inputs that are at hand.
+pub(crate) fn start_run<'a, B: Backend>(
+    backend: &'a B,
+    inputs: &'a Inputs<B>,
+    (labels, targets, splits): (&'a Labels, &'a Targets<B>, &'a [Split]),
+    (config, dims): (&'a TrainConfig, Dims),
+    run: u64,
+) -> Result<FullBatch<'a, B>, TrainError> {
+    let own = inputs.ranks.as_ref().map_or(0..inputs.n_nodes, |ranks| ranks.own());
+    let task = Task::on_rank(backend, labels, targets, &splits[run as usize % splits.len()], own)?;
+    let (model, params) = build_model(backend, config, dims, run)?;
+    FullBatch::new(backend, inputs, task, config, model, params, run)
+}
+
 impl<B: Backend> Prepared<B> {
     fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
-        let Trainable { dataset, features, labels } = Trainable::check(dataset)?;
-        if config.metric == Metric::RocAuc && matches!(labels, Labels::Single { n_classes, .. } if n_classes != 2) {
-            return Err(TrainError::invalid(format!(
-                "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
-                dataset.name,
-                labels.n_classes()
-            )));
-        }
+        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
         let (model, _) = build_model(backend, config, dims, 0)?;
         let targets = Targets::upload(backend, &labels)?;
         let inputs = Inputs::prepare(backend, dataset.graph, features, &model.needs(), config.precision)?;
@@ -237,22 +255,20 @@ impl<B: Backend> Prepared<B> {
     }
 
     fn run<'a>(&'a self, backend: &'a B, config: &'a TrainConfig, run: u64) -> Result<FullBatch<'a, B>, TrainError> {
-        let split = &self.splits[run as usize % self.splits.len()];
-        let (model, params) = build_model(backend, config, self.dims, run)?;
-        let task = Task::new(backend, &self.labels, &self.targets, split)?;
-        FullBatch::new(backend, &self.inputs, task, config, model, params, run)
+        let task = (&self.labels, &self.targets, &self.splits[..]);
+        start_run(backend, &self.inputs, task, (config, self.dims), run)
     }
 }
 
 /// A data set that has what training needs.
-struct Trainable {
-    dataset: Dataset,
-    features: Features,
-    labels: Labels,
+pub(crate) struct Trainable {
+    pub(crate) dataset: Dataset,
+    pub(crate) features: Features,
+    pub(crate) labels: Labels,
 }
 
 impl Trainable {
-    fn check(mut dataset: Dataset) -> Result<Self, TrainError> {
+    pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let name = dataset.name.clone();
         let missing = |what: &str, remedy: &str| TrainError::invalid(format!("{name} has no {what}; {remedy}"));
         if dataset.n_nodes() == 0 {
@@ -272,13 +288,20 @@ impl Trainable {
         }
         let features = dataset.features.take().ok_or_else(|| missing("features", "give it a file of features"))?;
         let labels = dataset.labels.take().ok_or_else(|| missing("labels", "give it a file of labels"))?;
+        if config.metric == Metric::RocAuc && matches!(labels, Labels::Single { n_classes, .. } if n_classes != 2) {
+            return Err(TrainError::invalid(format!(
+                "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
+                dataset.name,
+                labels.n_classes()
+            )));
+        }
         Ok(Self { dataset, features, labels })
     }
 }
 
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
 
-fn build_model<B: Backend>(
+pub(crate) fn build_model<B: Backend>(
     backend: &B,
     config: &TrainConfig,
     dims: Dims,

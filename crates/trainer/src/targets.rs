@@ -1,7 +1,10 @@
-//! [`Targets`]: what the loss compares logits with.
+//! [`Targets`]: what the loss compares logits with, and [`Part`]: on which nodes.
+
+use std::ops::Range;
 
 use girih_compute::{Backend, ComputeError, Dtype};
 use girih_datasets::Labels;
+use girih_graph_format::NodeId;
 
 /// Labels on the device.
 pub enum Targets<B: Backend> {
@@ -21,5 +24,27 @@ impl<B: Backend> Targets<B> {
             Labels::Single { classes, .. } => Ok(Self::Single(backend.upload_ids(classes)?)),
             Labels::Multi { targets, .. } => Ok(Self::Multi(backend.upload(targets, Dtype::F32)?)),
         }
+    }
+}
+
+/// Some nodes that a loss is the mean over, as the rank at hand sees them.
+pub struct Part<B: Backend> {
+    /// Those at hand, counted from the first node at hand.
+    pub rows: B::Ids,
+    /// How many are at hand.
+    pub n_here: usize,
+    /// How many there are on all ranks together.
+    pub n_all: usize,
+}
+
+impl<B: Backend> Part<B> {
+    /// Of `nodes` those in `own`, the nodes at hand.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new(backend: &B, nodes: &[NodeId], own: Range<usize>) -> Result<Self, ComputeError> {
+        let here = nodes.iter().filter(|&&v| own.contains(&(v as usize)));
+        let rows: Vec<u32> = here.map(|v| v - own.start as NodeId).collect();
+        Ok(Self { rows: backend.upload_ids(&rows)?, n_here: rows.len(), n_all: nodes.len() })
     }
 }

@@ -9,7 +9,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    Aggregator, AttentionOperands, AttentionOptions, Gradients, Inputs, Jump, LinearOptions, Loss, Mode, Model,
+    Aggregator, AttentionOperands, AttentionOptions, Gradients, Graph, Inputs, Jump, LinearOptions, Loss, Mode, Model,
     ModelConfig, ModelKind, NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
 };
 
@@ -28,11 +28,18 @@ fn graph() -> Csr {
 
 /// The graph on the device; a test's operands live as long as any tape.
 fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
+    match whole(norm) {
+        Graph::Whole(matrix) => matrix,
+        Graph::Cut(_) => unreachable!("nothing cuts it"),
+    }
+}
+
+/// As [`sparse`], as models see it.
+fn whole(norm: Norm) -> &'static Graph<Reference> {
     let csr = graph();
     let scales = csr.scales(norm);
-    Box::leak(Box::new(
-        Reference.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false, names: None }).unwrap(),
-    ))
+    let operand = SparseOperand { csr: &csr, scales, symmetric: false, names: None };
+    Box::leak(Box::new(Graph::Whole(Reference.upload_sparse(&operand).unwrap())))
 }
 
 fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
@@ -228,10 +235,10 @@ fn sigmoid_cross_entropy() {
 #[test]
 fn hop_mean() {
     for (norm, hops) in [(Norm::None, 0), (Norm::Symmetric, 1), (Norm::Row, 2), (Norm::Symmetric, 4)] {
-        let matrix = sparse(norm);
+        let graph = whole(norm);
         check_operation(&single_targets(), |tape, o| {
             let x = tape.param(o.other);
-            tape.hop_mean(matrix, x, hops).unwrap()
+            tape.hop_mean(graph, x, hops).unwrap()
         });
     }
 }

@@ -31,8 +31,12 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if !args.output.json {
         eprintln!("{}", facts.headline());
     }
-    let session =
-        SessionOptions { checkpoints: args.out.clone(), checkpoint_every: args.checkpoint_every, resume: args.resume };
+    let session = SessionOptions {
+        checkpoints: args.out.clone(),
+        checkpoint_every: args.checkpoint_every,
+        resume: args.resume,
+        writes: true,
+    };
     let mut observer = Observer::new(&config, args.output.json, outputs.clone())?;
     let outcome = girih_trainer::train(&backend, dataset, &config, &session, &mut |event| observer.observe(&event));
     let history = observer.finish()?;

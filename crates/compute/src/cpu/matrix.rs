@@ -8,7 +8,7 @@ use half::bf16;
 
 use super::{elementwise, huge_pages};
 use crate::checks::Kind;
-use crate::{Dtype, Shape};
+use crate::{Dtype, HostMatrix, Shape};
 
 /// Bytes that a buffer is aligned to: one cache line, so that a row of 16 floats never straddles two.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -144,6 +144,30 @@ impl CpuMatrix {
     /// The elements, row after row, to be written.
     pub(crate) fn storage_mut(&mut self) -> &mut Storage {
         &mut self.storage
+    }
+}
+
+impl HostMatrix for CpuMatrix {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn dtype(&self) -> Dtype {
+        Self::dtype(self)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.storage {
+            Storage::F32(values) => bytemuck::cast_slice(values),
+            Storage::Bf16(values) => bytemuck::cast_slice(values),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.storage {
+            Storage::F32(values) => bytemuck::cast_slice_mut(values),
+            Storage::Bf16(values) => bytemuck::cast_slice_mut(values),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_graph_format::Matrix;
 
 use super::{Linear, Rows};
+use crate::graph::Graph;
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, Tape, Var};
 
@@ -81,7 +82,7 @@ impl GraphAttention {
     pub fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         (dropout, share_dropout): (Option<Dropout>, Option<Dropout>),
         (slope, activation): (f32, Activation),
@@ -89,22 +90,23 @@ impl GraphAttention {
         let heads = self.sizes.heads;
         let options = LinearOptions { dropout, ..LinearOptions::default() };
         let values = self.source.forward(tape, rows, options)?;
+        let (pattern, neighbors) = tape.neighbors(graph, values)?;
         let operands = match &self.scores {
             Scores::Additive { destination, source } => {
                 let (destination, source) = (tape.param(*destination), tape.param(*source));
                 AttentionOperands {
                     destination: tape.head_dots(values, destination, heads)?,
-                    source: tape.head_dots(values, source, heads)?,
+                    source: tape.head_dots(neighbors, source, heads)?,
                     vector: None,
-                    values,
+                    values: neighbors,
                 }
             }
             Scores::Dynamic { destination, vector } => {
-                let destination = destination.forward(tape, rows, options)?;
-                AttentionOperands { destination, source: values, vector: Some(tape.param(*vector)), values }
+                let (destination, vector) = (destination.forward(tape, rows, options)?, Some(tape.param(*vector)));
+                AttentionOperands { destination, source: neighbors, vector, values: neighbors }
             }
         };
-        let attended = tape.attention(graph, operands, AttentionOptions { heads, slope, dropout: share_dropout })?;
+        let attended = tape.attention(pattern, operands, AttentionOptions { heads, slope, dropout: share_dropout })?;
         let bias = Some(tape.param(self.bias));
         if self.sizes.averaged && heads > 1 {
             let mean = self.mean_of_heads(tape)?;

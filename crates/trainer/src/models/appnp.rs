@@ -8,7 +8,7 @@ use super::{Dims, Model};
 use crate::config::ModelConfig;
 use crate::inputs::{Adjacency, Inputs, Needs};
 use crate::params::ParamInit;
-use crate::tape::{SpmmOptions, Tape, Var};
+use crate::tape::{AggregateOptions, Tape, Var};
 
 /// A perceptron's logits `H`, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank with teleport
 /// probability `α`.
@@ -42,7 +42,7 @@ impl<B: Backend> Model<B> for Appnp {
         let logits = self.predict.forward(tape, inputs)?;
         let mut spread = logits;
         for _ in 0..self.hops {
-            let neighbors = tape.spmm(inputs.graph(), spread, SpmmOptions::default())?;
+            let neighbors = tape.aggregate(inputs.graph(), spread, AggregateOptions::default())?;
             let terms = [(1.0 - self.teleport, neighbors), (self.teleport, logits)];
             spread = tape.combine(&terms, None, Activation::Identity)?;
         }

@@ -5,6 +5,7 @@ use girih_graph_format::Norm;
 
 use super::stack::{Convolution, Place, Stack};
 use crate::config::ModelConfig;
+use crate::graph::Graph;
 use crate::inputs::Adjacency;
 use crate::layers::{GraphConv, Rows};
 use crate::params::ParamInit;
@@ -24,7 +25,7 @@ impl Convolution for GraphConv {
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         dropout: Option<Dropout>,
         activation: Activation,

@@ -8,7 +8,7 @@ use crate::config::ModelConfig;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
-use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
+use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
 
 /// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]; their outputs side by side go
 /// through a last linear layer, or without [`ModelConfig::mixing`] are averaged.
@@ -74,10 +74,10 @@ fn propagated<'a, B: Backend>(
     }
     let mut x = layer.forward_without_bias(tape, rows, LinearOptions { dropout, ..LinearOptions::default() })?;
     for _ in 1..k {
-        x = tape.spmm(inputs.graph(), x, SpmmOptions::default())?;
+        x = tape.aggregate(inputs.graph(), x, AggregateOptions::default())?;
     }
     let bias = layer.bias(tape);
-    tape.spmm(inputs.graph(), x, SpmmOptions { bias, activation, ..SpmmOptions::default() })
+    tape.aggregate(inputs.graph(), x, AggregateOptions { bias, activation, add: None })
 }
 
 impl<B: Backend> Model<B> for Ngcn {

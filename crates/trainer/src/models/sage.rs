@@ -8,10 +8,11 @@ use girih_graph_format::Norm;
 use self::aggregate::Aggregate;
 use super::{Dims, Model};
 use crate::config::{Aggregator, ModelConfig};
+use crate::graph::Graph;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
-use crate::tape::{LinearOptions, SpmmOptions, Tape, Var};
+use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
 
 /// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbours; the last one without relu.
 ///
@@ -91,7 +92,7 @@ impl SageLayer {
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         aggregated: Option<Rows<'a, B>>,
         activation: Activation,
@@ -106,7 +107,7 @@ impl SageLayer {
             Some(rows) => self.neighbors.forward(tape, &rows, LinearOptions { dropout: None, bias, activation, add }),
             None => {
                 let transformed = self.neighbors.forward(tape, rows, LinearOptions::default())?;
-                tape.spmm(graph, transformed, SpmmOptions { weights: None, bias, activation, add })
+                tape.aggregate(graph, transformed, AggregateOptions { bias, activation, add })
             }
         }
     }

@@ -13,6 +13,7 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, NormAxis, Shape}
 
 use super::{Dims, Model};
 use crate::config::{Jump, ModelConfig, NormKind};
+use crate::graph::Graph;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, Normalization, Rows};
 use crate::params::{ParamId, ParamInit};
@@ -60,7 +61,7 @@ pub trait Convolution: Send + Sized {
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         dropout: Option<Dropout>,
         activation: Activation,
@@ -158,7 +159,7 @@ impl<C: Convolution> Stack<C> {
 /// `activation(norm(conv(rows)))`
 fn normalized<'a, B: Backend, C: Convolution>(
     tape: &mut Tape<'a, B>,
-    graph: &'a B::Sparse,
+    graph: &'a Graph<B>,
     rows: &Rows<'a, B>,
     (convolution, norm): (&C, Option<&Normalization>),
     dropout: Option<Dropout>,
@@ -172,7 +173,7 @@ fn normalized<'a, B: Backend, C: Convolution>(
 /// `x + activation(conv(norm(x)))`
 fn residual<'a, B: Backend, C: Convolution>(
     tape: &mut Tape<'a, B>,
-    graph: &'a B::Sparse,
+    graph: &'a Graph<B>,
     x: Var,
     (convolution, norm): (&C, Option<&Normalization>),
     dropout: Option<Dropout>,

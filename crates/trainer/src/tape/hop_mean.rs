@@ -6,9 +6,10 @@
 use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Transpose};
 
 use super::{BackwardPass, Operation, Pool, Tape, Var};
+use crate::graph::Graph;
 
 struct HopMean<'a, B: Backend> {
-    matrix: &'a B::Sparse,
+    graph: &'a Graph<B>,
     x: Var,
     hops: usize,
 }
@@ -19,15 +20,15 @@ fn weight(hops: usize) -> f32 {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// The mean of `x` and its first `hops` products with a square sparse matrix.
+    /// The mean of `x` and its first `hops` products with the adjacency.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
-    pub fn hop_mean(&mut self, matrix: &'a B::Sparse, x: Var, hops: usize) -> Result<Var, ComputeError> {
+    pub fn hop_mean(&mut self, graph: &'a Graph<B>, x: Var, hops: usize) -> Result<Var, ComputeError> {
         let mut out = self.buffer(self.shape(x))?;
         self.backend.scale(weight(hops), self.value(x), &mut out)?;
-        add_powers(self.backend, self.pool, (matrix, Transpose::No), hops, &mut out)?;
-        Ok(self.record(out, &[x], HopMean::<B> { matrix, x, hops }))
+        add_powers(self.backend, self.pool, (graph, Transpose::No), hops, &mut out)?;
+        Ok(self.record(out, &[x], HopMean::<B> { graph, x, hops }))
     }
 }
 
@@ -36,7 +37,7 @@ impl<B: Backend> Operation<B> for HopMean<'_, B> {
         let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
         pass.backend.scale(weight(self.hops), &grad, &mut x_grad)?;
         pass.recycle(grad);
-        add_powers(pass.backend, pass.pool, (self.matrix, Transpose::Yes), self.hops, &mut x_grad)?;
+        add_powers(pass.backend, pass.pool, (self.graph, Transpose::Yes), self.hops, &mut x_grad)?;
         pass.give(self.x, x_grad)
     }
 }
@@ -45,7 +46,7 @@ impl<B: Backend> Operation<B> for HopMean<'_, B> {
 fn add_powers<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,
-    a: (&B::Sparse, Transpose),
+    (graph, transpose): (&Graph<B>, Transpose),
     hops: usize,
     y: &mut B::Matrix,
 ) -> Result<(), ComputeError> {
@@ -62,13 +63,14 @@ fn add_powers<B: Backend>(
     let mut inner: Option<B::Matrix> = None;
     for _ in 1..hops {
         let mut outer = copy_of_y(pool, y)?;
-        backend.spmm(a, None, inner.as_ref().unwrap_or(y), Epilogue::accumulate(), &mut outer)?;
+        let operand = inner.as_ref().unwrap_or(y);
+        graph.multiply(backend, pool, transpose, operand, Epilogue::accumulate(), &mut outer)?;
         if let Some(done) = inner.replace(outer) {
             pool.give(backend, done);
         }
     }
     let inner = inner.map_or_else(|| copy_of_y(pool, y), Ok)?;
-    backend.spmm(a, None, &inner, Epilogue::accumulate(), y)?;
+    graph.multiply(backend, pool, transpose, &inner, Epilogue::accumulate(), y)?;
     pool.give(backend, inner);
     Ok(())
 }

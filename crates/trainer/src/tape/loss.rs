@@ -1,9 +1,9 @@
 //! The losses at the end of a tape; value and gradient come from one pass over the logits.
 
-use girih_compute::{Backend, ComputeError, Shape};
+use girih_compute::{Backend, ComputeError, Dtype, Shape};
 
 use super::{Tape, Var};
-use crate::Targets;
+use crate::targets::{Part, Targets};
 
 /// The end of a forward pass: the mean loss, and in training the gradients of what it reads.
 pub struct Loss<B: Backend> {
@@ -43,6 +43,32 @@ impl<B: Backend> Tape<'_, B> {
                 self.backend().sigmoid_cross_entropy(self.value(logits), wanted, rows, grad.as_mut(), &mut value)?;
             }
         }
+        Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
+    }
+
+    /// The mean loss over the nodes of `part`, wherever they are: of several ranks, each gives its share, and all get the
+    /// same value.
+    ///
+    /// # Errors
+    /// As [`loss`](Self::loss), or when another rank fails.
+    pub fn loss_of(&mut self, logits: Var, targets: &Targets<B>, part: &Part<B>) -> Result<Loss<B>, ComputeError> {
+        let Some(ranks) = self.ranks else { return self.loss(logits, targets, &part.rows) };
+        let mut mean = if part.n_here > 0 { self.loss(logits, targets, &part.rows)? } else { self.no_loss(logits)? };
+        let share = part.n_here as f32 / part.n_all as f32;
+        for matrix in std::iter::once(&mut mean.value).chain(mean.grads.iter_mut().map(|(_, grad)| grad)) {
+            let mut scaled = self.pool.take(self.backend, self.backend.shape(matrix), Dtype::F32)?;
+            self.backend.scale(share, matrix, &mut scaled)?;
+            self.pool.give(self.backend, std::mem::replace(matrix, scaled));
+        }
+        ranks.sum(&mut mean.value)?;
+        Ok(mean)
+    }
+
+    /// The loss of no rows: zero.
+    fn no_loss(&mut self, logits: Var) -> Result<Loss<B>, ComputeError> {
+        let (mut value, mut grad) = (self.buffer(Shape::new(1, 1))?, self.grad_buffer(logits)?);
+        self.backend.set_zero(&mut value)?;
+        grad.as_mut().map_or(Ok(()), |grad| self.backend.set_zero(grad))?;
         Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
     }
 

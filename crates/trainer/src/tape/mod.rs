@@ -11,6 +11,7 @@
 //! A node's buffers are free as soon as its own backward has run: everything that read its value came later on the
 //! tape and so ran earlier on the way back.
 
+mod aggregate;
 mod attention;
 mod backward;
 mod dense;
@@ -27,6 +28,7 @@ mod spmm;
 use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
 
+pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
 pub use linear::LinearOptions;
@@ -34,6 +36,7 @@ pub use loss::Loss;
 pub use pool::Pool;
 pub use spmm::SpmmOptions;
 
+use crate::distributed::Ranks;
 use crate::params::{Gradients, ParamId, Params};
 
 /// A value on a tape.
@@ -82,6 +85,8 @@ pub struct Tape<'a, B: Backend> {
     params: &'a Params<B>,
     pool: &'a mut Pool<B>,
     mode: Mode,
+    /// This rank among those that share the work.
+    ranks: Option<&'a Ranks<B>>,
     n_draws: u64,
     nodes: Vec<Node<'a, B>>,
 }
@@ -89,7 +94,14 @@ pub struct Tape<'a, B: Backend> {
 impl<'a, B: Backend> Tape<'a, B> {
     /// An empty tape over the parameters of a model.
     pub fn new(backend: &'a B, params: &'a Params<B>, pool: &'a mut Pool<B>, mode: Mode) -> Self {
-        Self { backend, params, pool, mode, n_draws: 0, nodes: Vec::new() }
+        Self { backend, params, pool, mode, ranks: None, n_draws: 0, nodes: Vec::new() }
+    }
+
+    /// The same tape on one of several ranks, each of which holds the rows of some nodes.
+    #[must_use]
+    pub fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
+        self.ranks = ranks;
+        self
     }
 
     /// The device that the tape runs on.
@@ -167,7 +179,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         if p == 0.0 {
             return None;
         }
-        self.next_key().map(|key| Dropout::new(p as f32, key))
+        let first_row = self.ranks.map_or(0, |ranks| ranks.own().start);
+        self.next_key().map(|key| Dropout::new(p as f32, key).from_row(first_row))
     }
 
     /// The next key of this pass to draw below, or `None` when it evaluates.
@@ -175,6 +188,17 @@ impl<'a, B: Backend> Tape<'a, B> {
         let Mode::Train(key) = self.mode else { return None };
         self.n_draws += 1;
         Some(key.child(self.n_draws))
+    }
+
+    /// Takes `var`, which has a row for each node at hand, off the tape, with the rows of all nodes.
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(crate) fn gathered(mut self, var: Var) -> Result<B::Matrix, ComputeError> {
+        match self.ranks {
+            None => Ok(self.consume(var)),
+            Some(ranks) => ranks.gather(self.backend, self.pool, self.nodes[var.0].matrix()),
+        }
     }
 
     /// Takes over the buffer of `var`, which nothing may read any more.

@@ -4,7 +4,7 @@ use girih_compute::{Activation, Backend, Cpu, Dtype, Shape, SparseOperand};
 use girih_graph_format::{Csr, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::{
-    GraphConv, Inputs, Mode, ModelKind, Needs, ParamInit, Params, Pool, Propagation, Rows, Tape, TrainConfig,
+    Graph, GraphConv, Mode, ModelKind, Needs, ParamInit, Params, Pool, Propagation, Rows, Tape, TrainConfig,
 };
 
 use crate::{
@@ -99,12 +99,12 @@ fn both_orders_of_a_graph_convolution_are_its_definition() {
             SparseOperand { csr: &graph, scales: graph.scales(Norm::Symmetric), symmetric: true, names: None };
         let sparse = cpu.upload_sparse(&operand).unwrap();
         let device = cpu.upload(&x, Dtype::F32).unwrap();
-        let prepared = Inputs::<Cpu> { graph: Some(sparse), features: None, propagated: None, n_nodes: n };
+        let adjacency = Graph::Whole(sparse);
 
         let mut pool = Pool::default();
         let mut tape = Tape::new(&cpu, &params, &mut pool, Mode::Evaluate);
         let rows = Rows::Dense(tape.constant(&device));
-        let out = layer.forward(&mut tape, prepared.graph(), &rows, None, Activation::Identity).unwrap();
+        let out = layer.forward(&mut tape, &adjacency, &rows, None, Activation::Identity).unwrap();
         assert_eq!(tape.shape(out), Shape::new(n, outputs));
         let found = cpu.download(tape.value(out)).unwrap();
         let error = difference(&by_definition(&graph, &x, &params), &found);

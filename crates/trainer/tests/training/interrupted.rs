@@ -134,8 +134,8 @@ fn another_configuration_or_data_set_does_not_resume() {
     let refusal = |dataset: Dataset, config: &TrainConfig| {
         let options = girih_trainer::SessionOptions {
             checkpoints: Some(folder.path().to_owned()),
-            checkpoint_every: None,
             resume: true,
+            ..girih_trainer::SessionOptions::default()
         };
         let mut go_on = |_: girih_trainer::Event<'_>| girih_trainer::Control::Continue;
         let cpu = girih_compute::Cpu::new();

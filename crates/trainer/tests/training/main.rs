@@ -4,6 +4,7 @@
 
 mod agreement;
 mod custom_model;
+mod distributed;
 mod interrupted;
 mod learning;
 mod limits;
@@ -71,7 +72,7 @@ fn train(dataset: Dataset, config: &TrainConfig) -> Result<Outcome, TrainError> 
 
 /// Trains with a checkpoint in `folder`, stopping after epoch `stop_after` of the last run if one is given.
 fn train_into(folder: &Path, dataset: Dataset, config: &TrainConfig, stop_after: Option<u64>) -> Outcome {
-    let options = SessionOptions { checkpoints: Some(folder.to_owned()), checkpoint_every: None, resume: true };
+    let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
     let mut observe = |event: Event<'_>| match event {
         Event::Epoch { run, report } if run + 1 == config.runs && Some(report.epoch) == stop_after => Control::Stop,
         _ => Control::Continue,

@@ -3,9 +3,10 @@
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
 use crate::config::Aggregator;
+use crate::graph::Graph;
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
-use crate::tape::{LinearOptions, SpmmOptions, Tape};
+use crate::tape::{AggregateOptions, LinearOptions, Tape};
 
 /// An [`Aggregator`] with its parameters in a layer (Hamilton et al., NeurIPS 2017, section 3.3).
 pub(super) enum Aggregate {
@@ -48,21 +49,23 @@ impl Aggregate {
     pub(super) fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        graph: &'a B::Sparse,
+        graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
     ) -> Result<Option<Rows<'a, B>>, ComputeError> {
         let aggregated = match (self, rows) {
-            (Self::Mean { last: false }, Rows::Dense(x)) => tape.spmm(graph, *x, SpmmOptions::default())?,
+            (Self::Mean { last: false }, Rows::Dense(x)) => tape.aggregate(graph, *x, AggregateOptions::default())?,
             (Self::Mean { .. }, _) => return Ok(None),
             (Self::Pool(linear), _) => {
                 let options = LinearOptions { activation: Activation::Relu, ..LinearOptions::default() };
                 let transformed = linear.forward(tape, rows, options)?;
-                tape.segment_max(graph, transformed)?
+                let (pattern, transformed) = tape.neighbors(graph, transformed)?;
+                tape.segment_max(pattern, transformed)?
             }
             (Self::Lstm { inputs, recurrent }, _) => {
                 let inputs = inputs.forward(tape, rows, LinearOptions::default())?;
                 let recurrent = tape.param(*recurrent);
-                tape.segment_lstm(graph, inputs, recurrent)?
+                let (pattern, inputs) = tape.neighbors(graph, inputs)?;
+                tape.segment_lstm(pattern, inputs, recurrent)?
             }
         };
         Ok(Some(Rows::Dense(aggregated)))

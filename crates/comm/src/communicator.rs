@@ -1,0 +1,262 @@
+//! [`Communicator`]: collective operations composed of exchanges of parcels.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use girih_compute::{Backend, Dtype, HostMatrix, Shape};
+use half::bf16;
+
+use crate::transport::{Call, Parcel, Transport, nothing};
+use crate::{Collective, CommError, Traffic};
+
+/// A rank over a transport of bytes, for backends whose matrices lie in main memory.
+pub struct Communicator<T> {
+    transport: T,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Counters {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl<T: Transport> Communicator<T> {
+    /// A rank that sends its bytes over `transport`.
+    #[must_use]
+    pub fn new(transport: T) -> Self {
+        Self { transport, counters: Arc::default() }
+    }
+
+    /// Exchanges parcels of matrices, and counts those that leave or enter the rank.
+    fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
+        let of_others = |parcels: &[Parcel]| -> u64 {
+            let others = parcels.iter().enumerate().filter(|(rank, _)| *rank != self.transport.rank());
+            others.map(|(_, parcel)| parcel.len() as u64).sum()
+        };
+        self.counters.sent.fetch_add(of_others(&parcels), Ordering::Relaxed);
+        let received = self.transport.exchange(call, parcels)?;
+        self.counters.received.fetch_add(of_others(&received), Ordering::Relaxed);
+        Ok(received)
+    }
+
+    /// Every rank's own slice to every rank.
+    fn share(&self, call: Call, mine: &[u8]) -> Result<Vec<Parcel>, CommError> {
+        let parcel: Parcel = mine.into();
+        self.exchange(call, vec![parcel; self.transport.size()])
+    }
+
+    /// The piece of each rank to that rank, and the sum of what comes for this one.
+    fn sum_pieces(
+        &self,
+        call: Call,
+        (bytes, dtype): (&[u8], Dtype),
+        pieces: &[Range<usize>],
+        out: &mut [u8],
+    ) -> Result<(), CommError> {
+        let parcels = pieces.iter().map(|piece| Parcel::from(&bytes[piece.clone()])).collect();
+        let received = self.exchange(call, parcels)?;
+        check_lengths(call, &received, |_| out.len())?;
+        match dtype {
+            Dtype::F32 => add_up::<4>(&received, out, f32::from_le_bytes, f32::to_le_bytes),
+            Dtype::Bf16 => {
+                let read = |bytes| bf16::from_le_bytes(bytes).to_f32();
+                add_up::<2>(&received, out, read, |sum| bf16::from_f32(sum).to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `out[i] = Σ parcel[i]` in `f32`, in the order of parcels, rounded once.
+fn add_up<const N: usize>(
+    parcels: &[Parcel],
+    out: &mut [u8],
+    read: impl Fn([u8; N]) -> f32,
+    write: impl Fn(f32) -> [u8; N],
+) {
+    let mut sums = vec![0.0; out.len() / N];
+    for parcel in parcels {
+        sums.iter_mut().zip(parcel.as_chunks::<N>().0).for_each(|(sum, bytes)| *sum += read(*bytes));
+    }
+    out.as_chunks_mut::<N>().0.iter_mut().zip(sums).for_each(|(out, sum)| *out = write(sum));
+}
+
+/// Refuses parcels of other lengths than those expected: the ranks disagree about sizes.
+fn check_lengths(call: Call, parcels: &[Parcel], expected: impl Fn(usize) -> usize) -> Result<(), CommError> {
+    for (rank, parcel) in parcels.iter().enumerate() {
+        if parcel.len() != expected(rank) {
+            let what = format!(
+                "rank {rank} of the group sent {} bytes, expected {}; the ranks disagree on sizes",
+                parcel.len(),
+                expected(rank)
+            );
+            return Err(CommError::Operand { operation: call.operation, what });
+        }
+    }
+    Ok(())
+}
+
+/// Copies parcels one behind the other.
+fn stack(parcels: &[Parcel], mut out: &mut [u8]) {
+    for parcel in parcels {
+        let (head, tail) = out.split_at_mut(parcel.len());
+        head.copy_from_slice(parcel);
+        out = tail;
+    }
+}
+
+/// The bytes of consecutive pieces of rows.
+fn pieces(
+    operation: &'static str,
+    rows: &[usize],
+    n_ranks: usize,
+    whole: Whole,
+) -> Result<Vec<Range<usize>>, CommError> {
+    if rows.len() != n_ranks || rows.iter().sum::<usize>() != whole.shape.rows {
+        let what = format!("pieces of {rows:?} rows for {n_ranks} ranks do not make up a matrix of {}", whole.shape);
+        return Err(CommError::Operand { operation, what });
+    }
+    let row = whole.shape.cols * whole.dtype.n_bytes();
+    let ends = rows.iter().scan(0, |end, rows| {
+        *end += rows * row;
+        Some(*end)
+    });
+    Ok(ends.zip(rows).map(|(end, rows)| end - rows * row..end).collect())
+}
+
+/// A matrix as exchanges see it.
+#[derive(Clone, Copy)]
+struct Whole {
+    shape: Shape,
+    dtype: Dtype,
+}
+
+impl Whole {
+    fn of(matrix: &impl HostMatrix) -> Self {
+        Self { shape: matrix.shape(), dtype: matrix.dtype() }
+    }
+
+    fn call(self, operation: &'static str, detail: usize) -> Call {
+        Call { operation, detail: [detail, self.shape.cols] }
+    }
+
+    fn expect(self, operation: &'static str, rows: usize, cols: usize) -> Result<(), CommError> {
+        let expected = Shape::new(rows, cols);
+        if self.shape == expected {
+            return Ok(());
+        }
+        Err(CommError::Operand { operation, what: format!("out is {}, expected {expected}", self.shape) })
+    }
+}
+
+impl<B: Backend, T: Transport> Collective<B> for Communicator<T>
+where
+    B::Matrix: HostMatrix,
+{
+    fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.transport.size()
+    }
+
+    fn broadcast(&self, root: usize, matrix: &mut B::Matrix) -> Result<(), CommError> {
+        let (whole, rank, size) = (Whole::of(matrix), self.transport.rank(), self.transport.size());
+        let call = whole.call("broadcast", root);
+        let parcels = match rank == root {
+            true => vec![Parcel::from(matrix.bytes()); size],
+            false => vec![nothing(); size],
+        };
+        let received = self.exchange(call, parcels)?;
+        if rank != root {
+            let len = matrix.bytes().len();
+            check_lengths(call, &received, |from| if from == root { len } else { 0 })?;
+            matrix.bytes_mut().copy_from_slice(&received[root]);
+        }
+        Ok(())
+    }
+
+    fn all_reduce(&self, matrix: &mut B::Matrix) -> Result<(), CommError> {
+        let (whole, size) = (Whole::of(matrix), self.transport.size());
+        let (n, width) = (whole.shape.len(), whole.dtype.n_bytes());
+        let slices: Vec<_> = (0..size).map(|i| width * (n * i / size)..width * (n * (i + 1) / size)).collect();
+        let mut mine = vec![0; slices[self.transport.rank()].len()];
+        let call = whole.call("all-reduce", n);
+        self.sum_pieces(call, (matrix.bytes(), whole.dtype), &slices, &mut mine)?;
+        let received = self.share(call, &mine)?;
+        check_lengths(call, &received, |rank| slices[rank].len())?;
+        stack(&received, matrix.bytes_mut());
+        Ok(())
+    }
+
+    fn reduce_scatter(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError> {
+        const NAME: &str = "reduce-scatter";
+        let whole = Whole::of(input);
+        let pieces = pieces(NAME, rows, self.transport.size(), whole)?;
+        Whole::of(out).expect(NAME, rows[self.transport.rank()], whole.shape.cols)?;
+        self.sum_pieces(whole.call(NAME, whole.shape.rows), (input.bytes(), whole.dtype), &pieces, out.bytes_mut())
+    }
+
+    fn all_gather(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError> {
+        const NAME: &str = "all-gather";
+        let whole = Whole::of(out);
+        let pieces = pieces(NAME, rows, self.transport.size(), whole)?;
+        Whole::of(input).expect(NAME, rows[self.transport.rank()], whole.shape.cols)?;
+        let call = whole.call(NAME, whole.shape.rows);
+        let received = self.share(call, input.bytes())?;
+        check_lengths(call, &received, |rank| pieces[rank].len())?;
+        stack(&received, out.bytes_mut());
+        Ok(())
+    }
+
+    fn all_to_all(
+        &self,
+        send_rows: &[usize],
+        input: &B::Matrix,
+        receive_rows: &[usize],
+        out: &mut B::Matrix,
+    ) -> Result<(), CommError> {
+        const NAME: &str = "all-to-all";
+        let (whole, size) = (Whole::of(input), self.transport.size());
+        let (sent, received) =
+            (pieces(NAME, send_rows, size, whole)?, pieces(NAME, receive_rows, size, Whole::of(out))?);
+        let call = whole.call(NAME, 0);
+        let parcels = sent.into_iter().map(|piece| Parcel::from(&input.bytes()[piece])).collect();
+        let parcels = self.exchange(call, parcels)?;
+        check_lengths(call, &parcels, |rank| received[rank].len())?;
+        stack(&parcels, out.bytes_mut());
+        Ok(())
+    }
+
+    fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+        let call = Call { operation: "all-gather of messages", detail: [0, 0] };
+        let received = self.transport.exchange(call, vec![Parcel::from(message); self.transport.size()])?;
+        Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
+    }
+
+    fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<B>>, CommError> {
+        let mine = [(colour as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
+        let all = Collective::<B>::all_gather_bytes(self, &mine)?;
+        let mut members: Vec<(&[u8], usize)> = Vec::new();
+        for (rank, theirs) in all.iter().enumerate().filter(|(_, theirs)| theirs[..8] == mine[..8]) {
+            members.push((&theirs[8..], rank));
+        }
+        members.sort_by_key(|(key, rank)| (u64::from_le_bytes((*key).try_into().expect("eight bytes")), *rank));
+        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
+        let transport = self.transport.among(&members);
+        Ok(Box::new(Self { transport, counters: Arc::clone(&self.counters) }))
+    }
+
+    fn barrier(&self) -> Result<(), CommError> {
+        let call = Call { operation: "barrier", detail: [0, 0] };
+        self.transport.exchange(call, vec![nothing(); self.transport.size()]).map(drop)
+    }
+
+    fn traffic(&self) -> Traffic {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic { sent: load(&self.counters.sent), received: load(&self.counters.received) }
+    }
+}

@@ -1,0 +1,52 @@
+//! [`CommError`]: why ranks could not go on together.
+
+use std::time::Duration;
+
+/// Why a collective operation failed; the message names the rank that is to blame.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommError {
+    /// Another rank has failed.
+    #[error("rank {rank} failed: {message}")]
+    RankFailed {
+        /// The rank that failed first.
+        rank: usize,
+        /// What it said.
+        message: String,
+    },
+    /// A rank did not take part in time.
+    #[error(
+        "rank {rank} did not take part in {operation} within {seconds:.0} s: it hangs or is slow; see its log, or allow more time",
+        seconds = .deadline.as_secs_f64()
+    )]
+    Late {
+        /// The rank that was waited for.
+        rank: usize,
+        /// The operation that waited.
+        operation: &'static str,
+        /// How long.
+        deadline: Duration,
+    },
+    /// Ranks called different operations, or the same one on operands that do not fit.
+    #[error(
+        "rank {rank} calls {found} where rank {here} calls {expected}: all ranks have to run the same program on the same data"
+    )]
+    Mismatch {
+        /// The rank that reports.
+        here: usize,
+        /// Its call.
+        expected: String,
+        /// The rank that differs.
+        rank: usize,
+        /// Its call.
+        found: String,
+    },
+    /// An operand that does not fit the operation, on this rank.
+    #[error("{operation}: {what}")]
+    Operand {
+        /// The operation.
+        operation: &'static str,
+        /// What does not fit.
+        what: String,
+    },
+}

@@ -1,0 +1,210 @@
+//! Ranks as threads of this process, which leave parcels in a common mailbox.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::transport::{Call, Parcel, Transport};
+use crate::{CommError, Communicator};
+
+/// A rank that is a thread.
+pub type ThreadRank = Communicator<Mailbox>;
+
+/// The rank that failed first, and how.
+#[derive(Debug)]
+pub struct RankFailure<E> {
+    /// The rank.
+    pub rank: usize,
+    /// Its error; `None` when it panicked.
+    pub error: Option<E>,
+    /// What the error or the panic says.
+    pub message: String,
+}
+
+/// Runs `work` as `n_ranks` ranks, and returns their results in the order of ranks.
+///
+/// A rank that returns an error or panics ends the others: their next operation fails with an error that names it. No
+/// operation waits for a rank longer than `deadline`.
+///
+/// # Errors
+/// The failure of the rank that failed first; what it caused elsewhere is not reported.
+///
+/// # Panics
+/// When `n_ranks` is zero, or a thread cannot be started.
+pub fn run<T: Send, E: Send + Display>(
+    n_ranks: usize,
+    deadline: Duration,
+    work: impl Fn(ThreadRank) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, RankFailure<E>> {
+    assert!(n_ranks > 0, "there is at least one rank");
+    let world = Arc::new(World { deadline, state: Mutex::default(), changed: Condvar::new() });
+    let members: Arc<[usize]> = (0..n_ranks).collect();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let start = |rank: usize| {
+            let (world, members, work) = (Arc::clone(&world), Arc::clone(&members), &work);
+            let name = format!("rank {rank}");
+            let body = move || {
+                let mailbox = Mailbox::new(Arc::clone(&world), Arc::from([]), members, rank);
+                let outcome = catch_unwind(AssertUnwindSafe(|| work(Communicator::new(mailbox))));
+                match &outcome {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => world.fail(rank, error.to_string()),
+                    Err(panic) => world.fail(rank, panic_message(&**panic)),
+                }
+                outcome
+            };
+            std::thread::Builder::new().name(name).spawn_scoped(scope, body).expect("a thread can be started")
+        };
+        let handles: Vec<_> = (0..n_ranks).map(start).collect();
+        handles.into_iter().map(|handle| handle.join().expect("panics are caught inside")).collect()
+    });
+    let failed = world.lock().failed.take();
+    match failed {
+        None => {
+            Ok(results.into_iter().map(|result| result.ok().and_then(Result::ok).expect("no rank failed")).collect())
+        }
+        Some((rank, message)) => {
+            let error = results.into_iter().nth(rank).and_then(Result::ok).and_then(Result::err);
+            Err(RankFailure { rank, error, message })
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("it panicked: {}", text.unwrap_or_else(|| "without a message".to_owned()))
+}
+
+/// What all ranks share.
+struct World {
+    deadline: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    failed: Option<(usize, String)>,
+    /// What has been posted for an exchange, until every member has read it.
+    exchanges: HashMap<ExchangeId, Exchange>,
+}
+
+/// Which communicator, by the exchanges that it was split off at, and which of its exchanges.
+type ExchangeId = (Arc<[u64]>, u64);
+
+struct Exchange {
+    posts: Vec<Option<(Call, Vec<Parcel>)>>,
+    n_read: usize,
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A rank that panics does so outside the lock; its state stays whole.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn fail(&self, rank: usize, message: String) {
+        self.lock().failed.get_or_insert((rank, message));
+        self.changed.notify_all();
+    }
+}
+
+/// A rank's place in a group, and the way to the others.
+pub struct Mailbox {
+    world: Arc<World>,
+    /// Names the group.
+    path: Arc<[u64]>,
+    /// The ranks of the whole world that belong to the group.
+    members: Arc<[usize]>,
+    place: usize,
+    n_exchanges: AtomicU64,
+}
+
+impl Mailbox {
+    fn new(world: Arc<World>, path: Arc<[u64]>, members: Arc<[usize]>, place: usize) -> Self {
+        Self { world, path, members, place, n_exchanges: AtomicU64::new(0) }
+    }
+
+    /// Waits until every member has posted.
+    fn wait<'w>(
+        &'w self,
+        mut state: MutexGuard<'w, State>,
+        id: &ExchangeId,
+        call: Call,
+    ) -> Result<MutexGuard<'w, State>, CommError> {
+        let deadline = Instant::now() + self.world.deadline;
+        loop {
+            if let Some((rank, message)) = &state.failed {
+                return Err(CommError::RankFailed { rank: *rank, message: message.clone() });
+            }
+            let Some(missing) = state.exchanges[id].posts.iter().position(Option::is_none) else { return Ok(state) };
+            let now = Instant::now();
+            if now >= deadline {
+                let (rank, operation) = (self.members[missing], call.operation);
+                return Err(CommError::Late { rank, operation, deadline: self.world.deadline });
+            }
+            let waited = self.world.changed.wait_timeout(state, deadline - now);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    }
+
+    /// What each member has for this rank, when all called the same.
+    fn read(&self, exchange: &Exchange, call: Call) -> Result<Vec<Parcel>, CommError> {
+        let read = |(place, post): (usize, &Option<(Call, Vec<Parcel>)>)| {
+            let (theirs, parcels) = post.as_ref().expect("all have posted");
+            if *theirs == call {
+                return Ok(Arc::clone(&parcels[self.place]));
+            }
+            Err(CommError::Mismatch {
+                here: self.members[self.place],
+                expected: call.to_string(),
+                rank: self.members[place],
+                found: theirs.to_string(),
+            })
+        };
+        exchange.posts.iter().enumerate().map(read).collect()
+    }
+}
+
+impl Transport for Mailbox {
+    fn rank(&self) -> usize {
+        self.place
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
+        let id = (Arc::clone(&self.path), self.n_exchanges.fetch_add(1, Ordering::Relaxed));
+        let mut state = self.world.lock();
+        let empty = || Exchange { posts: vec![None; self.members.len()], n_read: 0 };
+        let exchange = state.exchanges.entry(id.clone()).or_insert_with(empty);
+        exchange.posts[self.place] = Some((call, parcels));
+        if exchange.posts.iter().all(Option::is_some) {
+            self.world.changed.notify_all();
+        }
+        let mut state = self.wait(state, &id, call)?;
+        let exchange = state.exchanges.get_mut(&id).expect("kept until all have read it");
+        let received = self.read(exchange, call);
+        exchange.n_read += 1;
+        if exchange.n_read == self.members.len() {
+            state.exchanges.remove(&id);
+        }
+        received
+    }
+
+    fn among(&self, members: &[usize]) -> Self {
+        let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
+        let split_at = self.n_exchanges.load(Ordering::Relaxed);
+        // Groups that part at the same exchange differ in their first member.
+        let path = self.path.iter().copied().chain([split_at, members[0] as u64]).collect();
+        let members = members.iter().map(|&member| self.members[member]).collect();
+        Self::new(Arc::clone(&self.world), path, members, place)
+    }
+}

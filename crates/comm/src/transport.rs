@@ -1,0 +1,48 @@
+//! [`Transport`]: parcels of bytes between ranks, the one thing that differs from machine to machine.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::CommError;
+
+/// Bytes on their way; a parcel for several ranks is shared.
+pub type Parcel = Arc<[u8]>;
+
+/// What a rank calls; ranks whose calls differ are told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The name of the operation.
+    pub operation: &'static str,
+    /// What has to agree: a root, a number of columns, …
+    pub detail: [usize; 2],
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.operation, self.detail[0], self.detail[1])
+    }
+}
+
+/// A rank that can send bytes to others.
+pub trait Transport: Send + Sync + Sized + 'static {
+    /// The number of this rank.
+    fn rank(&self) -> usize;
+
+    /// How many ranks there are.
+    fn size(&self) -> usize;
+
+    /// Sends `parcels[i]` to rank `i` and returns what each rank sent here, in the order of ranks.
+    ///
+    /// # Errors
+    /// When a rank has failed, is late, or makes another call.
+    fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
+
+    /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the same
+    /// exchange; their lists are equal or share no rank.
+    fn among(&self, members: &[usize]) -> Self;
+}
+
+/// Nothing, for ranks that get no bytes.
+pub(crate) fn nothing() -> Parcel {
+    Arc::from([])
+}

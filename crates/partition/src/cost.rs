@@ -1,0 +1,90 @@
+//! [`Estimate`]: what a plan will take, before a rank runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BlockPlan, Schedule, Volume};
+
+/// How fast ranks exchange bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkRates {
+    /// Seconds that an exchange takes before its first byte.
+    pub latency: f64,
+    /// Bytes a second that leave or enter a rank.
+    pub bytes_per_second: f64,
+}
+
+/// What a rank computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Sums a second of a sparse product: non-zeros times columns of the operand.
+    pub sums_per_second: f64,
+    /// Exchanges with other ranks.
+    pub link: LinkRates,
+    /// Whether the exchange of a step runs under the product of the step before: panels are buffered twice.
+    pub overlap: bool,
+}
+
+/// Time and memory of one product `Â·H`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Seconds of each rank in its products.
+    pub compute_seconds: Vec<f64>,
+    /// Seconds of each rank in its exchanges.
+    pub exchange_seconds: Vec<f64>,
+    /// Seconds from start to end, the slowest rank's.
+    pub seconds: f64,
+    /// Bytes of each rank: blocks of the adjacency, own rows, panels under way and sums.
+    pub memory: Vec<u64>,
+}
+
+impl BlockPlan {
+    /// What one product with an operand of `cols` columns of `f32` takes, given the non-zeros of each rank and step
+    /// ([`step_nnz`](Self::step_nnz)).
+    #[must_use]
+    pub fn estimate(
+        &self,
+        machine: &Machine,
+        step_nnz: &[Vec<u64>],
+        schedule: Option<&Schedule>,
+        cols: usize,
+    ) -> Estimate {
+        let volumes = self.volumes(schedule, cols, size_of::<f32>());
+        let ranks = || volumes.iter().zip(step_nnz).enumerate();
+        let times: Vec<(f64, f64)> =
+            ranks().map(|(rank, (volume, nnz))| self.rank_seconds(machine, rank, *volume, nnz, cols)).collect();
+        let total = |(compute, exchange): &(f64, f64)| {
+            let steps = times.len().max(1) as f64;
+            // The first exchange has nothing to run under.
+            if machine.overlap { compute.max(*exchange) + compute.min(*exchange) / steps } else { compute + exchange }
+        };
+        Estimate {
+            seconds: times.iter().map(total).fold(0.0, f64::max),
+            compute_seconds: times.iter().map(|time| time.0).collect(),
+            exchange_seconds: times.iter().map(|time| time.1).collect(),
+            memory: ranks().map(|(rank, (_, nnz))| self.rank_memory(machine, rank, nnz, cols)).collect(),
+        }
+    }
+
+    /// Seconds of a rank in products and in exchanges.
+    fn rank_seconds(&self, machine: &Machine, rank: usize, volume: Volume, nnz: &[u64], cols: usize) -> (f64, f64) {
+        let plan = &self.ranks[rank];
+        let width = plan.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
+        let compute = nnz.iter().sum::<u64>() as f64 * width as f64 / machine.sums_per_second;
+        let n_exchanges = if plan.group.len() > 1 { plan.steps.len() } else { 0 }
+            + usize::from(plan.slice.is_some()) * 2
+            + usize::from(plan.reduce.group().len() > 1) * 2;
+        let bytes = volume.sent.max(volume.received) as f64;
+        (compute, n_exchanges as f64 * machine.link.latency + bytes / machine.link.bytes_per_second)
+    }
+
+    fn rank_memory(&self, machine: &Machine, rank: usize, nnz: &[u64], cols: usize) -> u64 {
+        let plan = &self.ranks[rank];
+        let width = plan.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
+        let (ids, offsets) =
+            (4 * nnz.iter().sum::<u64>(), 8 * ((self.n_product_rows(rank) + 1) * plan.steps.len()) as u64);
+        let largest = plan.steps.iter().map(|step| self.panels[step.panel].len()).max().unwrap_or(0);
+        let buffers = if machine.overlap { 2 } else { 1 };
+        let rows = 2 * plan.own.len() * cols + (buffers * largest + self.n_product_rows(rank)) * width;
+        ids + offsets + (rows * size_of::<f32>()) as u64
+    }
+}

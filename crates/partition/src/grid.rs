@@ -1,0 +1,167 @@
+//! [`ProcessGrid`]: how ranks are arranged.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PartitionError;
+
+/// Along which dimensions a sparse product is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scheme {
+    /// Rows of the adjacency and of the features.
+    #[default]
+    #[serde(rename = "1d")]
+    OneD,
+    /// Rows, each held by several ranks that share the columns out.
+    #[serde(rename = "1.5d")]
+    OneAndHalfD,
+    /// Rows of the adjacency and columns of the features, in a square of ranks (SUMMA).
+    #[serde(rename = "2d")]
+    TwoD,
+    /// As 2D, in layers that share the columns of the adjacency out: a cube of ranks.
+    #[serde(rename = "3d")]
+    ThreeD,
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::OneD, Self::OneAndHalfD, Self::TwoD, Self::ThreeD];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::OneD => "1d",
+            Self::OneAndHalfD => "1.5d",
+            Self::TwoD => "2d",
+            Self::ThreeD => "3d",
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = PartitionError;
+
+    fn from_str(text: &str) -> Result<Self, PartitionError> {
+        Self::ALL
+            .into_iter()
+            .find(|scheme| scheme.name() == text)
+            .ok_or_else(|| PartitionError::invalid(format!("{text:?} is no partition; choose one of 1d, 1.5d, 2d, 3d")))
+    }
+}
+
+/// Ranks arranged for a scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessGrid {
+    scheme: Scheme,
+    ranks: usize,
+    replication: usize,
+    /// Length of an edge of the square or cube; the number of row blocks otherwise.
+    side: usize,
+}
+
+impl ProcessGrid {
+    /// An arrangement of `ranks`, of which `replication` hold the same rows (1.5D alone; 1 elsewhere).
+    ///
+    /// # Errors
+    /// When there are no ranks, when `replication` does not divide them or is given to a scheme without replicas, and when
+    /// the ranks form no square (2D) or cube (3D).
+    pub fn new(scheme: Scheme, ranks: usize, replication: usize) -> Result<Self, PartitionError> {
+        let refuse = |message: String| Err(PartitionError::invalid(message));
+        if ranks == 0 || replication == 0 {
+            return refuse(format!("{ranks} ranks with {replication} replicas: both are at least 1"));
+        }
+        if scheme != Scheme::OneAndHalfD && replication != 1 {
+            return refuse(format!("the {scheme} partition has no replicas; leave them out or choose 1.5d"));
+        }
+        let root = |power: u32| (1..=ranks).find(|side| side.pow(power) >= ranks).expect("a number is its own power");
+        let nearest = |power: u32| {
+            let side = root(power);
+            format!("{} or {}", (side - 1).max(1).pow(power), side.pow(power))
+        };
+        let side = match scheme {
+            Scheme::OneD => ranks,
+            Scheme::OneAndHalfD if !ranks.is_multiple_of(replication) => {
+                return refuse(format!(
+                    "{replication} replicas do not divide {ranks} ranks; choose a divisor of the number of ranks"
+                ));
+            }
+            Scheme::OneAndHalfD => ranks / replication,
+            Scheme::TwoD if root(2).pow(2) != ranks => {
+                return refuse(format!("{ranks} ranks form no square, as 2d needs; take {} of them", nearest(2)));
+            }
+            Scheme::TwoD => root(2),
+            Scheme::ThreeD if root(3).pow(3) != ranks => {
+                return refuse(format!("{ranks} ranks form no cube, as 3d needs; take {} of them", nearest(3)));
+            }
+            Scheme::ThreeD => root(3),
+        };
+        Ok(Self { scheme, ranks, replication, side })
+    }
+
+    /// The scheme.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// How many ranks hold the same rows.
+    #[must_use]
+    pub fn replication(&self) -> usize {
+        self.replication
+    }
+
+    /// The number of row blocks: an edge of the square or cube in 2D and 3D.
+    #[must_use]
+    pub fn side(&self) -> usize {
+        self.side
+    }
+}
+
+impl fmt::Display for ProcessGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, ranks, replication, side } = self;
+        match scheme {
+            Scheme::OneD => write!(f, "{scheme}, {ranks} ranks"),
+            Scheme::OneAndHalfD => write!(f, "{scheme}, {ranks} ranks in {side} groups of {replication}"),
+            Scheme::TwoD => write!(f, "{scheme}, {ranks} ranks, {side} × {side}"),
+            Scheme::ThreeD => write!(f, "{scheme}, {ranks} ranks, {side} × {side} × {side}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_arranged_is_refused_with_a_remedy() {
+        let message =
+            |scheme, ranks, replication| ProcessGrid::new(scheme, ranks, replication).unwrap_err().to_string();
+        assert!(message(Scheme::OneD, 0, 1).contains("at least 1"));
+        assert!(message(Scheme::OneD, 4, 2).contains("choose 1.5d"));
+        assert!(message(Scheme::OneAndHalfD, 8, 3).contains("3 replicas do not divide 8 ranks"));
+        assert!(message(Scheme::TwoD, 8, 1).contains("take 4 or 9"));
+        assert!(message(Scheme::ThreeD, 9, 1).contains("take 8 or 27"));
+        assert!("2.5d".parse::<Scheme>().unwrap_err().to_string().contains("1d, 1.5d, 2d, 3d"));
+    }
+
+    #[test]
+    fn schemes_are_spelled_as_they_are_read() {
+        for scheme in Scheme::ALL {
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+        }
+    }
+}

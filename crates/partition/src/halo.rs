@@ -1,0 +1,73 @@
+//! [`Halo`]: the rows of other ranks that a rank's own rows name.
+
+use std::ops::Range;
+
+use girih_graph_format::{Csr, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::BlockPlan;
+
+/// For operations over neighbours that are no sums (attention, maxima, sequences): which rows of which ranks a rank needs
+/// beside its adjacency's own rows. Ranks of equal replica number exchange them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Halo {
+    ranks: Vec<RankHalo>,
+}
+
+/// What one rank needs and gives; lists for peers are in the order of peers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankHalo {
+    /// All nodes that the rank's own rows name, ascending, its own among them.
+    pub rows: Vec<NodeId>,
+    /// How many of `rows` each peer holds: they come one behind the other.
+    pub received: Vec<usize>,
+    /// The rank's own rows that each peer names, counted from the first own row.
+    pub sent: Vec<Vec<NodeId>>,
+}
+
+impl Halo {
+    /// The halo of every rank of `plan` in `adjacency`.
+    ///
+    /// # Panics
+    /// When the adjacency has another size than the plan.
+    #[must_use]
+    pub fn new(plan: &BlockPlan, adjacency: &Csr) -> Self {
+        assert_eq!((adjacency.n_rows(), adjacency.n_cols()), (plan.n_nodes, plan.n_nodes), "a plan for this adjacency");
+        let n_ranks = plan.ranks.len();
+        let mut halo = Self { ranks: vec![RankHalo { rows: vec![], received: vec![], sent: vec![] }; n_ranks] };
+        for replica in 0..plan.grid.replication() {
+            let peers: Vec<usize> = plan.peers(replica).collect();
+            for &rank in &peers {
+                let rows = named(adjacency, plan.ranks[rank].own.clone());
+                for &peer in &peers {
+                    let own = &plan.ranks[peer].own;
+                    let of_peer = within(&rows, own);
+                    halo.ranks[rank].received.push(of_peer.len());
+                    let local = rows[of_peer].iter().map(|&id| id - own.start as NodeId).collect();
+                    halo.ranks[peer].sent.push(local);
+                }
+                halo.ranks[rank].rows = rows;
+            }
+        }
+        halo
+    }
+
+    /// What a rank needs and gives.
+    #[must_use]
+    pub fn of(&self, rank: usize) -> &RankHalo {
+        &self.ranks[rank]
+    }
+}
+
+/// The nodes that some rows name, ascending.
+fn named(adjacency: &Csr, rows: Range<usize>) -> Vec<NodeId> {
+    let mut seen = vec![false; adjacency.n_cols()];
+    rows.flat_map(|row| adjacency.row(row)).for_each(|&id| seen[id as usize] = true);
+    (0..seen.len() as NodeId).filter(|&id| seen[id as usize]).collect()
+}
+
+/// Where the ids inside `range` lie in an ascending list.
+fn within(ids: &[NodeId], range: &Range<usize>) -> Range<usize> {
+    let below = |end: usize| ids.partition_point(|&id| (id as usize) < end);
+    below(range.start)..below(range.end)
+}

@@ -1,0 +1,219 @@
+//! [`BlockPlan`]: what every rank does in a product `Â·H`.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{PartitionError, ProcessGrid, Scheme};
+
+/// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
+///
+/// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockPlan {
+    /// How ranks are arranged.
+    pub grid: ProcessGrid,
+    /// Number of nodes.
+    pub n_nodes: usize,
+    /// Ranges of node ids, ascending and nearly equal.
+    pub panels: Vec<Range<usize>>,
+    /// What each rank does.
+    pub ranks: Vec<RankPlan>,
+}
+
+/// What one rank does.
+///
+/// ```text
+/// own rows, all columns ──slice──▶ panel, a slice of columns      2D and 3D only
+/// for each step: root's panel ──▶ group; sums += Â[rows, panel] · panel
+/// sums ──reduce──▶ panel's rows ──slice back──▶ own rows, all columns
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankPlan {
+    /// Nodes whose rows the rank holds between products.
+    pub own: Range<usize>,
+    /// Number of this rank among those that hold the same rows. Ranks of equal number hold every node once.
+    pub replica: usize,
+    /// How it gets the panel that it sends from, where it holds less than a panel's rows.
+    pub slice: Option<Slicing>,
+    /// The panel that it sends from, as root.
+    pub panel: usize,
+    /// The panels whose rows its products have, in this order: its block row of the adjacency.
+    pub rows: Vec<usize>,
+    /// The ranks that share its steps, in the order in which operations count them.
+    pub group: Vec<usize>,
+    /// Its steps, in order; all members of the group take the same ones.
+    pub steps: Vec<Step>,
+    /// What follows the steps.
+    pub reduce: Reduce,
+}
+
+/// One step: the panel goes from the root to its group, and each member multiplies its block with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The panel of the operand, and the block column of the adjacency.
+    pub panel: usize,
+    /// The rank that holds it.
+    pub root: usize,
+}
+
+/// Ranks that exchange pieces of rows for slices of columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slicing {
+    /// The ranks, in the order of their pieces of the panel and of their slices of the columns.
+    pub group: Vec<usize>,
+    /// The place of this rank in it.
+    pub place: usize,
+}
+
+impl Slicing {
+    /// Columns of each slice of `cols` columns; the last slices may be filled up with zeros.
+    #[must_use]
+    pub fn width(&self, cols: usize) -> usize {
+        cols.div_ceil(self.group.len())
+    }
+
+    /// The columns of each slice, without the filling.
+    pub fn columns(&self, cols: usize) -> impl Iterator<Item = Range<usize>> {
+        let width = self.width(cols);
+        (0..self.group.len()).map(move |i| (i * width).min(cols)..((i + 1) * width).min(cols))
+    }
+}
+
+/// What ranks do with sums of the same rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reduce {
+    /// The sums are complete.
+    None,
+    /// The group adds up its sums; every member gets all rows.
+    AllReduce {
+        /// The ranks.
+        group: Vec<usize>,
+    },
+    /// The group adds up its sums; its `i`-th member gets the rows of the `i`-th panel of `rows`.
+    Scatter {
+        /// The ranks.
+        group: Vec<usize>,
+    },
+}
+
+impl Reduce {
+    /// The ranks that add up.
+    #[must_use]
+    pub fn group(&self) -> &[usize] {
+        match self {
+            Self::None => &[],
+            Self::AllReduce { group } | Self::Scatter { group } => group,
+        }
+    }
+}
+
+/// `range` cut into `n` nearly equal parts.
+fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
+    let at = |i: usize| range.start + range.len() * i / n;
+    (0..n).map(|i| at(i)..at(i + 1)).collect()
+}
+
+impl BlockPlan {
+    /// The plan of `grid` for `n_nodes` nodes.
+    ///
+    /// # Errors
+    /// When there are fewer nodes than ranks.
+    pub fn new(grid: &ProcessGrid, n_nodes: usize) -> Result<Self, PartitionError> {
+        if n_nodes < grid.ranks() {
+            return Err(PartitionError::invalid(format!(
+                "{n_nodes} nodes cannot be cut over {} ranks; take at most one rank a node",
+                grid.ranks()
+            )));
+        }
+        let side = grid.side();
+        let n_panels = if grid.scheme() == Scheme::ThreeD { side * side } else { side };
+        let panels = cut(&(0..n_nodes), n_panels);
+        let of_rank = |rank| match grid.scheme() {
+            Scheme::OneD => one_d(side, rank, &panels),
+            Scheme::OneAndHalfD => one_and_half_d(side, grid.replication(), rank, &panels),
+            Scheme::TwoD => two_d(side, rank, &panels),
+            Scheme::ThreeD => three_d(side, rank, &panels),
+        };
+        let ranks = (0..grid.ranks()).map(of_rank).collect();
+        Ok(Self { grid: *grid, n_nodes, panels, ranks })
+    }
+
+    /// Rows of the products of a rank, before any reduction.
+    #[must_use]
+    pub fn n_product_rows(&self, rank: usize) -> usize {
+        self.ranks[rank].rows.iter().map(|&panel| self.panels[panel].len()).sum()
+    }
+
+    /// The ranks that hold every node once, ascending, among which a rank with this replica number is one.
+    pub fn peers(&self, replica: usize) -> impl Iterator<Item = usize> {
+        self.ranks.iter().enumerate().filter(move |(_, plan)| plan.replica == replica).map(|(rank, _)| rank)
+    }
+}
+
+/// Rank `i` holds panel `i`; step `j` sends panel `j` to all.
+fn one_d(p: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
+    RankPlan {
+        own: panels[rank].clone(),
+        replica: 0,
+        slice: None,
+        panel: rank,
+        rows: vec![rank],
+        group: (0..p).collect(),
+        steps: (0..p).map(|j| Step { panel: j, root: j }).collect(),
+        reduce: Reduce::None,
+    }
+}
+
+/// `groups` groups of `r` ranks: all of group `i` hold panel `i`. Member `m` of every group works on the panels
+/// `m, m + r, …`, which come from the member `m` of the groups that hold them; the group adds up.
+fn one_and_half_d(groups: usize, r: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
+    let (group, member) = (rank / r, rank % r);
+    RankPlan {
+        own: panels[group].clone(),
+        replica: member,
+        slice: None,
+        panel: group,
+        rows: vec![group],
+        group: (0..groups).map(|g| g * r + member).collect(),
+        steps: (member..groups).step_by(r).map(|j| Step { panel: j, root: j * r + member }).collect(),
+        reduce: Reduce::AllReduce { group: (0..r).map(|m| group * r + m).collect() },
+    }
+}
+
+/// Rank `(i, j)` of a square, row after row. The ranks of row `i` hold panel `i` in pieces, and multiply block row `i`, each
+/// for its slice of the columns of the operand; step `k` sends slice `j` of panel `k` down column `j`. The blocks of the
+/// adjacency are constant, so that each rank keeps its whole block row instead of being sent it again in every product.
+fn two_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
+    let (i, j) = (rank / q, rank % q);
+    RankPlan {
+        own: cut(&panels[i], q)[j].clone(),
+        replica: 0,
+        slice: Some(Slicing { group: (0..q).map(|j| i * q + j).collect(), place: j }),
+        panel: i,
+        rows: vec![i],
+        group: (0..q).map(|i| i * q + j).collect(),
+        steps: (0..q).map(|k| Step { panel: k, root: k * q + j }).collect(),
+        reduce: Reduce::None,
+    }
+}
+
+/// Rank `(l, i, j)` of a cube, layer after layer and row after row. Panel `l·q + i` is held, in pieces, by row `i` of layer
+/// `l`. Layer `l` multiplies the block columns of its own panels; its row `i` has the block rows of panels `i, q + i, …`,
+/// the `i`-th of every layer. The sums of the layers are added up, and each layer gets the rows of its own panel: the result
+/// lies where the operand was.
+fn three_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
+    let (l, i, j) = (rank / (q * q), rank / q % q, rank % q);
+    let at = |l: usize, i: usize, j: usize| (l * q + i) * q + j;
+    let panel = l * q + i;
+    RankPlan {
+        own: cut(&panels[panel], q)[j].clone(),
+        replica: 0,
+        slice: Some(Slicing { group: (0..q).map(|j| at(l, i, j)).collect(), place: j }),
+        panel,
+        rows: (0..q).map(|l| l * q + i).collect(),
+        group: (0..q).map(|i| at(l, i, j)).collect(),
+        steps: (0..q).map(|k| Step { panel: l * q + k, root: at(l, k, j) }).collect(),
+        reduce: Reduce::Scatter { group: (0..q).map(|l| at(l, i, j)).collect() },
+    }
+}

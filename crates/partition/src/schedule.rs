@@ -1,0 +1,124 @@
+//! [`Schedule`]: what each step sends, for a given adjacency.
+
+use std::fmt;
+use std::str::FromStr;
+
+use girih_graph_format::{Csr, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::{BlockPlan, PartitionError};
+
+/// How the operand of a step travels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exchange {
+    /// The whole panel to every member of the group (the paper).
+    Dense,
+    /// To each member only the rows that its block touches: static lists.
+    Rows,
+    /// For each step, whichever sends fewer bytes; whole panels when both send as many.
+    #[default]
+    Auto,
+}
+
+impl fmt::Display for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dense => "dense",
+            Self::Rows => "rows",
+            Self::Auto => "auto",
+        })
+    }
+}
+
+impl FromStr for Exchange {
+    type Err = PartitionError;
+
+    fn from_str(text: &str) -> Result<Self, PartitionError> {
+        match text {
+            "dense" => Ok(Self::Dense),
+            "rows" => Ok(Self::Rows),
+            "auto" => Ok(Self::Auto),
+            _ => Err(PartitionError::invalid(format!("{text:?} is no exchange; choose one of dense, rows, auto"))),
+        }
+    }
+}
+
+/// What a step sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StepExchange {
+    /// The whole panel.
+    Dense,
+    /// Rows of the panel, counted from its first and ascending; one list for each member of the group. The root's own is
+    /// not sent.
+    Rows {
+        /// The lists.
+        lists: Vec<Vec<NodeId>>,
+    },
+}
+
+/// What every step of every group sends, for one adjacency.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// For each group of ranks, what its steps send; members of a group share an entry.
+    groups: Vec<Vec<StepExchange>>,
+    /// The entry of each rank.
+    group_of: Vec<usize>,
+}
+
+impl Schedule {
+    /// What the steps of `plan` send for products with `adjacency`.
+    ///
+    /// # Panics
+    /// When the adjacency has another size than the plan.
+    #[must_use]
+    pub fn new(plan: &BlockPlan, adjacency: &Csr, exchange: Exchange) -> Self {
+        assert_eq!((adjacency.n_rows(), adjacency.n_cols()), (plan.n_nodes, plan.n_nodes), "a plan for this adjacency");
+        let mut schedule = Self { groups: Vec::new(), group_of: vec![usize::MAX; plan.ranks.len()] };
+        for rank in 0..plan.ranks.len() {
+            if schedule.group_of[rank] != usize::MAX {
+                continue;
+            }
+            let group = &plan.ranks[rank].group;
+            let steps = 0..plan.ranks[rank].steps.len();
+            let of_step = |i| of_step(plan, adjacency, group, plan.ranks[rank].steps[i], exchange);
+            group.iter().for_each(|&member| schedule.group_of[member] = schedule.groups.len());
+            schedule.groups.push(steps.map(of_step).collect());
+        }
+        schedule
+    }
+
+    /// What the steps of a rank send or receive, one entry for each.
+    #[must_use]
+    pub fn steps(&self, rank: usize) -> &[StepExchange] {
+        &self.groups[self.group_of[rank]]
+    }
+}
+
+fn of_step(plan: &BlockPlan, adjacency: &Csr, group: &[usize], step: crate::Step, exchange: Exchange) -> StepExchange {
+    if exchange == Exchange::Dense {
+        return StepExchange::Dense;
+    }
+    let lists: Vec<Vec<NodeId>> = group.iter().map(|&member| touched(plan, adjacency, member, step.panel)).collect();
+    let others = group.iter().zip(&lists).filter(|(member, _)| **member != step.root);
+    let sent: usize = others.map(|(_, list)| list.len()).sum();
+    let whole = plan.panels[step.panel].len() * (group.len() - 1);
+    if exchange == Exchange::Auto && sent >= whole {
+        return StepExchange::Dense;
+    }
+    StepExchange::Rows { lists }
+}
+
+/// The rows of a panel that the block of a rank touches, ascending, counted from the panel's first.
+fn touched(plan: &BlockPlan, adjacency: &Csr, rank: usize, panel: usize) -> Vec<NodeId> {
+    let columns = &plan.panels[panel];
+    let mut seen = vec![false; columns.len()];
+    for row in plan.ranks[rank].rows.iter().flat_map(|&panel| plan.panels[panel].clone()) {
+        let ids = adjacency.row(row);
+        let first = ids.partition_point(|&id| (id as usize) < columns.start);
+        for &id in ids[first..].iter().take_while(|&&id| (id as usize) < columns.end) {
+            seen[id as usize - columns.start] = true;
+        }
+    }
+    (0..columns.len() as NodeId).filter(|&i| seen[i as usize]).collect()
+}

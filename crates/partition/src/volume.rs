@@ -1,0 +1,158 @@
+//! [`Volume`]: bytes that a product moves, and non-zeros of blocks.
+
+use std::ops::{AddAssign, Range};
+
+use girih_graph_format::Csr;
+use serde::{Deserialize, Serialize};
+
+use crate::{BlockPlan, Reduce, Schedule, Slicing, StepExchange};
+
+/// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them: what it keeps is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Bytes that leave the rank.
+    pub sent: u64,
+    /// Bytes that come in.
+    pub received: u64,
+}
+
+impl AddAssign for Volume {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+    }
+}
+
+impl BlockPlan {
+    /// What each rank moves in one product with an operand of `cols` columns of `element` bytes; without a schedule, whole
+    /// panels travel.
+    #[must_use]
+    pub fn volumes(&self, schedule: Option<&Schedule>, cols: usize, element: usize) -> Vec<Volume> {
+        (0..self.ranks.len()).map(|rank| self.volume(rank, schedule, cols, element)).collect()
+    }
+
+    fn volume(&self, rank: usize, schedule: Option<&Schedule>, cols: usize, element: usize) -> Volume {
+        let mine = &self.ranks[rank];
+        let width = mine.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
+        let mut rows = Volume::default();
+        if let Some(slicing) = &mine.slice {
+            rows += self.slicing_rows(slicing);
+        }
+        for i in 0..mine.steps.len() {
+            rows += self.step_rows(rank, i, schedule);
+        }
+        let bytes = |elements: u64| elements * element as u64;
+        let mut volume =
+            Volume { sent: bytes(rows.sent * width as u64), received: bytes(rows.received * width as u64) };
+        let reduced = self.reduce_elements(rank, width);
+        volume += Volume { sent: bytes(reduced.sent), received: bytes(reduced.received) };
+        volume
+    }
+
+    /// Rows of slices that a rank exchanges before and after a product.
+    fn slicing_rows(&self, slicing: &Slicing) -> Volume {
+        let own = |place: usize| self.ranks[slicing.group[place]].own.len() as u64;
+        let others: u64 = (0..slicing.group.len()).filter(|&place| place != slicing.place).map(own).sum();
+        let mine = own(slicing.place) * (slicing.group.len() as u64 - 1);
+        // There, and back again.
+        Volume { sent: mine + others, received: others + mine }
+    }
+
+    /// Rows that a rank sends or receives in its step `i`.
+    fn step_rows(&self, rank: usize, i: usize, schedule: Option<&Schedule>) -> Volume {
+        let mine = &self.ranks[rank];
+        let step = mine.steps[i];
+        let dense = StepExchange::Dense;
+        let exchange = schedule.map_or(&dense, |schedule| &schedule.steps(rank)[i]);
+        let rows_of = |place: usize| match exchange {
+            StepExchange::Dense => self.panels[step.panel].len() as u64,
+            StepExchange::Rows { lists } => lists[place].len() as u64,
+        };
+        let places = mine.group.iter().enumerate();
+        if step.root == rank {
+            let others = places.filter(|(_, member)| **member != rank);
+            return Volume { sent: others.map(|(place, _)| rows_of(place)).sum(), received: 0 };
+        }
+        let place = places.clone().find(|(_, member)| **member == rank).expect("a rank is in its own group").0;
+        Volume { sent: 0, received: rows_of(place) }
+    }
+
+    fn reduce_elements(&self, rank: usize, width: usize) -> Volume {
+        let mine = &self.ranks[rank];
+        let place = |group: &[usize]| group.iter().position(|&member| member == rank).expect("a rank is in its groups");
+        let all = (self.n_product_rows(rank) * width) as u64;
+        match &mine.reduce {
+            Reduce::None => Volume::default(),
+            Reduce::AllReduce { group } => {
+                let (g, i) = (group.len() as u64, place(group) as u64);
+                let slice = all * (i + 1) / g - all * i / g;
+                let moved = (all - slice) + (g - 1) * slice;
+                Volume { sent: moved, received: moved }
+            }
+            Reduce::Scatter { group } => {
+                let kept = (self.panels[mine.rows[place(group)]].len() * width) as u64;
+                Volume { sent: all - kept, received: (group.len() as u64 - 1) * kept }
+            }
+        }
+    }
+
+    /// Non-zeros that each rank multiplies in each of its steps.
+    ///
+    /// # Panics
+    /// When the adjacency has another size than the plan.
+    #[must_use]
+    pub fn step_nnz(&self, adjacency: &Csr) -> Vec<Vec<u64>> {
+        let blocks = block_nnz(adjacency, &self.panels);
+        let of_step = |rows: &[usize], panel: usize| rows.iter().map(|&row| blocks[row][panel]).sum();
+        let of_rank = |plan: &crate::RankPlan| plan.steps.iter().map(|step| of_step(&plan.rows, step.panel)).collect();
+        self.ranks.iter().map(of_rank).collect()
+    }
+
+    /// [`step_nnz`](Self::step_nnz) of a graph with `nnz` stored edges spread evenly: for graphs that are not at hand.
+    #[must_use]
+    pub fn even_step_nnz(&self, nnz: u64) -> Vec<Vec<u64>> {
+        let n = self.n_nodes as f64;
+        let share = |rows: usize, panel: usize| {
+            (nnz as f64 * (rows as f64 / n) * (self.panels[panel].len() as f64 / n)).round() as u64
+        };
+        let of_rank = |rank: usize| {
+            let rows = self.n_product_rows(rank);
+            self.ranks[rank].steps.iter().map(|step| share(rows, step.panel)).collect()
+        };
+        (0..self.ranks.len()).map(of_rank).collect()
+    }
+}
+
+/// Non-zeros of every block: `panels × panels`.
+///
+/// # Panics
+/// When the last panel does not end where the matrix does.
+#[must_use]
+pub fn block_nnz(adjacency: &Csr, panels: &[Range<usize>]) -> Vec<Vec<u64>> {
+    let end = panels.last().map_or(0, |panel| panel.end);
+    assert!(end == adjacency.n_rows() && end == adjacency.n_cols(), "panels that cover the matrix");
+    let of_panel = |rows: &Range<usize>| {
+        let mut counts = vec![0; panels.len()];
+        for row in rows.clone() {
+            let ids = adjacency.row(row);
+            let mut from = 0;
+            for (count, columns) in counts.iter_mut().zip(panels) {
+                let to = from + ids[from..].partition_point(|&id| (id as usize) < columns.end);
+                *count += (to - from) as u64;
+                from = to;
+            }
+        }
+        counts
+    };
+    panels.iter().map(of_panel).collect()
+}
+
+/// The largest over the mean, 1 for an even spread; 1 when there is nothing.
+#[must_use]
+pub fn imbalance(work: &[u64]) -> f64 {
+    let total: u64 = work.iter().sum();
+    if total == 0 {
+        return 1.0;
+    }
+    *work.iter().max().expect("a total has parts") as f64 * work.len() as f64 / total as f64
+}

@@ -1,0 +1,181 @@
+//! [`CutAdjacency`]: the normalised adjacency on the host, from which ranks cut their blocks.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand, Transpose};
+use girih_graph_format::{Csr, NodeId, Scales};
+use girih_partition::{BlockPlan, Exchange, Halo, RankPlan, Schedule, StepExchange};
+
+use crate::inputs::Adjacency;
+
+/// `Â = L·A·R` and its transpose, shared by the ranks of a process.
+pub(crate) struct CutAdjacency {
+    csr: Csr,
+    scales: Scales,
+    symmetric: bool,
+    plan: Arc<BlockPlan>,
+    exchange: Exchange,
+    transposed: OnceLock<Csr>,
+    schedules: [OnceLock<Schedule>; 2],
+    halo: OnceLock<Halo>,
+}
+
+/// The block of one step.
+pub(super) struct Block<B: Backend> {
+    pub(super) matrix: B::Sparse,
+    /// Rows of the operand that are sent for it, one list for each member of the step's group; `None` where the whole
+    /// panel is.
+    pub(super) lists: Option<Vec<RowList<B>>>,
+}
+
+/// Some rows of a panel.
+pub(super) struct RowList<B: Backend> {
+    pub(super) ids: B::Ids,
+    pub(super) len: usize,
+}
+
+/// A rank's own rows of the adjacency, with only the columns that they touch.
+pub(super) struct Pattern<B: Backend> {
+    pub(super) matrix: B::Sparse,
+    /// Own rows that others touch, one list for each peer.
+    pub(super) sent: RowList<B>,
+    pub(super) sent_counts: Vec<usize>,
+    pub(super) received_counts: Vec<usize>,
+}
+
+impl CutAdjacency {
+    /// The adjacency of `graph` as a model wants it, to be cut as `plan` says.
+    pub(crate) fn new(graph: &Csr, adjacency: Adjacency, plan: Arc<BlockPlan>, exchange: Exchange) -> Self {
+        let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
+        let (scales, symmetric) = (csr.scales(adjacency.norm), csr.is_symmetric());
+        let (transposed, schedules, halo) = Default::default();
+        Self { csr, scales, symmetric, plan, exchange, transposed, schedules, halo }
+    }
+
+    fn directed(&self, transpose: Transpose) -> (&Csr, [Option<&[f32]>; 2]) {
+        let [left, right] = [self.scales.left.as_deref(), self.scales.right.as_deref()];
+        match transpose {
+            Transpose::No => (&self.csr, [left, right]),
+            Transpose::Yes if self.symmetric => (&self.csr, [right, left]),
+            Transpose::Yes => (self.transposed.get_or_init(|| self.csr.transposed()), [right, left]),
+        }
+    }
+
+    fn schedule(&self, transpose: Transpose) -> &Schedule {
+        // A symmetric pattern has the same touched rows in both directions.
+        let direction = usize::from(transpose == Transpose::Yes && !self.symmetric);
+        let csr = self.directed(transpose).0;
+        self.schedules[direction].get_or_init(|| Schedule::new(&self.plan, csr, self.exchange))
+    }
+
+    /// The blocks of a rank, one for each step of a product with `op(Â)`.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(super) fn blocks<B: Backend>(
+        &self,
+        backend: &B,
+        rank: usize,
+        transpose: Transpose,
+    ) -> Result<Vec<Block<B>>, ComputeError> {
+        let (csr, [left, right]) = self.directed(transpose);
+        let mine = &self.plan.ranks[rank];
+        let rows: Vec<Range<usize>> = mine.rows.iter().map(|&panel| self.plan.panels[panel].clone()).collect();
+        let left = left.map(|left| rows.iter().flat_map(|rows| &left[rows.clone()]).copied().collect());
+        let exchanges = self.schedule(transpose).steps(rank);
+        let steps = mine.steps.iter().zip(exchanges).map(|(step, exchange)| {
+            let columns = self.plan.panels[step.panel].clone();
+            let right = right.map(|right| right[columns.clone()].to_vec());
+            let whole = Cut { csr: stacked(csr, &rows, columns), left: left.clone(), right };
+            let lists = match exchange {
+                StepExchange::Dense => None,
+                StepExchange::Rows { lists } => Some(lists),
+            };
+            let place = mine.group.iter().position(|&member| member == rank).expect("a rank is in its own group");
+            let touched = lists.filter(|_| step.root != rank).map(|lists| &lists[place]);
+            let cut = match touched {
+                Some(touched) => whole.with_columns(touched),
+                None => whole,
+            };
+            let lists = lists.map(|lists| lists.iter().map(|list| RowList::new(backend, list)).collect());
+            Ok(Block { matrix: cut.upload(backend, None)?, lists: lists.transpose()? })
+        });
+        steps.collect()
+    }
+
+    /// The rows of `Â` that a rank holds, with the columns that they touch.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(super) fn pattern<B: Backend>(&self, backend: &B, rank: usize) -> Result<Pattern<B>, ComputeError> {
+        let RankPlan { own, .. } = &self.plan.ranks[rank];
+        let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &self.csr)).of(rank);
+        let whole = Cut {
+            csr: stacked(&self.csr, std::slice::from_ref(own), 0..self.csr.n_cols()),
+            left: self.scales.left.as_ref().map(|left| left[own.clone()].to_vec()),
+            right: self.scales.right.clone(),
+        };
+        let names = EntryNames { first_row: own.start as u32, columns: halo.rows.clone().into() };
+        Ok(Pattern {
+            matrix: whole.with_columns(&halo.rows).upload(backend, Some(names))?,
+            sent: RowList::new(backend, &halo.sent.concat())?,
+            sent_counts: halo.sent.iter().map(Vec::len).collect(),
+            received_counts: halo.received.clone(),
+        })
+    }
+}
+
+impl<B: Backend> RowList<B> {
+    fn new(backend: &B, ids: &[NodeId]) -> Result<Self, ComputeError> {
+        Ok(Self { ids: backend.upload_ids(ids)?, len: ids.len() })
+    }
+}
+
+/// A block on its way to a device.
+struct Cut {
+    csr: Csr,
+    left: Option<Vec<f32>>,
+    right: Option<Vec<f32>>,
+}
+
+impl Cut {
+    /// The same entries, with `columns` (ascending; all that occur) alone.
+    fn with_columns(self, columns: &[NodeId]) -> Self {
+        let place = |c: NodeId| columns.binary_search(&c).expect("a column that occurs is listed") as NodeId;
+        let indices: Vec<NodeId> = self.csr.indices().iter().map(|&c| place(c)).collect();
+        let values = self.csr.values().map(<[f32]>::to_vec);
+        let csr =
+            Csr::new(self.csr.n_rows(), columns.len(), self.csr.indptr().to_vec(), indices, values.map(Into::into))
+                .expect("fewer columns in the same order");
+        let right = self.right.map(|right| columns.iter().map(|&c| right[c as usize]).collect());
+        Self { csr, right, ..self }
+    }
+
+    fn upload<B: Backend>(self, backend: &B, names: Option<EntryNames>) -> Result<B::Sparse, ComputeError> {
+        let scales = Scales { left: self.left, right: self.right };
+        backend.upload_sparse(&SparseOperand { csr: &self.csr, scales, symmetric: false, names })
+    }
+}
+
+/// Ranges of rows of some columns, one below the other.
+fn stacked(csr: &Csr, rows: &[Range<usize>], columns: Range<usize>) -> Csr {
+    let inside = |row: usize| {
+        let range = csr.row_range(row);
+        let ids = &csr.indices()[range.clone()];
+        let first = ids.partition_point(|&c| (c as usize) < columns.start);
+        let last = ids.partition_point(|&c| (c as usize) < columns.end);
+        range.start + first..range.start + last
+    };
+    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), csr.values().map(|_| Vec::new()));
+    for row in rows.iter().cloned().flatten() {
+        let range = inside(row);
+        indices.extend(csr.indices()[range.clone()].iter().map(|&c| c - columns.start as NodeId));
+        if let (Some(values), Some(all)) = (&mut values, csr.values()) {
+            values.extend_from_slice(&all[range]);
+        }
+        indptr.push(indices.len() as u64);
+    }
+    let n_rows = indptr.len() - 1;
+    Csr::new(n_rows, columns.len(), indptr, indices, values.map(Into::into)).expect("rows of a valid matrix")
+}

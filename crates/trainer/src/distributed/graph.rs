@@ -1,0 +1,303 @@
+//! [`CutGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
+
+use std::sync::{Arc, OnceLock};
+
+use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
+use girih_partition::{Reduce, Slicing};
+
+use super::blocks::{Block, CutAdjacency, Pattern, RowList};
+use super::ranks::{Ranks, failed};
+use crate::tape::Pool;
+
+/// The adjacency as one rank sees it.
+pub struct CutGraph<B: Backend> {
+    ranks: Arc<Ranks<B>>,
+    adjacency: Arc<CutAdjacency>,
+    /// For each direction, built when it is first needed.
+    blocks: [OnceLock<Vec<Block<B>>>; 2],
+    pattern: OnceLock<Pattern<B>>,
+}
+
+impl<B: Backend> CutGraph<B> {
+    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<CutAdjacency>) -> Self {
+        Self { ranks, adjacency, blocks: Default::default(), pattern: OnceLock::new() }
+    }
+
+    fn blocks(&self, backend: &B, transpose: Transpose) -> Result<&[Block<B>], ComputeError> {
+        let slot = &self.blocks[usize::from(transpose == Transpose::Yes)];
+        if slot.get().is_none() {
+            let _ = slot.set(self.adjacency.blocks(backend, self.ranks.rank(), transpose)?);
+        }
+        Ok(slot.get().expect("just set"))
+    }
+
+    /// `out = epilogue(op(Â)·X)` for the rank's own rows of `X` and `out`; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn multiply(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        transpose: Transpose,
+        x: &B::Matrix,
+        epilogue: Epilogue<'_, B::Matrix>,
+        out: &mut B::Matrix,
+    ) -> Result<(), ComputeError> {
+        let blocks = self.blocks(backend, transpose)?;
+        let mut product = Product { ranks: &self.ranks, backend, pool };
+        if self.ranks.slices.is_none() && self.ranks.sums.is_none() {
+            // Nothing follows the steps: they add up where the result belongs.
+            return product.steps(blocks, x, epilogue, out);
+        }
+        let sums = product.summed(blocks, x)?;
+        if epilogue.accumulate {
+            backend.add_scaled(1.0, &sums, out)?;
+        } else {
+            backend.convert(&sums, out)?;
+        }
+        pool.give(backend, sums);
+        if epilogue.bias.is_some() || epilogue.activation != Activation::Identity {
+            backend.activate(epilogue.activation, epilogue.bias, out)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of `x` that the columns of [`pattern`](Self::pattern) stand for; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn fetch(&self, backend: &B, pool: &mut Pool<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        let Pattern { sent, sent_counts, received_counts, .. } = self.pattern_on(backend)?;
+        let cols = backend.shape(x).cols;
+        let mut outgoing = pool.take(backend, Shape::new(sent.len, cols), Dtype::F32)?;
+        backend.gather_rows(x, &sent.ids, &mut outgoing)?;
+        let mut rows = pool.take(backend, Shape::new(received_counts.iter().sum(), cols), Dtype::F32)?;
+        self.ranks.peers.all_to_all(sent_counts, &outgoing, received_counts, &mut rows).map_err(failed)?;
+        pool.give(backend, outgoing);
+        Ok(rows)
+    }
+
+    /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
+    /// fetched it, in the order of ranks.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn give_back(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        grad: &B::Matrix,
+    ) -> Result<B::Matrix, ComputeError> {
+        let Pattern { sent, sent_counts, received_counts, .. } = self.pattern_on(backend)?;
+        let cols = backend.shape(grad).cols;
+        let mut returned = pool.take(backend, Shape::new(sent.len, cols), Dtype::F32)?;
+        self.ranks.peers.all_to_all(received_counts, grad, sent_counts, &mut returned).map_err(failed)?;
+        let mut x_grad = pool.take(backend, Shape::new(self.ranks.own().len(), cols), Dtype::F32)?;
+        backend.set_zero(&mut x_grad)?;
+        backend.scatter_add_rows(&returned, &sent.ids, &mut x_grad)?;
+        pool.give(backend, returned);
+        Ok(x_grad)
+    }
+
+    /// The rank's own rows of `Â`; their columns stand for the rows that [`fetch`](Self::fetch) returns.
+    ///
+    /// # Panics
+    /// Before the first fetch.
+    pub(crate) fn pattern(&self) -> &B::Sparse {
+        &self.pattern.get().expect("rows are fetched before the pattern is read").matrix
+    }
+
+    fn pattern_on(&self, backend: &B) -> Result<&Pattern<B>, ComputeError> {
+        if self.pattern.get().is_none() {
+            let _ = self.pattern.set(self.adjacency.pattern(backend, self.ranks.rank())?);
+        }
+        Ok(self.pattern.get().expect("just set"))
+    }
+}
+
+/// A product under way.
+struct Product<'p, B: Backend> {
+    ranks: &'p Ranks<B>,
+    backend: &'p B,
+    pool: &'p mut Pool<B>,
+}
+
+impl<B: Backend> Product<'_, B> {
+    /// The rank's own rows of the product, in a buffer of the pool.
+    fn summed(&mut self, blocks: &[Block<B>], x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        let (ranks, backend, cols) = (self.ranks, self.backend, self.backend.shape(x).cols);
+        let mine = ranks.mine();
+        let sliced = mine.slice.as_ref().map(|slicing| self.to_slices(slicing, x)).transpose()?;
+        let operand = sliced.as_ref().unwrap_or(x);
+        let width = backend.shape(operand).cols;
+        let n_rows = mine.rows.iter().map(|&panel| ranks.plan().panels[panel].len()).sum();
+        let mut sums = self.pool.take(backend, Shape::new(n_rows, width), Dtype::F32)?;
+        self.steps(blocks, operand, Epilogue::default(), &mut sums)?;
+        self.give(sliced);
+        let mut sums = self.reduced(sums)?;
+        if let Some(slicing) = &mine.slice {
+            let rows = self.to_rows(slicing, &sums, cols)?;
+            self.give(Some(std::mem::replace(&mut sums, rows)));
+        }
+        Ok(sums)
+    }
+
+    /// `out = epilogue(Σ block · panel)` over the steps.
+    fn steps(
+        &mut self,
+        blocks: &[Block<B>],
+        operand: &B::Matrix,
+        epilogue: Epilogue<'_, B::Matrix>,
+        out: &mut B::Matrix,
+    ) -> Result<(), ComputeError> {
+        let (backend, mine) = (self.backend, self.ranks.mine());
+        if blocks.is_empty() && !epilogue.accumulate {
+            backend.set_zero(out)?;
+        }
+        for (i, (step, block)) in mine.steps.iter().zip(blocks).enumerate() {
+            let received = self.exchange(step.root, self.ranks.plan().panels[step.panel].len(), block, operand)?;
+            let (first, last) = (i == 0, i + 1 == blocks.len());
+            let epilogue = Epilogue {
+                accumulate: !first || epilogue.accumulate,
+                bias: epilogue.bias.filter(|_| last),
+                activation: if last { epilogue.activation } else { Activation::Identity },
+            };
+            let panel = received.as_ref().unwrap_or(operand);
+            backend.spmm((&block.matrix, Transpose::No), None, panel, epilogue, out)?;
+            self.give(received);
+        }
+        Ok(())
+    }
+
+    /// What the block of a step multiplies: the rows that the root sent, or nothing where it is the rank's own panel.
+    fn exchange(
+        &mut self,
+        root: usize,
+        n_rows: usize,
+        block: &Block<B>,
+        own: &B::Matrix,
+    ) -> Result<Option<B::Matrix>, ComputeError> {
+        let (backend, group) = (self.backend, &self.ranks.mine().group);
+        let shape = Shape::new(n_rows, backend.shape(own).cols);
+        let place = group.iter().position(|&member| member == root).expect("the root of a step is in its group");
+        let is_root = root == self.ranks.rank();
+        let received = match &block.lists {
+            None => {
+                let mut panel = self.pool.take(backend, shape, Dtype::F32)?;
+                if is_root {
+                    backend.convert(own, &mut panel)?;
+                }
+                self.ranks.steps.broadcast(place, &mut panel).map_err(failed)?;
+                panel
+            }
+            Some(lists) => self.exchange_rows(lists, (place, is_root), own)?,
+        };
+        if is_root {
+            self.give(Some(received));
+            return Ok(None);
+        }
+        Ok(Some(received))
+    }
+
+    /// Sends each member of the group its list of the root's rows.
+    fn exchange_rows(
+        &mut self,
+        lists: &[RowList<B>],
+        (root, is_root): (usize, bool),
+        own: &B::Matrix,
+    ) -> Result<B::Matrix, ComputeError> {
+        let (backend, cols, steps) = (self.backend, self.backend.shape(own).cols, &self.ranks.steps);
+        let others = |place: usize| if place == root { 0 } else { lists[place].len };
+        let mut sent = vec![0; lists.len()];
+        let mut received = vec![0; lists.len()];
+        if is_root {
+            sent = (0..lists.len()).map(others).collect();
+        } else {
+            received[root] = lists[steps.rank()].len;
+        }
+        let mut outgoing = self.pool.take(backend, Shape::new(sent.iter().sum(), cols), Dtype::F32)?;
+        let mut first = 0;
+        for (list, &len) in lists.iter().zip(&sent).filter(|(_, len)| **len > 0) {
+            let mut rows = self.pool.take(backend, Shape::new(len, cols), Dtype::F32)?;
+            backend.gather_rows(own, &list.ids, &mut rows)?;
+            backend.copy_block(Shape::new(len, cols), &rows, (0, 0), &mut outgoing, (first, 0))?;
+            self.pool.give(backend, rows);
+            first += len;
+        }
+        let mut incoming = self.pool.take(backend, Shape::new(received.iter().sum(), cols), Dtype::F32)?;
+        steps.all_to_all(&sent, &outgoing, &received, &mut incoming).map_err(failed)?;
+        self.give(Some(outgoing));
+        Ok(incoming)
+    }
+
+    /// Adds up what several ranks have of the same rows, and leaves each the rows that it holds.
+    fn reduced(&mut self, mut sums: B::Matrix) -> Result<B::Matrix, ComputeError> {
+        let Some(group) = &self.ranks.sums else { return Ok(sums) };
+        match &self.ranks.mine().reduce {
+            Reduce::None => Ok(sums),
+            Reduce::AllReduce { .. } => {
+                group.all_reduce(&mut sums).map_err(failed)?;
+                Ok(sums)
+            }
+            Reduce::Scatter { .. } => {
+                let panels = &self.ranks.plan().panels;
+                let counts: Vec<usize> = self.ranks.mine().rows.iter().map(|&panel| panels[panel].len()).collect();
+                let shape = Shape::new(counts[group.rank()], self.backend.shape(&sums).cols);
+                let mut rows = self.pool.take(self.backend, shape, Dtype::F32)?;
+                group.reduce_scatter(&counts, &sums, &mut rows).map_err(failed)?;
+                self.give(Some(sums));
+                Ok(rows)
+            }
+        }
+    }
+
+    /// Own rows of all columns → all rows of the panel of a slice of columns. Slices are equally wide, the last ones
+    /// filled up with zeros.
+    fn to_slices(&mut self, slicing: &Slicing, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        let (backend, Shape { rows, cols }) = (self.backend, self.backend.shape(x));
+        let (width, n) = (slicing.width(cols), slicing.group.len());
+        let mut outgoing = self.pool.take(backend, Shape::new(n * rows, width), Dtype::F32)?;
+        backend.set_zero(&mut outgoing)?;
+        for (i, columns) in slicing.columns(cols).enumerate() {
+            let block = Shape::new(rows, columns.len());
+            backend.copy_block(block, x, (0, columns.start), &mut outgoing, (i * rows, 0))?;
+        }
+        let pieces = self.pieces(slicing);
+        let mut panel = self.pool.take(backend, Shape::new(pieces.iter().sum(), width), Dtype::F32)?;
+        self.slices().all_to_all(&vec![rows; n], &outgoing, &pieces, &mut panel).map_err(failed)?;
+        self.give(Some(outgoing));
+        Ok(panel)
+    }
+
+    /// The way back of [`to_slices`](Self::to_slices).
+    fn to_rows(&mut self, slicing: &Slicing, panel: &B::Matrix, cols: usize) -> Result<B::Matrix, ComputeError> {
+        let (backend, rows) = (self.backend, self.ranks.own().len());
+        let (width, n) = (slicing.width(cols), slicing.group.len());
+        let mut incoming = self.pool.take(backend, Shape::new(n * rows, width), Dtype::F32)?;
+        let pieces = self.pieces(slicing);
+        self.slices().all_to_all(&pieces, panel, &vec![rows; n], &mut incoming).map_err(failed)?;
+        let mut out = self.pool.take(backend, Shape::new(rows, cols), Dtype::F32)?;
+        for (i, columns) in slicing.columns(cols).enumerate() {
+            let block = Shape::new(rows, columns.len());
+            backend.copy_block(block, &incoming, (i * rows, 0), &mut out, (0, columns.start))?;
+        }
+        self.give(Some(incoming));
+        Ok(out)
+    }
+
+    /// The rows that each member of the slicing group holds.
+    fn pieces(&self, slicing: &Slicing) -> Vec<usize> {
+        slicing.group.iter().map(|&member| self.ranks.plan().ranks[member].own.len()).collect()
+    }
+
+    fn slices(&self) -> &dyn girih_comm::Collective<B> {
+        self.ranks.slices.as_deref().expect("a plan with slices has a group for them")
+    }
+
+    fn give(&mut self, matrix: Option<B::Matrix>) {
+        if let Some(matrix) = matrix {
+            self.pool.give(self.backend, matrix);
+        }
+    }
+}

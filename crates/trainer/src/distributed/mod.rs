@@ -1,0 +1,28 @@
+//! Full-batch training on ranks that each hold some rows of everything that has a row per node.
+//!
+//! ```text
+//! rows of nodes   features, activations, gradients, labels      cut: a rank holds `own`, a range of ids
+//! parameters      weights, their gradients, optimiser state     the same on every rank, to the bit
+//! adjacency       Â and Âᵀ in blocks                            as the plan says (girih-partition)
+//! ```
+//! Whatever works on rows alone (products with weights, dropout, activations, layer normalisation) runs as on one rank;
+//! draws are keyed by the ids of the whole, so that masks are the same. Ranks meet in four places:
+//!
+//! - [`CutGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
+//! - [`CutGraph::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows;
+//! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step;
+//! - [`Ranks::gather`]: predictions, when scores are due.
+//!
+//! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all
+//! ranks get the same bits and their parameters never drift apart.
+
+mod blocks;
+mod graph;
+mod ranks;
+mod session;
+
+pub use graph::CutGraph;
+pub use ranks::Ranks;
+pub use session::{RankOptions, train_on_threads};
+
+pub(crate) use blocks::CutAdjacency;

@@ -1,0 +1,175 @@
+//! [`train_on_threads`]: the ranks of a session as threads of this process.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use girih_comm::{Collective, threads};
+use girih_compute::{Backend, HostMatrix};
+use girih_datasets::{Dataset, Features, Labels};
+use girih_graph_format::Matrix;
+use girih_partition::{BlockPlan, Exchange, ProcessGrid};
+
+use super::blocks::CutAdjacency;
+use super::ranks::Ranks;
+use crate::TrainError;
+use crate::checkpoint::DataShape;
+use crate::config::{NormKind, TrainConfig};
+use crate::inputs::{Inputs, Needs};
+use crate::models::Dims;
+use crate::session::{
+    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
+};
+use crate::targets::Targets;
+
+/// How ranks share the work.
+#[derive(Clone, Copy, Debug)]
+pub struct RankOptions {
+    /// Which rank holds which block.
+    pub grid: ProcessGrid,
+    /// How operands of products travel.
+    pub exchange: Exchange,
+    /// How long a rank waits for another before it gives up.
+    pub deadline: Duration,
+}
+
+/// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes.
+///
+/// The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
+/// `observe` what happens and writes checkpoints, which any number of ranks can resume.
+///
+/// # Errors
+/// As [`train`](crate::train); when the plan does not fit the data; and when a rank fails, which ends all of them with
+/// the error of that rank.
+pub fn train_on_threads<B: Backend>(
+    backend: impl Fn() -> B + Sync,
+    dataset: Dataset,
+    config: &TrainConfig,
+    ranks: &RankOptions,
+    options: &SessionOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Outcome, TrainError>
+where
+    B::Matrix: HostMatrix,
+{
+    config.validate()?;
+    let shared = Shared::new(&backend(), dataset, config, ranks)?;
+    let observe = Mutex::new(observe);
+    let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
+        let mut observe = |event: Event<'_>| {
+            let mut observe = observe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            observe(event)
+        };
+        shared.train(&backend(), Box::new(world), config, options, &mut observe)
+    });
+    match outcomes {
+        Ok(mut outcomes) => Ok(outcomes.swap_remove(0)),
+        Err(failure) => Err(TrainError::rank(failure.rank, failure.message)),
+    }
+}
+
+/// What the ranks of a process read, each its part of it.
+struct Shared {
+    plan: Arc<BlockPlan>,
+    adjacency: Option<Arc<CutAdjacency>>,
+    features: Features,
+    labels: Labels,
+    dataset: Dataset,
+    data: DataShape,
+    dims: Dims,
+    needs: Needs,
+}
+
+impl Shared {
+    fn new<B: Backend>(
+        backend: &B,
+        dataset: Dataset,
+        config: &TrainConfig,
+        ranks: &RankOptions,
+    ) -> Result<Self, TrainError> {
+        if config.model.kind.is_recommender() {
+            let name = config.model.kind.name();
+            return Err(TrainError::invalid(format!("{name} trains on one rank; leave --ranks out")));
+        }
+        if config.model.norm == NormKind::Batch {
+            return Err(TrainError::invalid(
+                "batch normalisation needs the moments of all nodes, which ranks do not exchange; choose norm layer or none",
+            ));
+        }
+        let (data, dims) = (DataShape::of(&dataset), Dims::of(&dataset));
+        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
+        let plan = Arc::new(BlockPlan::new(&ranks.grid, dataset.n_nodes())?);
+        let needs = build_model(backend, config, dims, 0)?.0.needs();
+        let adjacency = needs
+            .graph
+            .map(|adjacency| Arc::new(CutAdjacency::new(&dataset.graph, adjacency, Arc::clone(&plan), ranks.exchange)));
+        Ok(Self { plan, adjacency, features, labels, dataset, data, dims, needs })
+    }
+
+    /// What one rank does.
+    fn train<B: Backend>(
+        &self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+        config: &TrainConfig,
+        options: &SessionOptions,
+        observe: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<Outcome, TrainError> {
+        let is_first = world.rank() == 0;
+        let ranks = Arc::new(Ranks::new(Arc::clone(&self.plan), world)?);
+        let own = ranks.own();
+        let (features, first_value) = rows_of_features(&self.features, own.clone());
+        let targets = Targets::upload(backend, &rows_of_labels(&self.labels, own))?;
+        let (adjacency, precision) = (self.adjacency.clone(), config.precision);
+        let features = (features, first_value);
+        let inputs = Inputs::of_rank(backend, Arc::clone(&ranks), adjacency, features, &self.needs, precision)?;
+        let options = SessionOptions { writes: options.writes && is_first, ..options.clone() };
+        // All ranks go on or stop together, as the first one is told.
+        let mut failure = None;
+        let mut agree = |event: Event<'_>| {
+            let mine = if is_first { observe(event) } else { Control::Continue };
+            match ranks.world().all_gather_bytes(&[u8::from(mine == Control::Stop)]) {
+                Ok(all) if all[0] == [0] => Control::Continue,
+                Ok(_) => Control::Stop,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    Control::Stop
+                }
+            }
+        };
+        let task = (&self.labels, &targets, &self.dataset.splits[..]);
+        let outcome = train_runs(config, &self.data, &options, &mut agree, |run| {
+            Ok(Box::new(start_run(backend, &inputs, task, (config, self.dims), run)?))
+        })?;
+        match failure {
+            None => Ok(outcome),
+            Some(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The features of some nodes, and how many stored values the nodes before them have.
+fn rows_of_features(features: &Features, own: Range<usize>) -> (Features, usize) {
+    match features {
+        Features::Dense(matrix) => (Features::Dense(rows_of(matrix, own)), 0),
+        Features::Sparse(csr) => {
+            let rows = csr.block(own.clone(), 0..csr.n_cols()).expect("nodes of the data set");
+            (Features::Sparse(rows), csr.indptr()[own.start] as usize)
+        }
+    }
+}
+
+fn rows_of_labels(labels: &Labels, own: Range<usize>) -> Labels {
+    match labels {
+        Labels::Single { n_classes, classes } => {
+            Labels::Single { n_classes: *n_classes, classes: classes[own].to_vec() }
+        }
+        Labels::Multi { n_classes, targets } => Labels::Multi { n_classes: *n_classes, targets: rows_of(targets, own) },
+    }
+}
+
+fn rows_of(matrix: &Matrix, own: Range<usize>) -> Matrix {
+    let cols = matrix.n_cols();
+    let values = matrix.data()[own.start * cols..own.end * cols].to_vec();
+    Matrix::new(own.len(), cols, values).expect("whole rows")
+}

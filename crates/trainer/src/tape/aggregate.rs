@@ -1,0 +1,90 @@
+//! `aggregate` and `neighbors`: what a graph does to the rows of its nodes, on one device or cut over ranks.
+
+use girih_compute::{Activation, Backend, ComputeError, Epilogue, Transpose};
+
+use super::epilogue::Recorded;
+use super::{BackwardPass, Operation, SpmmOptions, Tape, Var};
+use crate::distributed::CutGraph;
+use crate::graph::Graph;
+
+/// What goes into a [`Tape::aggregate`] besides its operands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AggregateOptions {
+    /// One row, added to every row of the result.
+    pub bias: Option<Var>,
+    /// Applied last.
+    pub activation: Activation,
+    /// A result of the same shape that nothing else reads; its buffer becomes that of this result.
+    pub add: Option<Var>,
+}
+
+struct Aggregated<'a, B: Backend> {
+    graph: &'a CutGraph<B>,
+    x: Var,
+    epilogue: Recorded,
+}
+
+struct Neighbors<'a, B: Backend> {
+    graph: &'a CutGraph<B>,
+    x: Var,
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// `activation(Â·X + add + bias)`, one row of `x` for each node at hand.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend or another rank fails.
+    pub fn aggregate(&mut self, graph: &'a Graph<B>, x: Var, options: AggregateOptions) -> Result<Var, ComputeError> {
+        let AggregateOptions { bias, activation, add } = options;
+        match graph {
+            Graph::Whole(matrix) => self.spmm(matrix, x, SpmmOptions { weights: None, bias, activation, add }),
+            Graph::Cut(graph) => self.aggregate_cut(graph, x, Recorded { bias, activation, add }),
+        }
+    }
+
+    fn aggregate_cut(&mut self, graph: &'a CutGraph<B>, x: Var, epilogue: Recorded) -> Result<Var, ComputeError> {
+        let (mut out, accumulate) = epilogue.target(self, self.shape(x))?;
+        let value = |var: Var| self.nodes[var.0].matrix();
+        let applied = Epilogue { accumulate, bias: epilogue.bias.map(value), activation: epilogue.activation };
+        graph.multiply(self.backend, self.pool, Transpose::No, value(x), applied, &mut out)?;
+        let operands: Vec<Var> = std::iter::once(x).chain(epilogue.operands()).collect();
+        Ok(self.record(out, &operands, Aggregated::<B> { graph, x, epilogue }))
+    }
+
+    /// The pattern of the rows at hand, and the rows of `x` that its columns stand for: all of them for a whole graph;
+    /// of a graph cut over ranks, those that the rank's own rows name, fetched from the ranks that hold them.
+    ///
+    /// What works on patterns alone (attention, maxima, sequences) works on the two as on a graph of its own.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub fn neighbors(&mut self, graph: &'a Graph<B>, x: Var) -> Result<(&'a B::Sparse, Var), ComputeError> {
+        match graph {
+            Graph::Whole(matrix) => Ok((matrix, x)),
+            Graph::Cut(graph) => {
+                let rows = graph.fetch(self.backend, self.pool, self.nodes[x.0].matrix())?;
+                Ok((graph.pattern(), self.record(rows, &[x], Neighbors::<B> { graph, x })))
+            }
+        }
+    }
+}
+
+impl<B: Backend> Operation<B> for Aggregated<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
+        self.epilogue.backward(pass, out, &mut grad)?;
+        // ∂X = Âᵀ·∂Z; every rank takes part, whether or not it wants the result.
+        let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
+        let plain = Epilogue::default();
+        self.graph.multiply(pass.backend, pass.pool, Transpose::Yes, &grad, plain, &mut x_grad)?;
+        pass.give(self.x, x_grad)?;
+        self.epilogue.finish(pass, grad)
+    }
+}
+
+impl<B: Backend> Operation<B> for Neighbors<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        let x_grad = self.graph.give_back(pass.backend, pass.pool, &grad)?;
+        pass.recycle(grad);
+        pass.give(self.x, x_grad)
+    }
+}

@@ -1,0 +1,151 @@
+//! Ranks compute what one rank does.
+
+use std::time::Duration;
+
+use girih_compute::Cpu;
+use girih_datasets::Dataset;
+use girih_graph_format::{Coo, Duplicates};
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::{
+    Aggregator, Control, Event, ModelConfig, ModelKind, Outcome, SessionOptions, TrainConfig, TrainError,
+};
+
+use crate::{ALL_MODELS, config, planted, with_bags_of_words};
+
+/// Every scheme, with as many ranks as tests can afford.
+const GRIDS: [(Scheme, usize, usize); 8] = [
+    (Scheme::OneD, 2, 1),
+    (Scheme::OneD, 4, 1),
+    (Scheme::OneD, 8, 1),
+    (Scheme::OneAndHalfD, 4, 2),
+    (Scheme::OneAndHalfD, 8, 2),
+    (Scheme::TwoD, 4, 1),
+    (Scheme::TwoD, 9, 1),
+    (Scheme::ThreeD, 8, 1),
+];
+
+fn options(scheme: Scheme, ranks: usize, replication: usize, exchange: Exchange) -> RankOptions {
+    let grid = ProcessGrid::new(scheme, ranks, replication).unwrap();
+    RankOptions { grid, exchange, deadline: Duration::from_secs(60) }
+}
+
+/// Losses of all epochs, and what came out.
+fn losses(outcome: impl FnOnce(&mut Vec<f32>) -> Result<Outcome, TrainError>) -> (Vec<f32>, Outcome) {
+    let mut losses = Vec::new();
+    let outcome = outcome(&mut losses).unwrap();
+    (losses, outcome)
+}
+
+fn on_one_rank(dataset: &Dataset, config: &TrainConfig) -> (Vec<f32>, Outcome) {
+    losses(|losses| {
+        let mut observe = |event: Event<'_>| record(losses, &event);
+        girih_trainer::train(&Cpu::new(), dataset.clone(), config, &SessionOptions::default(), &mut observe)
+    })
+}
+
+fn on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> (Vec<f32>, Outcome) {
+    losses(|losses| {
+        let mut observe = |event: Event<'_>| record(losses, &event);
+        let session = SessionOptions::default();
+        train_on_threads(Cpu::new, dataset.clone(), config, ranks, &session, &mut observe)
+    })
+}
+
+fn record(losses: &mut Vec<f32>, event: &Event<'_>) -> Control {
+    if let Event::Epoch { report, .. } = event {
+        losses.push(report.train_loss);
+    }
+    Control::Continue
+}
+
+/// Epochs agree to 1e-5 of the loss, and scores to a node or two.
+fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
+    let ((expected, single), (found, shared)) = (on_one_rank(dataset, config), on_ranks(dataset, config, ranks));
+    let what = format!("{:?}, {} ({})", config.model.kind, ranks.grid, ranks.exchange);
+    assert_eq!(expected.len(), found.len());
+    for (epoch, (a, b)) in expected.iter().zip(&found).enumerate() {
+        assert!((a - b).abs() <= 1e-5 * a.abs(), "{what}: the loss of epoch {epoch} is {b}, on one rank {a}");
+    }
+    let accuracy = |outcome: &Outcome| outcome.runs[0].last.test_accuracy.unwrap();
+    assert!((accuracy(&single) - accuracy(&shared)).abs() < 0.02, "{what}: accuracies differ");
+}
+
+#[test]
+fn every_model_trains_on_every_plan_as_on_one_rank() {
+    // A number of nodes that no number of ranks divides.
+    let dataset = planted("nodes=307");
+    for kind in ALL_MODELS {
+        for (scheme, ranks, replication) in GRIDS {
+            assert_same(&dataset, &config(kind, 20), &options(scheme, ranks, replication, Exchange::Auto));
+        }
+    }
+}
+
+#[test]
+fn rows_or_whole_panels_give_the_same() {
+    let dataset = planted("nodes=307");
+    for (scheme, ranks, replication) in GRIDS {
+        for exchange in [Exchange::Dense, Exchange::Rows] {
+            assert_same(&dataset, &config(ModelKind::Gcn, 5), &options(scheme, ranks, replication, exchange));
+        }
+    }
+}
+
+#[test]
+fn pools_and_sequences_of_neighbours_are_fetched() {
+    let dataset = planted("nodes=203");
+    for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
+        let model = ModelConfig { kind: ModelKind::Sage, aggregator, hidden: 8, ..ModelConfig::default() };
+        let config = TrainConfig { model, ..config(ModelKind::Sage, 5) };
+        for (scheme, ranks, replication) in [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::ThreeD, 8, 1)]
+        {
+            assert_same(&dataset, &config, &options(scheme, ranks, replication, Exchange::Auto));
+        }
+    }
+}
+
+/// The transpose of a directed graph has blocks of its own.
+#[test]
+fn directed_graphs_and_sparse_features_are_cut() {
+    let mut dataset = with_bags_of_words(&planted("nodes=203"));
+    let (mut rows, mut cols) = (Vec::new(), Vec::new());
+    for v in 0..203u32 {
+        for step in [1, 5, 17, 60] {
+            rows.push(v);
+            cols.push((v * v + step) % 203);
+        }
+    }
+    dataset.graph = Coo::new(203, 203, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
+        for (scheme, ranks, replication) in GRIDS {
+            for exchange in [Exchange::Dense, Exchange::Rows] {
+                assert_same(&dataset, &config(kind, 5), &options(scheme, ranks, replication, exchange));
+            }
+        }
+    }
+}
+
+/// More groups than replicas have panels to work on, and as many ranks as nodes.
+#[test]
+fn ranks_without_work_take_part() {
+    let dataset = planted("nodes=40");
+    let config = config(ModelKind::Gcn, 3);
+    assert_same(&dataset, &config, &options(Scheme::OneAndHalfD, 4, 4, Exchange::Auto));
+    assert_same(&dataset, &config, &options(Scheme::OneD, 40, 1, Exchange::Auto));
+}
+
+#[test]
+fn what_ranks_cannot_share_is_refused() {
+    let refusal = |config: &TrainConfig, ranks: usize| {
+        let ranks = options(Scheme::OneD, ranks, 1, Exchange::Auto);
+        let session = SessionOptions::default();
+        let mut observe = |_: Event<'_>| Control::Continue;
+        train_on_threads(Cpu::new, planted("nodes=40"), config, &ranks, &session, &mut observe).unwrap_err().to_string()
+    };
+    let message = refusal(&config(ModelKind::Gcn, 2), 41);
+    assert!(message.contains("40 nodes cannot be cut over 41 ranks"), "{message}");
+    let batch = ModelConfig { norm: girih_trainer::NormKind::Batch, ..ModelConfig::default() };
+    let message = refusal(&TrainConfig { model: batch, ..config(ModelKind::Gcn, 2) }, 2);
+    assert!(message.contains("batch normalisation"), "{message}");
+}
