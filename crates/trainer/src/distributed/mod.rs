@@ -20,6 +20,8 @@ mod blocks;
 mod graph;
 mod ranks;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use graph::CutGraph;
 pub use ranks::Ranks;

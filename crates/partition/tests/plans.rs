@@ -1,0 +1,258 @@
+//! Laws of plans: every block is multiplied once, bytes are those of the closed forms, nothing depends on a rank running.
+
+use std::collections::BTreeMap;
+
+use girih_graph_format::{Coo, Csr, Duplicates};
+use girih_partition::{
+    BlockPlan, Exchange, Halo, LinkRates, Machine, Ownership, ProcessGrid, Reduce, Schedule, Scheme, StepExchange,
+    Volume, block_nnz, imbalance,
+};
+use proptest::prelude::*;
+
+fn grids() -> impl Strategy<Value = ProcessGrid> {
+    prop_oneof![
+        (1..9usize).prop_map(|p| ProcessGrid::new(Scheme::OneD, p, 1).unwrap()),
+        (1..5usize, 1..4usize).prop_map(|(groups, r)| ProcessGrid::new(Scheme::OneAndHalfD, groups * r, r).unwrap()),
+        (1..4usize).prop_map(|q| ProcessGrid::new(Scheme::TwoD, q * q, 1).unwrap()),
+        (1..3usize).prop_map(|q| ProcessGrid::new(Scheme::ThreeD, q * q * q, 1).unwrap()),
+    ]
+}
+
+fn graph(n: usize, seed: u64) -> Csr {
+    let mut state = seed | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % n as u32
+    };
+    let (rows, cols): (Vec<u32>, Vec<u32>) = (0..4 * n).map(|_| (next(), next())).unzip();
+    Coo::new(n, n, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn every_rank_number_holds_every_node_once(grid in grids(), extra in 0..50usize) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        for replica in 0..grid.replication() {
+            let mut next = 0;
+            for rank in plan.peers(replica) {
+                prop_assert_eq!(plan.ranks[rank].own.start, next, "peers hold ascending ranges");
+                next = plan.ranks[rank].own.end;
+            }
+            prop_assert_eq!(next, plan.n_nodes);
+        }
+    }
+
+    /// Row panel × column panel × slice of the operand's columns, summed over what is added up afterwards.
+    #[test]
+    fn every_block_is_multiplied_once(grid in grids(), extra in 0..50usize) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        let mut times: BTreeMap<(usize, usize, usize), usize> = BTreeMap::new();
+        for rank in &plan.ranks {
+            let slice = rank.slice.as_ref().map_or(0, |slicing| slicing.place);
+            for step in &rank.steps {
+                for &row in &rank.rows {
+                    *times.entry((row, step.panel, slice)).or_default() += 1;
+                }
+            }
+        }
+        let n_slices = plan.ranks[0].slice.as_ref().map_or(1, |slicing| slicing.group.len());
+        prop_assert_eq!(times.len(), plan.panels.len().pow(2) * n_slices);
+        prop_assert!(times.values().all(|&n| n == 1));
+    }
+
+    #[test]
+    fn roots_hold_what_they_send_and_groups_agree(grid in grids(), extra in 0..50usize) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        for (number, rank) in plan.ranks.iter().enumerate() {
+            prop_assert!(rank.group.contains(&number));
+            for step in &rank.steps {
+                prop_assert_eq!(plan.ranks[step.root].panel, step.panel);
+                prop_assert!(rank.group.contains(&step.root));
+            }
+            for &member in &rank.group {
+                prop_assert_eq!(&plan.ranks[member].group, &rank.group);
+                prop_assert_eq!(&plan.ranks[member].steps, &rank.steps);
+            }
+            if let Some(slicing) = &rank.slice {
+                let pieces: usize = slicing.group.iter().map(|&member| plan.ranks[member].own.len()).sum();
+                prop_assert_eq!(pieces, plan.panels[rank.panel].len());
+                prop_assert_eq!(slicing.group[slicing.place], number);
+            }
+            if let Reduce::Scatter { group } = &rank.reduce {
+                let place = group.iter().position(|&member| member == number).unwrap();
+                prop_assert_eq!(rank.rows[place], rank.panel, "a result lies where the operand was");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_received_and_rows_are_never_more_than_panels(
+        grid in grids(), extra in 0..50usize, seed in any::<u64>(), cols in 1..40usize,
+    ) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        let csr = graph(plan.n_nodes, seed);
+        let total = |exchange| {
+            let volumes = plan.volumes(Some(&Schedule::new(&plan, &csr, exchange)), cols, 4);
+            let sum = |of: fn(&Volume) -> u64| volumes.iter().map(of).sum::<u64>();
+            (sum(|v| v.sent), sum(|v| v.received))
+        };
+        let [dense, rows, auto] = [Exchange::Dense, Exchange::Rows, Exchange::Auto].map(total);
+        for (sent, received) in [dense, rows, auto] {
+            prop_assert_eq!(sent, received);
+        }
+        prop_assert!(rows.0 <= dense.0 && auto.0 == rows.0.min(dense.0));
+    }
+
+    #[test]
+    fn lists_are_the_columns_that_blocks_touch(grid in grids(), extra in 0..50usize, seed in any::<u64>()) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        let csr = graph(plan.n_nodes, seed);
+        let schedule = Schedule::new(&plan, &csr, Exchange::Rows);
+        for (number, rank) in plan.ranks.iter().enumerate() {
+            let place = rank.group.iter().position(|&member| member == number).unwrap();
+            for (step, exchange) in rank.steps.iter().zip(schedule.steps(number)) {
+                let StepExchange::Rows { lists } = exchange else { panic!("rows were asked for") };
+                let columns = plan.panels[step.panel].clone();
+                let rows = rank.rows.iter().flat_map(|&panel| plan.panels[panel].clone());
+                let mut expected: Vec<u32> = rows.flat_map(|row| csr.row(row)).copied().collect();
+                expected.retain(|&id| columns.contains(&(id as usize)));
+                expected.sort_unstable();
+                expected.dedup();
+                let expected: Vec<u32> = expected.into_iter().map(|id| id - columns.start as u32).collect();
+                prop_assert_eq!(&lists[place], &expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_halo_is_what_own_rows_name(grid in grids(), extra in 0..50usize, seed in any::<u64>()) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        let csr = graph(plan.n_nodes, seed);
+        let halo = Halo::new(&plan, &csr);
+        for (number, rank) in plan.ranks.iter().enumerate() {
+            let mut expected: Vec<u32> = rank.own.clone().flat_map(|row| csr.row(row)).copied().collect();
+            expected.sort_unstable();
+            expected.dedup();
+            let mine = halo.of(number);
+            prop_assert_eq!(&mine.rows, &expected);
+            // What peers say they send is what is received, in order.
+            let place = plan.peers(rank.replica).position(|peer| peer == number).unwrap();
+            let mut sent = Vec::new();
+            for (peer, &n) in plan.peers(rank.replica).zip(&mine.received) {
+                let list = &halo.of(peer).sent[place];
+                prop_assert_eq!(list.len(), n);
+                sent.extend(list.iter().map(|&row| row + plan.ranks[peer].own.start as u32));
+            }
+            prop_assert_eq!(sent, expected);
+        }
+    }
+
+    #[test]
+    fn parts_become_ranges(parts in prop::collection::vec(0..5u32, 1..80), seed in any::<u64>()) {
+        let ownership = Ownership::new(&parts, 5).unwrap();
+        for (old, &part) in parts.iter().enumerate() {
+            let new = ownership.permutation().map(old as u32);
+            prop_assert_eq!(ownership.owner(new), part as usize);
+            prop_assert!(ownership.range(part as usize).contains(&new));
+        }
+        let csr = graph(parts.len(), seed).permuted(ownership.permutation());
+        for part in 0..5 {
+            let own = ownership.range(part);
+            for v in ownership.halo(&csr, part) {
+                prop_assert!(!own.contains(&v) && own.clone().any(|row| csr.row(row as usize).contains(&v)));
+            }
+        }
+        let nodes: Vec<u32> = (0..parts.len() as u32).collect();
+        prop_assert_eq!(ownership.subset_imbalance(&nodes), ownership.node_imbalance());
+        prop_assert!(ownership.edge_imbalance(&csr) >= 1.0 - 1e-12);
+    }
+}
+
+/// Bytes of one product when all divides evenly (Miao et al., section 4; Tripathy et al., section IV): `n·f` elements.
+#[test]
+fn volumes_are_the_closed_forms() {
+    let (n, f, element) = (720u64, 12usize, 4u64);
+    let volumes = |scheme, p, r| {
+        let plan = BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), n as usize).unwrap();
+        plan.volumes(None, f, element as usize)
+    };
+    let matrix = n * f as u64 * element;
+    for p in [2, 4, 8] {
+        let expected = matrix / p * (p - 1);
+        assert!(
+            volumes(Scheme::OneD, p as usize, 1).iter().all(|v| *v == Volume { sent: expected, received: expected })
+        );
+    }
+    for (p, r) in [(4u64, 2u64), (8, 2), (16, 4)] {
+        // Each rank roots the step of its own panel when that is one of its share, and receives the rest of the share; the
+        // group of r adds up n·r/p rows.
+        let (groups, panel) = (p / r, matrix * r / p);
+        let reduce = 2 * (r - 1) * panel / r;
+        for (rank, volume) in volumes(Scheme::OneAndHalfD, p as usize, r as usize).iter().enumerate() {
+            let (group, member) = (rank as u64 / r, rank as u64 % r);
+            let roots = u64::from(group % r == member);
+            let share = groups / r + u64::from(member < groups % r);
+            let expected =
+                Volume { sent: roots * (groups - 1) * panel + reduce, received: (share - roots) * panel + reduce };
+            assert_eq!(*volume, expected, "p {p}, r {r}, rank {rank}");
+        }
+    }
+    for q in [2u64, 3] {
+        // Slices there and back, and q - 1 slices of panels.
+        let expected = (q - 1) * (2 * matrix / q.pow(3) + matrix / q.pow(2));
+        let found = volumes(Scheme::TwoD, q.pow(2) as usize, 1);
+        assert!(
+            found.iter().all(|v| *v == Volume { sent: expected, received: expected }),
+            "{found:?}, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_ranks_are_simulated_in_seconds() {
+    let start = std::time::Instant::now();
+    let machine =
+        Machine { sums_per_second: 1e12, link: LinkRates { latency: 1e-5, bytes_per_second: 5e10 }, overlap: true };
+    for (scheme, p, r) in
+        [(Scheme::OneD, 1024, 1), (Scheme::OneAndHalfD, 1024, 8), (Scheme::TwoD, 1024, 1), (Scheme::ThreeD, 1000, 1)]
+    {
+        let plan = BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), 111_059_956).unwrap();
+        let nnz = plan.even_step_nnz(3_231_371_744);
+        let total: u64 = nnz.iter().flatten().sum();
+        assert!(
+            (total as f64 / 3_231_371_744.0 - 1.0).abs() < 0.01 || scheme == Scheme::TwoD || scheme == Scheme::ThreeD
+        );
+        let estimate = plan.estimate(&machine, &nnz, None, 128);
+        assert!(estimate.seconds > 0.0 && estimate.seconds.is_finite());
+        let slowest = estimate.compute_seconds.iter().chain(&estimate.exchange_seconds).copied().fold(0.0, f64::max);
+        assert!(estimate.seconds >= slowest);
+    }
+    assert!(start.elapsed().as_secs() < 10, "it took {:?}", start.elapsed());
+}
+
+#[test]
+fn blocks_are_counted_and_plans_are_data() {
+    let csr = graph(100, 3);
+    let plan = BlockPlan::new(&ProcessGrid::new(Scheme::OneAndHalfD, 8, 2).unwrap(), 100).unwrap();
+    let blocks = block_nnz(&csr, &plan.panels);
+    for (i, row) in blocks.iter().enumerate() {
+        for (j, &count) in row.iter().enumerate() {
+            let block = csr.block(plan.panels[i].clone(), plan.panels[j].clone()).unwrap();
+            assert_eq!(count, block.nnz() as u64);
+        }
+    }
+    assert_eq!(blocks.iter().flatten().sum::<u64>(), csr.nnz() as u64);
+    let steps: u64 = plan.step_nnz(&csr).iter().flatten().sum();
+    assert_eq!(steps, csr.nnz() as u64);
+    assert_eq!(imbalance(&[1, 1, 4]), 2.0);
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<BlockPlan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn parts_that_there_are_not_are_refused() {
+    let message = Ownership::new(&[0, 1, 7], 3).unwrap_err().to_string();
+    assert_eq!(message, "node 2 is in part 7, but there are 3");
+    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
+    assert!(BlockPlan::new(&grid, 3).unwrap_err().to_string().contains("3 nodes cannot be cut over 4 ranks"));
+}

@@ -1,0 +1,89 @@
+//! Products move exactly the bytes that plans predict, and are the products of the whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use girih_comm::{Traffic, threads};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
+use girih_partition::{BlockPlan, Exchange, ProcessGrid, Schedule, Scheme};
+
+use super::{CutAdjacency, CutGraph, Ranks};
+use crate::TrainError;
+use crate::inputs::Adjacency;
+use crate::tape::Pool;
+
+const N: usize = 53;
+const COLS: usize = 7;
+
+fn graph() -> Csr {
+    let (rows, cols): (Vec<u32>, Vec<u32>) =
+        (0..N as u32).flat_map(|v| [(v, (v * v + 1) % 53), (v, (7 * v + 3) % 53), (v % 9, v)]).unzip();
+    Coo::new(N, N, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+}
+
+fn operand() -> Matrix {
+    Matrix::new(N, COLS, (0..N * COLS).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<_>>()).unwrap()
+}
+
+/// `op(Â)·X` on one device.
+fn whole(adjacency: Adjacency, transpose: Transpose) -> Matrix {
+    let cpu = Cpu::new();
+    let csr = graph();
+    let csr = if transpose == Transpose::Yes { csr.transposed() } else { csr };
+    let scales = graph().scales(adjacency.norm);
+    let scales = if transpose == Transpose::Yes { scales.transposed() } else { scales };
+    let operand_ = girih_compute::SparseOperand { csr: &csr, scales, symmetric: false, names: None };
+    let (a, x) = (cpu.upload_sparse(&operand_).unwrap(), cpu.upload(&operand(), Dtype::F32).unwrap());
+    let mut out = cpu.zeros(Shape::new(N, COLS), Dtype::F32).unwrap();
+    cpu.spmm((&a, Transpose::No), None, &x, Epilogue::default(), &mut out).unwrap();
+    cpu.download(&out).unwrap()
+}
+
+#[test]
+fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
+    let adjacency = Adjacency { self_loops: false, norm: Norm::Row };
+    for (scheme, p, r) in [
+        (Scheme::OneD, 4, 1),
+        (Scheme::OneAndHalfD, 4, 2),
+        (Scheme::OneAndHalfD, 6, 3),
+        (Scheme::TwoD, 9, 1),
+        (Scheme::ThreeD, 8, 1),
+    ] {
+        for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
+            for transpose in [Transpose::No, Transpose::Yes] {
+                check(adjacency, (scheme, p, r), exchange, transpose);
+            }
+        }
+    }
+}
+
+fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange: Exchange, transpose: Transpose) {
+    let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
+    let cut = Arc::new(CutAdjacency::new(&graph(), adjacency, Arc::clone(&plan), exchange));
+    let results = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+        let (cpu, mut pool) = (Cpu::new(), Pool::default());
+        let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
+        let own = ranks.own();
+        let mine = Matrix::new(own.len(), COLS, operand().data()[own.start * COLS..own.end * COLS].to_vec())?;
+        let (x, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), COLS), Dtype::F32)?);
+        let graph = CutGraph::new(Arc::clone(&ranks), Arc::clone(&cut));
+        let before = ranks.world().traffic();
+        graph.multiply(&cpu, &mut pool, transpose, &x, Epilogue::default(), &mut out)?;
+        let after = ranks.world().traffic();
+        let moved = Traffic { sent: after.sent - before.sent, received: after.received - before.received };
+        Ok((cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?, moved))
+    })
+    .unwrap_or_else(|failure| panic!("{}", failure.message));
+
+    let what = format!("{}, {exchange}, {transpose:?}", plan.grid);
+    let expected = whole(adjacency, transpose);
+    let csr = if transpose == Transpose::Yes { graph().transposed() } else { graph() };
+    let volumes = plan.volumes(Some(&Schedule::new(&plan, &csr, exchange)), COLS, 4);
+    for ((found, moved), volume) in results.into_iter().zip(volumes) {
+        assert_eq!(moved, Traffic { sent: volume.sent, received: volume.received }, "{what}");
+        for (a, b) in expected.data().iter().zip(found.data()) {
+            assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{what}: {b} instead of {a}");
+        }
+    }
+}
