@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
+use girih_partition::{Exchange, Scheme};
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
 /// Trains graph neural networks, from two laptop cores up.
@@ -27,6 +28,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
+    /// Say how ranks would share a product: blocks, bytes, time
+    Partition(PartitionArgs),
     /// Generate a data set and write it as a girih folder
     Generate(GenerateArgs),
     /// Read a data set in any format and write it in another
@@ -126,6 +129,66 @@ pub enum Device {
     Cpu,
 }
 
+/// How ranks share the work.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Ranks")]
+pub struct RankArgs {
+    /// Train on this many ranks, threads of this process, each of which holds a part of the graph and of the features
+    #[arg(long, value_name = "N", conflicts_with = "plan", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ranks: Option<u16>,
+    #[command(flatten)]
+    pub partition: PartitionKind,
+    /// Seconds that a rank waits for another before it gives up
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "ranks")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub rank_deadline: u64,
+}
+
+/// Which rank holds and multiplies which block, and what travels.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct PartitionKind {
+    /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
+    /// cube (3d)
+    #[arg(long, value_name = "1d|1.5d|2d|3d", default_value_t, requires = "ranks")]
+    pub partition: Scheme,
+    /// Ranks that hold the same rows, of 1.5d
+    #[arg(long, value_name = "R", default_value_t = 1, requires = "ranks")]
+    pub replication: usize,
+    /// What is sent for a step: whole blocks of rows (dense), only those that the receiver touches (rows), or whichever is
+    /// less (auto)
+    #[arg(long, value_name = "dense|rows|auto", default_value_t, requires = "ranks")]
+    pub exchange: Exchange,
+}
+
+/// `girih partition`.
+#[derive(Debug, Args)]
+pub struct PartitionArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Number of ranks
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ranks: u16,
+    #[command(flatten)]
+    pub partition: PartitionKind,
+    /// Columns of the operand of the product that is counted
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    pub width: u32,
+    /// Bytes a second that a rank exchanges, in GB/s
+    #[arg(long, value_name = "GB/S", default_value_t = 10.0)]
+    pub link: f64,
+    /// Microseconds before the first byte of an exchange
+    #[arg(long, value_name = "US", default_value_t = 10.0)]
+    pub latency: f64,
+    /// GB/s at which a rank gathers rows of the operand [default: measured here, all cores for one rank]
+    #[arg(long, value_name = "GB/S")]
+    pub gather: Option<f64>,
+    /// Exchange the operand of a step while the step before multiplies
+    #[arg(long)]
+    pub overlap: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// `girih train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
@@ -135,6 +198,8 @@ pub struct TrainArgs {
     pub settings: Settings,
     #[command(flatten)]
     pub device: DeviceArgs,
+    #[command(flatten)]
+    pub ranks: RankArgs,
     /// Read settings from a TOML file; flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
+use girih_partition::PartitionError;
 use girih_trainer::TrainError;
 use miette::Diagnostic;
 
@@ -19,6 +20,9 @@ pub enum CliError {
     /// Training could not start or go on.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Ranks cannot share the work as asked.
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
     /// The configuration file does not say what it must.
     #[error("{path}: {message}")]
     #[diagnostic(help("every key is listed in docs/configuration.md; `girih train --out DIR` writes a complete file"))]

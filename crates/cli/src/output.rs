@@ -66,7 +66,10 @@ impl Results {
         let width = self.shown().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
         let mut out = std::io::stdout().lock();
         for (label, shown) in self.shown() {
-            let _ = writeln!(out, "{label:<width$}  {shown}");
+            for (i, line) in shown.lines().enumerate() {
+                let label = if i == 0 { label } else { "" };
+                let _ = writeln!(out, "{label:<width$}  {line}");
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod apply;
 mod convert;
 mod doctor;
+mod partition;
 mod plan;
 mod stats;
 mod train;
@@ -23,6 +24,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Evaluate(args) => apply::evaluate(&args),
         Command::Predict(args) => apply::predict(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Partition(args) => partition::run(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Doctor(args) => doctor::run(args.output),

@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::output::Results;
 
 /// Share of the cache's bandwidth that gathered rows reach (measured: `benches/record`).
-const GATHER_SHARE: f64 = 0.7;
+pub(super) const GATHER_SHARE: f64 = 0.7;
 /// Share of the arithmetic ceiling that dense products reach.
 const DENSE_SHARE: f64 = 0.8;
 

@@ -5,15 +5,19 @@ mod observer;
 mod outputs;
 mod settings;
 
-use girih_compute::Backend;
+use std::time::Duration;
+
+use girih_compute::{Backend, Cpu};
 use girih_datasets::load;
-use girih_trainer::SessionOptions;
+use girih_partition::ProcessGrid;
+use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::{Event, SessionOptions};
 
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
 use super::{backend, plan};
-use crate::args::TrainArgs;
+use crate::args::{PartitionKind, RankArgs, TrainArgs};
 use crate::error::CliError;
 
 /// Trains, reports, and writes the output folder.
@@ -24,6 +28,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if args.plan {
         return plan::run(&spec, &options, &config, args.output);
     }
+    let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
     let backend = backend(&args.device, config.precision)?;
     let dataset = load(&spec, &options)?;
@@ -38,7 +43,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         writes: true,
     };
     let mut observer = Observer::new(&config, args.output.json, outputs.clone())?;
-    let outcome = girih_trainer::train(&backend, dataset, &config, &session, &mut |event| observer.observe(&event));
+    let mut observe = |event: Event<'_>| observer.observe(&event);
+    let outcome = match &ranks {
+        None => girih_trainer::train(&backend, dataset, &config, &session, &mut observe),
+        Some(ranks) => {
+            let on_rank = || Cpu::new().gathering(config.precision);
+            train_on_threads(on_rank, dataset, &config, ranks, &session, &mut observe)
+        }
+    };
     let history = observer.finish()?;
     let outcome = outcome?;
     let results = facts.results(&config, &outcome);
@@ -53,6 +65,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// How ranks share the work, if there are several.
+fn rank_options(args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
+    let Some(ranks) = args.ranks else { return Ok(None) };
+    let PartitionKind { partition, replication, exchange } = args.partition;
+    let grid = ProcessGrid::new(partition, usize::from(ranks), replication)?;
+    Ok(Some(RankOptions { grid, exchange, deadline: Duration::from_secs(args.rank_deadline) }))
 }
 
 fn print_next_steps(args: &TrainArgs, outputs: Option<&OutputFolder>) {
