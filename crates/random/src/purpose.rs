@@ -16,6 +16,8 @@ pub const GENERATOR: u32 = 4;
 pub const SHUFFLE: u32 = 5;
 /// Users with items that they met and items that they did not: the batches of a recommender.
 pub const TRIPLES: u32 = 6;
+/// Random orders of nodes.
+pub const ORDER: u32 = 7;
 
 #[cfg(test)]
 mod tests {
@@ -31,6 +33,7 @@ mod tests {
             ("GENERATOR", GENERATOR),
             ("SHUFFLE", SHUFFLE),
             ("TRIPLES", TRIPLES),
+            ("ORDER", ORDER),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

@@ -3,12 +3,39 @@
 //! A product with a sparse matrix gathers one row of the operand per entry. What it costs depends on which rows lie in
 //! the cache, and so on how nodes are numbered. An order is found once, before training, and applied to graph, features,
 //! labels and splits together.
+//!
+//! - [`Reorder`]: a way to number nodes; [`OrderKind`] names those that come with girih. Start here.
+//! - [`Degree`], [`SlashBurn`], [`ReverseCuthillMckee`], [`MetisClusters`]: the orders of Miao et al. (Journal of Software
+//!   34(9), 2023); [`Community`] goes beyond them.
+//! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition.
+//! - [`quality`]: how good an order is, for caches and for tiles.
+//!
+//! Not here: what is done with an order.
 
+mod blockwise;
+mod clusters;
+mod community;
 mod error;
+mod kind;
+pub mod quality;
+mod rcm;
+mod simple;
+mod slashburn;
+mod streaming;
+
+use std::borrow::Cow;
 
 use girih_graph_format::{Csr, Permutation};
 
+pub use blockwise::Blockwise;
+pub use clusters::{MetisClusters, clusters};
+pub use community::Community;
 pub use error::ReorderError;
+pub use kind::OrderKind;
+pub use rcm::ReverseCuthillMckee;
+pub use simple::{Degree, Identity, Random};
+pub use slashburn::SlashBurn;
+pub use streaming::streaming_clusters;
 
 /// A way to number the nodes of a graph.
 pub trait Reorder: Send + Sync {
@@ -21,4 +48,24 @@ pub trait Reorder: Send + Sync {
     /// # Errors
     /// When `graph` is not square, or is beyond what the method can number.
     fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError>;
+}
+
+/// Refuses what is no adjacency.
+fn square(graph: &Csr) -> Result<(), ReorderError> {
+    if graph.is_square() {
+        return Ok(());
+    }
+    Err(ReorderError::invalid(format!(
+        "a matrix of {} × {} has no order of nodes; rows and columns have to be the same nodes",
+        graph.n_rows(),
+        graph.n_cols()
+    )))
+}
+
+/// Each edge in both directions, without weights.
+fn undirected(graph: &Csr) -> Cow<'_, Csr> {
+    if graph.is_symmetric() {
+        return Cow::Borrowed(graph);
+    }
+    Cow::Owned(graph.symmetrized())
 }

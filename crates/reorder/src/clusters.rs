@@ -1,0 +1,113 @@
+//! [`MetisClusters`]: clusters of a graph partitioner, and [`clusters`] themselves.
+
+use std::sync::{Mutex, PoisonError};
+
+use girih_graph_format::{Coo, Csr, Duplicates, NodeId, Permutation};
+use metis::{Graph as MetisGraph, Idx, option};
+
+use crate::rcm::ReverseCuthillMckee;
+use crate::simple::{by_falling_degree, visited};
+use crate::streaming::streaming_clusters;
+use crate::{Reorder, ReorderError, square, undirected};
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Clusters of about `size` nodes, the nodes of a cluster consecutive (Miao et al., Journal of Software 34(9), 2023, take
+/// 200). Clusters are ordered by reverse Cuthill-McKee on the graph of clusters, so that neighbouring ones are near; inside
+/// a cluster nodes come by falling degree.
+///
+/// An edge counts in both directions; self-loops do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetisClusters {
+    /// Nodes of a cluster, about.
+    pub size: usize,
+}
+
+impl Default for MetisClusters {
+    fn default() -> Self {
+        Self { size: 200 }
+    }
+}
+
+impl Reorder for MetisClusters {
+    fn name(&self) -> String {
+        "metis".to_owned()
+    }
+
+    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+        square(graph)?;
+        if self.size == 0 {
+            return Err(ReorderError::invalid("clusters of no nodes; a cluster has at least one"));
+        }
+        let n_clusters = graph.n_rows().div_ceil(self.size).max(1);
+        let cluster_of = clusters(graph, n_clusters)?;
+        let places = ReverseCuthillMckee.order(&quotient(graph, &cluster_of, n_clusters))?;
+        let mut members: Vec<Vec<NodeId>> = vec![Vec::new(); n_clusters];
+        for (v, &cluster) in cluster_of.iter().enumerate() {
+            members[places.map(cluster) as usize].push(v as NodeId);
+        }
+        members.iter_mut().for_each(|nodes| by_falling_degree(graph, nodes));
+        Ok(visited(members.concat()))
+    }
+}
+
+/// The cluster of every node, in `n_clusters` clusters of nearly equal size with few edges between them: METIS's k-way
+/// partition (Karypis and Kumar, SIAM J. Sci. Comput. 1998). METIS counts edges in 32 bits; a graph beyond that is clustered
+/// by [`streaming_clusters`] instead, which a warning in the log says.
+///
+/// An edge counts in both directions; self-loops do not count.
+///
+/// # Errors
+/// When the graph is not square, there are no clusters, or METIS runs out of memory.
+pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError> {
+    square(graph)?;
+    if n_clusters == 0 {
+        return Err(ReorderError::invalid("no clusters; a graph is cut into at least one"));
+    }
+    let n = graph.n_rows();
+    if n_clusters == 1 || n <= n_clusters {
+        return Ok((0..n as u32).map(|v| v % n_clusters as u32).collect());
+    }
+    let graph = undirected(graph).without_self_loops();
+    let ids = (Idx::try_from(graph.nnz()), Idx::try_from(n_clusters));
+    let (Ok(_), Ok(n_parts)) = ids else {
+        tracing::warn!(
+            edges = graph.nnz(),
+            "METIS counts edges in 32 bits; the streaming partitioner clusters instead"
+        );
+        return Ok(streaming_clusters(&graph, n_clusters));
+    };
+    let offsets: Vec<Idx> = graph.indptr().iter().map(|&offset| offset as Idx).collect();
+    let targets: Vec<Idx> = graph.indices().iter().map(|&v| v as Idx).collect();
+    let failed = |what: &dyn std::fmt::Display| {
+        ReorderError::invalid(format!("METIS could not cluster {n} nodes and {} edges: {what}", graph.nnz()))
+    };
+    // METIS draws from one generator for the whole process: two calls at once would depend on each other.
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let metis = MetisGraph::new(1, n_parts, &offsets, &targets).map_err(|error| failed(&error))?;
+    let mut parts = vec![0; n];
+    metis.set_option(option::Seed(0)).part_kway(&mut parts).map_err(|error| failed(&error))?;
+    Ok(parts.into_iter().map(|part| part as u32).collect())
+}
+
+/// Which clusters are neighbours.
+fn quotient(graph: &Csr, cluster_of: &[u32], n_clusters: usize) -> Csr {
+    let mut pairs: Vec<(NodeId, NodeId)> = Vec::new();
+    for v in 0..graph.n_rows() {
+        let neighbours = graph.row(v).iter().map(|&u| (cluster_of[v], cluster_of[u as usize]));
+        let first = pairs.len();
+        pairs.extend(neighbours.filter(|(a, b)| a != b));
+        pairs[first..].sort_unstable();
+        let mut kept = first;
+        for i in first..pairs.len() {
+            if i == first || pairs[i] != pairs[kept - 1] {
+                pairs[kept] = pairs[i];
+                kept += 1;
+            }
+        }
+        pairs.truncate(kept);
+    }
+    let (rows, cols) = pairs.into_iter().unzip();
+    let list = Coo::new(n_clusters, n_clusters, rows, cols, None).expect("clusters are below their number");
+    list.to_csr(Duplicates::Merge).expect("as many clusters as an id can name")
+}

@@ -1,0 +1,45 @@
+//! Chains: communities one after the other, so that neighbours come close.
+
+use std::collections::BTreeMap;
+
+use girih_graph_format::NodeId;
+
+use super::network::Network;
+
+/// How much of its pull a community keeps with each one placed after it.
+const MEMORY: f64 = 0.5;
+/// Pulls below this are forgotten.
+const NEXT_TO_NOTHING: f64 = 1e-6;
+
+/// `communities` in an order in which each is pulled by those before it: by the edges that they share, the last one's
+/// most, against the root of its own ends. Where nothing pulls, the first of `communities` that is left comes next.
+pub(super) fn chained(network: &Network<'_>, communities: &[NodeId]) -> Vec<NodeId> {
+    let mut waiting: BTreeMap<NodeId, f64> = communities.iter().map(|&c| (c, 0.0)).collect();
+    let mut pulled: Vec<NodeId> = Vec::new();
+    let mut chain = Vec::with_capacity(communities.len());
+    let mut rest = communities.iter();
+    while chain.len() < communities.len() {
+        let pull = |c: &NodeId| waiting[c];
+        let strongest = pulled.iter().max_by(|a, b| pull(a).total_cmp(&pull(b)).then(b.cmp(a))).copied();
+        let next = strongest.or_else(|| rest.find(|c| waiting.contains_key(c)).copied());
+        let next = next.expect("as many are left as the chain lacks");
+        waiting.remove(&next);
+        chain.push(next);
+        pulled.retain(|c| {
+            let Some(pull) = waiting.get_mut(c) else { return false };
+            *pull *= MEMORY;
+            let is_felt = *pull > NEXT_TO_NOTHING;
+            *pull = if is_felt { *pull } else { 0.0 };
+            is_felt
+        });
+        for (c, edges) in network.neighbours(next as usize) {
+            if let Some(pull) = waiting.get_mut(&c) {
+                if *pull == 0.0 {
+                    pulled.push(c);
+                }
+                *pull += f64::from(edges) / (network.ends[c as usize] as f64).sqrt();
+            }
+        }
+    }
+    chain
+}

@@ -1,0 +1,85 @@
+//! [`OrderKind`]: orders by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Blockwise, Community, Degree, Identity, MetisClusters, Random, Reorder, ReorderError, ReverseCuthillMckee,
+    SlashBurn,
+};
+
+/// An order, as the command line names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OrderKind {
+    /// The order that there is.
+    #[default]
+    None,
+    /// At random.
+    Random,
+    /// By falling degree.
+    Degree,
+    /// Hubs first.
+    Slashburn,
+    /// Reverse Cuthill-McKee.
+    Rcm,
+    /// Clusters of METIS.
+    Metis,
+    /// Nested communities.
+    Community,
+}
+
+impl OrderKind {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::Random, Self::Degree, Self::Slashburn, Self::Rcm, Self::Metis, Self::Community];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Random => "random",
+            Self::Degree => "degree",
+            Self::Slashburn => "slashburn",
+            Self::Rcm => "rcm",
+            Self::Metis => "metis",
+            Self::Community => "community",
+        }
+    }
+
+    /// The order with its usual settings; `seed` is that of the random one. With more than one block, inside equal ranges
+    /// of ids ([`Blockwise`]).
+    #[must_use]
+    pub fn order(self, blocks: usize, seed: u64) -> Box<dyn Reorder> {
+        fn cut<R: Reorder + 'static>(blocks: usize, inner: R) -> Box<dyn Reorder> {
+            if blocks > 1 { Box::new(Blockwise { blocks, inner }) } else { Box::new(inner) }
+        }
+        match self {
+            Self::None => Box::new(Identity),
+            Self::Random => cut(blocks, Random { seed }),
+            Self::Degree => cut(blocks, Degree),
+            Self::Slashburn => cut(blocks, SlashBurn::default()),
+            Self::Rcm => cut(blocks, ReverseCuthillMckee),
+            Self::Metis => cut(blocks, MetisClusters::default()),
+            Self::Community => cut(blocks, Community::default()),
+        }
+    }
+}
+
+impl fmt::Display for OrderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OrderKind {
+    type Err = ReorderError;
+
+    fn from_str(text: &str) -> Result<Self, ReorderError> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            ReorderError::invalid(format!("{text:?} is no order; choose one of {names}"))
+        })
+    }
+}

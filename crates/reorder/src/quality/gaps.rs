@@ -1,0 +1,60 @@
+//! Distances between the columns of a row, and how often windows of rows come back to a column.
+
+use girih_graph_format::Csr;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// Distances in the numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gaps {
+    /// Largest distance of an entry from the diagonal.
+    pub bandwidth: usize,
+    /// Mean of the binary logarithm of `1 + |column − column before|` over entries, the first of a row counted from the
+    /// diagonal: the bits that an entry takes, about (Chierichetti et al., KDD 2009).
+    pub mean_log2: f64,
+}
+
+impl Gaps {
+    /// Of a graph as it is numbered.
+    #[must_use]
+    pub fn of(graph: &Csr) -> Self {
+        let of_row = |v: usize| {
+            let (mut bandwidth, mut bits, mut before) = (0, 0.0, v);
+            for &u in graph.row(v) {
+                let u = u as usize;
+                bandwidth = bandwidth.max(u.abs_diff(v));
+                bits += (1.0 + u.abs_diff(before) as f64).log2();
+                before = u;
+            }
+            (bandwidth, bits)
+        };
+        // Pieces of fixed size, added in order, so that the sum does not depend on threads.
+        let piece = |rows: &[usize]| {
+            rows.iter().map(|&v| of_row(v)).fold((0, 0.0), |a: (usize, f64), b| (a.0.max(b.0), a.1 + b.1))
+        };
+        let rows: Vec<usize> = (0..graph.n_rows()).collect();
+        let pieces: Vec<(usize, f64)> = rows.par_chunks(1 << 12).map(piece).collect();
+        let bandwidth = pieces.iter().map(|piece| piece.0).max().unwrap_or(0);
+        let bits: f64 = pieces.iter().map(|piece| piece.1).sum();
+        Self { bandwidth, mean_log2: bits / graph.nnz().max(1) as f64 }
+    }
+}
+
+/// Entries for each distinct column of a window of `rows` consecutive rows, over all windows: how often a fetched row of
+/// the operand is read again by rows nearby. 1 when no two rows of a window share a column.
+///
+/// # Panics
+/// When a window has no rows.
+#[must_use]
+pub fn window_reuse(graph: &Csr, rows: usize) -> f64 {
+    assert!(rows > 0, "a window has rows");
+    let distinct = |window: usize| {
+        let rows = window * rows..((window + 1) * rows).min(graph.n_rows());
+        let mut columns: Vec<u32> = rows.flat_map(|v| graph.row(v)).copied().collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns.len()
+    };
+    let n_distinct: usize = (0..graph.n_rows().div_ceil(rows)).into_par_iter().map(distinct).sum();
+    graph.nnz() as f64 / n_distinct.max(1) as f64
+}

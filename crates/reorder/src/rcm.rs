@@ -1,0 +1,142 @@
+//! [`ReverseCuthillMckee`]: levels of a breadth-first search, for a small bandwidth.
+
+use girih_graph_format::{Csr, NodeId, Permutation};
+
+use crate::simple::visited;
+use crate::{Reorder, ReorderError, square, undirected};
+
+/// Breadth-first search from a node on the rim of each component, neighbours by rising degree, all of it reversed (Cuthill
+/// and McKee, 1969; George, 1971; rims as George and Liu, ACM TOMS 1979, find them). Components come by their first node. Of
+/// searches from both ends of a component, with neighbours of equal degree by rising or by falling id, the one with the
+/// smallest bandwidth counts.
+///
+/// An edge counts in both directions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReverseCuthillMckee;
+
+impl Reorder for ReverseCuthillMckee {
+    fn name(&self) -> String {
+        "rcm".to_owned()
+    }
+
+    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+        square(graph)?;
+        let graph = undirected(graph);
+        let mut search = Search::new(&graph);
+        let mut order = Vec::with_capacity(graph.n_rows());
+        for v in 0..graph.n_rows() as NodeId {
+            if !search.is_placed[v as usize] {
+                search.place_component(v, &mut order);
+            }
+        }
+        order.reverse();
+        Ok(visited(order))
+    }
+}
+
+/// Breadth-first searches over one graph, which share their memory.
+struct Search<'g> {
+    graph: &'g Csr,
+    is_placed: Vec<bool>,
+    /// The last search that saw each node.
+    seen_in: Vec<u32>,
+    n_searches: u32,
+    /// The place of each node in the search that was judged last.
+    place: Vec<u32>,
+}
+
+/// The levels of a search.
+struct Levels {
+    depth: usize,
+    /// The node of smallest degree in the last level.
+    farthest: NodeId,
+}
+
+impl<'g> Search<'g> {
+    fn new(graph: &'g Csr) -> Self {
+        let n = graph.n_rows();
+        Self { graph, is_placed: vec![false; n], seen_in: vec![0; n], n_searches: 0, place: vec![0; n] }
+    }
+
+    /// Two nodes far apart in the component of `v`: ever farther ones, until the depth no longer grows.
+    fn rim(&mut self, v: NodeId) -> [NodeId; 2] {
+        let (mut start, mut levels) = (v, self.levels(v));
+        loop {
+            let next = self.levels(levels.farthest);
+            if next.depth <= levels.depth {
+                return [start, levels.farthest];
+            }
+            (start, levels) = (levels.farthest, next);
+        }
+    }
+
+    fn levels(&mut self, start: NodeId) -> Levels {
+        self.n_searches += 1;
+        self.seen_in[start as usize] = self.n_searches;
+        let (mut level, mut next, mut depth) = (vec![start], Vec::new(), 0);
+        loop {
+            for &v in &level {
+                for &u in self.graph.row(v as usize) {
+                    let seen = &mut self.seen_in[u as usize];
+                    if *seen != self.n_searches {
+                        *seen = self.n_searches;
+                        next.push(u);
+                    }
+                }
+            }
+            if next.is_empty() {
+                let by_degree = |v: &&NodeId| (self.graph.degree(**v as usize), **v);
+                return Levels { depth, farthest: *level.iter().min_by_key(by_degree).expect("a level has nodes") };
+            }
+            depth += 1;
+            std::mem::swap(&mut level, &mut next);
+            next.clear();
+        }
+    }
+
+    /// Appends the component of `v` in the order of Cuthill and McKee.
+    fn place_component(&mut self, v: NodeId, order: &mut Vec<NodeId>) {
+        let rim = self.rim(v);
+        let mut best: Option<(usize, Vec<NodeId>)> = None;
+        for (start, ids_rise) in rim.into_iter().flat_map(|start| [(start, true), (start, false)]) {
+            let nodes = self.cuthill_mckee(start, ids_rise);
+            let bandwidth = self.bandwidth(&nodes);
+            if best.as_ref().is_none_or(|(narrowest, _)| bandwidth < *narrowest) {
+                best = Some((bandwidth, nodes));
+            }
+        }
+        let (_, nodes) = best.expect("four searches");
+        nodes.iter().for_each(|&u| self.is_placed[u as usize] = true);
+        order.extend(nodes);
+    }
+
+    /// The component of `start`, neighbours by rising degree.
+    fn cuthill_mckee(&mut self, start: NodeId, ids_rise: bool) -> Vec<NodeId> {
+        self.n_searches += 1;
+        self.seen_in[start as usize] = self.n_searches;
+        let mut order = vec![start];
+        let mut next = 0;
+        while let Some(&v) = order.get(next) {
+            next += 1;
+            let first = order.len();
+            for &u in self.graph.row(v as usize) {
+                if std::mem::replace(&mut self.seen_in[u as usize], self.n_searches) != self.n_searches {
+                    order.push(u);
+                }
+            }
+            let id = |u: NodeId| if ids_rise { u } else { NodeId::MAX - u };
+            order[first..].sort_unstable_by_key(|&u| (self.graph.degree(u as usize), id(u)));
+        }
+        order
+    }
+
+    /// The bandwidth of a component in this order.
+    fn bandwidth(&mut self, nodes: &[NodeId]) -> usize {
+        nodes.iter().enumerate().for_each(|(place, &v)| self.place[v as usize] = place as u32);
+        let of_node = |(place, &v): (usize, &NodeId)| {
+            let farthest = |&u: &NodeId| (self.place[u as usize] as usize).abs_diff(place);
+            self.graph.row(v as usize).iter().map(farthest).max().unwrap_or(0)
+        };
+        nodes.iter().enumerate().map(of_node).max().unwrap_or(0)
+    }
+}
