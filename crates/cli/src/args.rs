@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_partition::{Exchange, Scheme};
+use girih_reorder::OrderKind;
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
 /// Trains graph neural networks, from two laptop cores up.
@@ -28,6 +29,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
+    /// Number the nodes anew, so that neighbours come near, and say what it brings
+    Reorder(ReorderArgs),
     /// Say how ranks would share a product: blocks, bytes, time
     Partition(PartitionArgs),
     /// Generate a data set and write it as a girih folder
@@ -160,6 +163,51 @@ pub struct PartitionKind {
     pub exchange: Exchange,
 }
 
+/// `girih reorder`.
+#[derive(Debug, Args)]
+pub struct ReorderArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The order: degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), community (nested
+    /// communities, nodes by falling degree inside), random, none; several, separated by commas, are compared
+    #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
+    pub order: Vec<OrderKind>,
+    /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub blocks: u32,
+    /// Take the order from a file instead: the new id of every node, as `.npy`
+    #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
+    pub permutation: Option<PathBuf>,
+    /// Write the reordered data to this folder, with the order as new_of_old.npy; of several orders, that with the largest
+    /// coverage
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Draw the non-zeros before and after to this file
+    #[arg(long, value_name = "FILE.png")]
+    pub plot: Option<PathBuf>,
+    /// Shuffle the ids first: what an order gains is then not what the files brought along
+    #[arg(long)]
+    pub shuffle: bool,
+    /// Seed of shuffled and random orders
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// The cache whose hits are simulated.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct CacheArgs {
+    /// Size of the simulated cache in KiB [default: the last-level cache of this machine]
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
+    pub cache: Option<u64>,
+    /// Columns of the operand whose rows it holds, as f32
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    pub width: u32,
+}
+
 /// `girih partition`.
 #[derive(Debug, Args)]
 pub struct PartitionArgs {
@@ -200,6 +248,13 @@ pub struct TrainArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub ranks: RankArgs,
+    /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis, community,
+    /// random
+    #[arg(long, value_name = "ORDER", default_value_t)]
+    pub reorder: OrderKind,
+    /// Order inside so many equal ranges of ids [default: one for each row block of the partition]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
+    pub reorder_blocks: Option<u32>,
     /// Read settings from a TOML file; flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -461,6 +516,8 @@ pub struct PredictArgs {
 pub struct StatsArgs {
     #[command(flatten)]
     pub data: DataArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

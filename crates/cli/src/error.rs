@@ -5,6 +5,7 @@ use std::path::Path;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
+use girih_reorder::ReorderError;
 use girih_trainer::TrainError;
 use miette::Diagnostic;
 
@@ -20,6 +21,9 @@ pub enum CliError {
     /// Training could not start or go on.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Nodes cannot be ordered as asked.
+    #[error(transparent)]
+    Reorder(#[from] ReorderError),
     /// Ranks cannot share the work as asked.
     #[error(transparent)]
     Partition(#[from] PartitionError),

@@ -11,6 +11,7 @@ mod commands;
 mod error;
 mod history;
 mod output;
+mod plots;
 mod report;
 
 use std::io::IsTerminal;

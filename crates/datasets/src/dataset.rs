@@ -1,6 +1,6 @@
 //! [`Dataset`]: everything that training needs to know about one set of nodes.
 
-use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_graph_format::{Csr, Matrix, NodeId, Permutation};
 use rayon::prelude::*;
 
 use crate::{DatasetError, Interactions};
@@ -126,6 +126,48 @@ impl Dataset {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
         }
         Ok(())
+    }
+
+    /// The same data with node `v` renamed to `order.map(v)`: graph, features, labels and splits together.
+    ///
+    /// What is computed for the renamed nodes is handed back in the old names by the inverse order:
+    /// `order.inverse().apply_rows(&result)`.
+    ///
+    /// # Errors
+    /// When the order is of another number of nodes, or the data are users and items, whose ids mean something.
+    pub fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
+        if order.len() != self.n_nodes() {
+            return Err(DatasetError::invalid(format!(
+                "an order of {} nodes for a graph of {}; it has to name every node once",
+                order.len(),
+                self.n_nodes()
+            )));
+        }
+        if self.interactions.is_some() {
+            return Err(DatasetError::invalid("users and items keep their ids; leave the order out".to_owned()));
+        }
+        let renamed = |ids: Vec<NodeId>| {
+            let mut ids: Vec<NodeId> = ids.into_iter().map(|v| order.map(v)).collect();
+            ids.sort_unstable();
+            ids
+        };
+        let split =
+            |split: Split| Split { train: renamed(split.train), val: renamed(split.val), test: renamed(split.test) };
+        Ok(Self {
+            graph: self.graph.permuted(order),
+            features: self.features.map(|features| match features {
+                Features::Dense(matrix) => Features::Dense(order.apply_rows(&matrix)),
+                Features::Sparse(csr) => Features::Sparse(csr.with_rows_permuted(order)),
+            }),
+            labels: self.labels.map(|labels| match labels {
+                Labels::Single { n_classes, classes } => Labels::Single { n_classes, classes: order.apply(&classes) },
+                Labels::Multi { n_classes, targets } => {
+                    Labels::Multi { n_classes, targets: order.apply_rows(&targets) }
+                }
+            }),
+            splits: self.splits.into_iter().map(split).collect(),
+            ..self
+        })
     }
 
     /// Number of nodes.

@@ -197,6 +197,26 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
+    /// The same rows in another order, columns as they are: row `i` becomes row `permutation.map(i)`.
+    ///
+    /// # Panics
+    /// When the permutation is of another number of rows.
+    #[must_use]
+    pub fn with_rows_permuted(&self, permutation: &Permutation) -> Self {
+        assert_eq!(permutation.len(), self.n_rows(), "one new place per row");
+        let inverse = permutation.inverse();
+        let old = |r: usize| inverse.new_of_old()[r] as usize;
+        let count = |r: usize| self.degree(old(r));
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            columns.copy_from_slice(self.row(old(r)));
+            if let Some(values) = self.values() {
+                weights.copy_from_slice(&values[self.row_range(old(r))]);
+            }
+        };
+        // SAFETY: whole rows of a valid matrix.
+        unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
+    }
+
     /// The block of the given rows and columns; its ids count from the start of each range.
     ///
     /// # Errors

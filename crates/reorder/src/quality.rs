@@ -6,6 +6,52 @@ mod cache;
 mod gaps;
 mod tiles;
 
+use girih_graph_format::{Csr, TileHistogram};
+use serde::{Deserialize, Serialize};
+
 pub use cache::lru_hit_rate;
 pub use gaps::{Gaps, window_reuse};
-pub use tiles::{Block, block_density_histogram, coverage, coverage_of};
+pub use tiles::{Block, coverage, coverage_of};
+
+use crate::Community;
+
+/// Rows of the windows whose reuse is reported.
+pub const WINDOWS: [usize; 3] = [8, 32, 128];
+
+/// All figures of one numbering.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// Distances in the numbering.
+    pub gaps: Gaps,
+    /// Entries for each distinct column of windows of [`WINDOWS`] rows ([`window_reuse`]).
+    pub window_reuse: [f64; 3],
+    /// Tiles of 32 × 32 that hold a non-zero.
+    pub tiles: u64,
+    /// Share of non-zeros in tiles of 32 × 32 of which 5 % is filled (the threshold of Miao et al., 2023).
+    pub dense_tile_share: f64,
+    /// Share of non-zeros in blocks of 128 × 64 of which 2 % is filled.
+    pub coverage_128: f64,
+    /// Share of non-zeros in blocks of 256 × 64 of which 2 % is filled: what tensor cores can take.
+    pub coverage_256: f64,
+    /// Rows of the operand that the simulated cache holds.
+    pub rows_held: usize,
+    /// Share of reads that hit it ([`lru_hit_rate`]).
+    pub lru_hit_rate: f64,
+}
+
+impl Quality {
+    /// Of a graph as it is numbered, with a simulated cache of `rows_held` rows of the operand.
+    #[must_use]
+    pub fn of(graph: &Csr, rows_held: usize) -> Self {
+        Self {
+            gaps: Gaps::of(graph),
+            window_reuse: WINDOWS.map(|rows| window_reuse(graph, rows)),
+            tiles: TileHistogram::of(graph).n_tiles.iter().sum(),
+            dense_tile_share: coverage(graph, Block::SMALL, 0.05),
+            coverage_128: coverage(graph, Block::MEDIUM, Community::DENSE),
+            coverage_256: coverage(graph, Block::LARGE, Community::DENSE),
+            rows_held,
+            lru_hit_rate: lru_hit_rate(graph, rows_held),
+        }
+    }
+}

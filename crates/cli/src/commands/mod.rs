@@ -5,6 +5,7 @@ mod convert;
 mod doctor;
 mod partition;
 mod plan;
+mod reorder;
 mod stats;
 mod train;
 
@@ -24,6 +25,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Evaluate(args) => apply::evaluate(&args),
         Command::Predict(args) => apply::predict(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Reorder(args) => reorder::run(&args),
         Command::Partition(args) => partition::run(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),

@@ -2,10 +2,12 @@
 
 use girih_datasets::{Components, Dataset, Features, Labels};
 use girih_graph_format::{Csr, TileHistogram};
+use girih_reorder::quality::{Quality, WINDOWS};
 use serde_json::{Value, json};
 
 use super::load_required;
-use crate::args::StatsArgs;
+use super::reorder::rows_held;
+use crate::args::{CacheArgs, StatsArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -20,7 +22,7 @@ pub fn run(args: &StatsArgs) -> Result<(), CliError> {
         .add("nodes", dataset.n_nodes(), "Nodes", dataset.n_nodes().to_string())
         .add("edges", dataset.n_edges(), "Stored edges", dataset.n_edges().to_string());
     add_topology(&mut results, &dataset.graph);
-    add_order(&mut results, &dataset.graph);
+    add_order(&mut results, &dataset.graph, args.cache);
     add_contents(&mut results, &dataset);
     results.print(args.output.json);
     Ok(())
@@ -78,23 +80,34 @@ impl Degrees {
     }
 }
 
-/// How near the order of nodes brings neighbours: to each other, and into common tiles.
-fn add_order(results: &mut Results, graph: &Csr) {
-    let (mut bandwidth, mut log_gaps, mut gaps) = (0u32, 0.0, 0u64);
-    for v in 0..graph.n_rows() {
-        let row = graph.row(v);
-        bandwidth = row.iter().map(|&u| u.abs_diff(v as u32)).fold(bandwidth, u32::max);
-        for pair in row.windows(2) {
-            log_gaps += f64::from(pair[1] - pair[0]).log2();
-            gaps += 1;
-        }
-    }
-    let mean_gap = log_gaps / gaps.max(1) as f64;
-    let tiles = TileHistogram::of(graph);
+/// How near the order of nodes brings neighbours: to each other, into common tiles, and into the cache.
+fn add_order(results: &mut Results, graph: &Csr, cache: CacheArgs) {
+    let quality = Quality::of(graph, rows_held(cache));
+    let (tiles, percent) = (TileHistogram::of(graph), |share: f64| format!("{:.1} %", 100.0 * share));
     results
-        .add("bandwidth", bandwidth, "Bandwidth", bandwidth.to_string())
-        .add("mean_log_gap", mean_gap, "Mean log₂ gap in a row", format!("{mean_gap:.2}"))
-        .add("tiles", tile_json(&tiles), "32×32 tiles", describe_tiles(&tiles));
+        .add("bandwidth", quality.gaps.bandwidth, "Bandwidth", quality.gaps.bandwidth.to_string())
+        .add("mean_gap", quality.gaps.mean_log2, "Mean log₂ gap in a row", format!("{:.2}", quality.gaps.mean_log2))
+        .add(
+            "window_reuse",
+            json!(
+                WINDOWS
+                    .iter()
+                    .zip(quality.window_reuse)
+                    .map(|(rows, reuse)| json!({ "rows": rows, "reuse": reuse }))
+                    .collect::<Vec<_>>()
+            ),
+            "Reads of a column in 8, 32, 128 rows",
+            quality.window_reuse.map(|reuse| format!("{reuse:.2}")).join(", "),
+        )
+        .add("tiles", tile_json(&tiles), "32×32 tiles", describe_tiles(&tiles))
+        .add("coverage", quality.coverage_256, "Entries in 256×64 blocks filled to 2 %", percent(quality.coverage_256))
+        .add_hidden("rows_held", quality.rows_held)
+        .add(
+            "lru_hit_rate",
+            quality.lru_hit_rate,
+            "Reads that a cache would hit",
+            format!("{} (of {} rows)", percent(quality.lru_hit_rate), quality.rows_held),
+        );
 }
 
 /// One object a bucket: tiles with at least so many entries, and fewer than twice as many.

@@ -8,16 +8,18 @@ mod settings;
 use std::time::Duration;
 
 use girih_compute::{Backend, Cpu};
-use girih_datasets::load;
+use girih_datasets::{Dataset, load};
 use girih_partition::ProcessGrid;
+use girih_reorder::{OrderKind, Reorder};
 use girih_trainer::distributed::{RankOptions, train_on_threads};
 use girih_trainer::{Event, SessionOptions};
 
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
+use super::reorder::timed;
 use super::{backend, plan};
-use crate::args::{PartitionKind, RankArgs, TrainArgs};
+use crate::args::{OutputArgs, PartitionKind, RankArgs, TrainArgs};
 use crate::error::CliError;
 
 /// Trains, reports, and writes the output folder.
@@ -31,8 +33,12 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
     let backend = backend(&args.device, config.precision)?;
-    let dataset = load(&spec, &options)?;
+    let mut dataset = load(&spec, &options)?;
     let facts = Facts::of(&dataset, &spec, &config, backend.name());
+    let ordered = Ordered::new(args, ranks.as_ref(), config.seed);
+    if let Some(ordered) = &ordered {
+        dataset = ordered.apply(dataset, args.output)?;
+    }
     if !args.output.json {
         eprintln!("{}", facts.headline());
     }
@@ -53,7 +59,9 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     };
     let history = observer.finish()?;
     let outcome = outcome?;
-    let results = facts.results(&config, &outcome);
+    let mut results = facts.results(&config, &outcome);
+    results.add_hidden("ranks", args.ranks.ranks.unwrap_or(1));
+    results.add_hidden("reorder", ordered.map_or_else(|| OrderKind::None.to_string(), |ordered| ordered.order.name()));
     if let Some(outputs) = &outputs {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
@@ -65,6 +73,27 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// The order in which nodes are numbered for training.
+struct Ordered {
+    order: Box<dyn Reorder>,
+}
+
+impl Ordered {
+    /// Inside as many ranges of ids as the partition has row blocks, unless the arguments say otherwise.
+    fn new(args: &TrainArgs, ranks: Option<&RankOptions>, seed: u64) -> Option<Self> {
+        let blocks = args.reorder_blocks.map_or_else(|| ranks.map_or(1, |ranks| ranks.grid.side()), |b| b as usize);
+        (args.reorder != OrderKind::None).then(|| Self { order: args.reorder.order(blocks, seed) })
+    }
+
+    fn apply(&self, dataset: Dataset, output: OutputArgs) -> Result<Dataset, CliError> {
+        let (order, seconds) = timed(&self.order.name(), output, || Ok(self.order.order(&dataset.graph)?))?;
+        if !output.json {
+            eprintln!("ordered by {} in {seconds:.2} s", self.order.name());
+        }
+        Ok(dataset.permuted(&order)?)
+    }
 }
 
 /// How ranks share the work, if there are several.

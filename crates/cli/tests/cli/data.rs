@@ -18,7 +18,7 @@ fn stats_describe_a_graph() {
             "components",
             "largest_component",
             "bandwidth",
-            "mean_log_gap",
+            "mean_gap",
             "tiles",
             "features",
             "classes",

@@ -63,24 +63,3 @@ pub fn coverage_of(graph: &Csr, order: &Permutation, block: Block, density: f64)
     let covered: u64 = old_of_new.new_of_old().par_chunks(block.rows).map_init(Vec::new, of_window).sum();
     covered as f64 / graph.nnz().max(1) as f64
 }
-
-/// Non-zeros in blocks by how full these are: bin `i` is for blocks of which more than `2^-(i+1)`, at most `2^-i`, is filled.
-#[must_use]
-pub fn block_density_histogram(graph: &Csr, block: Block) -> Vec<u64> {
-    let area = (block.rows * block.cols) as u32;
-    let n_bins = area.ilog2() as usize + 1;
-    let of_window = |blocks: &mut Vec<u32>, window| {
-        counts(graph, block, window, blocks);
-        let mut bins = vec![0; n_bins];
-        for &nnz in blocks.iter().filter(|&&nnz| nnz > 0) {
-            bins[(area / nnz).ilog2() as usize] += u64::from(nnz);
-        }
-        bins
-    };
-    let windows = (0..graph.n_rows().div_ceil(block.rows)).into_par_iter();
-    let add = |mut a: Vec<u64>, b: Vec<u64>| {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-        a
-    };
-    windows.map_init(Vec::new, of_window).reduce(|| vec![0; n_bins], add)
-}

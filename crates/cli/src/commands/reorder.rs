@@ -1,0 +1,181 @@
+//! `girih reorder`: the nodes of a data set in another order, and what that brings.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use girih_datasets::Dataset;
+use girih_graph_format::{Csr, Permutation, file};
+use girih_machine::Machine;
+use girih_reorder::quality::Quality;
+use girih_reorder::{OrderKind, Random, Reorder};
+use indicatif::ProgressBar;
+
+use super::load_required;
+use crate::args::{CacheArgs, OutputArgs, ReorderArgs};
+use crate::error::CliError;
+use crate::output::Results;
+use crate::plots::spy;
+
+/// The file of an order beside the data that it ordered.
+const ORDER_FILE: &str = "new_of_old.npy";
+/// A cache that holds this much, where the machine does not tell.
+const CACHE_KIB_GUESS: u64 = 16 << 10;
+
+/// An order and what it came to.
+struct Found {
+    name: String,
+    order: Permutation,
+    seconds: f64,
+    quality: Quality,
+}
+
+/// Orders, reports, and writes what was asked for.
+pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
+    let mut dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    if args.shuffle {
+        let shuffled = Random { seed: args.seed }.order(&dataset.graph)?;
+        dataset = dataset.permuted(&shuffled)?;
+    }
+    let before = Quality::of(&dataset.graph, rows_held(args.cache));
+    let mut found = Vec::new();
+    for (name, order) in orders(args) {
+        let (order, seconds) = timed(&name, args.output, || order(&dataset.graph))?;
+        let quality = Quality::of(&dataset.graph.permuted(&order), rows_held(args.cache));
+        found.push(Found { name, order, seconds, quality });
+    }
+    if found.len() > 1 && !args.output.json {
+        print_comparison(&before, &found);
+    }
+    // Of equals the last would win; the first is the user's first choice.
+    let by_coverage = |a: &&Found, b: &&Found| a.quality.coverage_256.total_cmp(&b.quality.coverage_256);
+    let best = found.iter().rev().max_by(by_coverage).expect("at least one order");
+    if let Some(path) = &args.plot {
+        let after = dataset.graph.permuted(&best.order);
+        spy::draw(path, [("before", &dataset.graph), (&best.name, &after)])?;
+    }
+    let mut results = describe(&dataset, &before, best);
+    if found.len() > 1 {
+        let all = found.iter().map(|found| describe(&dataset, &before, found).to_json());
+        results.add_hidden("orders", all.collect::<Vec<_>>());
+    }
+    if let Some(out) = &args.out {
+        write(dataset, &best.order, out)?;
+        results.add("out", out.display().to_string(), "Written to", out.display().to_string());
+    }
+    results.print(args.output.json);
+    Ok(())
+}
+
+type Order<'a> = Box<dyn Fn(&Csr) -> Result<Permutation, CliError> + 'a>;
+
+/// The orders that the arguments ask for, by name.
+fn orders(args: &ReorderArgs) -> Vec<(String, Order<'_>)> {
+    if let Some(path) = &args.permutation {
+        return vec![(path.display().to_string(), Box::new(|graph| read(path, graph.n_rows())))];
+    }
+    let of_kind = |&kind: &OrderKind| -> (String, Order<'_>) {
+        let order = kind.order(args.blocks as usize, args.seed);
+        (order.name(), Box::new(move |graph| Ok(order.order(graph)?)))
+    };
+    args.order.iter().map(of_kind).collect()
+}
+
+/// An order from a file, which lists the new id of every node.
+fn read(path: &Path, n_nodes: usize) -> Result<Permutation, CliError> {
+    let wrong = |message: String| CliError::Other(format!("{}: {message}", path.display()));
+    let ids = file::Array::read(path)?.into_i64().map_err(|error| wrong(error.to_string()))?;
+    if ids.len() != n_nodes {
+        return Err(wrong(format!("{} ids for a graph of {n_nodes} nodes; list the new id of every node", ids.len())));
+    }
+    let id = |(old, &id): (usize, &i64)| {
+        u32::try_from(id).map_err(|_| wrong(format!("entry {old} is {id}; new ids are 0 to {}", n_nodes - 1)))
+    };
+    let ids = ids.iter().enumerate().map(id).collect::<Result<Vec<_>, _>>()?;
+    Permutation::from_new_of_old(ids).map_err(|error| wrong(error.to_string()))
+}
+
+/// Runs `work` under a sign of life, and times it in seconds.
+pub fn timed<T>(
+    name: &str,
+    output: OutputArgs,
+    work: impl FnOnce() -> Result<T, CliError>,
+) -> Result<(T, f64), CliError> {
+    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.set_message(format!("ordering: {name}"));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let start = Instant::now();
+    let result = work();
+    bar.finish_and_clear();
+    Ok((result?, start.elapsed().as_secs_f64()))
+}
+
+/// The reordered data as a girih folder, with the order beside it.
+fn write(dataset: Dataset, order: &Permutation, out: &Path) -> Result<(), CliError> {
+    dataset.permuted(order)?.save(out)?;
+    let ids: Vec<i64> = order.new_of_old().iter().map(|&new| i64::from(new)).collect();
+    Ok(file::write_npy(&out.join(ORDER_FILE), &[ids.len()], &ids)?)
+}
+
+/// How many rows of the operand the simulated cache holds.
+pub fn rows_held(cache: CacheArgs) -> usize {
+    let here = || Machine::here().l3_bytes.map_or(CACHE_KIB_GUESS, |bytes| bytes >> 10);
+    let bytes = cache.cache.unwrap_or_else(here) << 10;
+    (bytes / (u64::from(cache.width) * size_of::<f32>() as u64)) as usize
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
+    let Found { name, seconds, quality: after, .. } = found;
+    let rate = dataset.n_edges() as f64 / seconds / 1e6;
+    let change = |before: String, after: String| format!("{before} → {after}");
+    let mut results = Results::default();
+    results
+        .add("order", name.as_str(), "Order", name.as_str())
+        .add_hidden("data", dataset.name.as_str())
+        .add_hidden("generated", dataset.generated)
+        .add("seconds", *seconds, "Seconds", format!("{seconds:.3} ({rate:.1} million edges/s)"))
+        .add_hidden("nodes", dataset.n_nodes())
+        .add_hidden("edges", dataset.n_edges());
+    let mut add = |keys: [&'static str; 2], label: &'static str, values: [f64; 2], show: fn(f64) -> String| {
+        results.add_hidden(keys[0], values[0]);
+        results.add(keys[1], values[1], label, change(show(values[0]), show(values[1])));
+    };
+    let both = |of: fn(&Quality) -> f64| [of(before), of(after)];
+    let whole = |value: f64| format!("{value:.0}");
+    add(["bandwidth_before", "bandwidth_after"], "Bandwidth", both(|q| q.gaps.bandwidth as f64), whole);
+    add(["mean_gap_before", "mean_gap_after"], "Mean log₂ gap", both(|q| q.gaps.mean_log2), |gap| {
+        format!("{gap:.2}")
+    });
+    add(["tiles_before", "tiles_after"], "Tiles of 32×32", both(|q| q.tiles as f64), whole);
+    let keys = ["nnz_share_in_dense_tiles_before", "nnz_share_in_dense_tiles_after"];
+    add(keys, "Entries in those filled to 5 %", both(|q| q.dense_tile_share), percent);
+    let keys = ["coverage_before", "coverage_after"];
+    add(keys, "Entries in 256×64 blocks filled to 2 %", both(|q| q.coverage_256), percent);
+    let keys = ["lru_hit_rate_before", "lru_hit_rate_after"];
+    add(keys, "Reads that a cache would hit", both(|q| q.lru_hit_rate), percent);
+    results
+}
+
+/// One line an order.
+fn print_comparison(before: &Quality, found: &[Found]) {
+    let row = |name: &str, seconds: String, q: &Quality| {
+        println!(
+            "{name:<24} {seconds:>9} {:>10} {:>8.2} {:>9} {:>9} {:>9}",
+            q.gaps.bandwidth,
+            q.gaps.mean_log2,
+            percent(q.dense_tile_share),
+            percent(q.coverage_256),
+            percent(q.lru_hit_rate)
+        );
+    };
+    println!(
+        "{:<24} {:>9} {:>10} {:>8} {:>9} {:>9} {:>9}",
+        "order", "seconds", "bandwidth", "log gap", "tiles 5%", "256×64 2%", "cache hit"
+    );
+    row("as it is", String::new(), before);
+    found.iter().for_each(|found| row(&found.name, format!("{:.3}", found.seconds), &found.quality));
+    println!();
+}

@@ -1,0 +1,3 @@
+//! Pictures of graphs.
+
+pub mod spy;
