@@ -6,6 +6,7 @@ mod fullbatch;
 mod gemm;
 mod io;
 mod lightgcn;
+mod reorder;
 mod spmm;
 
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub enum Suite {
     Attention,
     /// Epoch, batch and evaluation of a recommender.
     Lightgcn,
+    /// Orders of nodes: the time that they take, their quality, and the sparse product before and after.
+    Reorder,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -47,6 +50,7 @@ impl Suite {
             Self::Fullbatch => "fullbatch",
             Self::Attention => "attention",
             Self::Lightgcn => "lightgcn",
+            Self::Reorder => "reorder",
             Self::Io => "io",
         }
     }
@@ -62,6 +66,7 @@ impl Suite {
             Self::Fullbatch => fullbatch::run(setup, report),
             Self::Attention => attention::run(setup, report),
             Self::Lightgcn => lightgcn::run(setup, report),
+            Self::Reorder => reorder::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use girih_datasets::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, Split, UNLABELLED, load};
 use girih_graph_format::file::{NpzWriter, write_npy};
-use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Permutation};
 use tempfile::TempDir;
 
 fn in_temporary(name: &str) -> (TempDir, PathBuf) {
@@ -246,4 +246,29 @@ fn an_unknown_path_lists_what_is_there_and_what_is_known() {
     let message = load_default(dir.path()).unwrap_err().to_string();
     assert!(message.contains("several data sets (a, b)"), "{message}");
     assert!(load("synth:nothing", &LoadOptions::default()).unwrap_err().is_spec());
+}
+
+/// Everything that has a row per node moves with it; there and back again is where one was.
+#[test]
+fn a_permuted_data_set_is_the_same_under_other_names() {
+    let options = LoadOptions::default();
+    let dataset = load("synth:planted,nodes=120,degree=6,features=5,classes=3", &options).unwrap();
+    let order = Permutation::from_new_of_old((0..120u32).map(|v| (v * 7 + 3) % 120).collect()).unwrap();
+    let renamed = dataset.clone().permuted(&order).unwrap();
+    renamed.validate().unwrap();
+    let class = |dataset: &Dataset, v: u32| match dataset.labels.as_ref().unwrap() {
+        Labels::Single { classes, .. } => classes[v as usize],
+        Labels::Multi { .. } => panic!("one class per node"),
+    };
+    for v in 0..120u32 {
+        assert_eq!(class(&dataset, v), class(&renamed, order.map(v)));
+        let mut neighbours: Vec<u32> = dataset.graph.row(v as usize).iter().map(|&u| order.map(u)).collect();
+        neighbours.sort_unstable();
+        assert_eq!(renamed.graph.row(order.map(v) as usize), neighbours);
+        let trains = |dataset: &Dataset, v: u32| dataset.splits[0].train.contains(&v);
+        assert_eq!(trains(&dataset, v), trains(&renamed, order.map(v)));
+    }
+    assert_eq!(renamed.permuted(&order.inverse()).unwrap(), dataset);
+    let short = Permutation::identity(3);
+    assert!(dataset.permuted(&short).unwrap_err().to_string().contains("an order of 3 nodes for a graph of 120"));
 }

@@ -5,5 +5,6 @@ mod bad_input;
 mod data;
 mod girih;
 mod interrupted;
+mod ranks;
 mod recommend;
 mod train;

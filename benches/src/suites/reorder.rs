@@ -1,0 +1,67 @@
+//! `reorder`: what orders of nodes cost, and what they bring: on shuffled ids, so that nothing is owed to the files.
+
+use std::time::Instant;
+
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{Csr, Norm};
+use girih_reorder::quality::{Block, coverage, lru_hit_rate};
+use girih_reorder::{Community, OrderKind};
+
+use super::{Setup, random_matrix};
+use crate::timing::{Contestant, compete};
+use crate::{Case, Error, Report, graphs};
+
+/// Columns of the operand, as in the papers.
+const WIDTH: usize = 128;
+/// The simulated caches, in MiB: a core's, this machine's, and that of a large GPU.
+const CACHES_MIB: [usize; 3] = [1, 6, 50];
+
+/// Adds a case for each order.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let dataset = graphs::load(setup.graph())?;
+    report.graph = Some(graphs::describe(&dataset));
+    let graph = if dataset.graph.is_symmetric() { dataset.graph } else { dataset.graph.symmetrized() };
+    let shuffled = graph.permuted(&OrderKind::Random.order(1, 1).order(&graph)?);
+    drop(graph);
+    let mut ordered = Vec::new();
+    for kind in OrderKind::ALL.into_iter().filter(|&kind| kind != OrderKind::Random) {
+        let start = Instant::now();
+        let order = kind.order(1, 1).order(&shuffled)?;
+        let seconds = start.elapsed().as_secs_f64();
+        ordered.push((kind, seconds, shuffled.permuted(&order)));
+    }
+    let backend = Cpu::default();
+    let contestants: Result<Vec<_>, Error> =
+        ordered.iter().map(|(kind, _, graph)| product(&backend, *kind, graph)).collect();
+    let times = compete(setup.protocol, contestants?)?;
+    // The first order is the one that there is: shuffled.
+    let before = times[0].1.median_s;
+    for ((kind, seconds, graph), (name, time)) in ordered.iter().zip(times) {
+        let mut case = Case::new(name, time)
+            .with("x_shuffled", before / time.median_s)
+            .with("coverage", coverage(graph, Block::LARGE, Community::DENSE));
+        for mib in CACHES_MIB {
+            let rows = (mib << 20) / (WIDTH * size_of::<f32>());
+            case = case.with(&format!("lru_{mib}_mib"), lru_hit_rate(graph, rows));
+        }
+        if *kind != OrderKind::None {
+            let saved = before - time.median_s;
+            case = case.with("order_s", *seconds).with("million_edges_s", graph.nnz() as f64 / seconds / 1e6);
+            if saved > 0.0 {
+                case = case.with("break_even_products", seconds / saved);
+            }
+        }
+        report.cases.push(case);
+    }
+    Ok(())
+}
+
+/// `Â·X` in one order.
+fn product<'a>(backend: &'a Cpu, kind: OrderKind, graph: &Csr) -> Result<Contestant<'a>, Error> {
+    let (n, scales) = (graph.n_rows(), graph.scales(Norm::Symmetric));
+    let sparse = backend.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: true, names: None })?;
+    let x = backend.upload(&random_matrix(n, WIDTH)?, Dtype::F32)?;
+    let mut out = backend.zeros(Shape::new(n, WIDTH), Dtype::F32)?;
+    let name = if kind == OrderKind::None { "shuffled".to_owned() } else { kind.to_string() };
+    Ok(Contestant::new(name, move || backend.spmm((&sparse, Transpose::No), None, &x, Epilogue::default(), &mut out)))
+}

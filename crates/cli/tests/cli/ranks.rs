@@ -1,0 +1,181 @@
+//! Orders, partitions and ranks: `reorder`, `partition`, `train --ranks` and `train --reorder`.
+
+use girih_graph_format::file::{self, Array};
+
+use crate::girih::{SMALL, Workspace, assert_keys, girih, says};
+
+#[test]
+fn ranks_train_what_one_rank_does() {
+    let train = |flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", "15", "--json"];
+        girih(&[&args, flags].concat()).ok().result()
+    };
+    let single = train(&[]);
+    for flags in [
+        &["--ranks", "3"][..],
+        &["--ranks", "4", "--partition", "1.5d", "--replication", "2", "--exchange", "rows"],
+        &["--ranks", "4", "--partition", "2d"],
+        &["--ranks", "8", "--partition", "3d", "--exchange", "dense"],
+    ] {
+        let shared = train(flags);
+        assert_eq!(shared["ranks"].as_u64(), Some(flags[1].parse().unwrap()));
+        for key in ["train_loss", "test_loss"] {
+            let (a, b) = (single[key].as_f64().unwrap(), shared[key].as_f64().unwrap());
+            assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
+        }
+    }
+}
+
+#[test]
+fn checkpoints_of_ranks_resume_on_one_and_back() {
+    let work = Workspace::new();
+    let train = |out: &str, epochs: &str, flags: &[&str]| {
+        let out = work.arg(out);
+        let args = ["train", "--data", SMALL, "--epochs", epochs, "--out", &out, "--json"];
+        girih(&[&args, flags].concat()).ok().result()
+    };
+    let straight = train("straight", "12", &[]);
+    train("mixed", "4", &["--ranks", "4"]);
+    train("mixed", "8", &["--resume"]);
+    let mixed = train("mixed", "12", &["--resume", "--ranks", "4", "--partition", "2d"]);
+    let loss = |result: &serde_json::Value| result["train_loss"].as_f64().unwrap();
+    assert!((loss(&straight) - loss(&mixed)).abs() < 1e-4 * loss(&straight), "{straight} {mixed}");
+}
+
+#[test]
+fn training_in_another_order_learns_the_same() {
+    let train = |flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", "40", "--dropout", "0", "--json"];
+        girih(&[&args, flags].concat()).ok().result()
+    };
+    let plain = train(&[]);
+    for order in ["degree", "rcm", "slashburn", "metis", "community", "random"] {
+        let ordered = train(&["--reorder", order]);
+        assert_eq!(ordered["reorder"], order);
+        let (a, b) = (plain["train_loss"].as_f64().unwrap(), ordered["train_loss"].as_f64().unwrap());
+        assert!((a - b).abs() < 1e-3 * a, "{order}: {b}, not {a}");
+    }
+    let blockwise = train(&["--reorder", "community", "--ranks", "4"]);
+    assert_eq!(blockwise["reorder"], "community in 4 blocks");
+}
+
+#[test]
+fn reorder_writes_the_data_and_the_order() {
+    let work = Workspace::new();
+    let (out, plot) = (work.arg("ordered"), work.arg("spy.png"));
+    let args = ["reorder", "--data", SMALL, "--order", "community", "--out", &out, "--plot", &plot, "--json"];
+    let result = girih(&args).ok().result();
+    assert_keys(
+        &result,
+        &[
+            "order",
+            "seconds",
+            "nodes",
+            "edges",
+            "bandwidth_before",
+            "bandwidth_after",
+            "mean_gap_before",
+            "mean_gap_after",
+            "tiles_before",
+            "tiles_after",
+            "nnz_share_in_dense_tiles_before",
+            "nnz_share_in_dense_tiles_after",
+            "coverage_before",
+            "coverage_after",
+            "lru_hit_rate_before",
+            "lru_hit_rate_after",
+        ],
+    );
+    let smaller = |key: &str| result[format!("{key}_after")].as_f64() < result[format!("{key}_before")].as_f64();
+    assert!(smaller("mean_gap") && smaller("tiles"), "{result}");
+    assert_eq!(&std::fs::read(work.path("spy.png")).unwrap()[1..4], b"PNG");
+
+    // The order that was written does the same again, and the reordered folder trains.
+    let order = work.arg("ordered/new_of_old.npy");
+    let again = girih(&["reorder", "--data", SMALL, "--permutation", &order, "--json"]).ok().result();
+    for key in ["bandwidth_after", "mean_gap_after", "tiles_after"] {
+        assert_eq!(again[key], result[key]);
+    }
+    let loss = |data: &str| {
+        let args = ["train", "--data", data, "--epochs", "5", "--dropout", "0", "--json"];
+        girih(&args).ok().result()["train_loss"].as_f64().unwrap()
+    };
+    let (a, b) = (loss(SMALL), loss(&out));
+    assert!((a - b).abs() < 1e-4 * a, "{b}, not {a}");
+}
+
+#[test]
+fn several_orders_are_compared() {
+    let result = girih(&["reorder", "--data", SMALL, "--order", "degree,rcm,community", "--json"]).ok().result();
+    let orders = result["orders"].as_array().unwrap();
+    let names: Vec<&str> = orders.iter().map(|order| order["order"].as_str().unwrap()).collect();
+    assert_eq!(names, ["degree", "rcm", "community"]);
+    let best = orders.iter().map(|order| order["coverage_after"].as_f64().unwrap()).fold(0.0, f64::max);
+    assert_eq!(result["coverage_after"].as_f64(), Some(best));
+    let shown = girih(&["reorder", "--data", SMALL, "--order", "degree,rcm"]).ok().out;
+    assert!(shown.contains("as it is") && shown.contains("bandwidth"), "{shown}");
+}
+
+#[test]
+fn orders_that_are_none_are_refused() {
+    let work = Workspace::new();
+    let refusal = |name: &str, ids: &[i64]| {
+        file::write_npy(&work.path(name), &[ids.len()], ids).unwrap();
+        girih(&["reorder", "--data", SMALL, "--permutation", &work.arg(name)]).refused(1)
+    };
+    let message = refusal("short.npy", &[0, 1]);
+    assert!(says(&message, "short.npy") && says(&message, "2 ids for a graph of 600 nodes"), "{message}");
+    let mut ids: Vec<i64> = (0..600).collect();
+    ids[7] = 3;
+    let message = refusal("twice.npy", &ids);
+    assert!(says(&message, "twice.npy") && says(&message, "new id 3 is given twice"), "{message}");
+    ids[7] = -1;
+    let message = refusal("negative.npy", &ids);
+    assert!(says(&message, "entry 7 is -1"), "{message}");
+    girih(&["reorder", "--data", SMALL, "--order", "alphabetical"]).refused(2);
+    girih(&["reorder", "--data", SMALL]).refused(2);
+}
+
+#[test]
+fn partition_says_who_does_what() {
+    let args = ["partition", "--data", SMALL, "--ranks", "8", "--partition", "1.5d", "--replication", "2", "--json"];
+    let result = girih(&[&args[..], &["--gather", "100"]].concat()).ok().result();
+    assert_keys(&result, &["ranks", "nnz_per_block", "imbalance", "bytes_sent_per_rank", "predicted_ms"]);
+    let blocks = result["nnz_per_block"].as_array().unwrap();
+    let total: u64 = blocks.iter().flat_map(|row| row.as_array().unwrap()).map(|nnz| nnz.as_u64().unwrap()).sum();
+    assert_eq!((blocks.len(), Some(total)), (4, result["edges"].as_u64()));
+    assert_eq!(result["bytes_sent_per_rank"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn ranks_that_cannot_share_are_refused() {
+    let refusal = |flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", "1"];
+        girih(&[&args, flags].concat()).refused(1)
+    };
+    let message = refusal(&["--ranks", "6", "--partition", "2d"]);
+    assert!(says(&message, "6 ranks form no square") && says(&message, "4 or 9"), "{message}");
+    let message = refusal(&["--ranks", "6", "--partition", "1.5d", "--replication", "4"]);
+    assert!(says(&message, "4 replicas do not divide 6 ranks"), "{message}");
+    let message = refusal(&["--ranks", "601"]);
+    assert!(says(&message, "600 nodes cannot be cut over 601 ranks"), "{message}");
+    let message = refusal(&["--ranks", "2", "--norm", "batch"]);
+    assert!(says(&message, "batch normalisation"), "{message}");
+    girih(&["train", "--partition", "2d"]).refused(2);
+    girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
+    girih(&["train", "--ranks", "0"]).refused(2);
+}
+
+#[test]
+fn an_array_of_the_order_has_one_number_a_node() {
+    let work = Workspace::new();
+    let out = work.arg("ordered");
+    girih(&["reorder", "--data", SMALL, "--order", "rcm", "--blocks", "3", "--out", &out, "--json"]).ok();
+    let ids = Array::read(&work.path("ordered/new_of_old.npy")).unwrap().into_i64().unwrap();
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..600).collect::<Vec<i64>>());
+    for (old, &new) in ids.iter().enumerate() {
+        assert_eq!(old * 3 / 600, new as usize * 3 / 600, "nodes stay in their range");
+    }
+}
