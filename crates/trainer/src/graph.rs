@@ -27,7 +27,7 @@ impl<B: Backend> Graph<B> {
     ) -> Result<(), ComputeError> {
         match self {
             Self::Whole(matrix) => backend.spmm((matrix, transpose), None, x, epilogue, out),
-            Self::Cut(graph) => graph.multiply(backend, pool, transpose, x, epilogue, out),
+            Self::Cut(graph) => graph.multiply(backend, pool, transpose, x, &epilogue, out),
         }
     }
 
@@ -42,7 +42,7 @@ impl<B: Backend> Graph<B> {
             Self::Whole(matrix) => backend.spmm_in_place((matrix, Transpose::No), x),
             Self::Cut(graph) => {
                 let mut out = backend.zeros(backend.shape(x), backend.dtype(x))?;
-                graph.multiply(backend, pool, Transpose::No, x, Epilogue::default(), &mut out)?;
+                graph.multiply(backend, pool, Transpose::No, x, &Epilogue::default(), &mut out)?;
                 *x = out;
                 Ok(())
             }

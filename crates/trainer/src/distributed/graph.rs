@@ -41,7 +41,7 @@ impl<B: Backend> CutGraph<B> {
         pool: &mut Pool<B>,
         transpose: Transpose,
         x: &B::Matrix,
-        epilogue: Epilogue<'_, B::Matrix>,
+        epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
@@ -73,7 +73,10 @@ impl<B: Backend> CutGraph<B> {
         let mut outgoing = pool.take(backend, Shape::new(sent.len, cols), Dtype::F32)?;
         backend.gather_rows(x, &sent.ids, &mut outgoing)?;
         let mut rows = pool.take(backend, Shape::new(received_counts.iter().sum(), cols), Dtype::F32)?;
-        self.ranks.peers.all_to_all(sent_counts, &outgoing, received_counts, &mut rows).map_err(failed)?;
+        self.ranks
+            .peers
+            .all_to_all(sent_counts, &outgoing, received_counts, &mut rows)
+            .map_err(|error| failed(&error))?;
         pool.give(backend, outgoing);
         Ok(rows)
     }
@@ -92,7 +95,10 @@ impl<B: Backend> CutGraph<B> {
         let Pattern { sent, sent_counts, received_counts, .. } = self.pattern_on(backend)?;
         let cols = backend.shape(grad).cols;
         let mut returned = pool.take(backend, Shape::new(sent.len, cols), Dtype::F32)?;
-        self.ranks.peers.all_to_all(received_counts, grad, sent_counts, &mut returned).map_err(failed)?;
+        self.ranks
+            .peers
+            .all_to_all(received_counts, grad, sent_counts, &mut returned)
+            .map_err(|error| failed(&error))?;
         let mut x_grad = pool.take(backend, Shape::new(self.ranks.own().len(), cols), Dtype::F32)?;
         backend.set_zero(&mut x_grad)?;
         backend.scatter_add_rows(&returned, &sent.ids, &mut x_grad)?;
@@ -128,16 +134,16 @@ impl<B: Backend> Product<'_, B> {
     fn summed(&mut self, blocks: &[Block<B>], x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
         let (ranks, backend, cols) = (self.ranks, self.backend, self.backend.shape(x).cols);
         let mine = ranks.mine();
-        let sliced = mine.slice.as_ref().map(|slicing| self.to_slices(slicing, x)).transpose()?;
+        let sliced = mine.slice.as_ref().map(|slicing| self.cut_columns(slicing, x)).transpose()?;
         let operand = sliced.as_ref().unwrap_or(x);
         let width = backend.shape(operand).cols;
         let n_rows = mine.rows.iter().map(|&panel| ranks.plan().panels[panel].len()).sum();
         let mut sums = self.pool.take(backend, Shape::new(n_rows, width), Dtype::F32)?;
-        self.steps(blocks, operand, Epilogue::default(), &mut sums)?;
+        self.steps(blocks, operand, &Epilogue::default(), &mut sums)?;
         self.give(sliced);
         let mut sums = self.reduced(sums)?;
         if let Some(slicing) = &mine.slice {
-            let rows = self.to_rows(slicing, &sums, cols)?;
+            let rows = self.join_columns(slicing, &sums, cols)?;
             self.give(Some(std::mem::replace(&mut sums, rows)));
         }
         Ok(sums)
@@ -148,7 +154,7 @@ impl<B: Backend> Product<'_, B> {
         &mut self,
         blocks: &[Block<B>],
         operand: &B::Matrix,
-        epilogue: Epilogue<'_, B::Matrix>,
+        epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
         let (backend, mine) = (self.backend, self.ranks.mine());
@@ -188,7 +194,7 @@ impl<B: Backend> Product<'_, B> {
                 if is_root {
                     backend.convert(own, &mut panel)?;
                 }
-                self.ranks.steps.broadcast(place, &mut panel).map_err(failed)?;
+                self.ranks.steps.broadcast(place, &mut panel).map_err(|error| failed(&error))?;
                 panel
             }
             Some(lists) => self.exchange_rows(lists, (place, is_root), own)?,
@@ -226,7 +232,7 @@ impl<B: Backend> Product<'_, B> {
             first += len;
         }
         let mut incoming = self.pool.take(backend, Shape::new(received.iter().sum(), cols), Dtype::F32)?;
-        steps.all_to_all(&sent, &outgoing, &received, &mut incoming).map_err(failed)?;
+        steps.all_to_all(&sent, &outgoing, &received, &mut incoming).map_err(|error| failed(&error))?;
         self.give(Some(outgoing));
         Ok(incoming)
     }
@@ -237,7 +243,7 @@ impl<B: Backend> Product<'_, B> {
         match &self.ranks.mine().reduce {
             Reduce::None => Ok(sums),
             Reduce::AllReduce { .. } => {
-                group.all_reduce(&mut sums).map_err(failed)?;
+                group.all_reduce(&mut sums).map_err(|error| failed(&error))?;
                 Ok(sums)
             }
             Reduce::Scatter { .. } => {
@@ -245,7 +251,7 @@ impl<B: Backend> Product<'_, B> {
                 let counts: Vec<usize> = self.ranks.mine().rows.iter().map(|&panel| panels[panel].len()).collect();
                 let shape = Shape::new(counts[group.rank()], self.backend.shape(&sums).cols);
                 let mut rows = self.pool.take(self.backend, shape, Dtype::F32)?;
-                group.reduce_scatter(&counts, &sums, &mut rows).map_err(failed)?;
+                group.reduce_scatter(&counts, &sums, &mut rows).map_err(|error| failed(&error))?;
                 self.give(Some(sums));
                 Ok(rows)
             }
@@ -254,7 +260,7 @@ impl<B: Backend> Product<'_, B> {
 
     /// Own rows of all columns → all rows of the panel of a slice of columns. Slices are equally wide, the last ones
     /// filled up with zeros.
-    fn to_slices(&mut self, slicing: &Slicing, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+    fn cut_columns(&mut self, slicing: &Slicing, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
         let (backend, Shape { rows, cols }) = (self.backend, self.backend.shape(x));
         let (width, n) = (slicing.width(cols), slicing.group.len());
         let mut outgoing = self.pool.take(backend, Shape::new(n * rows, width), Dtype::F32)?;
@@ -265,18 +271,18 @@ impl<B: Backend> Product<'_, B> {
         }
         let pieces = self.pieces(slicing);
         let mut panel = self.pool.take(backend, Shape::new(pieces.iter().sum(), width), Dtype::F32)?;
-        self.slices().all_to_all(&vec![rows; n], &outgoing, &pieces, &mut panel).map_err(failed)?;
+        self.slices().all_to_all(&vec![rows; n], &outgoing, &pieces, &mut panel).map_err(|error| failed(&error))?;
         self.give(Some(outgoing));
         Ok(panel)
     }
 
-    /// The way back of [`to_slices`](Self::to_slices).
-    fn to_rows(&mut self, slicing: &Slicing, panel: &B::Matrix, cols: usize) -> Result<B::Matrix, ComputeError> {
+    /// The way back of [`cut_columns`](Self::cut_columns).
+    fn join_columns(&mut self, slicing: &Slicing, panel: &B::Matrix, cols: usize) -> Result<B::Matrix, ComputeError> {
         let (backend, rows) = (self.backend, self.ranks.own().len());
         let (width, n) = (slicing.width(cols), slicing.group.len());
         let mut incoming = self.pool.take(backend, Shape::new(n * rows, width), Dtype::F32)?;
         let pieces = self.pieces(slicing);
-        self.slices().all_to_all(&pieces, panel, &vec![rows; n], &mut incoming).map_err(failed)?;
+        self.slices().all_to_all(&pieces, panel, &vec![rows; n], &mut incoming).map_err(|error| failed(&error))?;
         let mut out = self.pool.take(backend, Shape::new(rows, cols), Dtype::F32)?;
         for (i, columns) in slicing.columns(cols).enumerate() {
             let block = Shape::new(rows, columns.len());

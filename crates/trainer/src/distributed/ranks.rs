@@ -86,7 +86,7 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails.
     pub fn sum(&self, matrix: &mut B::Matrix) -> Result<(), ComputeError> {
-        self.peers.all_reduce(matrix).map_err(failed)
+        self.peers.all_reduce(matrix).map_err(|error| failed(&error))
     }
 
     /// Makes every gradient the sum of those of all ranks.
@@ -106,12 +106,12 @@ impl<B: Backend> Ranks<B> {
         let peers = self.plan.ranks.iter().filter(|peer| peer.replica == mine.replica);
         let counts: Vec<usize> = peers.map(|peer| peer.own.len()).collect();
         let mut all = pool.take(backend, Shape::new(self.plan.n_nodes, backend.shape(rows).cols), Dtype::F32)?;
-        self.peers.all_gather(&counts, rows, &mut all).map_err(failed)?;
+        self.peers.all_gather(&counts, rows, &mut all).map_err(|error| failed(&error))?;
         Ok(all)
     }
 }
 
 /// A failure among ranks, as operations report it.
-pub(super) fn failed(error: CommError) -> ComputeError {
+pub(super) fn failed(error: &CommError) -> ComputeError {
     ComputeError::device("an exchange between ranks", error.to_string())
 }

@@ -69,7 +69,7 @@ fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange:
         let (x, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), COLS), Dtype::F32)?);
         let graph = CutGraph::new(Arc::clone(&ranks), Arc::clone(&cut));
         let before = ranks.world().traffic();
-        graph.multiply(&cpu, &mut pool, transpose, &x, Epilogue::default(), &mut out)?;
+        graph.multiply(&cpu, &mut pool, transpose, &x, &Epilogue::default(), &mut out)?;
         let after = ranks.world().traffic();
         let moved = Traffic { sent: after.sent - before.sent, received: after.received - before.received };
         Ok((cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?, moved))

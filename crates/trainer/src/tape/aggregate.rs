@@ -46,7 +46,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         let (mut out, accumulate) = epilogue.target(self, self.shape(x))?;
         let value = |var: Var| self.nodes[var.0].matrix();
         let applied = Epilogue { accumulate, bias: epilogue.bias.map(value), activation: epilogue.activation };
-        graph.multiply(self.backend, self.pool, Transpose::No, value(x), applied, &mut out)?;
+        graph.multiply(self.backend, self.pool, Transpose::No, value(x), &applied, &mut out)?;
         let operands: Vec<Var> = std::iter::once(x).chain(epilogue.operands()).collect();
         Ok(self.record(out, &operands, Aggregated::<B> { graph, x, epilogue }))
     }
@@ -75,7 +75,7 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
         // ∂X = Âᵀ·∂Z; every rank takes part, whether or not it wants the result.
         let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
         let plain = Epilogue::default();
-        self.graph.multiply(pass.backend, pass.pool, Transpose::Yes, &grad, plain, &mut x_grad)?;
+        self.graph.multiply(pass.backend, pass.pool, Transpose::Yes, &grad, &plain, &mut x_grad)?;
         pass.give(self.x, x_grad)?;
         self.epilogue.finish(pass, grad)
     }
