@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The cargo that runs this program, so that a chosen toolchain stays chosen.
 fn program() -> OsString {
@@ -38,4 +38,9 @@ pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> 
         return Err(format!("cargo {}: {}\n{stderr}", arguments.join(" "), output.status));
     }
     Ok(output.stdout)
+}
+
+/// Whether a program of this name can be started.
+pub fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }

@@ -233,6 +233,12 @@ pub struct PartitionArgs {
     /// Exchange the operand of a step while the step before multiplies
     #[arg(long)]
     pub overlap: bool,
+    /// Draw the non-zeros of every block to this file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// Draw them also after ordering the whole graph, and after ordering inside each block's ids
+    #[arg(long, value_name = "ORDER", requires = "plot")]
+    pub compare: Option<OrderKind>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

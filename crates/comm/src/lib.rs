@@ -2,12 +2,14 @@
 //!
 //! - [`Collective`]: broadcast, all-reduce and the rest, on the matrices of a backend. Start here.
 //! - [`threads::run`]: ranks as threads of this process.
+//! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
 //!
 //! ```text
 //! Collective<B>   operations on matrices: what goes where, sums in the order of ranks, bytes counted
 //!      │          girih's own, the same for every transport (Communicator)
 //! Transport       parcels of bytes between ranks, with a deadline
-//!      └ threads  a mailbox in memory
+//!      ├ threads  a mailbox in memory
+//!      └ mpi      messages between processes
 //! ```
 //! Sums are added in the order of ranks, whoever computes them: every rank gets the same bits. No call waits for ever: it
 //! has a deadline, and a rank that fails ends the calls of all others with an error that names it.
@@ -17,6 +19,8 @@
 mod collective;
 mod communicator;
 mod error;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod threads;
 mod transport;
 

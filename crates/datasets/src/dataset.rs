@@ -128,6 +128,33 @@ impl Dataset {
         Ok(())
     }
 
+    /// A hash of graph, features, labels and splits: equal for equal data.
+    #[must_use]
+    pub fn fingerprint(&self) -> u32 {
+        let mut hash = crc32fast::Hasher::new();
+        let add_csr = |hash: &mut crc32fast::Hasher, csr: &Csr| {
+            hash.update(bytemuck::cast_slice(csr.indptr()));
+            hash.update(bytemuck::cast_slice(csr.indices()));
+            hash.update(bytemuck::cast_slice(csr.values().unwrap_or_default()));
+        };
+        add_csr(&mut hash, &self.graph);
+        match &self.features {
+            None => {}
+            Some(Features::Dense(matrix)) => hash.update(bytemuck::cast_slice(matrix.data())),
+            Some(Features::Sparse(csr)) => add_csr(&mut hash, csr),
+        }
+        match &self.labels {
+            None => {}
+            Some(Labels::Single { classes, .. }) => hash.update(bytemuck::cast_slice(classes)),
+            Some(Labels::Multi { targets, .. }) => hash.update(bytemuck::cast_slice(targets.data())),
+        }
+        for (_, nodes) in self.splits.iter().flat_map(Split::parts) {
+            hash.update(&(nodes.len() as u64).to_le_bytes());
+            hash.update(bytemuck::cast_slice(nodes));
+        }
+        hash.finalize()
+    }
+
     /// The same data with node `v` renamed to `order.map(v)`: graph, features, labels and splits together.
     ///
     /// What is computed for the renamed nodes is handed back in the old names by the inverse order:

@@ -1,7 +1,11 @@
 //! `girih partition`: how ranks would share a product with a graph, before a rank runs.
 
+use std::io::Write as _;
+
+use girih_graph_format::{Csr, file};
 use girih_machine::{Machine as Host, readable_bytes};
 use girih_partition::{BlockPlan, Estimate, LinkRates, Machine, ProcessGrid, Schedule, block_nnz, imbalance};
+use girih_reorder::OrderKind;
 use serde_json::json;
 
 use super::plan::GATHER_SHARE;
@@ -9,6 +13,7 @@ use super::{doctor, load_required};
 use crate::args::{PartitionArgs, PartitionKind};
 use crate::error::CliError;
 use crate::output::Results;
+use crate::plots::heat::{self, Panel};
 
 /// Blocks a side that are still shown to people.
 const SHOWN_BLOCKS: usize = 8;
@@ -50,8 +55,27 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
             readable_bytes(most(&estimate.memory)),
         )
         .add("predicted_ms", 1e3 * estimate.seconds, "One product, predicted", shares(&estimate));
+    if let Some(path) = &args.plot {
+        let mut panels = vec![Panel { title: "as it is".to_owned(), blocks }];
+        if let Some(kind) = args.compare {
+            panels.extend(compared(graph, kind, &plan)?);
+        }
+        let svg = heat::draw(&panels);
+        file::write_file(path, |out| Ok(out.write_all(svg.as_bytes())?))?;
+        results.add("plot", path.display().to_string(), "Drawn to", path.display().to_string());
+    }
     results.print(args.output.json);
     Ok(())
+}
+
+/// The blocks after ordering the whole graph, and after ordering inside each panel.
+fn compared(graph: &Csr, kind: OrderKind, plan: &BlockPlan) -> Result<[Panel; 2], CliError> {
+    let ordered = |blocks: usize| -> Result<Panel, CliError> {
+        let order = kind.order(blocks, 0);
+        let renamed = graph.permuted(&order.order(graph)?);
+        Ok(Panel { title: order.name(), blocks: block_nnz(&renamed, &plan.panels) })
+    };
+    Ok([ordered(1)?, ordered(plan.panels.len())?])
 }
 
 /// What ranks compute and exchange with.
@@ -74,11 +98,7 @@ fn shown(blocks: &[Vec<u64>]) -> String {
     if blocks.len() > SHOWN_BLOCKS {
         return format!("{0} × {0} blocks; --json lists them", blocks.len());
     }
-    let cell = |&nnz: &u64| match nnz {
-        0..10_000 => format!("{nnz:>8}"),
-        10_000..10_000_000 => format!("{:>7.1}k", nnz as f64 / 1e3),
-        _ => format!("{:>7.1}M", nnz as f64 / 1e6),
-    };
+    let cell = |&nnz: &u64| format!("{:>8}", heat::short(nnz));
     let rows = blocks.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join(" "));
     rows.collect::<Vec<_>>().join("\n")
 }

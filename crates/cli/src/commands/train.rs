@@ -11,8 +11,10 @@ use girih_compute::{Backend, Cpu};
 use girih_datasets::{Dataset, load};
 use girih_partition::ProcessGrid;
 use girih_reorder::{OrderKind, Reorder};
+#[cfg(feature = "mpi")]
+use girih_trainer::distributed::train_as_rank;
 use girih_trainer::distributed::{RankOptions, train_on_threads};
-use girih_trainer::{Event, SessionOptions};
+use girih_trainer::{Event, Outcome, SessionOptions, TrainConfig, TrainError};
 
 use self::facts::Facts;
 use self::observer::Observer;
@@ -39,7 +41,8 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if let Some(ordered) = &ordered {
         dataset = ordered.apply(dataset, args.output)?;
     }
-    if !args.output.json {
+    let speaks = is_first_process();
+    if speaks && !args.output.json {
         eprintln!("{}", facts.headline());
     }
     let session = SessionOptions {
@@ -52,13 +55,13 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let mut observe = |event: Event<'_>| observer.observe(&event);
     let outcome = match &ranks {
         None => girih_trainer::train(&backend, dataset, &config, &session, &mut observe),
-        Some(ranks) => {
-            let on_rank = || Cpu::new().gathering(config.precision);
-            train_on_threads(on_rank, dataset, &config, ranks, &session, &mut observe)
-        }
+        Some(ranks) => train_on_ranks(&backend, dataset, &config, ranks, &session, &mut observe),
     };
     let history = observer.finish()?;
     let outcome = outcome?;
+    if !speaks {
+        return Ok(());
+    }
     let mut results = facts.results(&config, &outcome);
     results.add_hidden("ranks", args.ranks.ranks.unwrap_or(1));
     results.add_hidden("reorder", ordered.map_or_else(|| OrderKind::None.to_string(), |ordered| ordered.order.name()));
@@ -73,6 +76,33 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// Whether this process reports: of several that a launcher started, the first.
+fn is_first_process() -> bool {
+    #[cfg(feature = "mpi")]
+    return girih_comm::mpi::launched_rank().is_none_or(|rank| rank == 0);
+    #[cfg(not(feature = "mpi"))]
+    true
+}
+
+/// Trains on ranks: the processes that a launcher started, if one did and this program was built for them, else threads.
+fn train_on_ranks(
+    backend: &Cpu,
+    dataset: Dataset,
+    config: &TrainConfig,
+    ranks: &RankOptions,
+    session: &SessionOptions,
+    observe: &mut girih_trainer::Observer<'_>,
+) -> Result<Outcome, TrainError> {
+    #[cfg(feature = "mpi")]
+    if girih_comm::mpi::launched_ranks().is_some() {
+        let as_rank = |world| train_as_rank(backend, Box::new(world), dataset, config, ranks, session, observe);
+        return Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?);
+    }
+    #[cfg(not(feature = "mpi"))]
+    let _ = backend;
+    train_on_threads(|| Cpu::new().gathering(config.precision), dataset, config, ranks, session, observe)
 }
 
 /// The order in which nodes are numbered for training.

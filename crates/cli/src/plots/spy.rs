@@ -7,6 +7,7 @@ use plotters::backend::BitMapBackend;
 use plotters::prelude::{Color, DrawingBackend, RGBColor};
 use rayon::prelude::*;
 
+use super::blue;
 use crate::error::CliError;
 
 /// Pixels of a side at most.
@@ -57,7 +58,6 @@ fn densities(graph: &Csr, side: usize) -> Vec<f64> {
 
 /// Light blue for the faintest pixel that holds anything to dark blue for the densest; four decades between them.
 fn shade(density: f64, darkest: f64) -> RGBColor {
-    let depth = (1.0 + (density / darkest).log10() / 4.0).clamp(0.0, 1.0);
-    let mix = |light: f64, dark: f64| (light + depth * (dark - light)) as u8;
-    RGBColor(mix(198.0, 8.0), mix(219.0, 29.0), mix(239.0, 88.0))
+    let [red, green, blue] = blue(1.0 + (density / darkest).log10() / 4.0);
+    RGBColor(red, green, blue)
 }

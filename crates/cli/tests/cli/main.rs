@@ -5,6 +5,8 @@ mod bad_input;
 mod data;
 mod girih;
 mod interrupted;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod ranks;
 mod recommend;
 mod train;

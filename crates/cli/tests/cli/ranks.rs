@@ -145,6 +145,14 @@ fn partition_says_who_does_what() {
     let total: u64 = blocks.iter().flat_map(|row| row.as_array().unwrap()).map(|nnz| nnz.as_u64().unwrap()).sum();
     assert_eq!((blocks.len(), Some(total)), (4, result["edges"].as_u64()));
     assert_eq!(result["bytes_sent_per_rank"].as_array().unwrap().len(), 8);
+
+    let work = Workspace::new();
+    let plot = work.arg("blocks.svg");
+    let flags = ["--gather", "100", "--plot", &plot, "--compare", "metis"];
+    girih(&[&args[..], &flags].concat()).ok();
+    let svg = std::fs::read_to_string(work.path("blocks.svg")).unwrap();
+    assert_eq!(svg.matches("<rect").count(), 3 * 16, "three panels of 4 × 4 blocks");
+    assert!(svg.contains("metis in 4 blocks"), "{svg}");
 }
 
 #[test]

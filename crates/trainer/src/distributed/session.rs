@@ -1,4 +1,4 @@
-//! [`train_on_threads`]: the ranks of a session as threads of this process.
+//! [`train_on_threads`] and [`train_as_rank`]: a training session on several ranks.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -65,6 +65,44 @@ where
     match outcomes {
         Ok(mut outcomes) => Ok(outcomes.swap_remove(0)),
         Err(failure) => Err(TrainError::rank(failure.rank, failure.message)),
+    }
+}
+
+/// Trains as one of several ranks, each of which calls this with the same data and settings: for ranks that are processes.
+/// As [`train_on_threads`] otherwise.
+///
+/// # Errors
+/// As [`train_on_threads`]; and when ranks disagree on the data, the settings or the plan, before the first step.
+pub fn train_as_rank<B: Backend>(
+    backend: &B,
+    world: Box<dyn Collective<B>>,
+    dataset: Dataset,
+    config: &TrainConfig,
+    ranks: &RankOptions,
+    options: &SessionOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Outcome, TrainError> {
+    config.validate()?;
+    if world.size() != ranks.grid.ranks() {
+        let (found, wanted) = (world.size(), ranks.grid.ranks());
+        return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
+    }
+    agree(&*world, "data", dataset.fingerprint())?;
+    let plan = format!("{config:?} {} {}", ranks.grid, ranks.exchange);
+    agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
+    let shared = Shared::new(backend, dataset, config, ranks)?;
+    shared.train(backend, world, config, options, &mut |event| observe(event))
+}
+
+/// Refuses to start when ranks have different hashes of what they work on.
+fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32) -> Result<(), TrainError> {
+    let all = world.all_gather_bytes(&hash.to_le_bytes())?;
+    match all.iter().position(|theirs| *theirs != all[0]) {
+        None => Ok(()),
+        Some(rank) => Err(TrainError::rank(
+            rank,
+            format!("its {what} differ from those of rank 0; give all ranks the same files and flags"),
+        )),
     }
 }
 

@@ -1,0 +1,46 @@
+//! Ranks that are processes: `mpirun -n 4 girih train`.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::girih::{SMALL, girih};
+
+fn mpirun(n: &str, flags: &[&str]) -> Output {
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "--allow-run-as-root", "-n", n]);
+    command.arg(env!("CARGO_BIN_EXE_girih"));
+    command.args(["train", "--data", SMALL, "--epochs", "15", "--json"]).args(flags);
+    command.output().expect("mpirun starts")
+}
+
+fn result(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let last = text.lines().last().expect("a result");
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn processes_train_what_one_rank_does() {
+    let single = girih(&["train", "--data", SMALL, "--epochs", "15", "--json"]).ok().result();
+    for flags in [
+        &["--ranks", "4"][..],
+        &["--ranks", "4", "--partition", "1.5d", "--replication", "2"],
+        &["--ranks", "4", "--partition", "2d", "--model", "gcn", "--exchange", "rows"],
+    ] {
+        let shared = result(&mpirun("4", flags));
+        for key in ["train_loss", "test_loss"] {
+            let (a, b) = (single[key].as_f64().unwrap(), shared[key].as_f64().unwrap());
+            assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
+        }
+    }
+}
+
+#[test]
+fn processes_that_do_not_fit_the_plan_end_with_one_message() {
+    let output = mpirun("2", &["--ranks", "4"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("2 ranks are there for a plan of 4"), "{said}");
+}
