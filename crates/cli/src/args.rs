@@ -185,6 +185,9 @@ pub struct ReorderArgs {
     /// Draw the non-zeros before and after to this file
     #[arg(long, value_name = "FILE.png")]
     pub plot: Option<PathBuf>,
+    /// Write figures, pictures and the balance of blocks to this page
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Shuffle the ids first: what an order gains is then not what the files brought along
     #[arg(long)]
     pub shuffle: bool,

@@ -12,6 +12,11 @@ use crate::error::CliError;
 use crate::history::Point;
 use crate::output::Results;
 
+/// How pages look.
+pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
+     color:#222}svg{width:100%;height:auto}table{border-collapse:collapse}th{text-align:left;font-weight:600}\
+     th,td{padding:.15rem 1.5rem .15rem 0}pre{background:#f5f5f5;padding:1rem;overflow:auto}";
+
 const SIZE: (u32, u32) = (720, 360);
 const TRAIN: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const VAL: RGBColor = RGBColor(0xd6, 0x5f, 0x0e);
@@ -68,17 +73,15 @@ fn page(title: &str, config: &str, results: &Results, loss: &str, (what, scores)
     }
     let (title, config) = (escape(title), escape(config));
     format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>\
-         body{{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222}}\
-         svg{{width:100%;height:auto}}table{{border-collapse:collapse}}th{{text-align:left;font-weight:600}}\
-         th,td{{padding:.15rem 1.5rem .15rem 0}}pre{{background:#f5f5f5;padding:1rem;overflow:auto}}</style></head>\
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\
          <body><h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>{what}</h2>{scores}\
          <p>Curves are means over the runs at each epoch; the training loss is taken before the step.</p>\
          <h2>Configuration</h2><pre>{config}</pre></body></html>\n"
     )
 }
 
-fn escape(text: &str) -> String {
+/// Text as it stands in a page.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -1,5 +1,7 @@
 //! `girih reorder`: the nodes of a data set in another order, and what that brings.
 
+mod page;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -32,9 +34,10 @@ struct Found {
 /// Orders, reports, and writes what was asked for.
 pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     let mut dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    let mut renamed = Permutation::identity(dataset.n_nodes());
     if args.shuffle {
-        let shuffled = Random { seed: args.seed }.order(&dataset.graph)?;
-        dataset = dataset.permuted(&shuffled)?;
+        renamed = Random { seed: args.seed }.order(&dataset.graph)?;
+        dataset = dataset.permuted(&renamed)?;
     }
     let before = Quality::of(&dataset.graph, rows_held(args.cache));
     let mut found = Vec::new();
@@ -53,13 +56,17 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
         let after = dataset.graph.permuted(&best.order);
         spy::draw(path, [("before", &dataset.graph), (&best.name, &after)])?;
     }
+    if let Some(path) = &args.report {
+        let inside_blocks = inside_blocks(args, best, &dataset.graph)?;
+        page::write(path, (&dataset.name, &dataset.graph), &before, (&found, best), inside_blocks)?;
+    }
     let mut results = describe(&dataset, &before, best);
     if found.len() > 1 {
         let all = found.iter().map(|found| describe(&dataset, &before, found).to_json());
         results.add_hidden("orders", all.collect::<Vec<_>>());
     }
     if let Some(out) = &args.out {
-        write(dataset, &best.order, out)?;
+        write(dataset, &renamed, &best.order, out)?;
         results.add("out", out.display().to_string(), "Written to", out.display().to_string());
     }
     results.print(args.output.json);
@@ -109,10 +116,18 @@ pub fn timed<T>(
     Ok((result?, start.elapsed().as_secs_f64()))
 }
 
-/// The reordered data as a girih folder, with the order beside it.
-fn write(dataset: Dataset, order: &Permutation, out: &Path) -> Result<(), CliError> {
+/// The `best` order of the arguments inside each block of the report's partition, when it is one that has a name.
+fn inside_blocks(args: &ReorderArgs, best: &Found, graph: &Csr) -> Result<Option<Permutation>, CliError> {
+    let is_best = |kind: &&OrderKind| kind.order(args.blocks as usize, args.seed).name() == best.name;
+    let kind = args.order.iter().find(is_best);
+    Ok(kind.map(|kind| kind.order(page::BLOCKS, args.seed).order(graph)).transpose()?)
+}
+
+/// The reordered data as a girih folder, with the order beside it: from the ids that were read, which the data were
+/// `renamed` from, to the new ones.
+fn write(dataset: Dataset, renamed: &Permutation, order: &Permutation, out: &Path) -> Result<(), CliError> {
     dataset.permuted(order)?.save(out)?;
-    let ids: Vec<i64> = order.new_of_old().iter().map(|&new| i64::from(new)).collect();
+    let ids: Vec<i64> = renamed.then(order).new_of_old().iter().map(|&new| i64::from(new)).collect();
     Ok(file::write_npy(&out.join(ORDER_FILE), &[ids.len()], &ids)?)
 }
 

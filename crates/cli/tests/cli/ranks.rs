@@ -63,8 +63,13 @@ fn training_in_another_order_learns_the_same() {
 fn reorder_writes_the_data_and_the_order() {
     let work = Workspace::new();
     let (out, plot) = (work.arg("ordered"), work.arg("spy.png"));
-    let args = ["reorder", "--data", SMALL, "--order", "community", "--out", &out, "--plot", &plot, "--json"];
-    let result = girih(&args).ok().result();
+    let report = work.arg("report.html");
+    let files = ["--out", &out, "--plot", &plot, "--report", &report];
+    let args = ["reorder", "--data", SMALL, "--order", "community", "--json"];
+    let result = girih(&[&args[..], &files].concat()).ok().result();
+    let page = std::fs::read_to_string(work.path("report.html")).unwrap();
+    assert!(page.contains("data:image/png;base64,iVBOR") && page.contains("inside each block"), "{}", &page[..600]);
+    assert_eq!(page.matches("<rect").count(), 3 * 16, "three heat maps of 4 × 4 blocks");
     assert_keys(
         &result,
         &[
@@ -102,6 +107,19 @@ fn reorder_writes_the_data_and_the_order() {
     };
     let (a, b) = (loss(SMALL), loss(&out));
     assert!((a - b).abs() < 1e-4 * a, "{b}, not {a}");
+}
+
+/// The order that is written leads from the ids of the files, whatever happened to them on the way.
+#[test]
+fn an_order_of_shuffled_ids_starts_at_the_files_ids() {
+    let work = Workspace::new();
+    let out = work.arg("ordered");
+    let args = ["reorder", "--data", SMALL, "--order", "rcm", "--shuffle", "--out", &out, "--json"];
+    let result = girih(&args).ok().result();
+    let order = work.arg("ordered/new_of_old.npy");
+    let again = girih(&["reorder", "--data", SMALL, "--permutation", &order, "--json"]).ok().result();
+    assert_eq!(again["bandwidth_after"], result["bandwidth_after"]);
+    assert_eq!(again["mean_gap_after"], result["mean_gap_after"]);
 }
 
 #[test]
