@@ -58,7 +58,7 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     }
     if let Some(path) = &args.report {
         let inside_blocks = inside_blocks(args, best, &dataset.graph)?;
-        page::write(path, (&dataset.name, &dataset.graph), &before, (&found, best), inside_blocks)?;
+        page::write(path, (&dataset.name, &dataset.graph), &before, (&found, best), inside_blocks.as_ref())?;
     }
     let mut results = describe(&dataset, &before, best);
     if found.len() > 1 {

@@ -26,7 +26,7 @@ pub fn write(
     (title, graph): (&str, &Csr),
     before: &Quality,
     (found, best): (&[Found], &Found),
-    inside_blocks: Option<Permutation>,
+    inside_blocks: Option<&Permutation>,
 ) -> Result<(), CliError> {
     let after = graph.permuted(&best.order);
     let picture = tempfile::Builder::new().suffix(".png").tempfile().map_err(|error| CliError::io(path, error))?;
@@ -42,7 +42,7 @@ pub fn write(
         escape(&best.name),
         BASE64_STANDARD.encode(picture)
     );
-    if let Some(blocks) = blocks(graph, &after, best, inside_blocks.as_ref())? {
+    if let Some(blocks) = blocks(graph, &after, best, inside_blocks)? {
         let _ = write!(
             page,
             "<h2>Non-zeros of the blocks of a partition over {BLOCKS} ranks</h2>{blocks}\
