@@ -217,6 +217,19 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
+    /// Where the entries of row `i` with columns in `cols` lie in [`indices`](Self::indices).
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn row_range_within(&self, i: usize, cols: &Range<usize>) -> Range<usize> {
+        let range = self.row_range(i);
+        let row = &self.indices()[range.clone()];
+        let first = row.partition_point(|&c| (c as usize) < cols.start);
+        let last = row.partition_point(|&c| (c as usize) < cols.end);
+        range.start + first..range.start + last
+    }
+
     /// The block of the given rows and columns; its ids count from the start of each range.
     ///
     /// # Errors
@@ -231,13 +244,7 @@ impl Csr {
                 self.n_cols()
             )));
         }
-        let inside = |r: usize| {
-            let range = self.row_range(block_rows.start + r);
-            let row = &self.indices()[range.clone()];
-            let first = row.partition_point(|&c| (c as usize) < block_cols.start);
-            let last = row.partition_point(|&c| (c as usize) < block_cols.end);
-            range.start + first..range.start + last
-        };
+        let inside = |r: usize| self.row_range_within(block_rows.start + r, &block_cols);
         let count = |r: usize| inside(r).len();
         let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
             let range = inside(r);

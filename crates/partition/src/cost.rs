@@ -52,13 +52,13 @@ impl BlockPlan {
         let ranks = || volumes.iter().zip(step_nnz).enumerate();
         let times: Vec<(f64, f64)> =
             ranks().map(|(rank, (volume, nnz))| self.rank_seconds(machine, rank, *volume, nnz, cols)).collect();
-        let total = |(compute, exchange): &(f64, f64)| {
-            let steps = times.len().max(1) as f64;
+        let total = |(rank, (compute, exchange)): (usize, &(f64, f64))| {
+            let steps = self.ranks[rank].steps.len().max(1) as f64;
             // The first exchange has nothing to run under.
             if machine.overlap { compute.max(*exchange) + compute.min(*exchange) / steps } else { compute + exchange }
         };
         Estimate {
-            seconds: times.iter().map(total).fold(0.0, f64::max),
+            seconds: times.iter().enumerate().map(total).fold(0.0, f64::max),
             compute_seconds: times.iter().map(|time| time.0).collect(),
             exchange_seconds: times.iter().map(|time| time.1).collect(),
             memory: ranks().map(|(rank, (_, nnz))| self.rank_memory(machine, rank, nnz, cols)).collect(),

@@ -6,6 +6,7 @@ use girih_graph_format::{Csr, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::BlockPlan;
+use crate::schedule::touched;
 
 /// For operations over neighbours that are no sums (attention, maxima, sequences): which rows of which ranks a rank needs
 /// beside its adjacency's own rows. Ranks of equal replica number exchange them.
@@ -38,7 +39,7 @@ impl Halo {
         for replica in 0..plan.grid.replication() {
             let peers: Vec<usize> = plan.peers(replica).collect();
             for &rank in &peers {
-                let rows = named(adjacency, plan.ranks[rank].own.clone());
+                let rows = touched(adjacency, plan.ranks[rank].own.clone(), &(0..plan.n_nodes));
                 for &peer in &peers {
                     let own = &plan.ranks[peer].own;
                     let of_peer = within(&rows, own);
@@ -57,13 +58,6 @@ impl Halo {
     pub fn of(&self, rank: usize) -> &RankHalo {
         &self.ranks[rank]
     }
-}
-
-/// The nodes that some rows name, ascending.
-fn named(adjacency: &Csr, rows: Range<usize>) -> Vec<NodeId> {
-    let mut seen = vec![false; adjacency.n_cols()];
-    rows.flat_map(|row| adjacency.row(row)).for_each(|&id| seen[id as usize] = true);
-    (0..seen.len() as NodeId).filter(|&id| seen[id as usize]).collect()
 }
 
 /// Where the ids inside `range` lie in an ascending list.

@@ -108,6 +108,15 @@ impl Reduce {
     }
 }
 
+/// The place of `rank` in a group.
+///
+/// # Panics
+/// When it is not in it.
+#[must_use]
+pub fn place_in(group: &[usize], rank: usize) -> usize {
+    group.iter().position(|&member| member == rank).expect("the rank is in the group")
+}
+
 /// `range` cut into `n` nearly equal parts.
 fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
     let at = |i: usize| range.start + range.len() * i / n;

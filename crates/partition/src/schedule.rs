@@ -1,6 +1,7 @@
 //! [`Schedule`]: what each step sends, for a given adjacency.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use girih_graph_format::{Csr, NodeId};
@@ -99,7 +100,9 @@ fn of_step(plan: &BlockPlan, adjacency: &Csr, group: &[usize], step: crate::Step
     if exchange == Exchange::Dense {
         return StepExchange::Dense;
     }
-    let lists: Vec<Vec<NodeId>> = group.iter().map(|&member| touched(plan, adjacency, member, step.panel)).collect();
+    let columns = &plan.panels[step.panel];
+    let rows_of = |member: usize| plan.ranks[member].rows.iter().flat_map(|&panel| plan.panels[panel].clone());
+    let lists: Vec<Vec<NodeId>> = group.iter().map(|&member| touched(adjacency, rows_of(member), columns)).collect();
     let others = group.iter().zip(&lists).filter(|(member, _)| **member != step.root);
     let sent: usize = others.map(|(_, list)| list.len()).sum();
     let whole = plan.panels[step.panel].len() * (group.len() - 1);
@@ -109,16 +112,12 @@ fn of_step(plan: &BlockPlan, adjacency: &Csr, group: &[usize], step: crate::Step
     StepExchange::Rows { lists }
 }
 
-/// The rows of a panel that the block of a rank touches, ascending, counted from the panel's first.
-fn touched(plan: &BlockPlan, adjacency: &Csr, rank: usize, panel: usize) -> Vec<NodeId> {
-    let columns = &plan.panels[panel];
+/// Which of `columns` some rows name, ascending, counted from the first of them.
+pub(crate) fn touched(adjacency: &Csr, rows: impl Iterator<Item = usize>, columns: &Range<usize>) -> Vec<NodeId> {
     let mut seen = vec![false; columns.len()];
-    for row in plan.ranks[rank].rows.iter().flat_map(|&panel| plan.panels[panel].clone()) {
-        let ids = adjacency.row(row);
-        let first = ids.partition_point(|&id| (id as usize) < columns.start);
-        for &id in ids[first..].iter().take_while(|&&id| (id as usize) < columns.end) {
-            seen[id as usize - columns.start] = true;
-        }
+    for row in rows {
+        let ids = &adjacency.indices()[adjacency.row_range_within(row, columns)];
+        ids.iter().for_each(|&id| seen[id as usize - columns.start] = true);
     }
     (0..columns.len() as NodeId).filter(|&i| seen[i as usize]).collect()
 }

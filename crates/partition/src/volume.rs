@@ -5,7 +5,7 @@ use std::ops::{AddAssign, Range};
 use girih_graph_format::Csr;
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockPlan, Reduce, Schedule, Slicing, StepExchange};
+use crate::{BlockPlan, Reduce, Schedule, Slicing, StepExchange, place_in};
 
 /// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them: what it keeps is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,29 +68,26 @@ impl BlockPlan {
             StepExchange::Dense => self.panels[step.panel].len() as u64,
             StepExchange::Rows { lists } => lists[place].len() as u64,
         };
-        let places = mine.group.iter().enumerate();
         if step.root == rank {
-            let others = places.filter(|(_, member)| **member != rank);
+            let others = mine.group.iter().enumerate().filter(|(_, member)| **member != rank);
             return Volume { sent: others.map(|(place, _)| rows_of(place)).sum(), received: 0 };
         }
-        let place = places.clone().find(|(_, member)| **member == rank).expect("a rank is in its own group").0;
-        Volume { sent: 0, received: rows_of(place) }
+        Volume { sent: 0, received: rows_of(place_in(&mine.group, rank)) }
     }
 
     fn reduce_elements(&self, rank: usize, width: usize) -> Volume {
         let mine = &self.ranks[rank];
-        let place = |group: &[usize]| group.iter().position(|&member| member == rank).expect("a rank is in its groups");
         let all = (self.n_product_rows(rank) * width) as u64;
         match &mine.reduce {
             Reduce::None => Volume::default(),
             Reduce::AllReduce { group } => {
-                let (g, i) = (group.len() as u64, place(group) as u64);
+                let (g, i) = (group.len() as u64, place_in(group, rank) as u64);
                 let slice = all * (i + 1) / g - all * i / g;
                 let moved = (all - slice) + (g - 1) * slice;
                 Volume { sent: moved, received: moved }
             }
             Reduce::Scatter { group } => {
-                let kept = (self.panels[mine.rows[place(group)]].len() * width) as u64;
+                let kept = (self.panels[mine.rows[place_in(group, rank)]].len() * width) as u64;
                 Volume { sent: all - kept, received: (group.len() as u64 - 1) * kept }
             }
         }

@@ -92,20 +92,12 @@ pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError
 
 /// Which clusters are neighbours.
 fn quotient(graph: &Csr, cluster_of: &[u32], n_clusters: usize) -> Csr {
-    let mut pairs: Vec<(NodeId, NodeId)> = Vec::new();
+    let (mut pairs, mut of_node) = (Vec::new(), Vec::new());
     for v in 0..graph.n_rows() {
-        let neighbours = graph.row(v).iter().map(|&u| (cluster_of[v], cluster_of[u as usize]));
-        let first = pairs.len();
-        pairs.extend(neighbours.filter(|(a, b)| a != b));
-        pairs[first..].sort_unstable();
-        let mut kept = first;
-        for i in first..pairs.len() {
-            if i == first || pairs[i] != pairs[kept - 1] {
-                pairs[kept] = pairs[i];
-                kept += 1;
-            }
-        }
-        pairs.truncate(kept);
+        of_node.extend(graph.row(v).iter().map(|&u| (cluster_of[v], cluster_of[u as usize])));
+        of_node.sort_unstable();
+        of_node.dedup();
+        pairs.extend(of_node.drain(..).filter(|(a, b)| a != b));
     }
     let (rows, cols) = pairs.into_iter().unzip();
     let list = Coo::new(n_clusters, n_clusters, rows, cols, None).expect("clusters are below their number");

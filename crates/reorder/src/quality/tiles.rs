@@ -1,6 +1,6 @@
 //! Non-zeros of blocks, and how many of them lie in blocks dense enough for tensor cores.
 
-use girih_graph_format::{Csr, Permutation};
+use girih_graph_format::{Csr, NodeId, Permutation};
 use rayon::prelude::*;
 
 /// The size of a block.
@@ -21,26 +21,10 @@ impl Block {
     pub const LARGE: Self = Self { rows: 256, cols: 64 };
 }
 
-/// Non-zeros of every block of a window that has any.
-fn counts(graph: &Csr, block: Block, window: usize, counts: &mut Vec<u32>) {
-    counts.clear();
-    counts.resize(graph.n_cols().div_ceil(block.cols), 0);
-    for v in window * block.rows..((window + 1) * block.rows).min(graph.n_rows()) {
-        graph.row(v).iter().for_each(|&u| counts[u as usize / block.cols] += 1);
-    }
-}
-
 /// The share of non-zeros in blocks of which at least `density` is filled.
 #[must_use]
 pub fn coverage(graph: &Csr, block: Block, density: f64) -> f64 {
-    let enough = density * (block.rows * block.cols) as f64;
-    let of_window = |blocks: &mut Vec<u32>, window| {
-        counts(graph, block, window, blocks);
-        blocks.iter().filter(|&&nnz| nnz > 0 && f64::from(nnz) >= enough).map(|&nnz| u64::from(nnz)).sum::<u64>()
-    };
-    let windows = (0..graph.n_rows().div_ceil(block.rows)).into_par_iter();
-    let covered: u64 = windows.map_init(Vec::new, of_window).sum();
-    covered as f64 / graph.nnz().max(1) as f64
+    covered(graph, block, density, |row| row, |col| col)
 }
 
 /// As [`coverage`], of the graph numbered by `order`, without building it.
@@ -50,16 +34,29 @@ pub fn coverage(graph: &Csr, block: Block, density: f64) -> f64 {
 #[must_use]
 pub fn coverage_of(graph: &Csr, order: &Permutation, block: Block, density: f64) -> f64 {
     assert_eq!(order.len(), graph.n_rows(), "an order of the nodes of this graph");
-    let (new_of_old, old_of_new) = (order.new_of_old(), order.inverse());
+    let old_of_new = order.inverse();
+    covered(graph, block, density, |row| old_of_new.map(row as NodeId) as usize, |col| order.map(col))
+}
+
+/// The share of non-zeros in dense blocks, where row `i` of the numbering is row `old_row(i)` of the graph, and column `c`
+/// of the graph is `new_col(c)` in the numbering.
+fn covered(
+    graph: &Csr,
+    block: Block,
+    density: f64,
+    old_row: impl Fn(usize) -> usize + Sync,
+    new_col: impl Fn(NodeId) -> NodeId + Sync,
+) -> f64 {
     let enough = density * (block.rows * block.cols) as f64;
-    let of_window = |blocks: &mut Vec<u32>, rows: &[u32]| {
-        blocks.clear();
-        blocks.resize(graph.n_cols().div_ceil(block.cols), 0);
-        for &v in rows {
-            graph.row(v as usize).iter().for_each(|&u| blocks[new_of_old[u as usize] as usize / block.cols] += 1);
+    let of_window = |counts: &mut Vec<u32>, window: usize| {
+        counts.clear();
+        counts.resize(graph.n_cols().div_ceil(block.cols), 0);
+        for row in window * block.rows..((window + 1) * block.rows).min(graph.n_rows()) {
+            graph.row(old_row(row)).iter().for_each(|&col| counts[new_col(col) as usize / block.cols] += 1);
         }
-        blocks.iter().filter(|&&nnz| nnz > 0 && f64::from(nnz) >= enough).map(|&nnz| u64::from(nnz)).sum::<u64>()
+        counts.iter().filter(|&&nnz| nnz > 0 && f64::from(nnz) >= enough).map(|&nnz| u64::from(nnz)).sum::<u64>()
     };
-    let covered: u64 = old_of_new.new_of_old().par_chunks(block.rows).map_init(Vec::new, of_window).sum();
+    let windows = (0..graph.n_rows().div_ceil(block.rows)).into_par_iter();
+    let covered: u64 = windows.map_init(Vec::new, of_window).sum();
     covered as f64 / graph.nnz().max(1) as f64
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, NodeId, Scales};
-use girih_partition::{BlockPlan, Exchange, Halo, RankPlan, Schedule, StepExchange};
+use girih_partition::{BlockPlan, Exchange, Halo, RankPlan, Schedule, StepExchange, place_in};
 
+use super::rows::RowExchange;
 use crate::inputs::Adjacency;
 
 /// `Â = L·A·R` and its transpose, shared by the ranks of a process.
@@ -24,24 +25,15 @@ pub(crate) struct CutAdjacency {
 /// The block of one step.
 pub(super) struct Block<B: Backend> {
     pub(super) matrix: B::Sparse,
-    /// Rows of the operand that are sent for it, one list for each member of the step's group; `None` where the whole
-    /// panel is.
-    pub(super) lists: Option<Vec<RowList<B>>>,
-}
-
-/// Some rows of a panel.
-pub(super) struct RowList<B: Backend> {
-    pub(super) ids: B::Ids,
-    pub(super) len: usize,
+    /// The rows that are sent for it; `None` where the whole panel is.
+    pub(super) rows: Option<RowExchange<B>>,
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
 pub(super) struct Pattern<B: Backend> {
     pub(super) matrix: B::Sparse,
-    /// Own rows that others touch, one list for each peer.
-    pub(super) sent: RowList<B>,
-    pub(super) sent_counts: Vec<usize>,
-    pub(super) received_counts: Vec<usize>,
+    /// Where the rows come from that its columns stand for.
+    pub(super) rows: RowExchange<B>,
 }
 
 impl CutAdjacency {
@@ -88,18 +80,23 @@ impl CutAdjacency {
             let columns = self.plan.panels[step.panel].clone();
             let right = right.map(|right| right[columns.clone()].to_vec());
             let whole = Cut { csr: stacked(csr, &rows, columns), left: left.clone(), right };
-            let lists = match exchange {
-                StepExchange::Dense => None,
-                StepExchange::Rows { lists } => Some(lists),
+            let (cut, rows) = match exchange {
+                StepExchange::Dense => (whole, None),
+                StepExchange::Rows { lists } if step.root == rank => {
+                    let is_own = |place: usize| mine.group[place] == rank;
+                    let sent = lists.iter().enumerate().map(|(i, list)| if is_own(i) { &[] } else { &list[..] });
+                    let received = vec![0; lists.len()];
+                    (whole, Some(RowExchange::new(backend, &sent.collect::<Vec<_>>(), received)?))
+                }
+                StepExchange::Rows { lists } => {
+                    let touched = &lists[place_in(&mine.group, rank)];
+                    let mut received = vec![0; lists.len()];
+                    received[place_in(&mine.group, step.root)] = touched.len();
+                    let rows = RowExchange::new(backend, &vec![&[]; lists.len()], received)?;
+                    (whole.with_columns(touched), Some(rows))
+                }
             };
-            let place = mine.group.iter().position(|&member| member == rank).expect("a rank is in its own group");
-            let touched = lists.filter(|_| step.root != rank).map(|lists| &lists[place]);
-            let cut = match touched {
-                Some(touched) => whole.with_columns(touched),
-                None => whole,
-            };
-            let lists = lists.map(|lists| lists.iter().map(|list| RowList::new(backend, list)).collect());
-            Ok(Block { matrix: cut.upload(backend, None)?, lists: lists.transpose()? })
+            Ok(Block { matrix: cut.upload(backend, None)?, rows })
         });
         steps.collect()
     }
@@ -119,16 +116,8 @@ impl CutAdjacency {
         let names = EntryNames { first_row: own.start as u32, columns: halo.rows.clone().into() };
         Ok(Pattern {
             matrix: whole.with_columns(&halo.rows).upload(backend, Some(names))?,
-            sent: RowList::new(backend, &halo.sent.concat())?,
-            sent_counts: halo.sent.iter().map(Vec::len).collect(),
-            received_counts: halo.received.clone(),
+            rows: RowExchange::new(backend, &halo.sent, halo.received.clone())?,
         })
-    }
-}
-
-impl<B: Backend> RowList<B> {
-    fn new(backend: &B, ids: &[NodeId]) -> Result<Self, ComputeError> {
-        Ok(Self { ids: backend.upload_ids(ids)?, len: ids.len() })
     }
 }
 
@@ -160,16 +149,9 @@ impl Cut {
 
 /// Ranges of rows of some columns, one below the other.
 fn stacked(csr: &Csr, rows: &[Range<usize>], columns: Range<usize>) -> Csr {
-    let inside = |row: usize| {
-        let range = csr.row_range(row);
-        let ids = &csr.indices()[range.clone()];
-        let first = ids.partition_point(|&c| (c as usize) < columns.start);
-        let last = ids.partition_point(|&c| (c as usize) < columns.end);
-        range.start + first..range.start + last
-    };
     let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), csr.values().map(|_| Vec::new()));
     for row in rows.iter().cloned().flatten() {
-        let range = inside(row);
+        let range = csr.row_range_within(row, &columns);
         indices.extend(csr.indices()[range.clone()].iter().map(|&c| c - columns.start as NodeId));
         if let (Some(values), Some(all)) = (&mut values, csr.values()) {
             values.extend_from_slice(&all[range]);

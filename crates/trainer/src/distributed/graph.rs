@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
-use girih_partition::{Reduce, Slicing};
+use girih_partition::{Reduce, Slicing, place_in};
 
-use super::blocks::{Block, CutAdjacency, Pattern, RowList};
+use super::blocks::{Block, CutAdjacency, Pattern};
 use super::ranks::{Ranks, failed};
 use crate::tape::Pool;
 
@@ -46,7 +46,8 @@ impl<B: Backend> CutGraph<B> {
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
         let mut product = Product { ranks: &self.ranks, backend, pool };
-        if self.ranks.slices.is_none() && self.ranks.sums.is_none() {
+        let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
+        if is_sum && backend.dtype(out) == Dtype::F32 {
             // Nothing follows the steps: they add up where the result belongs.
             return product.steps(blocks, x, epilogue, out);
         }
@@ -68,17 +69,7 @@ impl<B: Backend> CutGraph<B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn fetch(&self, backend: &B, pool: &mut Pool<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
-        let Pattern { sent, sent_counts, received_counts, .. } = self.pattern_on(backend)?;
-        let cols = backend.shape(x).cols;
-        let mut outgoing = pool.take(backend, Shape::new(sent.len, cols), Dtype::F32)?;
-        backend.gather_rows(x, &sent.ids, &mut outgoing)?;
-        let mut rows = pool.take(backend, Shape::new(received_counts.iter().sum(), cols), Dtype::F32)?;
-        self.ranks
-            .peers
-            .all_to_all(sent_counts, &outgoing, received_counts, &mut rows)
-            .map_err(|error| failed(&error))?;
-        pool.give(backend, outgoing);
-        Ok(rows)
+        self.pattern_on(backend)?.rows.send(backend, pool, &*self.ranks.peers, x)
     }
 
     /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
@@ -92,18 +83,8 @@ impl<B: Backend> CutGraph<B> {
         pool: &mut Pool<B>,
         grad: &B::Matrix,
     ) -> Result<B::Matrix, ComputeError> {
-        let Pattern { sent, sent_counts, received_counts, .. } = self.pattern_on(backend)?;
-        let cols = backend.shape(grad).cols;
-        let mut returned = pool.take(backend, Shape::new(sent.len, cols), Dtype::F32)?;
-        self.ranks
-            .peers
-            .all_to_all(received_counts, grad, sent_counts, &mut returned)
-            .map_err(|error| failed(&error))?;
-        let mut x_grad = pool.take(backend, Shape::new(self.ranks.own().len(), cols), Dtype::F32)?;
-        backend.set_zero(&mut x_grad)?;
-        backend.scatter_add_rows(&returned, &sent.ids, &mut x_grad)?;
-        pool.give(backend, returned);
-        Ok(x_grad)
+        let rows = &self.pattern_on(backend)?.rows;
+        rows.give_back(backend, pool, &*self.ranks.peers, grad, self.ranks.own().len())
     }
 
     /// The rank's own rows of `Â`; their columns stand for the rows that [`fetch`](Self::fetch) returns.
@@ -184,57 +165,26 @@ impl<B: Backend> Product<'_, B> {
         block: &Block<B>,
         own: &B::Matrix,
     ) -> Result<Option<B::Matrix>, ComputeError> {
-        let (backend, group) = (self.backend, &self.ranks.mine().group);
-        let shape = Shape::new(n_rows, backend.shape(own).cols);
-        let place = group.iter().position(|&member| member == root).expect("the root of a step is in its group");
-        let is_root = root == self.ranks.rank();
-        let received = match &block.lists {
+        let (backend, ranks) = (self.backend, self.ranks);
+        let is_root = root == ranks.rank();
+        let received = match &block.rows {
+            Some(rows) => rows.send(backend, self.pool, &*ranks.steps, own)?,
             None => {
+                let shape = Shape::new(n_rows, backend.shape(own).cols);
                 let mut panel = self.pool.take(backend, shape, Dtype::F32)?;
                 if is_root {
                     backend.convert(own, &mut panel)?;
                 }
-                self.ranks.steps.broadcast(place, &mut panel).map_err(|error| failed(&error))?;
+                let place = place_in(&ranks.mine().group, root);
+                ranks.steps.broadcast(place, &mut panel).map_err(|error| failed(&error))?;
                 panel
             }
-            Some(lists) => self.exchange_rows(lists, (place, is_root), own)?,
         };
         if is_root {
             self.give(Some(received));
             return Ok(None);
         }
         Ok(Some(received))
-    }
-
-    /// Sends each member of the group its list of the root's rows.
-    fn exchange_rows(
-        &mut self,
-        lists: &[RowList<B>],
-        (root, is_root): (usize, bool),
-        own: &B::Matrix,
-    ) -> Result<B::Matrix, ComputeError> {
-        let (backend, cols, steps) = (self.backend, self.backend.shape(own).cols, &self.ranks.steps);
-        let others = |place: usize| if place == root { 0 } else { lists[place].len };
-        let mut sent = vec![0; lists.len()];
-        let mut received = vec![0; lists.len()];
-        if is_root {
-            sent = (0..lists.len()).map(others).collect();
-        } else {
-            received[root] = lists[steps.rank()].len;
-        }
-        let mut outgoing = self.pool.take(backend, Shape::new(sent.iter().sum(), cols), Dtype::F32)?;
-        let mut first = 0;
-        for (list, &len) in lists.iter().zip(&sent).filter(|(_, len)| **len > 0) {
-            let mut rows = self.pool.take(backend, Shape::new(len, cols), Dtype::F32)?;
-            backend.gather_rows(own, &list.ids, &mut rows)?;
-            backend.copy_block(Shape::new(len, cols), &rows, (0, 0), &mut outgoing, (first, 0))?;
-            self.pool.give(backend, rows);
-            first += len;
-        }
-        let mut incoming = self.pool.take(backend, Shape::new(received.iter().sum(), cols), Dtype::F32)?;
-        steps.all_to_all(&sent, &outgoing, &received, &mut incoming).map_err(|error| failed(&error))?;
-        self.give(Some(outgoing));
-        Ok(incoming)
     }
 
     /// Adds up what several ranks have of the same rows, and leaves each the rows that it holds.

@@ -19,6 +19,7 @@
 mod blocks;
 mod graph;
 mod ranks;
+mod rows;
 mod session;
 #[cfg(test)]
 mod tests;

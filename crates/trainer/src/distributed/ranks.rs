@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use girih_comm::{Collective, CommError};
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
-use girih_partition::{BlockPlan, RankPlan, Reduce};
+use girih_partition::{BlockPlan, RankPlan, place_in};
 
 use crate::params::Gradients;
 use crate::tape::Pool;
@@ -38,15 +38,12 @@ impl<B: Backend> Ranks<B> {
         let rank = world.rank();
         let mine = &plan.ranks[rank];
         // Ranks of a group name it by its first member, and stand in it in the order in which it lists them.
-        let group = |members: &[usize]| {
-            let place = members.iter().position(|&member| member == rank).expect("a rank is in its own groups");
-            world.split(members[0], place)
-        };
+        let group = |members: &[usize]| world.split(members[0], place_in(members, rank));
         let steps = group(&mine.group)?;
         let slices = mine.slice.as_ref().map(|slicing| group(&slicing.group)).transpose()?;
-        let sums = match &mine.reduce {
-            Reduce::None => None,
-            Reduce::AllReduce { group: members } | Reduce::Scatter { group: members, .. } => Some(group(members)?),
+        let sums = match mine.reduce.group() {
+            [] => None,
+            members => Some(group(members)?),
         };
         let peers = world.split(mine.replica, rank)?;
         Ok(Self { rank, world, peers, steps, slices, sums, plan })
@@ -102,9 +99,8 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
     pub fn gather(&self, backend: &B, pool: &mut Pool<B>, rows: &B::Matrix) -> Result<B::Matrix, ComputeError> {
-        let mine = self.mine();
-        let peers = self.plan.ranks.iter().filter(|peer| peer.replica == mine.replica);
-        let counts: Vec<usize> = peers.map(|peer| peer.own.len()).collect();
+        let peers = self.plan.peers(self.mine().replica);
+        let counts: Vec<usize> = peers.map(|peer| self.plan.ranks[peer].own.len()).collect();
         let mut all = pool.take(backend, Shape::new(self.plan.n_nodes, backend.shape(rows).cols), Dtype::F32)?;
         self.peers.all_gather(&counts, rows, &mut all).map_err(|error| failed(&error))?;
         Ok(all)

@@ -156,10 +156,9 @@ impl Shared {
         let is_first = world.rank() == 0;
         let ranks = Arc::new(Ranks::new(Arc::clone(&self.plan), world)?);
         let own = ranks.own();
-        let (features, first_value) = rows_of_features(&self.features, own.clone());
+        let features = rows_of_features(&self.features, own.clone());
         let targets = Targets::upload(backend, &rows_of_labels(&self.labels, own))?;
         let (adjacency, precision) = (self.adjacency.clone(), config.precision);
-        let features = (features, first_value);
         let inputs = Inputs::of_rank(backend, Arc::clone(&ranks), adjacency, features, &self.needs, precision)?;
         let options = SessionOptions { writes: options.writes && is_first, ..options.clone() };
         // All ranks go on or stop together, as the first one is told.

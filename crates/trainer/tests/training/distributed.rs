@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_compute::Cpu;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_graph_format::{Coo, Duplicates};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
@@ -11,7 +11,7 @@ use girih_trainer::{
     Aggregator, Control, Event, ModelConfig, ModelKind, Outcome, SessionOptions, TrainConfig, TrainError,
 };
 
-use crate::{ALL_MODELS, config, planted, with_bags_of_words};
+use crate::{ALL_MODELS, config, planted, with_bags_of_words, with_input_dropout};
 
 /// Every scheme, with as many ranks as tests can afford.
 const GRIDS: [(Scheme, usize, usize); 8] = [
@@ -122,6 +122,20 @@ fn directed_graphs_and_sparse_features_are_cut() {
             for exchange in [Exchange::Dense, Exchange::Rows] {
                 assert_same(&dataset, &config(kind, 5), &options(scheme, ranks, replication, exchange));
             }
+        }
+    }
+}
+
+/// Features stored as bf16 are aggregated once, before training, and rounded once: sums of steps stay `f32`.
+#[test]
+fn aggregates_stored_as_bf16_are_rounded_once() {
+    let dataset = planted("nodes=203");
+    let config = TrainConfig { precision: Dtype::Bf16, ..with_input_dropout(config(ModelKind::Sgc, 5), 0.0) };
+    let exact = on_one_rank(&dataset, &config).0;
+    for (scheme, ranks, replication) in GRIDS {
+        let found = on_ranks(&dataset, &config, &options(scheme, ranks, replication, Exchange::Auto)).0;
+        for (a, b) in exact.iter().zip(found) {
+            assert!((a - b).abs() <= 1e-3 * a, "{scheme}, {ranks} ranks: {b}, on one rank {a}");
         }
     }
 }
