@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
-use girih_graph_format::{Csr, Norm};
-use girih_reorder::quality::{Block, coverage, lru_hit_rate};
+use girih_graph_format::{Csr, Norm, ReuseCurve};
+use girih_reorder::quality::{Block, READS_LOOKED_AT, coverage};
 use girih_reorder::{Community, OrderKind};
 
 use super::{Setup, random_matrix};
@@ -40,9 +40,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let mut case = Case::new(name, time)
             .with("x_shuffled", before / time.median_s)
             .with("coverage", coverage(graph, Block::LARGE, Community::DENSE));
+        let reuse = ReuseCurve::of(graph, READS_LOOKED_AT);
         for mib in CACHES_MIB {
             let rows = (mib << 20) / (WIDTH * size_of::<f32>());
-            case = case.with(&format!("lru_{mib}_mib"), lru_hit_rate(graph, rows));
+            case = case.with(&format!("lru_{mib}_mib"), reuse.hit_rate(rows));
         }
         if *kind != OrderKind::None {
             let saved = before - time.median_s;

@@ -4,6 +4,7 @@
 //! - [`Coo`]: a list of edges, the way in: [`Coo::to_csr`].
 //! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps beside a CSR rest.
 //! - [`Permutation`]: a new numbering of nodes.
+//! - [`ReuseCurve`]: how often a cache holds what a product with the matrix reads.
 //! - [`Norm`] and [`Scales`]: normalisation as two vectors beside a binary adjacency.
 //! - [`Matrix`]: dense rows of `f32`.
 //! - [`mod@file`]: reading and writing all of it; every byte is in `docs/formats.md`.
@@ -29,6 +30,7 @@ mod matrix;
 mod normalize;
 mod ops;
 mod permutation;
+mod reuse;
 mod rows;
 mod tiles;
 
@@ -45,6 +47,7 @@ pub use matrix::Matrix;
 pub use normalize::{Norm, Scales};
 pub use ops::Transposed;
 pub use permutation::Permutation;
+pub use reuse::ReuseCurve;
 pub use tiles::{TileHistogram, TileMatrix};
 
 /// A node, as a position in `0..n_nodes`; always below [`MAX_NODES`].

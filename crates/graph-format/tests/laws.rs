@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{any_coo, any_csr, any_graph, dense, graph_and_permutation, permutation_of};
-use girih_graph_format::{Coo, Csr, Duplicates, Norm, Permutation, TileHistogram, TileMatrix};
+use girih_graph_format::{Coo, Csr, Duplicates, Norm, Permutation, ReuseCurve, TileHistogram, TileMatrix};
 use proptest::prelude::*;
 
 /// The result of `work` on pools of one and of three threads.
@@ -214,6 +214,28 @@ proptest! {
         });
         prop_assert_eq!(one, three);
     }
+
+    // Locality.
+    #[test]
+    fn a_cache_serves_what_was_read_last(csr in any_csr(), held in 0..12usize) {
+        let (mut recent, mut hits): (Vec<u32>, usize) = (Vec::new(), 0);
+        for &row in csr.indices() {
+            if let Some(at) = recent.iter().position(|&other| other == row) {
+                hits += usize::from(at < held);
+                recent.remove(at);
+            }
+            recent.insert(0, row);
+        }
+        let expected = if csr.nnz() == 0 { 0.0 } else { hits as f64 / csr.nnz() as f64 };
+        prop_assert_eq!(ReuseCurve::of(&csr, csr.nnz()).hit_rate(held), expected);
+    }
+
+    #[test]
+    fn a_larger_cache_serves_no_less(csr in any_csr(), n_reads in 0..64usize, held in 0..64usize) {
+        let curve = ReuseCurve::of(&csr, n_reads);
+        let (smaller, larger) = (curve.hit_rate(held), curve.hit_rate(held + 1));
+        prop_assert!(0.0 <= smaller && smaller <= larger && larger <= 1.0, "{smaller} {larger}");
+    }
 }
 
 /// A graph large enough that every operation is split among threads.
@@ -290,4 +312,39 @@ proptest! {
         }
         prop_assert_eq!(dense(&Csr::try_from(&theirs).unwrap()), dense(&a));
     }
+}
+
+#[test]
+fn a_share_of_the_columns_tells_the_locality_of_all() {
+    let (n, degree) = (20_000usize, 20);
+    let mut stream = girih_random::Key::new(1, 2).stream(0, 0);
+    // Two neighbours of three are near, the rest anywhere.
+    let mut neighbours = |v: usize| {
+        let mut row: Vec<u32> =
+            (0..degree)
+                .map(|i| {
+                    if i % 3 == 0 {
+                        stream.below(n as u64) as u32
+                    } else {
+                        ((v + stream.below(300) as usize) % n) as u32
+                    }
+                })
+                .collect();
+        row.sort_unstable();
+        row.dedup();
+        row
+    };
+    let rows: Vec<Vec<u32>> = (0..n).map(&mut neighbours).collect();
+    let mut indptr = vec![0u64];
+    indptr.extend(rows.iter().scan(0, |end, row| {
+        *end += row.len() as u64;
+        Some(*end)
+    }));
+    let csr = Csr::new(n, n, indptr, rows.concat(), None).unwrap();
+    let (exact, estimate) = (ReuseCurve::of(&csr, csr.nnz()), ReuseCurve::of(&csr, csr.nnz() / 16));
+    for held in [200, 1000, 5000, 15_000, n] {
+        let (exact, estimate) = (exact.hit_rate(held), estimate.hit_rate(held));
+        assert!((exact - estimate).abs() < 0.03, "{held} rows: {exact} {estimate}");
+    }
+    assert!(exact.hit_rate(1000) > 0.6 && exact.hit_rate(200) < 0.4);
 }

@@ -2,13 +2,16 @@
 //!
 //! - [`Machine`]: processor, caches, memory, as far as the operating system tells.
 //! - [`Ceilings`]: bandwidths and arithmetic rates, measured in a few seconds by loops that do nothing else.
+//! - [`Hierarchy`]: caches and memory, and what a product with a sparse matrix takes of them.
 //! - [`memory`]: what this process uses.
 //!
 //! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.
 
 mod ceilings;
+mod hierarchy;
 mod machine;
 pub mod memory;
 
 pub use ceilings::Ceilings;
+pub use hierarchy::{Cache, Hierarchy, Product};
 pub use machine::{Machine, readable_bytes};

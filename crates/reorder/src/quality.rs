@@ -2,14 +2,12 @@
 //!
 //! Each figure looks at the graph as it is numbered; permute it first ([`Csr::permuted`](girih_graph_format::Csr::permuted)).
 
-mod cache;
 mod gaps;
 mod tiles;
 
-use girih_graph_format::{Csr, TileHistogram};
+use girih_graph_format::{Csr, ReuseCurve, TileHistogram};
 use serde::{Deserialize, Serialize};
 
-pub use cache::lru_hit_rate;
 pub use gaps::{Gaps, window_reuse};
 pub use tiles::{Block, coverage, coverage_of};
 
@@ -17,6 +15,9 @@ use crate::Community;
 
 /// Rows of the windows whose reuse is reported.
 pub const WINDOWS: [usize; 3] = [8, 32, 128];
+
+/// Reads that hit rates are found from, at most.
+pub const READS_LOOKED_AT: usize = 1 << 22;
 
 /// All figures of one numbering.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub struct Quality {
     pub coverage_256: f64,
     /// Rows of the operand that the simulated cache holds.
     pub rows_held: usize,
-    /// Share of reads that hit it ([`lru_hit_rate`]).
+    /// Share of reads that hit it ([`ReuseCurve`]; an estimate beyond [`READS_LOOKED_AT`] entries).
     pub lru_hit_rate: f64,
 }
 
@@ -51,7 +52,7 @@ impl Quality {
             coverage_128: coverage(graph, Block::MEDIUM, Community::DENSE),
             coverage_256: coverage(graph, Block::LARGE, Community::DENSE),
             rows_held,
-            lru_hit_rate: lru_hit_rate(graph, rows_held),
+            lru_hit_rate: ReuseCurve::of(graph, READS_LOOKED_AT).hit_rate(rows_held),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Laws of orders and of the figures that judge them.
 
-use girih_graph_format::{Coo, Csr, Duplicates, Permutation};
-use girih_reorder::quality::{Block, Gaps, coverage, coverage_of, lru_hit_rate, window_reuse};
+use girih_graph_format::{Coo, Csr, Duplicates, Permutation, ReuseCurve};
+use girih_reorder::quality::{Block, Gaps, coverage, coverage_of, window_reuse};
 use girih_reorder::{
     Blockwise, Community, Degree, MetisClusters, OrderKind, Reorder, ReverseCuthillMckee, SlashBurn, clusters,
     streaming_clusters,
@@ -153,20 +153,6 @@ proptest! {
     }
 
     #[test]
-    fn the_cache_keeps_what_was_read_last(csr in graphs(false), held in 0..12usize) {
-        let (mut recent, mut hits): (Vec<u32>, usize) = (Vec::new(), 0);
-        for &row in csr.indices() {
-            if let Some(at) = recent.iter().position(|&other| other == row) {
-                hits += usize::from(at < held);
-                recent.remove(at);
-            }
-            recent.insert(0, row);
-        }
-        let expected = if csr.nnz() == 0 { 0.0 } else { hits as f64 / csr.nnz() as f64 };
-        prop_assert_eq!(lru_hit_rate(&csr, held), expected);
-    }
-
-    #[test]
     fn clusters_are_even(csr in graphs(true), n_clusters in 1..8usize) {
         let parts = streaming_clusters(&csr, n_clusters);
         let capacity = (1.05 * csr.n_rows() as f64 / n_clusters as f64).ceil() as usize;
@@ -227,9 +213,8 @@ fn communities_become_consecutive() {
     }
     let blockwise = Blockwise { blocks: 2, inner: Community::default() };
     assert!(found(&blockwise) > scattered + 0.2, "a community is consecutive in each block");
-    assert!(
-        lru_hit_rate(&csr.permuted(&Community::default().order(&csr).unwrap()), 128) > lru_hit_rate(&csr, 128) + 0.2
-    );
+    let hit_rate = |csr: &Csr| ReuseCurve::of(csr, csr.nnz()).hit_rate(128);
+    assert!(hit_rate(&csr.permuted(&Community::default().order(&csr).unwrap())) > hit_rate(&csr) + 0.2);
 }
 
 #[test]

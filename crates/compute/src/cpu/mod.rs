@@ -5,7 +5,6 @@
 //! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
 //! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: passes over matrices, bound by memory.
 //! - `segment_max`, `segment_lstm`: other aggregations than sums, over the same patterns.
-//! - `elementwise`, `columns`, `rows`, `loss`, `optim`: passes over matrices, bound by memory.
 //! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
 //!   depend on the number of threads.
 

@@ -2,10 +2,13 @@
 
 use std::sync::OnceLock;
 
-use girih_graph_format::{Csr, Scales, Transposed};
+use girih_graph_format::{Csr, ReuseCurve, Scales, Transposed};
 
 use super::schedule::Schedule;
 use crate::{EntryNames, Shape, SparseOperand, Transpose};
+
+/// Entries that an estimate of the locality of a matrix looks at: a small part of the time of one product.
+const READS_LOOKED_AT: usize = 1 << 20;
 
 /// `L·A·R` in main memory, with its schedule. The transpose is built when a product first needs it.
 #[derive(Clone, Debug)]
@@ -15,6 +18,7 @@ pub struct CpuSparse {
     symmetric: bool,
     names: Option<EntryNames>,
     schedule: Schedule,
+    reuse: OnceLock<ReuseCurve>,
     transpose: OnceLock<TransposeParts>,
 }
 
@@ -24,6 +28,7 @@ struct TransposeParts {
     /// For each entry of the transpose, its position among the entries of the original.
     positions: Vec<u64>,
     schedule: Schedule,
+    reuse: OnceLock<ReuseCurve>,
 }
 
 /// One direction of a [`CpuSparse`]: what a product reads.
@@ -39,9 +44,16 @@ pub(crate) struct Direction<'a> {
     pub(crate) right: Option<&'a [f32]>,
     /// How the work is shared.
     pub(crate) schedule: &'a Schedule,
+    /// See [`reuse`](Self::reuse).
+    reuse: &'a OnceLock<ReuseCurve>,
 }
 
-impl Direction<'_> {
+impl<'a> Direction<'a> {
+    /// How often caches hold the rows of the operand that the entries read; found out when it is first needed.
+    pub(crate) fn reuse(&self) -> &'a ReuseCurve {
+        self.reuse.get_or_init(|| ReuseCurve::of(self.csr, READS_LOOKED_AT))
+    }
+
     /// The product of the two factors of an entry.
     #[inline(always)]
     pub(crate) fn scale(&self, row: usize, col: usize) -> f32 {
@@ -58,6 +70,7 @@ impl CpuSparse {
             symmetric: operand.symmetric,
             names: operand.names.clone(),
             schedule: Schedule::new(operand.csr),
+            reuse: OnceLock::new(),
             transpose: OnceLock::new(),
         }
     }
@@ -86,10 +99,11 @@ impl CpuSparse {
             Transpose::Yes => (right.as_deref(), left.as_deref()),
         };
         if transpose == Transpose::No || (self.symmetric && !weighted) {
-            return Direction { csr: &self.csr, positions: None, left, right, schedule: &self.schedule };
+            let Self { csr, schedule, reuse, .. } = self;
+            return Direction { csr, positions: None, left, right, schedule, reuse };
         }
-        let TransposeParts { csr, positions, schedule } = self.transpose();
-        Direction { csr, positions: Some(positions), left, right, schedule }
+        let TransposeParts { csr, positions, schedule, reuse } = self.transpose();
+        Direction { csr, positions: Some(positions), left, right, schedule, reuse }
     }
 
     fn transpose(&self) -> &TransposeParts {
@@ -106,6 +120,6 @@ impl TransposeParts {
     fn new(csr: &Csr) -> Self {
         let Transposed { csr, positions } = csr.transposed_with_positions();
         let schedule = Schedule::new(&csr);
-        Self { csr, positions, schedule }
+        Self { csr, positions, schedule, reuse: OnceLock::new() }
     }
 }

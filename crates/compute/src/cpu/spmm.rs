@@ -12,6 +12,7 @@ mod product;
 mod tests;
 mod tiles;
 
+use girih_machine::Product;
 use half::bf16;
 use rayon::prelude::*;
 
@@ -24,9 +25,9 @@ use super::entries;
 use super::epilogue::RowEpilogue;
 use super::machine::Machine;
 use super::matrix::{CpuMatrix, Storage};
-use super::panels::{self, Panel};
+use super::panels::{self, Operand, Panel};
 use super::sparse::{CpuSparse, Direction};
-use crate::{Dtype, Epilogue, Transpose};
+use crate::{Dtype, Epilogue, Shape, Transpose};
 
 /// `out = epilogue(op(L·A·R)·X)`, with `weights` (in the order of the untransposed entries) in the place of the
 /// values of `A` if given.
@@ -109,7 +110,8 @@ fn multiply_panels<X: Element, P: Summed>(
     out: &mut CpuMatrix,
 ) {
     let Direction { csr, left, right, schedule, .. } = direction;
-    for_each_panel::<X, P>(machine, csr.n_cols(), (x, width), right, |panel, packed| {
+    let panels = plan_for::<P>(machine, direction, width);
+    for_each_panel::<X, P>(machine, &panels, (x, width), right, |panel, packed| {
         // SAFETY: the indices are those of a `Csr` with `n_cols` columns (its invariant 2).
         let gather = unsafe { Gather::new(csr.indices(), weights, csr.n_cols(), packed, panel.row_words) };
         let product = PanelProduct { isa: machine.isa, left, panel, gather, epilogue };
@@ -117,24 +119,44 @@ fn multiply_panels<X: Element, P: Summed>(
     });
 }
 
-/// Hands the panels of `R·X` to `product`, each group packed just before.
+/// The panels that a product with a matrix of some shape and number of non-zeros is quickest with; `hit_rate` tells how
+/// often one of so many rows of the operand is read.
+fn plan<P: Summed>(
+    machine: &Machine,
+    (shape, nnz): (Shape, usize),
+    width: usize,
+    hit_rate: impl Fn(usize) -> f64,
+) -> Vec<Panel> {
+    let operand = Operand { n_rows: shape.cols, width, words_max: P::VECTORS_MAX * machine.isa.lanes() };
+    panels::plan::<P>(operand, machine.hierarchy.largest_cache(), |row_bytes| {
+        machine.hierarchy.seconds(&Product { n_rows: shape.rows, nnz, row_bytes }, &hit_rate)
+    })
+}
+
+/// [`plan`] for a matrix as it is numbered.
+fn plan_for<P: Summed>(machine: &Machine, direction: Direction<'_>, width: usize) -> Vec<Panel> {
+    let csr = direction.csr;
+    let size = (Shape::new(csr.n_rows(), csr.n_cols()), csr.nnz());
+    plan::<P>(machine, size, width, |rows| direction.reuse().hit_rate(rows))
+}
+
+/// Hands `panels` of `R·X` to `product`, each group packed just before.
 fn for_each_panel<X: Element, P: Summed>(
     machine: &Machine,
-    n_rows: usize,
+    panels: &[Panel],
     (x, width): (&[X], usize),
     right: Option<&[f32]>,
     mut product: impl FnMut(&Panel, &[u32]),
 ) {
-    let words_max = P::VECTORS_MAX * machine.isa.lanes();
-    let target = (machine.isa, machine.cache_bytes);
-    let panels = panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes);
-    if let [panel] = &panels[..]
+    let n_rows = x.len() / width.max(1);
+    let target = (machine.isa, machine.hierarchy.largest_cache());
+    if let [panel] = panels
         && right.is_none()
         && panel.is_in_place::<X, P>(width)
     {
         return product(panel, bytemuck::cast_slice(x));
     }
-    for group in panels::groups(&panels, n_rows) {
+    for group in panels::groups(panels, n_rows) {
         machine.scratch.with(group.iter().map(|panel| panel.n_words(n_rows)).sum(), |packed| {
             panels::pack::<X, P>(target, group, (x, width), right, packed);
             let mut packed = &*packed;

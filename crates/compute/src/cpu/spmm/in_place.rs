@@ -1,6 +1,7 @@
 //! `X = L·A·R·X`: each panel of columns is packed before its product overwrites it.
 
 use super::gather::{Gather, Summed};
+use super::plan_for;
 use super::product::PanelProduct;
 use crate::cpu::element::typed;
 use crate::cpu::epilogue::RowEpilogue;
@@ -29,9 +30,8 @@ fn multiply_panels<P: Summed>(machine: &Machine, direction: Direction<'_>, x: &m
     let (n_rows, width) = (x.shape().rows, x.shape().cols);
     let epilogue = Epilogue::default();
     let epilogue = RowEpilogue::new(&epilogue);
-    let words_max = P::VECTORS_MAX * machine.isa.lanes();
-    let target = (machine.isa, machine.cache_bytes);
-    for panel in panels::plan::<P>(n_rows, width, words_max, machine.cache_bytes) {
+    let target = (machine.isa, machine.hierarchy.largest_cache());
+    for panel in plan_for::<P>(machine, direction, width) {
         machine.scratch.with(panel.n_words(n_rows), |packed| {
             let group = std::slice::from_ref(&panel);
             typed!(x = x.storage() => panels::pack::<_, P>(target, group, (x, width), right, packed));

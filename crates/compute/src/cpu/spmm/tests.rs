@@ -1,6 +1,7 @@
 //! Products against dense `f64` loops, on every instruction set, with small caches so that panels are many.
 
 use girih_graph_format::{Csr, Scales, TileMatrix};
+use girih_machine::{Cache, Hierarchy};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use rayon::ThreadPoolBuilder;
@@ -40,6 +41,11 @@ fn matrix(rows: usize, cols: usize, dtype: Dtype, seed: usize) -> CpuMatrix {
 
 fn vector(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(|i| value(i + seed) / 2.0).collect()
+}
+
+/// One cache that is worth any number of passes.
+fn caching(bytes: u64) -> Hierarchy {
+    Hierarchy { caches: vec![Cache { bytes, gb_s: 1e3 }], memory_gb_s: 1.0, entry_ns: 0.0, row_ns: 0.0 }
 }
 
 impl Case {
@@ -159,19 +165,19 @@ proptest! {
     #[test]
     fn products_agree_with_dense_loops(
         case in any_case(0..=200),
-        cache in prop_oneof![Just(0usize), 0usize..1 << 14],
+        cache in prop_oneof![Just(0u64), 0u64..1 << 14],
         gathered in any_dtype(),
     ) {
         for isa in Isa::all() {
-            case.check(&Machine { gathered, ..Machine::new(isa, cache) });
+            case.check(&Machine { gathered, ..Machine::new(isa, caching(cache)) });
         }
     }
 
     /// Rows of `f32` that are rounded on their way into a panel are those that an operand stored as bf16 has there;
     /// the values of these cases are exact in bf16.
     #[test]
-    fn gathering_bf16_is_storing_bf16(case in any_case(0..=200), cache in prop_oneof![Just(0usize), 0usize..1 << 14]) {
-        let machine = Machine { gathered: Dtype::Bf16, ..Machine::new(Isa::detect(), cache) };
+    fn gathering_bf16_is_storing_bf16(case in any_case(0..=200), cache in prop_oneof![Just(0u64), 0u64..1 << 14]) {
+        let machine = Machine { gathered: Dtype::Bf16, ..Machine::new(Isa::detect(), caching(cache)) };
         let on = |dtype| {
             let mut x = CpuMatrix::zeros(case.x.shape(), dtype);
             x.write_all(&as_f32(&case.x));
@@ -187,7 +193,7 @@ fn every_width_agrees_with_dense_loops() {
     for width in 1..=200 {
         let case = any_case(width..=width).new_tree(&mut runner).unwrap().current();
         for isa in Isa::all() {
-            case.check(&Machine::new(isa, 32 << 20));
+            case.check(&Machine::new(isa, caching(32 << 20)));
         }
     }
 }
@@ -271,7 +277,7 @@ proptest! {
     fn tiles_agree_with_dense_loops(
         case in any_case(0..=70),
         density in 0.0f64..0.5,
-        cache in prop_oneof![Just(0usize), 0usize..1 << 14],
+        cache in prop_oneof![Just(0u64), 0u64..1 << 14],
         gathered in any_dtype(),
     ) {
         let (rows, cols, width) = (case.csr.n_rows(), case.csr.n_cols(), case.x.shape().cols);
@@ -283,7 +289,7 @@ proptest! {
             ..case
         };
         let tiles = TileMatrix::from_csr(&case.csr, density).unwrap();
-        let machine = Machine { gathered, ..Machine::new(Isa::detect(), cache) };
+        let machine = Machine { gathered, ..Machine::new(Isa::detect(), caching(cache)) };
         let mut out = case.out.clone();
         let tiles = CpuTiles::new(tiles, case.scales.clone());
         multiply_tiles(&machine, &tiles, &case.x, &case.epilogue(), &mut out);

@@ -10,10 +10,10 @@ use girih_graph_format::{Scales, TileMatrix};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::for_each_panel;
 use super::gather::{Gather, Summed};
 use super::output::RowsMut;
 use super::product::PanelProduct;
+use super::{for_each_panel, plan};
 use crate::checks;
 use crate::cpu::Cpu;
 use crate::cpu::element::Element;
@@ -128,7 +128,10 @@ fn multiply_panels<X: Element, P: Summed>(
     out: &mut CpuMatrix,
 ) {
     let n_cols = a.shape().cols;
-    for_each_panel::<X, P>(machine, n_cols, x, a.scales.right.as_deref(), |panel, packed| {
+    // As if neighbours were anywhere: nothing is known of the order.
+    let hit_rate = |rows: usize| (rows as f64 / n_cols as f64).min(1.0);
+    let panels = plan::<P>(machine, (a.shape(), a.tiles.nnz()), x.1, hit_rate);
+    for_each_panel::<X, P>(machine, &panels, x, a.scales.right.as_deref(), |panel, packed| {
         let rows = RowsMut::split(out, a.tasks.iter().map(|strips| a.rows(strips).len()));
         a.tasks.par_iter().zip(rows).with_max_len(1).for_each_init(Unpacked::default, |unpacked, (strips, out)| {
             unpacked.fill(&a.tiles, strips.clone());
