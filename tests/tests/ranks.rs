@@ -1,9 +1,11 @@
 //! Ranks and orders on real graphs: what one rank in the shipped order computes, to the rounding of sums.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use girih_compute::Cpu;
-use girih_datasets::{Dataset, LoadOptions, load};
+use girih_datasets::{Dataset, Labels, LoadOptions, load};
+use girih_graph_format::Permutation;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_reorder::quality::{Block, coverage_of};
 use girih_reorder::{Community, Degree, OrderKind, Reorder, ReverseCuthillMckee};
@@ -90,5 +92,27 @@ fn communities_fill_blocks_on_real_graphs() {
         for other in [&Degree as &dyn Reorder, &ReverseCuthillMckee] {
             assert!(found > covered(other) + 0.05, "{name}: {}", other.name());
         }
+    }
+}
+
+/// Labels without noise, as many as communities, are the planted communities: no order can know them better.
+#[test]
+fn planted_communities_are_found_again() {
+    for spec in [
+        "synth:planted,nodes=20000,degree=100,communities=12,classes=12,noise=0,features=1",
+        "synth:planted,nodes=40000,degree=40,communities=100,classes=100,noise=0,features=1",
+    ] {
+        let Dataset { graph, labels: Some(Labels::Single { classes, .. }), .. } =
+            load(spec, &LoadOptions::default()).expect("a generated graph")
+        else {
+            panic!("one label a node")
+        };
+        let mut planted: Vec<u32> = (0..graph.n_rows() as u32).collect();
+        planted.sort_by_key(|&v| (classes[v as usize], Reverse(graph.degree(v as usize)), v));
+        let planted = Permutation::from_order(planted).expect("every node once");
+        let covered = |order: &Permutation| coverage_of(&graph, order, Block::LARGE, Community::DENSE);
+        let found = Community::default().order(&graph).expect("an order");
+        let (best, found) = (covered(&planted), covered(&found));
+        assert!(best > 0.2 && found > 0.95 * best, "{spec}: {found} of {best}");
     }
 }

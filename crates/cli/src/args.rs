@@ -132,6 +132,13 @@ pub enum Device {
     Cpu,
 }
 
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if rate > 0.0 && f64::is_finite(rate) => Ok(rate),
+        _ => Err("expected a positive number of GB/s".to_owned()),
+    }
+}
+
 /// How ranks share the work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
@@ -169,7 +176,8 @@ pub struct ReorderArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// The order: degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), community (nested
-    /// communities, nodes by falling degree inside), random, none; several, separated by commas, are compared
+    /// communities, nodes by falling degree inside), auto (what is predicted to be quickest), random, none; several,
+    /// separated by commas, are compared
     #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
     pub order: Vec<OrderKind>,
     /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros
@@ -178,6 +186,12 @@ pub struct ReorderArgs {
     /// Take the order from a file instead: the new id of every node, as `.npy`
     #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
     pub permutation: Option<PathBuf>,
+    /// GB/s that the device which auto chooses for gathers from its cache, of --cache KiB [default: the processor here]
+    #[arg(long, value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
+    pub cache_gb_s: Option<f64>,
+    /// GB/s that it gathers from its memory
+    #[arg(long, value_name = "GB/S", requires = "cache_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
+    pub memory_gb_s: Option<f64>,
     /// Write the reordered data to this folder, with the order as new_of_old.npy; of several orders, that with the largest
     /// coverage
     #[arg(long, value_name = "DIR")]
@@ -258,7 +272,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub ranks: RankArgs,
     /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis, community,
-    /// random
+    /// auto (what is predicted to be quickest here), random
     #[arg(long, value_name = "ORDER", default_value_t)]
     pub reorder: OrderKind,
     /// Order inside so many equal ranges of ids [default: one for each row block of the partition]

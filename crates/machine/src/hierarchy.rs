@@ -37,6 +37,8 @@ pub struct Product {
     pub row_bytes: usize,
 }
 
+/// The least bytes of a row worth a pass over the indices: two cache lines, the unit that memory and caches move in.
+pub const PASS_BYTES_MIN: usize = 128;
 /// The last-level cache of a machine that does not tell.
 const CACHE_BYTES_GUESS: u64 = 32 << 20;
 
@@ -67,6 +69,16 @@ impl Hierarchy {
         ns_per_byte += (1.0 - served) / self.memory_gb_s;
         let entry_ns = self.entry_ns + product.row_bytes as f64 * ns_per_byte;
         1e-9 * (product.n_rows as f64 * self.row_ns + product.nnz as f64 * entry_ns)
+    }
+
+    /// Seconds of a product that works through the columns of the operand in as many passes as are quickest; a pass reads
+    /// [`PASS_BYTES_MIN`] of each row at least.
+    pub fn seconds_in_passes(&self, product: &Product, hit_rate: impl Fn(usize) -> f64) -> f64 {
+        let in_passes = |n: usize| {
+            let pass = Product { row_bytes: product.row_bytes.div_ceil(n), ..*product };
+            n as f64 * self.seconds(&pass, &hit_rate)
+        };
+        (1..=(product.row_bytes / PASS_BYTES_MIN).max(1)).map(in_passes).fold(f64::INFINITY, f64::min)
     }
 
     /// Bytes of the largest cache.

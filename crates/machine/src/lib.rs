@@ -13,5 +13,5 @@ mod machine;
 pub mod memory;
 
 pub use ceilings::Ceilings;
-pub use hierarchy::{Cache, Hierarchy, Product};
+pub use hierarchy::{Cache, Hierarchy, PASS_BYTES_MIN, Product};
 pub use machine::{Machine, readable_bytes};

@@ -8,7 +8,7 @@ use metis::{Graph as MetisGraph, Idx, option};
 use crate::rcm::ReverseCuthillMckee;
 use crate::simple::{by_falling_degree, visited};
 use crate::streaming::streaming_clusters;
-use crate::{Reorder, ReorderError, square, undirected};
+use crate::{Progress, Reorder, ReorderError, square, undirected};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -34,7 +34,7 @@ impl Reorder for MetisClusters {
         "metis".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, _: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         if self.size == 0 {
             return Err(ReorderError::invalid("clusters of no nodes; a cluster has at least one"));
@@ -60,6 +60,11 @@ impl Reorder for MetisClusters {
 /// # Errors
 /// When the graph is not square, there are no clusters, or METIS runs out of memory.
 pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError> {
+    clusters_counted(graph, n_clusters, Idx::MAX as usize)
+}
+
+/// [`clusters`] by a partitioner that counts at most `ends_max` ends of edges.
+fn clusters_counted(graph: &Csr, n_clusters: usize, ends_max: usize) -> Result<Vec<u32>, ReorderError> {
     square(graph)?;
     if n_clusters == 0 {
         return Err(ReorderError::invalid("no clusters; a graph is cut into at least one"));
@@ -69,8 +74,7 @@ pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError
         return Ok((0..n as u32).map(|v| v % n_clusters as u32).collect());
     }
     let graph = undirected(graph).without_self_loops();
-    let ids = (Idx::try_from(graph.nnz()), Idx::try_from(n_clusters));
-    let (Ok(_), Ok(n_parts)) = ids else {
+    let Some(n_parts) = Idx::try_from(n_clusters).ok().filter(|_| graph.nnz() <= ends_max) else {
         tracing::warn!(
             edges = graph.nnz(),
             "METIS counts edges in 32 bits; the streaming partitioner clusters instead"
@@ -102,4 +106,19 @@ fn quotient(graph: &Csr, cluster_of: &[u32], n_clusters: usize) -> Csr {
     let (rows, cols) = pairs.into_iter().unzip();
     let list = Coo::new(n_clusters, n_clusters, rows, cols, None).expect("clusters are below their number");
     list.to_csr(Duplicates::Merge).expect("as many clusters as an id can name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_metis_cannot_count_is_streamed() {
+        let ring = |v: u32| [((v + 99) % 100, v), ((v + 1) % 100, v)];
+        let (rows, cols) = (0..100).flat_map(ring).unzip();
+        let graph = Coo::new(100, 100, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap();
+        let streamed = streaming_clusters(&graph, 4);
+        assert_eq!(clusters_counted(&graph, 4, 199).unwrap(), streamed);
+        assert_ne!(clusters_counted(&graph, 4, 200).unwrap(), streamed);
+    }
 }

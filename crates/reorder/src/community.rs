@@ -11,7 +11,7 @@ use girih_graph_format::{Csr, Permutation};
 use self::dendrogram::{Dendrogram, Siblings};
 use crate::quality::{Block, coverage_of};
 use crate::simple::visited;
-use crate::{Reorder, ReorderError, square, undirected};
+use crate::{Progress, Reorder, ReorderError, square, undirected};
 
 /// Communities within communities, each of them consecutive, as the dendrogram of Louvain's method nests them (Blondel et
 /// al., J. Stat. Mech. 2008; orders of this kind: Arai et al., Rabbit Order, IPDPS 2016).
@@ -44,13 +44,13 @@ impl Reorder for Community {
         "community".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, progress: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         if !(self.resolution > 0.0 && self.resolution.is_finite()) {
             return Err(ReorderError::invalid(format!("a resolution of {}; it is a positive number", self.resolution)));
         }
         let graph = undirected(graph);
-        let dendrogram = Dendrogram::new(&graph, self.resolution);
+        let dendrogram = Dendrogram::new(&graph, self.resolution, progress);
         let [busiest, chained] = [Siblings::Busiest, Siblings::Chained]
             .map(|siblings| visited(dendrogram.order(&graph, self.leaf, siblings)));
         let covered = |order: &Permutation| coverage_of(&graph, order, Block::LARGE, Self::DENSE);

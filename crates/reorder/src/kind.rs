@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Blockwise, Community, Degree, Identity, MetisClusters, Random, Reorder, ReorderError, ReverseCuthillMckee,
+    Auto, Blockwise, Community, Degree, Identity, MetisClusters, Random, Reorder, ReorderError, ReverseCuthillMckee,
     SlashBurn,
 };
 
@@ -29,12 +29,14 @@ pub enum OrderKind {
     Metis,
     /// Nested communities.
     Community,
+    /// Whichever is predicted to pay on the processor at hand.
+    Auto,
 }
 
 impl OrderKind {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::None, Self::Random, Self::Degree, Self::Slashburn, Self::Rcm, Self::Metis, Self::Community];
+    pub const ALL: [Self; 8] =
+        [Self::None, Self::Random, Self::Degree, Self::Slashburn, Self::Rcm, Self::Metis, Self::Community, Self::Auto];
 
     fn name(self) -> &'static str {
         match self {
@@ -45,6 +47,7 @@ impl OrderKind {
             Self::Rcm => "rcm",
             Self::Metis => "metis",
             Self::Community => "community",
+            Self::Auto => "auto",
         }
     }
 
@@ -63,6 +66,7 @@ impl OrderKind {
             Self::Rcm => cut(blocks, ReverseCuthillMckee),
             Self::Metis => cut(blocks, MetisClusters::default()),
             Self::Community => cut(blocks, Community::default()),
+            Self::Auto => Box::new(Auto::here(blocks)),
         }
     }
 }

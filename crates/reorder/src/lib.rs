@@ -8,10 +8,12 @@
 //! - [`Degree`], [`SlashBurn`], [`ReverseCuthillMckee`], [`MetisClusters`]: the orders of Miao et al. (Journal of Software
 //!   34(9), 2023); [`Community`] goes beyond them.
 //! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition.
+//! - [`Auto`]: predicts what each brings on a device, and picks one.
 //! - [`quality`]: how good an order is, for caches and for tiles.
 //!
 //! Not here: what is done with an order.
 
+mod auto;
 mod blockwise;
 mod clusters;
 mod community;
@@ -27,6 +29,7 @@ use std::borrow::Cow;
 
 use girih_graph_format::{Csr, Permutation};
 
+pub use auto::{Auto, Choice, Tried};
 pub use blockwise::Blockwise;
 pub use clusters::{MetisClusters, clusters};
 pub use community::Community;
@@ -47,8 +50,20 @@ pub trait Reorder: Send + Sync {
     ///
     /// # Errors
     /// When `graph` is not square, or is beyond what the method can number.
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError>;
+    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+        self.order_with(graph, &|_| ())
+    }
+
+    /// As [`order`](Self::order), which tells `progress` from time to time how far it is.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    fn order_with(&self, graph: &Csr, progress: &Progress<'_>) -> Result<Permutation, ReorderError>;
 }
+
+/// Is told which share of the work is done; from any thread, and never less than before. Methods that cannot tell say
+/// nothing.
+pub type Progress<'p> = dyn Fn(f64) + Sync + 'p;
 
 /// Refuses what is no adjacency.
 fn square(graph: &Csr) -> Result<(), ReorderError> {

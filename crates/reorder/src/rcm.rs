@@ -3,7 +3,7 @@
 use girih_graph_format::{Csr, NodeId, Permutation};
 
 use crate::simple::visited;
-use crate::{Reorder, ReorderError, square, undirected};
+use crate::{Progress, Reorder, ReorderError, square, undirected};
 
 /// Breadth-first search from a node on the rim of each component, neighbours by rising degree, all of it reversed (Cuthill
 /// and McKee, 1969; George, 1971; rims as George and Liu, ACM TOMS 1979, find them). Components come by their first node. Of
@@ -19,14 +19,14 @@ impl Reorder for ReverseCuthillMckee {
         "rcm".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, progress: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         let graph = undirected(graph);
         let mut search = Search::new(&graph);
         let mut order = Vec::with_capacity(graph.n_rows());
         for v in 0..graph.n_rows() as NodeId {
             if !search.is_placed[v as usize] {
-                search.place_component(v, &mut order);
+                search.place_component(v, &mut order, progress);
             }
         }
         order.reverse();
@@ -95,15 +95,18 @@ impl<'g> Search<'g> {
     }
 
     /// Appends the component of `v` in the order of Cuthill and McKee.
-    fn place_component(&mut self, v: NodeId, order: &mut Vec<NodeId>) {
+    fn place_component(&mut self, v: NodeId, order: &mut Vec<NodeId>, progress: &Progress<'_>) {
         let rim = self.rim(v);
         let mut best: Option<(usize, Vec<NodeId>)> = None;
-        for (start, ids_rise) in rim.into_iter().flat_map(|start| [(start, true), (start, false)]) {
+        let starts = rim.into_iter().flat_map(|start| [(start, true), (start, false)]);
+        for (i, (start, ids_rise)) in starts.enumerate() {
             let nodes = self.cuthill_mckee(start, ids_rise);
             let bandwidth = self.bandwidth(&nodes);
             if best.as_ref().is_none_or(|(narrowest, _)| bandwidth < *narrowest) {
                 best = Some((bandwidth, nodes));
             }
+            let size = best.as_ref().map_or(0, |(_, nodes)| nodes.len());
+            progress((order.len() as f64 + size as f64 * (i + 1) as f64 / 4.0) / self.graph.n_rows() as f64);
         }
         let (_, nodes) = best.expect("four searches");
         nodes.iter().for_each(|&u| self.is_placed[u as usize] = true);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use girih_graph_format::{Csr, NodeId, Permutation};
 use girih_random::{Key, purpose};
 
-use crate::{Reorder, ReorderError, square};
+use crate::{Progress, Reorder, ReorderError, square};
 
 /// The order that there is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +16,7 @@ impl Reorder for Identity {
         "none".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, _: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         Ok(Permutation::identity(graph.n_rows()))
     }
@@ -34,7 +34,7 @@ impl Reorder for Random {
         "random".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, _: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         let mut order: Vec<NodeId> = (0..graph.n_rows() as NodeId).collect();
         Key::new(self.seed, purpose::ORDER).stream(0, 0).shuffle(&mut order);
@@ -51,7 +51,7 @@ impl Reorder for Degree {
         "degree".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, _: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         let mut order: Vec<NodeId> = (0..graph.n_rows() as NodeId).collect();
         by_falling_degree(graph, &mut order);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use girih_graph_format::{Csr, NodeId, Permutation};
 
 use crate::simple::visited;
-use crate::{Reorder, ReorderError, square, undirected};
+use crate::{Progress, Reorder, ReorderError, square, undirected};
 
 /// Hubs to the front, what their removal cuts off to the back, and again in the component that remains (Lim, Kang and
 /// Faloutsos, IEEE TKDE 2014).
@@ -30,7 +30,7 @@ impl Reorder for SlashBurn {
         "slashburn".to_owned()
     }
 
-    fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
+    fn order_with(&self, graph: &Csr, progress: &Progress<'_>) -> Result<Permutation, ReorderError> {
         square(graph)?;
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(ReorderError::invalid(format!("the share of hubs is {}; it lies in 0..1", self.share)));
@@ -52,6 +52,7 @@ impl Reorder for SlashBurn {
             let cut_off: Vec<NodeId> = components.flatten().collect();
             cut_off.iter().for_each(|&v| burn.is_alive[v as usize] = false);
             back.push(cut_off);
+            progress(1.0 - giant.len() as f64 / n as f64);
         }
         front.extend(giant);
         front.extend(back.into_iter().rev().flatten());

@@ -1,9 +1,10 @@
 //! Laws of orders and of the figures that judge them.
 
 use girih_graph_format::{Coo, Csr, Duplicates, Permutation, ReuseCurve};
+use girih_machine::{Cache, Hierarchy};
 use girih_reorder::quality::{Block, Gaps, coverage, coverage_of, window_reuse};
 use girih_reorder::{
-    Blockwise, Community, Degree, MetisClusters, OrderKind, Reorder, ReverseCuthillMckee, SlashBurn, clusters,
+    Auto, Blockwise, Community, Degree, MetisClusters, OrderKind, Reorder, ReverseCuthillMckee, SlashBurn, clusters,
     streaming_clusters,
 };
 use proptest::prelude::*;
@@ -215,6 +216,53 @@ fn communities_become_consecutive() {
     assert!(found(&blockwise) > scattered + 0.2, "a community is consecutive in each block");
     let hit_rate = |csr: &Csr| ReuseCurve::of(csr, csr.nnz()).hit_rate(128);
     assert!(hit_rate(&csr.permuted(&Community::default().order(&csr).unwrap())) > hit_rate(&csr) + 0.2);
+}
+
+/// A device whose cache holds 128 rows of an operand of 32 columns, and which has that many products to compute.
+fn small_device(n_products: f64) -> Auto {
+    let caches = vec![Cache { bytes: 128 * 128, gb_s: 1.0 }];
+    let device = Hierarchy { caches, memory_gb_s: 0.01, entry_ns: 0.0, row_ns: 0.0 };
+    Auto { device, row_bytes: 128, n_products, blocks: 1 }
+}
+
+#[test]
+fn the_order_that_is_predicted_to_be_quickest_is_chosen() {
+    let csr = communities(24, 64);
+    let auto = small_device(1000.0);
+    let choice = auto.choose(&csr, &|_| ()).unwrap();
+    assert_eq!(choice.order, choice.kind.order(1, 0).order(&csr).unwrap());
+    assert_eq!(choice.seconds_before, auto.product_seconds(&csr));
+    assert_eq!(choice.seconds_after, auto.product_seconds(&csr.permuted(&choice.order)));
+    assert!(choice.seconds_after < 0.7 * choice.seconds_before, "{choice:?}");
+    assert!(choice.tried.iter().all(|tried| tried.product_seconds >= 0.97 * choice.seconds_after), "{choice:?}");
+    let saved = choice.break_even().unwrap() * (choice.seconds_before - choice.seconds_after);
+    assert!((saved / choice.seconds_spent - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn an_order_that_cannot_pay_is_not_looked_for() {
+    let csr = communities(24, 64);
+    let choice = small_device(0.0).choose(&csr, &|_| ()).unwrap();
+    assert_eq!((choice.kind, choice.tried.len(), choice.break_even()), (OrderKind::None, 0, None));
+    assert_eq!(choice.order, Permutation::identity(csr.n_rows()));
+    // Nothing is to be gained where everything is in the cache.
+    let large = Auto { row_bytes: 1, ..small_device(1e6) };
+    assert_eq!(large.choose(&csr, &|_| ()).unwrap().kind, OrderKind::None);
+}
+
+#[test]
+fn progress_rises_to_one_at_most() {
+    let csr = communities(40, 60);
+    for blocks in [1, 3] {
+        for order in all_orders(blocks) {
+            let last = std::sync::Mutex::new(0.0);
+            let told = |share: f64| {
+                let before = std::mem::replace(&mut *last.lock().unwrap(), share);
+                assert!(before <= share && share <= 1.0, "{}: {before} {share}", order.name());
+            };
+            assert_eq!(order.order_with(&csr, &told).unwrap(), order.order(&csr).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod apply;
 mod convert;
 mod doctor;
+mod ordering;
 mod partition;
 mod plan;
 mod reorder;

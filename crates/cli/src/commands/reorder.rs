@@ -2,18 +2,19 @@
 
 mod page;
 
+use std::cmp::Ordering;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use girih_datasets::Dataset;
 use girih_graph_format::{Csr, Permutation, file};
-use girih_machine::Machine;
+use girih_machine::{Cache, Hierarchy, Machine};
 use girih_reorder::quality::Quality;
-use girih_reorder::{OrderKind, Random, Reorder};
-use indicatif::ProgressBar;
+use girih_reorder::{Auto, OrderKind, Random, Reorder};
 
 use super::load_required;
-use crate::args::{CacheArgs, OutputArgs, ReorderArgs};
+use super::ordering::{Ordered, PRODUCTS_PER_LAYER, Wanted};
+use crate::args::{CacheArgs, ReorderArgs};
 use crate::error::CliError;
 use crate::output::Results;
 use crate::plots::spy;
@@ -23,11 +24,12 @@ const ORDER_FILE: &str = "new_of_old.npy";
 /// A cache that holds this much, where the machine does not tell.
 const CACHE_KIB_GUESS: u64 = 16 << 10;
 
+/// Layers of the model whose epochs an order is paid back in.
+const LAYERS_USUAL: usize = 2;
+
 /// An order and what it came to.
 struct Found {
-    name: String,
-    order: Permutation,
-    seconds: f64,
+    ordered: Ordered,
     quality: Quality,
 }
 
@@ -41,20 +43,21 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     }
     let before = Quality::of(&dataset.graph, rows_held(args.cache));
     let mut found = Vec::new();
-    for (name, order) in orders(args) {
-        let (order, seconds) = timed(&name, args.output, || order(&dataset.graph))?;
-        let quality = Quality::of(&dataset.graph.permuted(&order), rows_held(args.cache));
-        found.push(Found { name, order, seconds, quality });
+    for ordered in orders(args, &dataset.graph)? {
+        let quality = Quality::of(&dataset.graph.permuted(&ordered.order), rows_held(args.cache));
+        found.push(Found { ordered, quality });
     }
     if found.len() > 1 && !args.output.json {
         print_comparison(&before, &found);
     }
     // Of equals the last would win; the first is the user's first choice.
-    let by_coverage = |a: &&Found, b: &&Found| a.quality.coverage_256.total_cmp(&b.quality.coverage_256);
-    let best = found.iter().rev().max_by(by_coverage).expect("at least one order");
+    let best = found.iter().rev().max_by(|a, b| by_merit(&a.quality, &b.quality)).expect("at least one order");
+    if by_merit(&best.quality, &before).is_lt() && !args.output.json {
+        eprintln!("no order is better than the one that there is");
+    }
     if let Some(path) = &args.plot {
-        let after = dataset.graph.permuted(&best.order);
-        spy::draw(path, [("before", &dataset.graph), (&best.name, &after)])?;
+        let after = dataset.graph.permuted(&best.ordered.order);
+        spy::draw(path, [("before", &dataset.graph), (&best.ordered.name, &after)])?;
     }
     if let Some(path) = &args.report {
         let inside_blocks = inside_blocks(args, best, &dataset.graph)?;
@@ -66,25 +69,40 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
         results.add_hidden("orders", all.collect::<Vec<_>>());
     }
     if let Some(out) = &args.out {
-        write(dataset, &renamed, &best.order, out)?;
+        write(dataset, &renamed, &best.ordered.order, out)?;
         results.add("out", out.display().to_string(), "Written to", out.display().to_string());
     }
     results.print(args.output.json);
     Ok(())
 }
 
-type Order<'a> = Box<dyn Fn(&Csr) -> Result<Permutation, CliError> + 'a>;
+/// Which order is better: the one with more non-zeros in large blocks, of equals in small tiles, of equals with smaller gaps.
+fn by_merit(a: &Quality, b: &Quality) -> Ordering {
+    let coverage = a.coverage_256.total_cmp(&b.coverage_256);
+    let tiles = || a.dense_tile_share.total_cmp(&b.dense_tile_share);
+    coverage.then_with(tiles).then_with(|| b.gaps.mean_log2.total_cmp(&a.gaps.mean_log2))
+}
 
-/// The orders that the arguments ask for, by name.
-fn orders(args: &ReorderArgs) -> Vec<(String, Order<'_>)> {
+/// The orders that the arguments ask for.
+fn orders(args: &ReorderArgs, graph: &Csr) -> Result<Vec<Ordered>, CliError> {
     if let Some(path) = &args.permutation {
-        return vec![(path.display().to_string(), Box::new(|graph| read(path, graph.n_rows())))];
+        let (start, order) = (Instant::now(), read(path, graph.n_rows())?);
+        let (name, seconds) = (path.display().to_string(), start.elapsed().as_secs_f64());
+        return Ok(vec![Ordered { name, order, seconds, choice: None }]);
     }
-    let of_kind = |&kind: &OrderKind| -> (String, Order<'_>) {
-        let order = kind.order(args.blocks as usize, args.seed);
-        (order.name(), Box::new(move |graph| Ok(order.order(graph)?)))
-    };
-    args.order.iter().map(of_kind).collect()
+    let auto = Auto { device: device(args), row_bytes: row_bytes(args.cache), ..Auto::here(args.blocks as usize) };
+    let wanted = |&kind| Wanted { kind, blocks: args.blocks as usize, seed: args.seed, auto: auto.clone() };
+    args.order.iter().map(|kind| wanted(kind).find(graph, args.output)).collect()
+}
+
+/// The device that `auto` chooses for: the one described, else the processor at hand.
+fn device(args: &ReorderArgs) -> Hierarchy {
+    let mut device = Hierarchy::of_processor(&Machine::here());
+    if let (Some(gb_s), Some(memory_gb_s)) = (args.cache_gb_s, args.memory_gb_s) {
+        let bytes = args.cache.cache.map_or(device.largest_cache(), |kib| kib << 10);
+        device = Hierarchy { caches: vec![Cache { bytes, gb_s }], memory_gb_s, entry_ns: 0.0, row_ns: 0.0 };
+    }
+    device
 }
 
 /// An order from a file, which lists the new id of every node.
@@ -101,24 +119,9 @@ fn read(path: &Path, n_nodes: usize) -> Result<Permutation, CliError> {
     Permutation::from_new_of_old(ids).map_err(|error| wrong(error.to_string()))
 }
 
-/// Runs `work` under a sign of life, and times it in seconds.
-pub fn timed<T>(
-    name: &str,
-    output: OutputArgs,
-    work: impl FnOnce() -> Result<T, CliError>,
-) -> Result<(T, f64), CliError> {
-    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    bar.set_message(format!("ordering: {name}"));
-    bar.enable_steady_tick(Duration::from_millis(100));
-    let start = Instant::now();
-    let result = work();
-    bar.finish_and_clear();
-    Ok((result?, start.elapsed().as_secs_f64()))
-}
-
 /// The `best` order of the arguments inside each block of the report's partition, when it is one that has a name.
 fn inside_blocks(args: &ReorderArgs, best: &Found, graph: &Csr) -> Result<Option<Permutation>, CliError> {
-    let is_best = |kind: &&OrderKind| kind.order(args.blocks as usize, args.seed).name() == best.name;
+    let is_best = |kind: &&OrderKind| kind.order(args.blocks as usize, args.seed).name() == best.ordered.name;
     let kind = args.order.iter().find(is_best);
     Ok(kind.map(|kind| kind.order(page::BLOCKS, args.seed).order(graph)).transpose()?)
 }
@@ -135,7 +138,12 @@ fn write(dataset: Dataset, renamed: &Permutation, order: &Permutation, out: &Pat
 pub fn rows_held(cache: CacheArgs) -> usize {
     let here = || Machine::here().l3_bytes.map_or(CACHE_KIB_GUESS, |bytes| bytes >> 10);
     let bytes = cache.cache.unwrap_or_else(here) << 10;
-    (bytes / (u64::from(cache.width) * size_of::<f32>() as u64)) as usize
+    bytes as usize / row_bytes(cache)
+}
+
+/// Bytes of a row of the operand.
+fn row_bytes(cache: CacheArgs) -> usize {
+    cache.width as usize * size_of::<f32>()
 }
 
 fn percent(share: f64) -> String {
@@ -143,7 +151,7 @@ fn percent(share: f64) -> String {
 }
 
 fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
-    let Found { name, seconds, quality: after, .. } = found;
+    let Found { ordered: Ordered { name, seconds, choice, .. }, quality: after } = found;
     let rate = dataset.n_edges() as f64 / seconds / 1e6;
     let change = |before: String, after: String| format!("{before} → {after}");
     let mut results = Results::default();
@@ -154,6 +162,14 @@ fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
         .add("seconds", *seconds, "Seconds", format!("{seconds:.3} ({rate:.1} million edges/s)"))
         .add_hidden("nodes", dataset.n_nodes())
         .add_hidden("edges", dataset.n_edges());
+    if let Some(choice) = choice {
+        let [before, after] = choice.seconds.map(|seconds| 1e3 * seconds);
+        results
+            .add("chosen", choice.kind.to_string(), "Chosen", choice.describe(PRODUCTS_PER_LAYER * LAYERS_USUAL))
+            .add_hidden("predicted_product_ms_before", before)
+            .add_hidden("predicted_product_ms_after", after)
+            .add_hidden("break_even_products", choice.break_even);
+    }
     let mut add = |keys: [&'static str; 2], label: &'static str, values: [f64; 2], show: fn(f64) -> String| {
         results.add_hidden(keys[0], values[0]);
         results.add(keys[1], values[1], label, change(show(values[0]), show(values[1])));
@@ -191,6 +207,6 @@ fn print_comparison(before: &Quality, found: &[Found]) {
         "order", "seconds", "bandwidth", "log gap", "tiles 5%", "256×64 2%", "cache hit"
     );
     row("as it is", String::new(), before);
-    found.iter().for_each(|found| row(&found.name, format!("{:.3}", found.seconds), &found.quality));
+    found.iter().for_each(|found| row(&found.ordered.name, format!("{:.3}", found.ordered.seconds), &found.quality));
     println!();
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use girih_compute::{Backend, Cpu};
 use girih_datasets::{Dataset, load};
 use girih_partition::ProcessGrid;
-use girih_reorder::{OrderKind, Reorder};
+use girih_reorder::{Auto, OrderKind};
 #[cfg(feature = "mpi")]
 use girih_trainer::distributed::train_as_rank;
 use girih_trainer::distributed::{RankOptions, train_on_threads};
@@ -19,7 +19,7 @@ use girih_trainer::{Event, Outcome, SessionOptions, TrainConfig, TrainError};
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
-use super::reorder::timed;
+use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::{backend, plan};
 use crate::args::{OutputArgs, PartitionKind, RankArgs, TrainArgs};
 use crate::error::CliError;
@@ -37,9 +37,9 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let backend = backend(&args.device, config.precision)?;
     let mut dataset = load(&spec, &options)?;
     let facts = Facts::of(&dataset, &spec, &config, backend.name());
-    let ordered = Ordered::new(args, ranks.as_ref(), config.seed);
-    if let Some(ordered) = &ordered {
-        dataset = ordered.apply(dataset, args.output)?;
+    let mut order = OrderKind::None.to_string();
+    if let Some(wanted) = wanted_order(args, ranks.as_ref(), &config) {
+        (dataset, order) = ordered(dataset, &wanted, &config, args.output)?;
     }
     let speaks = is_first_process();
     if speaks && !args.output.json {
@@ -64,7 +64,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     }
     let mut results = facts.results(&config, &outcome);
     results.add_hidden("ranks", args.ranks.ranks.unwrap_or(1));
-    results.add_hidden("reorder", ordered.map_or_else(|| OrderKind::None.to_string(), |ordered| ordered.order.name()));
+    results.add_hidden("reorder", order);
     if let Some(outputs) = &outputs {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
@@ -105,25 +105,41 @@ fn train_on_ranks(
     train_on_threads(|| Cpu::new().gathering(config.precision), dataset, config, ranks, session, observe)
 }
 
-/// The order in which nodes are numbered for training.
-struct Ordered {
-    order: Box<dyn Reorder>,
+/// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as the
+/// partition has row blocks, unless they say otherwise.
+fn wanted_order(args: &TrainArgs, ranks: Option<&RankOptions>, config: &TrainConfig) -> Option<Wanted> {
+    if args.reorder == OrderKind::None {
+        return None;
+    }
+    let blocks = args.reorder_blocks.map_or_else(|| ranks.map_or(1, |ranks| ranks.grid.side()), |b| b as usize);
+    let auto = Auto {
+        row_bytes: config.model.hidden * size_of::<f32>(),
+        n_products: (config.epochs as usize * config.runs as usize * products_per_epoch(config)) as f64,
+        ..Auto::here(blocks)
+    };
+    Some(Wanted { kind: args.reorder, blocks, seed: config.seed, auto })
 }
 
-impl Ordered {
-    /// Inside as many ranges of ids as the partition has row blocks, unless the arguments say otherwise.
-    fn new(args: &TrainArgs, ranks: Option<&RankOptions>, seed: u64) -> Option<Self> {
-        let blocks = args.reorder_blocks.map_or_else(|| ranks.map_or(1, |ranks| ranks.grid.side()), |b| b as usize);
-        (args.reorder != OrderKind::None).then(|| Self { order: args.reorder.order(blocks, seed) })
-    }
+/// Products with the adjacency in an epoch.
+fn products_per_epoch(config: &TrainConfig) -> usize {
+    PRODUCTS_PER_LAYER * config.model.layers
+}
 
-    fn apply(&self, dataset: Dataset, output: OutputArgs) -> Result<Dataset, CliError> {
-        let (order, seconds) = timed(&self.order.name(), output, || Ok(self.order.order(&dataset.graph)?))?;
-        if !output.json {
-            eprintln!("ordered by {} in {seconds:.2} s", self.order.name());
+/// Numbers the nodes of `dataset` as wanted; the data, and what the order is called.
+fn ordered(
+    dataset: Dataset,
+    wanted: &Wanted,
+    config: &TrainConfig,
+    output: OutputArgs,
+) -> Result<(Dataset, String), CliError> {
+    let found = wanted.find(&dataset.graph, output)?;
+    if !output.json {
+        eprintln!("ordered by {} in {:.2} s", found.name, found.seconds);
+        if let Some(choice) = &found.choice {
+            eprintln!("{}", choice.describe(products_per_epoch(config)));
         }
-        Ok(dataset.permuted(&order)?)
     }
+    Ok((dataset.permuted(&found.order)?, found.name))
 }
 
 /// How ranks share the work, if there are several.

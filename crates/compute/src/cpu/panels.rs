@@ -13,6 +13,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use girih_machine::PASS_BYTES_MIN;
 use half::bf16;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -25,8 +26,6 @@ use super::simd::Isa;
 const WORD_BYTES: usize = size_of::<u32>();
 /// Words that rows of a panel are padded to: a cache line, so that no vector reaches into a row that nobody prefetched.
 pub(crate) const LINE_WORDS: usize = CACHE_LINE / WORD_BYTES;
-/// The least bytes of a row worth a pass over the indices: two cache lines, the unit that DRAM and L3 move in.
-const ROW_BYTES_MIN: usize = 128;
 /// More panels have to be predicted to take less than this share of the time of fewer.
 const WORTH_A_PASS: f64 = 0.97;
 /// Bytes of panels that are packed together, at most.
@@ -84,7 +83,7 @@ pub(crate) fn plan<E: Packed>(operand: Operand, cache_bytes: u64, seconds: impl 
     if padded <= words_max && (n_rows * padded * WORD_BYTES) as u64 <= cache_bytes {
         return cut::<E>(width, padded);
     }
-    let words_min = ROW_BYTES_MIN / WORD_BYTES;
+    let words_min = PASS_BYTES_MIN / WORD_BYTES;
     let fewest = padded.div_ceil(words_max);
     let most = fewest.max(padded / words_min);
     let predicted = |panels: &[Panel]| panels.iter().map(|panel| seconds(panel.row_words * WORD_BYTES)).sum::<f64>();

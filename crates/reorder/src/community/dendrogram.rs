@@ -8,6 +8,10 @@ use super::chain::chained;
 use super::coarsen::{Members, coarsen};
 use super::local_moves::communities;
 use super::network::Network;
+use crate::Progress;
+
+/// Share of the time that the finest level takes, about.
+const SHARE_OF_FINEST: f64 = 0.8;
 
 /// Levels of communities, finest first: the members of level 0 are nodes, those of level `k` communities of level `k − 1`.
 pub(super) struct Dendrogram {
@@ -31,12 +35,14 @@ pub(super) enum Siblings {
 
 impl Dendrogram {
     /// Louvain's method: nodes join communities, communities become nodes, until none joins another.
-    pub(super) fn new(graph: &Csr, resolution: f64) -> Self {
+    pub(super) fn new(graph: &Csr, resolution: f64, progress: &Progress<'_>) -> Self {
         let mut levels: Vec<Level> = Vec::new();
         loop {
             let finest = Network::new(graph);
             let network = levels.last().map_or(&finest, |level| &level.network);
-            let mut community = communities(network, resolution);
+            let of_finest = |share| progress(SHARE_OF_FINEST * share);
+            let progress: &Progress<'_> = if levels.is_empty() { &of_finest } else { &|_| () };
+            let mut community = communities(network, resolution, progress);
             let members = Members::number(&mut community);
             if members.n_communities() == network.n_nodes() {
                 return Self { levels };

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use thread_local::ThreadLocal;
 
 use super::network::Network;
+use crate::Progress;
 
 /// Nodes move in as many rounds as this, one after the other; those of a round see the same communities. Results so do not
 /// depend on threads, and neighbours hardly ever swap places for ever.
@@ -17,7 +18,7 @@ const N_SWEEPS: usize = 8;
 const FEW: f64 = 0.005;
 
 /// The community of every node of `network`, as numbers below that of nodes.
-pub(super) fn communities(network: &Network<'_>, resolution: f64) -> Vec<NodeId> {
+pub(super) fn communities(network: &Network<'_>, resolution: f64, progress: &Progress<'_>) -> Vec<NodeId> {
     let n = network.n_nodes();
     let mut state = State {
         network,
@@ -27,7 +28,7 @@ pub(super) fn communities(network: &Network<'_>, resolution: f64) -> Vec<NodeId>
         scratch: ThreadLocal::new(),
     };
     let mut is_active = vec![true; n];
-    for _ in 0..N_SWEEPS {
+    for sweep in 0..N_SWEEPS {
         let mut n_moved = 0;
         for round in 0..N_ROUNDS {
             let nodes: Vec<NodeId> =
@@ -39,6 +40,7 @@ pub(super) fn communities(network: &Network<'_>, resolution: f64) -> Vec<NodeId>
                 state.apply(v, to);
                 network.neighbours(v as usize).for_each(|(u, _)| is_active[u as usize] = true);
             }
+            progress((sweep * N_ROUNDS + round + 1) as f64 / (N_SWEEPS * N_ROUNDS) as f64);
         }
         if (n_moved as f64) < FEW * n as f64 {
             break;

@@ -28,9 +28,9 @@ pub fn write(
     (found, best): (&[Found], &Found),
     inside_blocks: Option<&Permutation>,
 ) -> Result<(), CliError> {
-    let after = graph.permuted(&best.order);
+    let after = graph.permuted(&best.ordered.order);
     let picture = tempfile::Builder::new().suffix(".png").tempfile().map_err(|error| CliError::io(path, error))?;
-    spy::draw(picture.path(), [("before", graph), (&best.name, &after)])?;
+    spy::draw(picture.path(), [("before", graph), (&best.ordered.name, &after)])?;
     let picture = std::fs::read(picture.path()).map_err(|error| CliError::io(path, error))?;
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>{STYLE}\
@@ -39,7 +39,7 @@ pub fn write(
          <p>A pixel stands for a block of the adjacency, rows downwards; darker ones hold more, on a logarithmic scale.</p>",
         escape(title),
         table(before, found),
-        escape(&best.name),
+        escape(&best.ordered.name),
         BASE64_STANDARD.encode(picture)
     );
     if let Some(blocks) = blocks(graph, &after, best, inside_blocks)? {
@@ -69,7 +69,7 @@ fn table(before: &Quality, found: &[Found]) -> String {
         );
     };
     add("as it is", String::new(), before);
-    found.iter().for_each(|found| add(&found.name, format!("{:.3}", found.seconds), &found.quality));
+    found.iter().for_each(|found| add(&found.ordered.name, format!("{:.3}", found.ordered.seconds), &found.quality));
     format!(
         "<table><tr><th>order</th><th>seconds</th><th>bandwidth</th><th>mean log₂ gap</th><th>in 32×32 tiles from 5 %</th>\
          <th>in 256×64 blocks from 2 %</th><th>hits of a cache of {} rows</th></tr>{rows}</table>",
@@ -89,7 +89,7 @@ fn blocks(
     }
     let plan = BlockPlan::new(&ProcessGrid::new(Scheme::OneD, BLOCKS, 1)?, graph.n_rows())?;
     let panel = |title: &str, graph: &Csr| Panel { title: escape(title), blocks: block_nnz(graph, &plan.panels) };
-    let mut panels = vec![panel("as it is", graph), panel(&best.name, after)];
+    let mut panels = vec![panel("as it is", graph), panel(&best.ordered.name, after)];
     panels.extend(inside_blocks.map(|order| panel("inside each block", &graph.permuted(order))));
     Ok(Some(heat::draw(&panels)))
 }

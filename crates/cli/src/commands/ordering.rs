@@ -1,0 +1,100 @@
+//! Finding an order under a progress bar.
+
+use std::time::{Duration, Instant};
+
+use girih_graph_format::{Csr, Permutation};
+use girih_reorder::{Auto, Choice, OrderKind, Progress};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::OutputArgs;
+use crate::error::CliError;
+
+/// Products with the adjacency in an epoch, for each layer: one forward, one backward.
+pub const PRODUCTS_PER_LAYER: usize = 2;
+
+/// An order that was asked for by name.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub kind: OrderKind,
+    /// Equal ranges of ids that nodes stay in.
+    pub blocks: usize,
+    pub seed: u64,
+    /// How [`OrderKind::Auto`] chooses.
+    pub auto: Auto,
+}
+
+/// An order that was found.
+pub struct Ordered {
+    /// What to call it.
+    pub name: String,
+    pub order: Permutation,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// What was predicted, if the order was chosen.
+    pub choice: Option<Chosen>,
+}
+
+/// What was predicted of a chosen order.
+pub struct Chosen {
+    pub kind: OrderKind,
+    /// Seconds of a product before and after, predicted.
+    pub seconds: [f64; 2],
+    /// Products until it has paid for itself.
+    pub break_even: Option<f64>,
+}
+
+impl Wanted {
+    /// Finds the order of `graph`.
+    pub fn find(&self, graph: &Csr, output: OutputArgs) -> Result<Ordered, CliError> {
+        let order = self.kind.order(self.blocks, self.seed);
+        if self.kind != OrderKind::Auto {
+            return found(&order.name(), output, |progress| Ok((order.order_with(graph, progress)?, None)));
+        }
+        let mut found = found(&order.name(), output, |progress| {
+            let choice = self.auto.choose(graph, progress)?;
+            let chosen = Chosen::of(&choice);
+            Ok((choice.order, Some(chosen)))
+        })?;
+        if let Some(chosen) = &found.choice {
+            found.name = format!("{}: {}", found.name, chosen.kind);
+        }
+        Ok(found)
+    }
+}
+
+impl Chosen {
+    fn of(choice: &Choice) -> Self {
+        let seconds = [choice.seconds_before, choice.seconds_after];
+        Self { kind: choice.kind, seconds, break_even: choice.break_even() }
+    }
+
+    /// What to tell of it; an epoch has so many products.
+    pub fn describe(&self, products_per_epoch: usize) -> String {
+        let [before, after] = self.seconds.map(|seconds| 1e3 * seconds);
+        let Some(products) = self.break_even else {
+            return format!("no order makes a product faster, predicted {before:.2} ms");
+        };
+        let epochs = products / products_per_epoch.max(1) as f64;
+        format!("a product takes {after:.2} ms for {before:.2} ms, predicted; pays for itself after {epochs:.0} epochs")
+    }
+}
+
+/// Runs `work` under a bar, and times it.
+fn found(
+    name: &str,
+    output: OutputArgs,
+    work: impl FnOnce(&Progress<'_>) -> Result<(Permutation, Option<Chosen>), CliError>,
+) -> Result<Ordered, CliError> {
+    const STEPS: u64 = 1000;
+    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new(STEPS) };
+    // Not all orders can tell how far they are: time and a wheel show that they are at work.
+    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed} {wide_bar} {percent:>3} %");
+    bar.set_style(style.expect("a template of known keys"));
+    bar.set_message(format!("ordering: {name}"));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let start = Instant::now();
+    let result = work(&|share: f64| bar.set_position((STEPS as f64 * share) as u64));
+    bar.finish_and_clear();
+    let (order, choice) = result?;
+    Ok(Ordered { name: name.to_owned(), order, seconds: start.elapsed().as_secs_f64(), choice })
+}
