@@ -185,8 +185,6 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&message, "4 replicas do not divide 6 ranks"), "{message}");
     let message = refusal(&["--ranks", "601"]);
     assert!(says(&message, "600 nodes cannot be cut over 601 ranks"), "{message}");
-    let message = refusal(&["--ranks", "2", "--norm", "batch"]);
-    assert!(says(&message, "batch normalisation"), "{message}");
     girih(&["train", "--partition", "2d"]).refused(2);
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
     girih(&["train", "--ranks", "0"]).refused(2);

@@ -6,11 +6,12 @@
 //! adjacency       Â and Âᵀ in blocks                            as the plan says (girih-partition)
 //! ```
 //! Whatever works on rows alone (products with weights, dropout, activations, layer normalisation) runs as on one rank;
-//! draws are keyed by the ids of the whole, so that masks are the same. Ranks meet in four places:
+//! draws are keyed by the ids of the whole, so that masks are the same. Ranks meet in five places:
 //!
 //! - [`CutGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
 //! - [`CutGraph::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows;
 //! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step;
+//! - [`Ranks::sum`] again: the moments of batch normalisation, which are those of all nodes, and their way back;
 //! - [`Ranks::gather`]: predictions, when scores are due.
 //!
 //! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all

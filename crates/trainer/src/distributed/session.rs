@@ -14,7 +14,7 @@ use super::blocks::CutAdjacency;
 use super::ranks::Ranks;
 use crate::TrainError;
 use crate::checkpoint::DataShape;
-use crate::config::{NormKind, TrainConfig};
+use crate::config::TrainConfig;
 use crate::inputs::{Inputs, Needs};
 use crate::models::Dims;
 use crate::session::{
@@ -128,11 +128,6 @@ impl Shared {
         if config.model.kind.is_recommender() {
             let name = config.model.kind.name();
             return Err(TrainError::invalid(format!("{name} trains on one rank; leave --ranks out")));
-        }
-        if config.model.norm == NormKind::Batch {
-            return Err(TrainError::invalid(
-                "batch normalisation needs the moments of all nodes, which ranks do not exchange; choose norm layer or none",
-            ));
         }
         let (data, dims) = (DataShape::of(&dataset), Dims::of(&dataset));
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
