@@ -276,7 +276,7 @@ fn lightgcn() {
             let penalized = tape.gather_rows(own, ids, 9).unwrap();
             let embeddings = model.forward(tape, inputs).unwrap();
             let triples = tape.gather_rows(embeddings, ids, 9).unwrap();
-            tape.ranking_loss(triples, penalized, 0.5).unwrap()
+            tape.ranking_loss((triples, 3), penalized, 0.5).unwrap()
         });
     }
 }
