@@ -11,7 +11,7 @@ use girih_reorder::quality::{Block, coverage_of};
 use girih_reorder::{Community, Degree, OrderKind, Reorder, ReverseCuthillMckee};
 use girih_tests::real;
 use girih_trainer::distributed::{RankOptions, train_on_threads};
-use girih_trainer::{Control, Event, ModelKind, SessionOptions, TrainConfig};
+use girih_trainer::{Control, Event, ModelConfig, ModelKind, NormKind, SessionOptions, TrainConfig};
 
 const EPOCHS: u64 = 20;
 
@@ -42,18 +42,21 @@ fn losses(dataset: Dataset, config: &TrainConfig, partition: Option<(Scheme, usi
     losses
 }
 
-fn assert_same(name: &str, kinds: &[ModelKind]) {
+fn config(kind: ModelKind) -> TrainConfig {
+    TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) }
+}
+
+fn assert_same(name: &str, configs: &[TrainConfig]) {
     let Some(dataset) = dataset(name) else { return };
-    for &kind in kinds {
-        let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
-        let single = losses(dataset.clone(), &config, None);
+    for config in configs {
+        let single = losses(dataset.clone(), config, None);
         for partition in
             [(Scheme::OneD, 4, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
         {
-            let shared = losses(dataset.clone(), &config, Some(partition));
+            let shared = losses(dataset.clone(), config, Some(partition));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
-                let what = format!("{name}, {kind:?} on {partition:?}: epoch {epoch}");
+                let what = format!("{name}, {:?} on {partition:?}: epoch {epoch}", config.model.kind);
                 assert!((a - b).abs() <= 1e-5 * a.abs(), "{what}: {b}, on one rank {a}");
             }
         }
@@ -62,12 +65,23 @@ fn assert_same(name: &str, kinds: &[ModelKind]) {
 
 #[test]
 fn ranks_train_cora_as_one_rank_does() {
-    assert_same("cora", &[ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc, ModelKind::Appnp]);
+    let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc, ModelKind::Appnp];
+    assert_same("cora", &kinds.map(config));
 }
 
 #[test]
 fn ranks_train_tolokers_as_one_rank_does() {
-    assert_same("tolokers", &[ModelKind::Gcn]);
+    let published = config(ModelKind::Gcn);
+    let normalised = ModelConfig { norm: NormKind::Batch, ..published.model.clone() };
+    assert_same("tolokers", &[TrainConfig { model: normalised, ..published.clone() }, published]);
+}
+
+/// Few epochs of all triples in one batch, of narrow embeddings: what matters is who has which rows.
+#[test]
+fn ranks_train_gowalla_as_one_rank_does() {
+    let published = config(ModelKind::LightGcn);
+    let narrow = ModelConfig { hidden: 8, ..published.model };
+    assert_same("gowalla", &[TrainConfig { model: narrow, batch_size: None, epochs: 4, ..published }]);
 }
 
 /// Blocks of 256 × 64 filled to 2 %, ids shuffled first: bounds a little below what was measured (docs/reordering.md).

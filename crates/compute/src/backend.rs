@@ -227,23 +227,23 @@ pub struct AttentionGrads<'a, M> {
     pub values: &'a mut M,
 }
 
-/// What is normalised together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NormAxis {
-    /// Each row: layer normalisation (Ba et al., 2016).
-    Rows,
-    /// Each column: batch normalisation (Ioffe and Szegedy, ICML 2015) over all rows at hand.
-    Columns,
+/// What normalises columns: their moments over all rows, of which those at hand may be a part.
+///
+/// It makes `x` into `x̂ = (x - mean) / √(variance + eps)`.
+#[derive(Debug)]
+pub struct ColumnMoments<'a, M> {
+    /// The mean of each column, one row.
+    pub means: &'a M,
+    /// The mean square of what each column is off its mean, one row.
+    pub variances: &'a M,
+    /// Added to variances before their root is taken.
+    pub eps: f32,
 }
 
-impl NormAxis {
-    /// How many means and deviations a matrix of `shape` has.
-    #[must_use]
-    pub fn len(self, shape: Shape) -> usize {
-        match self {
-            Self::Rows => shape.rows,
-            Self::Columns => shape.cols,
-        }
+impl<M> ColumnMoments<'_, M> {
+    /// The moments by name, for checks.
+    pub(crate) fn shapes<B: Backend<Matrix = M>>(&self, backend: &B) -> [(&'static str, Shape); 2] {
+        [("means", backend.shape(self.means)), ("variances", backend.shape(self.variances))]
     }
 }
 
@@ -559,14 +559,14 @@ pub trait Backend: Send + Sync {
         grads: AttentionGrads<'_, Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// `out = (x - mean) · rstd · gain + bias` along `axis`, with `rstd = 1 / √(variance + eps)`; `gain` and `bias` are
-    /// one row. `moments` receives the mean and `rstd`, two columns, one row for each row or column of `x`.
+    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with
+    /// `rstd = 1 / √(variance + eps)`; `gain` and `bias` are one row. Row `i` of `moments` (two columns) receives the mean
+    /// and `rstd` of row `i`.
     ///
     /// # Errors
     /// On shapes that do not fit.
-    fn normalize(
+    fn normalize_rows(
         &self,
-        axis: NormAxis,
         eps: f32,
         x: &Self::Matrix,
         gain_and_bias: (&Self::Matrix, &Self::Matrix),
@@ -574,19 +574,70 @@ pub trait Backend: Send + Sync {
         moments: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Takes a gradient back through [`normalize`](Self::normalize): `grad` becomes that of `x` in place; the gradients
-    /// of gain and bias are overwritten.
+    /// Takes a gradient back through [`normalize_rows`](Self::normalize_rows): `grad` becomes that of `x` in place; the
+    /// gradients of gain and bias are overwritten.
     ///
     /// # Errors
     /// On shapes that do not fit.
-    fn normalize_backward(
+    fn normalize_rows_backward(
         &self,
-        axis: NormAxis,
         x: &Self::Matrix,
         gain: &Self::Matrix,
         moments: &Self::Matrix,
         grad: &mut Self::Matrix,
         grads: (&mut Self::Matrix, &mut Self::Matrix),
+    ) -> Result<(), ComputeError>;
+
+    /// `out` (one row) becomes the sums over rows of `(x - means)²`, column by column; `means` is one row.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn column_squares(
+        &self,
+        x: &Self::Matrix,
+        means: &Self::Matrix,
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Batch normalisation (Ioffe and Szegedy, ICML 2015) by moments that are at hand: `out = x̂ · gain + bias`; `gain`
+    /// and `bias` are one row.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn normalize_columns(
+        &self,
+        moments: ColumnMoments<'_, Self::Matrix>,
+        x: &Self::Matrix,
+        gain_and_bias: (&Self::Matrix, &Self::Matrix),
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// `out` (one row) becomes the sums over rows of `grad · x̂`, column by column: the gradient of the gain of
+    /// [`normalize_columns`](Self::normalize_columns), given that of its result.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn normalized_products(
+        &self,
+        moments: ColumnMoments<'_, Self::Matrix>,
+        x: &Self::Matrix,
+        grad: &Self::Matrix,
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Takes a gradient back through [`normalize_columns`](Self::normalize_columns) and the moments themselves: `grad`
+    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)` in place. The two means (one row
+    /// each) are over all rows that the moments are of.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn normalize_columns_backward(
+        &self,
+        moments: ColumnMoments<'_, Self::Matrix>,
+        x: &Self::Matrix,
+        gain: &Self::Matrix,
+        means: (&Self::Matrix, &Self::Matrix),
+        grad: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
     /// The block of `out` with `shape` and its first element at row and column `to` becomes that of `x` at `from`.

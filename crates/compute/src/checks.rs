@@ -3,7 +3,7 @@
 //! A backend calls the function of an operation before it writes anything, so that all of them refuse the same calls
 //! with the same words.
 
-use crate::{ComputeError, Dtype, NormAxis, Shape, SparseOperand, Transpose};
+use crate::{ComputeError, Dtype, Shape, SparseOperand, Transpose};
 
 type Checked = Result<(), ComputeError>;
 
@@ -200,16 +200,21 @@ pub fn attention_backward(
     expect("attention", "gradient of the values", grads.3, shapes.values)
 }
 
-/// Normalisation along `axis` with its moments.
+/// What every column has one of (`rows`, each with its name) is one row as wide as `x`.
 ///
 /// # Errors
-/// When a shape does not fit, or there is nothing to take a mean over.
-pub fn normalize(axis: NormAxis, x: Shape, gain: Shape, bias: Shape, out: Shape, moments: Shape) -> Checked {
-    let row = Shape::new(1, x.cols);
-    expect("normalize", "gain", gain, row)?;
-    expect("normalize", "bias", bias, row)?;
-    expect("normalize", "out", out, x)?;
-    expect("normalize", "moments", moments, Shape::new(axis.len(x), 2))
+/// When one is not.
+pub fn per_column(operation: &'static str, x: Shape, rows: &[(&'static str, Shape)]) -> Checked {
+    rows.iter().try_for_each(|&(name, found)| expect(operation, name, found, Shape::new(1, x.cols)))
+}
+
+/// Normalisation along rows, or its way back, where the gradient stands for `out`: what each row has two of.
+///
+/// # Errors
+/// When `out` is not shaped like `x`, or `moments` is not two columns with as many rows.
+pub fn normalize_rows(x: Shape, out: Shape, moments: Shape) -> Checked {
+    expect("normalize_rows", "out", out, x)?;
+    expect("normalize_rows", "moments", moments, Shape::new(x.rows, 2))
 }
 
 /// `x = activation(x + bias)`.

@@ -10,8 +10,8 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, NO_COLUMN,
-    NormAxis, Shape, SparseOperand, Transpose,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
+    NO_COLUMN, Shape, SparseOperand, Transpose,
 };
 
 /// What a device does in a second.
@@ -423,29 +423,71 @@ impl Backend for Meter {
         Ok(())
     }
 
-    fn normalize(
+    fn normalize_rows(
         &self,
-        _axis: NormAxis,
         _eps: f32,
         x: &MeterMatrix,
         _gain_and_bias: (&MeterMatrix, &MeterMatrix),
         out: &mut MeterMatrix,
         _moments: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
-        self.pass(&[x, x, out]);
+        self.pass(&[x, out]);
         Ok(())
     }
 
-    fn normalize_backward(
+    fn normalize_rows_backward(
         &self,
-        _axis: NormAxis,
         x: &MeterMatrix,
         _gain: &MeterMatrix,
         _moments: &MeterMatrix,
         grad: &mut MeterMatrix,
         _grads: (&mut MeterMatrix, &mut MeterMatrix),
     ) -> Result<(), ComputeError> {
-        self.pass(&[x, x, grad, grad, grad]);
+        self.pass(&[x, grad, grad]);
+        Ok(())
+    }
+
+    fn column_squares(
+        &self,
+        x: &MeterMatrix,
+        _means: &MeterMatrix,
+        _out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x]);
+        Ok(())
+    }
+
+    fn normalize_columns(
+        &self,
+        _moments: ColumnMoments<'_, MeterMatrix>,
+        x: &MeterMatrix,
+        _gain_and_bias: (&MeterMatrix, &MeterMatrix),
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn normalized_products(
+        &self,
+        _moments: ColumnMoments<'_, MeterMatrix>,
+        x: &MeterMatrix,
+        grad: &MeterMatrix,
+        _out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, grad]);
+        Ok(())
+    }
+
+    fn normalize_columns_backward(
+        &self,
+        _moments: ColumnMoments<'_, MeterMatrix>,
+        x: &MeterMatrix,
+        _gain: &MeterMatrix,
+        _means: (&MeterMatrix, &MeterMatrix),
+        grad: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, grad, grad]);
         Ok(())
     }
 

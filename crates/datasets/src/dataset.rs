@@ -128,7 +128,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// A hash of graph, features, labels and splits: equal for equal data.
+    /// A hash of graph, features, labels, splits and interactions: equal for equal data.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         let mut hash = crc32fast::Hasher::new();
@@ -151,6 +151,10 @@ impl Dataset {
         for (_, nodes) in self.splits.iter().flat_map(Split::parts) {
             hash.update(&(nodes.len() as u64).to_le_bytes());
             hash.update(bytemuck::cast_slice(nodes));
+        }
+        if let Some(interactions) = &self.interactions {
+            add_csr(&mut hash, interactions.train());
+            add_csr(&mut hash, interactions.test());
         }
         hash.finalize()
     }

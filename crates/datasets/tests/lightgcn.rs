@@ -44,6 +44,11 @@ fn text_is_a_line_a_user() {
     assert_eq!((interactions.n_users(), interactions.n_items()), (3, 4));
     assert_eq!((0..3).map(|u| interactions.train().row(u)).collect::<Vec<_>>(), [&[0, 2][..], &[1], &[0, 1, 2]]);
     assert_eq!((0..3).map(|u| interactions.test().row(u)).collect::<Vec<_>>(), [&[3][..], &[0, 3], &[]]);
+    // The graph is that of training alone; the fingerprint also tells what is tested.
+    let untested = Interactions::new(interactions.train().clone(), Csr::empty(3, 4).unwrap()).unwrap();
+    let untested = Dataset::of_interactions(dataset.name.clone(), untested).unwrap();
+    assert_eq!(untested.graph, dataset.graph);
+    assert_ne!(untested.fingerprint(), dataset.fingerprint());
     assert_eq!((dataset.n_nodes(), dataset.n_edges()), (7, 12));
     assert_eq!(dataset.graph.row(0), [3, 5], "items follow users");
     assert_eq!(dataset.graph.row(3), [0, 2]);

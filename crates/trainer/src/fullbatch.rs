@@ -91,7 +91,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
         params: Params<B>,
         run: u64,
     ) -> Result<Self, TrainError> {
-        let state = RunState::new(backend, config, &config.optimizer, params, run)?;
+        let state = RunState::new(backend, config, &config.optimizer, params, run)?.among(inputs.ranks.as_deref());
         Ok(Self { state, inputs, task, model })
     }
 

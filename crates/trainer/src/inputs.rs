@@ -117,7 +117,7 @@ impl<B: Backend> Inputs<B> {
         needs: &Needs,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
-        let graph = adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(&ranks), adjacency)));
+        let graph = cut_graph(&ranks, adjacency);
         let mut features = upload_features(backend, features, needs, precision)?;
         if let FeatureInput::Sparse { first_value: first, .. } = &mut features {
             *first = first_value;
@@ -134,6 +134,12 @@ impl<B: Backend> Inputs<B> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
         Ok(Self { graph, features: None, propagated: None, n_nodes, ranks: None })
+    }
+
+    /// As [`of_graph`](Self::of_graph), on one of several ranks: its part of the adjacency.
+    pub(crate) fn of_graph_on_rank(ranks: Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Self {
+        let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
+        Self { graph, features: None, propagated: None, n_nodes, ranks: Some(ranks) }
     }
 
     /// Takes what is on the device already, and aggregates the features once where that is possible.
@@ -165,6 +171,10 @@ impl<B: Backend> Inputs<B> {
     pub fn graph(&self) -> &Graph<B> {
         self.graph.as_ref().expect("the model asked for the graph")
     }
+}
+
+fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Option<Graph<B>> {
+    adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(ranks), adjacency)))
 }
 
 fn upload_adjacency<B: Backend>(backend: &B, mut graph: Csr, adjacency: Adjacency) -> Result<Graph<B>, ComputeError> {

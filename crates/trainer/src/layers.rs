@@ -6,7 +6,7 @@ mod normalization;
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
 pub use self::attention::{AttentionKind, AttentionSizes, GraphAttention};
-pub use self::normalization::Normalization;
+pub use self::normalization::{NormAxis, Normalization};
 use crate::graph::Graph;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};

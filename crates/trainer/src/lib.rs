@@ -39,7 +39,7 @@ pub use error::TrainError;
 pub use fullbatch::{FullBatch, Task};
 pub use graph::Graph;
 pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
-pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, Normalization, Rows};
+pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, NormAxis, Normalization, Rows};
 pub use metrics::{
     Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels, per_label, roc_auc,
 };

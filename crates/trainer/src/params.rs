@@ -1,8 +1,12 @@
 //! [`Params`]: the trained matrices of a model, and [`Gradients`]: theirs.
 
+use std::ops::Range;
+
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
+
+use crate::distributed::Ranks;
 
 /// A parameter of a model, as a position in its [`Params`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +18,9 @@ pub struct Param<B: Backend> {
     pub name: String,
     /// The layer it belongs to, from 0.
     pub layer: usize,
+    /// Whether it has a row for each node. A rank then holds the rows of its own nodes alone, with their gradients and the
+    /// optimiser's state; other parameters are the same on all ranks.
+    pub per_node: bool,
     /// Its value on the device.
     pub value: B::Matrix,
 }
@@ -52,7 +59,7 @@ impl<B: Backend> Params<B> {
         self.entries.is_empty()
     }
 
-    /// The values on the host, in order.
+    /// The values on the host, in order: of parameters with a row for each node, the rows at hand.
     ///
     /// # Errors
     /// When the backend fails.
@@ -77,6 +84,8 @@ impl<B: Backend> Params<B> {
 pub struct ParamInit<'a, B: Backend> {
     backend: &'a B,
     key: Key,
+    /// The nodes at hand; `None` for all.
+    own: Option<Range<usize>>,
     params: Params<B>,
 }
 
@@ -86,8 +95,16 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         Self {
             backend,
             key: Key::new(seed, purpose::INITIALISATION).child(run),
+            own: None,
             params: Params { entries: Vec::new() },
         }
+    }
+
+    /// The same on one of several ranks, each of which holds the rows of some nodes.
+    #[must_use]
+    pub fn among(mut self, ranks: Option<&Ranks<B>>) -> Self {
+        self.own = ranks.map(Ranks::own);
+        self
     }
 
     /// A weight of shape `rows × cols`, uniform in ±√(6 / (fan_in + cols)) (Glorot and Bengio, AISTATS 2010).
@@ -102,14 +119,25 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, values)
     }
 
-    /// A parameter of normal values around zero: an embedding.
+    /// A row of normal values around zero for each of `shape.rows` nodes: an embedding. On one of several ranks, the rows
+    /// of its own nodes, with the values that one rank would draw.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub fn normal(&mut self, layer: usize, name: &str, shape: Shape, deviation: f32) -> Result<ParamId, ComputeError> {
+    pub fn embedding(
+        &mut self,
+        layer: usize,
+        name: &str,
+        shape: Shape,
+        deviation: f32,
+    ) -> Result<ParamId, ComputeError> {
+        let own = self.own.clone().unwrap_or(0..shape.rows);
         let mut stream = self.key.child(self.params.len() as u64).stream(0, 0);
-        let values: Vec<f32> = (0..shape.len()).map(|_| deviation * stream.normal()).collect();
-        self.push(layer, name, shape, values)
+        let drawn = (0..own.end * shape.cols).map(|_| deviation * stream.normal());
+        let values: Vec<f32> = drawn.skip(own.start * shape.cols).collect();
+        let id = self.push(layer, name, Shape::new(own.len(), shape.cols), values)?;
+        self.params.entries[id.0].per_node = true;
+        Ok(id)
     }
 
     /// A parameter of zeros: a bias.
@@ -140,7 +168,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     fn push(&mut self, layer: usize, name: &str, shape: Shape, values: Vec<f32>) -> Result<ParamId, ComputeError> {
         let host = Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape has");
         let value = self.backend.upload(&host, Dtype::F32)?;
-        self.params.entries.push(Param { name: format!("layer{layer}.{name}"), layer, value });
+        self.params.entries.push(Param { name: format!("layer{layer}.{name}"), layer, per_node: false, value });
         Ok(ParamId(self.params.len() - 1))
     }
 
@@ -156,6 +184,7 @@ pub struct Gradients<B: Backend> {
     /// `None` only while an operation writes to it.
     slots: Vec<Option<B::Matrix>>,
     written: Vec<bool>,
+    per_node: Vec<bool>,
 }
 
 impl<B: Backend> Gradients<B> {
@@ -166,7 +195,8 @@ impl<B: Backend> Gradients<B> {
     pub fn new(backend: &B, params: &Params<B>) -> Result<Self, ComputeError> {
         let slots: Result<Vec<_>, _> =
             params.iter().map(|(_, p)| backend.zeros(backend.shape(&p.value), Dtype::F32).map(Some)).collect();
-        Ok(Self { slots: slots?, written: vec![false; params.len()] })
+        let per_node = params.iter().map(|(_, p)| p.per_node).collect();
+        Ok(Self { slots: slots?, written: vec![false; params.len()], per_node })
     }
 
     /// Forgets the gradients of the step before.
@@ -185,9 +215,10 @@ impl<B: Backend> Gradients<B> {
         self.written[id.0] = true;
     }
 
-    /// The gradients that the last pass wrote, in the order of parameters.
-    pub(crate) fn written_mut(&mut self) -> impl Iterator<Item = &mut B::Matrix> {
-        self.slots.iter_mut().zip(&self.written).filter(|(_, written)| **written).filter_map(|(slot, _)| slot.as_mut())
+    /// The gradients that the last pass wrote, of the parameters that all ranks share, in the order of parameters.
+    pub(crate) fn shared_mut(&mut self) -> impl Iterator<Item = &mut B::Matrix> {
+        let slots = self.slots.iter_mut().zip(&self.written).zip(&self.per_node);
+        slots.filter(|((_, written), per_node)| **written && !**per_node).filter_map(|((slot, _), _)| slot.as_mut())
     }
 
     /// The gradient of a parameter; `None` when the last pass did not use it.

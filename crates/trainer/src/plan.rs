@@ -9,15 +9,16 @@ use girih_datasets::{Dataset, Features, Interactions};
 use girih_graph_format::Csr;
 use girih_random::Key;
 
+use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::graph::Graph;
 use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
 use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
+use crate::recommend::{self, Batch};
 use crate::tape::{Loss, Mode, Pool, Tape};
 use crate::targets::Targets;
-use crate::{TrainError, recommend};
 
 /// The sizes of a data set: all that a plan needs to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl Plan {
 /// What the loss of a step compares with, on paper.
 enum Task {
     Classes { targets: Targets<Meter>, rows: MeterMatrix },
-    Ranking { sizes: InteractionSizes, embedding: ParamId, batch: MeterMatrix },
+    Ranking { sizes: InteractionSizes, embedding: ParamId, batch: Batch<Meter> },
 }
 
 impl Task {
@@ -147,9 +148,7 @@ impl Task {
                 tape.loss(logits, targets, rows)?
             }
             Self::Ranking { embedding, batch, .. } => {
-                let n_ids = tape.backend().shape(batch).rows;
-                let decay = config.optimizer.weight_decay as f32;
-                recommend::batch_loss(tape, model, inputs, *embedding, (batch, n_ids), decay)?
+                batch.loss(tape, model, inputs, *embedding, config.optimizer.weight_decay as f32)?
             }
         })
     }
@@ -160,7 +159,8 @@ impl Task {
             Self::Ranking { sizes, .. } => {
                 let users_and_items = (sizes.n_users, sizes.n_items);
                 let nothing_met = |users: Range<usize>| Csr::empty(users.len(), sizes.n_items);
-                drop(recommend::top_items(meter, &mut Pool::default(), output, users_and_items, nothing_met)?);
+                let (pool, users) = (&mut Pool::default(), 0..sizes.n_users);
+                drop(recommend::top_items(meter, pool, output, users_and_items, users, nothing_met)?);
             }
         }
         Ok(())
@@ -240,7 +240,8 @@ impl DataSizes {
             TrainError::invalid(format!("the model {name} needs interactions of users and items; choose another model"))
         })?;
         let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
-        Ok(Task::Ranking { sizes, embedding, batch: meter.matrix(Shape::new(3 * n_triples, 1), Dtype::F32) })
+        let nodes = meter.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);
+        Ok(Task::Ranking { sizes, embedding, batch: Batch::whole(nodes, 3 * n_triples) })
     }
 
     fn targets(&self, meter: &Meter) -> Targets<Meter> {

@@ -10,6 +10,7 @@ use girih_graph_format::Matrix;
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::{Metric, TrainConfig};
+use crate::distributed::Ranks;
 use crate::fullbatch::{FullBatch, Task};
 use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
@@ -186,8 +187,12 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
             outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
             let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
             let last = outcome.stopped || trainer.state().is_finished();
-            if let Some(path) = path.as_deref().filter(|_| options.writes && (due || last)) {
-                trainer.state().checkpoint(data.clone())?.save(path)?;
+            if let Some(path) = path.as_deref().filter(|_| due || last) {
+                // Rows that are spread over ranks come together, whoever writes them.
+                let checkpoint = trainer.state().checkpoint(data.clone())?;
+                if options.writes {
+                    checkpoint.save(path)?;
+                }
             }
         }
         if let Some(summary) = trainer.state().summary() {
@@ -240,7 +245,7 @@ pub(crate) fn start_run<'a, B: Backend>(
 ) -> Result<FullBatch<'a, B>, TrainError> {
     let own = inputs.ranks.as_ref().map_or(0..inputs.n_nodes, |ranks| ranks.own());
     let task = Task::on_rank(backend, labels, targets, &splits[run as usize % splits.len()], own)?;
-    let (model, params) = build_model(backend, config, dims, run)?;
+    let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
     FullBatch::new(backend, inputs, task, config, model, params, run)
 }
 
@@ -248,7 +253,7 @@ impl<B: Backend> Prepared<B> {
     fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        let (model, _) = build_model(backend, config, dims, 0)?;
+        let (model, _) = build_model(backend, config, dims, 0, None)?;
         let targets = Targets::upload(backend, &labels)?;
         let inputs = Inputs::prepare(backend, dataset.graph, features, &model.needs(), config.precision)?;
         Ok(Self { inputs, targets, labels, splits: dataset.splits, dims })
@@ -301,13 +306,15 @@ impl Trainable {
 
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
 
+/// A model with its first parameters, of which one of several ranks holds what is its own.
 pub(crate) fn build_model<B: Backend>(
     backend: &B,
     config: &TrainConfig,
     dims: Dims,
     run: u64,
+    ranks: Option<&Ranks<B>>,
 ) -> Result<ModelWithParams<B>, TrainError> {
-    let mut init = ParamInit::new(backend, config.seed, run);
+    let mut init = ParamInit::new(backend, config.seed, run).among(ranks);
     let model = models::build(&config.model, dims, &mut init)?;
     Ok((model, init.finish()))
 }

@@ -1,6 +1,5 @@
 //! [`RunState`]: what every kind of training keeps from epoch to epoch, and [`Run`]: an epoch of any kind.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use girih_compute::Backend;
@@ -10,8 +9,9 @@ use girih_random::Key;
 use crate::TrainError;
 use crate::checkpoint::{CHECKPOINT_VERSION, Checkpoint, DataShape, Progress};
 use crate::config::{OptimizerConfig, TrainConfig};
+use crate::distributed::Ranks;
 use crate::optim::Optimizer;
-use crate::params::{Gradients, Params};
+use crate::params::{Gradients, Param, Params};
 use crate::report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
 use crate::tape::Pool;
 
@@ -23,6 +23,8 @@ pub struct RunState<'a, B: Backend> {
     pub(crate) gradients: Gradients<B>,
     pub(crate) optimizer: Optimizer<B>,
     pub(crate) pool: Pool<B>,
+    /// This rank among those that share the work.
+    ranks: Option<&'a Ranks<B>>,
     run: u64,
     epoch: u64,
     train_loss: f32,
@@ -107,12 +109,20 @@ impl<'a, B: Backend> RunState<'a, B> {
             gradients,
             optimizer,
             pool,
+            ranks: None,
             run,
             epoch: 0,
             train_loss,
             last: None,
             best: None,
         })
+    }
+
+    /// The same on one of several ranks, whose own rows are among the parameters.
+    #[must_use]
+    pub(crate) fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
+        self.ranks = ranks;
+        self
     }
 
     /// Epochs done.
@@ -178,13 +188,15 @@ impl<'a, B: Backend> RunState<'a, B> {
         })
     }
 
-    /// The state of the run, from which [`restore`](Self::restore) continues bit for bit.
+    /// The state of the run, from which [`restore`](Self::restore) continues bit for bit. Of several ranks, all call it
+    /// together, and all get the state of all, which any number of ranks can restore.
     ///
     /// # Errors
-    /// When the backend fails.
+    /// When the backend or another rank fails.
     pub fn checkpoint(&self, data: DataShape) -> Result<Checkpoint, TrainError> {
-        let names = || self.params.iter().map(|(_, param)| param.name.clone());
-        let best_params = self.best.as_ref().map_or(&[][..], |best| &best.params);
+        let best_params = self.best.as_ref().map_or_else(Vec::new, |best| best.params.clone());
+        let (first, second) = self.optimizer.download(self.backend)?.into_iter().unzip();
+        let moments = self.of_all(first)?.into_iter().zip(self.of_all(second)?);
         Ok(Checkpoint {
             progress: Progress {
                 version: CHECKPOINT_VERSION,
@@ -198,10 +210,22 @@ impl<'a, B: Backend> RunState<'a, B> {
                 last: self.last,
                 train_loss: self.train_loss,
             },
-            params: names().zip(self.params.download(self.backend)?).collect(),
-            moments: names().zip(self.optimizer.download(self.backend)?).collect(),
-            best_params: names().zip(best_params.iter().cloned()).collect(),
+            moments: moments.map(|((name, first), (_, second))| (name, (first, second))).collect(),
+            params: self.of_all(self.params.download(self.backend)?)?.into_iter().collect(),
+            best_params: self.of_all(best_params)?.into_iter().collect(),
         })
+    }
+
+    /// Matrices like the parameters, by name: of those with a row for each node, the rows of all ranks.
+    fn of_all(&self, matrices: Vec<Matrix>) -> Result<Vec<(String, Matrix)>, TrainError> {
+        let entries = self.params.iter().zip(matrices).map(|((_, param), matrix)| {
+            let matrix = match self.ranks.filter(|_| param.per_node) {
+                Some(ranks) => ranks.gather_on_host(&matrix)?,
+                None => matrix,
+            };
+            Ok((param.name.clone(), matrix))
+        });
+        entries.collect()
     }
 
     /// Goes to the state of a checkpoint.
@@ -209,12 +233,16 @@ impl<'a, B: Backend> RunState<'a, B> {
     /// # Errors
     /// When the checkpoint lacks a parameter of this model or holds one of another shape.
     pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
-        let params = self.named(&checkpoint.params)?;
-        let moments = self.named(&checkpoint.moments)?;
+        let params = self.own(|name| checkpoint.params.get(name))?;
+        let first = self.own(|name| Some(&checkpoint.moments.get(name)?.0))?;
+        let second = self.own(|name| Some(&checkpoint.moments.get(name)?.1))?;
+        let moments: Vec<(Matrix, Matrix)> = first.into_iter().zip(second).collect();
         self.params.write(self.backend, &params)?;
         self.optimizer.write(self.backend, &moments, checkpoint.progress.n_steps)?;
         self.best = match checkpoint.progress.best {
-            Some((epoch, scores)) => Some(Best { epoch, scores, params: self.named(&checkpoint.best_params)? }),
+            Some((epoch, scores)) => {
+                Some(Best { epoch, scores, params: self.own(|name| checkpoint.best_params.get(name))? })
+            }
             None => None,
         };
         self.epoch = checkpoint.progress.epoch;
@@ -234,10 +262,17 @@ impl<'a, B: Backend> RunState<'a, B> {
         }
     }
 
-    /// The entries of `map` in the order of the parameters.
-    fn named<T: Clone>(&self, map: &BTreeMap<String, T>) -> Result<Vec<T>, TrainError> {
+    /// Matrices of all ranks in the order of the parameters: of those with a row for each node, the rows at hand.
+    fn own<'m>(&self, of_name: impl Fn(&str) -> Option<&'m Matrix>) -> Result<Vec<Matrix>, TrainError> {
+        let own = |param: &Param<B>| {
+            let whole = of_name(&param.name)?;
+            match self.ranks.filter(|_| param.per_node) {
+                Some(ranks) => ranks.own_rows(whole),
+                None => Some(whole.clone()),
+            }
+        };
         let entries = self.params.iter().map(|(_, param)| {
-            map.get(&param.name).cloned().ok_or_else(|| {
+            own(param).ok_or_else(|| {
                 TrainError::invalid(format!(
                     "the checkpoint has no `{}`: it belongs to a model of another kind or size",
                     param.name

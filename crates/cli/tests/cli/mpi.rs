@@ -4,13 +4,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::girih::{SMALL, girih};
+use crate::girih::{SMALL, Workspace, girih};
+use crate::recommend::{QUICK, write_tastes};
 
-fn mpirun(n: &str, flags: &[&str]) -> Output {
+fn mpirun(n: &str, data: &str, flags: &[&str]) -> Output {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "--allow-run-as-root", "-n", n]);
     command.arg(env!("CARGO_BIN_EXE_girih"));
-    command.args(["train", "--data", SMALL, "--epochs", "15", "--json"]).args(flags);
+    command.args(["train", "--data", data, "--epochs", "15", "--json"]).args(flags);
     command.output().expect("mpirun starts")
 }
 
@@ -29,7 +30,7 @@ fn processes_train_what_one_rank_does() {
         &["--ranks", "4", "--partition", "1.5d", "--replication", "2"],
         &["--ranks", "4", "--partition", "2d", "--model", "gcn", "--exchange", "rows"],
     ] {
-        let shared = result(&mpirun("4", flags));
+        let shared = result(&mpirun("4", SMALL, flags));
         for key in ["train_loss", "test_loss"] {
             let (a, b) = (single[key].as_f64().unwrap(), shared[key].as_f64().unwrap());
             assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
@@ -38,8 +39,22 @@ fn processes_train_what_one_rank_does() {
 }
 
 #[test]
+fn processes_train_a_recommender() {
+    let work = Workspace::new();
+    let tastes = write_tastes(&work);
+    let single = girih(&[&["train", "--data", &tastes, "--epochs", "15", "--json"], &QUICK[..]].concat()).ok().result();
+    let ranks = ["--ranks", "4", "--partition", "1.5d", "--replication", "2"];
+    let shared = result(&mpirun("4", &tastes, &[&ranks[..], &QUICK].concat()));
+    let number = |result: &Value, key: &str| result[key].as_f64().unwrap();
+    let (a, b) = (number(&single, "train_loss"), number(&shared, "train_loss"));
+    assert!((a - b).abs() < 1e-4 * a, "{b}, on one rank {a}");
+    let (a, b) = (number(&single, "recall_at_20"), number(&shared, "recall_at_20"));
+    assert!((a - b).abs() < 0.02, "{b}, on one rank {a}");
+}
+
+#[test]
 fn processes_that_do_not_fit_the_plan_end_with_one_message() {
-    let output = mpirun("2", &["--ranks", "4"]);
+    let output = mpirun("2", SMALL, &["--ranks", "4"]);
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("2 ranks are there for a plan of 4"), "{said}");

@@ -11,7 +11,7 @@ const USERS: usize = 60;
 const ITEMS: usize = 80;
 
 /// Writes a LightGCN folder in which each user meets every fourth item, the last two of them in test.
-fn write_tastes(work: &Workspace) -> String {
+pub(crate) fn write_tastes(work: &Workspace) -> String {
     let (mut train, mut test) = (String::new(), String::new());
     for user in 0..USERS {
         let items: Vec<String> = (0..8).map(|i| ((user + 4 * (i + user / 8)) % ITEMS).to_string()).collect();
@@ -24,7 +24,7 @@ fn write_tastes(work: &Workspace) -> String {
     work.arg("tastes")
 }
 
-const QUICK: [&str; 8] = ["--model", "lightgcn", "--dim", "8", "--batch-size", "100", "--lr", "0.01"];
+pub(crate) const QUICK: [&str; 8] = ["--model", "lightgcn", "--dim", "8", "--batch-size", "100", "--lr", "0.01"];
 
 #[test]
 fn a_recommender_trains_scores_and_recommends() {

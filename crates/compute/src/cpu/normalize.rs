@@ -1,7 +1,7 @@
 //! Layer and batch normalisation.
 //!
-//! Moments and gradients of a row are sums within it; those of a column are sums over pieces of rows in `f32`, added in
-//! `f64` and in order.
+//! Moments and gradients of a row are sums within it, taken in one call. Those of a column are sums over pieces of rows in
+//! `f32`, added in `f64` and in order, and calls of their own: rows on other devices may count, too.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -74,30 +74,45 @@ pub(crate) fn rows_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f
     [columns::total(cols, partials.0), columns::total(cols, partials.1)]
 }
 
-/// Along columns: as [`rows`], with mean and `rstd` of each column into `moments`.
-pub(crate) fn columns(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32], moments: &mut [f32]) {
-    let Operand { x, cols, gain } = operand;
-    let n_rows = (x.len() / cols.max(1)) as f32;
-    let means: Vec<f32> = columns::sums(x, cols).iter().map(|sum| sum / n_rows).collect();
-    let squares = columns::sums_of(x, cols, |c, x| (x - means[c]) * (x - means[c]));
-    let rstds: Vec<f32> = squares.iter().map(|sum| 1.0 / (sum / n_rows + eps).sqrt()).collect();
-    for (c, moments) in moments.chunks_exact_mut(2).enumerate() {
-        moments.copy_from_slice(&[means[c], rstds[c]]);
-    }
-    map_columns(x, cols, out, |c, x, _| (x - means[c]) * rstds[c] * gain[c] + bias[c]);
+/// What normalises columns.
+pub(crate) struct ColumnNorm<'a> {
+    means: &'a [f32],
+    rstds: Vec<f32>,
 }
 
-/// The way back through [`columns()`]: `grad` becomes that of `x`; returns the gradients of gain and bias.
-pub(crate) fn columns_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f32]) -> [Vec<f32>; 2] {
-    let Operand { x, cols, gain } = operand;
-    let n_rows = (x.len() / cols.max(1)) as f32;
-    let hat = |c: usize, x: f32| (x - moments[2 * c]) * moments[2 * c + 1];
-    let bias_grad = columns::sums(grad, cols);
-    let gain_grad = columns::sums_of_products(x, grad, cols, |c, x, grad| grad * hat(c, x));
-    map_columns(x, cols, grad, |c, x, grad| {
-        gain[c] * moments[2 * c + 1] * (grad - bias_grad[c] / n_rows - hat(c, x) * gain_grad[c] / n_rows)
-    });
-    [gain_grad, bias_grad]
+impl<'a> ColumnNorm<'a> {
+    pub(crate) fn new(means: &'a [f32], variances: &[f32], eps: f32) -> Self {
+        Self { means, rstds: variances.iter().map(|variance| 1.0 / (variance + eps).sqrt()).collect() }
+    }
+
+    #[inline(always)]
+    fn hat(&self, c: usize, x: f32) -> f32 {
+        (x - self.means[c]) * self.rstds[c]
+    }
+
+    /// `out = x̂ · gain + bias`
+    pub(crate) fn apply(&self, Operand { x, cols, gain }: Operand<'_>, bias: &[f32], out: &mut [f32]) {
+        map_columns(x, cols, out, |c, x, _| self.hat(c, x) * gain[c] + bias[c]);
+    }
+
+    /// The sums of the columns of `grad · x̂`.
+    pub(crate) fn products(&self, x: &[f32], cols: usize, grad: &[f32]) -> Vec<f32> {
+        columns::sums_of_products(x, grad, cols, |c, x, grad| grad * self.hat(c, x))
+    }
+
+    /// The way back through [`apply`](Self::apply): `grad` becomes that of `x`, given the means of `grad` and of
+    /// `grad · x̂` over all rows.
+    pub(crate) fn backward(&self, Operand { x, cols, gain }: Operand<'_>, means: [&[f32]; 2], grad: &mut [f32]) {
+        let [shift, slope] = means;
+        map_columns(x, cols, grad, |c, x, grad| {
+            gain[c] * self.rstds[c] * (grad - shift[c] - self.hat(c, x) * slope[c])
+        });
+    }
+}
+
+/// The sums of the columns of `(x - means)²`.
+pub(crate) fn squares(x: &[f32], means: &[f32]) -> Vec<f32> {
+    columns::sums_of(x, means.len(), |c, x| (x - means[c]) * (x - means[c]))
 }
 
 /// `out[r, c] = f(c, x[r, c], out[r, c])`

@@ -82,7 +82,8 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::AddScaled>();
     visitor.visit::<passes::Rows>();
     visitor.visit::<passes::Columns>();
-    visitor.visit::<passes::Normalize>();
+    visitor.visit::<passes::NormalizeRows>();
+    visitor.visit::<passes::NormalizeColumns>();
     visitor.visit::<passes::CopyBlock>();
     visitor.visit::<passes::Activate>();
     visitor.visit::<heads::Entries>();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
 use super::{Law, Output, Results};
-use crate::{Activation, AdamStep, Backend, Dropout, Dtype, NormAxis, Shape};
+use crate::{Activation, AdamStep, Backend, ColumnMoments, Dropout, Dtype, Shape};
 
 /// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
 #[derive(Debug)]
@@ -173,29 +173,61 @@ impl Law for Columns {
     }
 }
 
-/// Normalisation of rows and of columns, with its gradients.
-pub(super) struct Normalize;
+/// Normalisation of rows, with its gradients.
+pub(super) struct NormalizeRows;
 
-impl Law for Normalize {
-    const NAME: &'static str = "normalize, normalize_backward";
+impl Law for NormalizeRows {
+    const NAME: &'static str = "normalize_rows, normalize_rows_backward";
     const TOLERANCE: f64 = 2e-4;
-    type Case = (PassCase, NormAxis);
+    type Case = PassCase;
 
-    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        (passes(n_rows_some(rows_max)), prop_oneof![Just(NormAxis::Rows), Just(NormAxis::Columns)])
+    fn cases(rows_max: usize) -> impl Strategy<Value = PassCase> {
+        passes(n_rows(rows_max))
     }
 
-    fn run<B: Backend>(backend: &B, (case, axis): &Self::Case) -> Results {
+    fn run<B: Backend>(backend: &B, case: &PassCase) -> Results {
         let mut draws = case.draws();
         let mut matrix = |shape| draws.matrix(backend, shape, Dtype::F32);
         let row = Shape::new(1, case.shape.cols);
         let (x, gain, bias) = (matrix(case.shape), matrix(row), matrix(row));
-        let (mut out, mut moments) = (matrix(case.shape), matrix(Shape::new(axis.len(case.shape), 2)));
-        backend.normalize(*axis, 0.01, &x, (&gain, &bias), &mut out, &mut moments).expect("normalize");
+        let (mut out, mut moments) = (matrix(case.shape), matrix(Shape::new(case.shape.rows, 2)));
+        backend.normalize_rows(0.01, &x, (&gain, &bias), &mut out, &mut moments).expect("normalize_rows");
         let (mut grad, mut of_gain, mut of_bias) = (matrix(case.shape), matrix(row), matrix(row));
         let grads = (&mut of_gain, &mut of_bias);
-        backend.normalize_backward(*axis, &x, &gain, &moments, &mut grad, grads).expect("normalize_backward");
+        backend.normalize_rows_backward(&x, &gain, &moments, &mut grad, grads).expect("normalize_rows_backward");
         [out, moments, grad, of_gain, of_bias].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
+/// Normalisation of columns by any moments, the sums that moments are made of, and the way back.
+pub(super) struct NormalizeColumns;
+
+impl Law for NormalizeColumns {
+    const NAME: &'static str = "column_squares, normalize_columns, normalized_products, normalize_columns_backward";
+    const TOLERANCE: f64 = 2e-4;
+    type Case = PassCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = PassCase> {
+        passes(n_rows(rows_max))
+    }
+
+    fn run<B: Backend>(backend: &B, case: &PassCase) -> Results {
+        let (mut draws, row) = (case.draws(), Shape::new(1, case.shape.cols));
+        let mut matrix = |shape, dtype| draws.matrix(backend, shape, dtype);
+        let [x, mut grad] = [case.dtypes[0], case.dtypes[1]].map(|dtype| matrix(case.shape, dtype));
+        let mut out = matrix(case.shape, case.dtypes[2]);
+        let [means, gain, bias, shift, slope, mut squares, mut products] =
+            [Dtype::F32; 7].map(|dtype| matrix(row, dtype));
+        let mut variances = matrix(row, Dtype::F32);
+        // Variances are no less than zero: the sums of squares of one row.
+        backend.column_squares(&gain, &means, &mut variances).expect("column_squares");
+        let moments = || ColumnMoments { means: &means, variances: &variances, eps: 0.01 };
+        backend.column_squares(&x, &means, &mut squares).expect("column_squares");
+        backend.normalize_columns(moments(), &x, (&gain, &bias), &mut out).expect("normalize_columns");
+        backend.normalized_products(moments(), &x, &grad, &mut products).expect("normalized_products");
+        let back = backend.normalize_columns_backward(moments(), &x, &gain, (&shift, &slope), &mut grad);
+        back.expect("normalize_columns_backward");
+        [squares, out, products, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use girih_graph_format::{Csr, Matrix, Scales};
 
 use super::inputs::host;
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ComputeError, Dtype, Epilogue, NormAxis, Reference,
+    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue, Reference,
     Shape, SparseOperand, Transpose,
 };
 
@@ -316,19 +316,42 @@ impl<B: Backend> Trial<'_, B> {
     fn normalizations(&self) -> Vec<Refusal> {
         let (x, row, backend) = (self.matrix(4, 3), self.matrix(1, 3), self.backend);
         let narrow = self.matrix(1, 2);
-        let normalize = |call, axis, gain: &B::Matrix, out: (usize, usize), moments: (usize, usize)| {
+        let normalize = |call, gain: &B::Matrix, out: (usize, usize), moments: (usize, usize)| {
             let mut moments = self.matrix(moments.0, moments.1);
-            self.refuses(call, out, |out| backend.normalize(axis, 1e-5, &x, (gain, &row), out, &mut moments))
+            self.refuses(call, out, |out| backend.normalize_rows(1e-5, &x, (gain, &row), out, &mut moments))
         };
         let moments = self.matrix(4, 2);
+        let columns = |means| ColumnMoments { means, variances: &row, eps: 1e-5 };
         vec![
-            normalize("normalize: gain", NormAxis::Rows, &narrow, (4, 3), (4, 2)),
-            normalize("normalize: out", NormAxis::Rows, &row, (3, 3), (4, 2)),
-            normalize("normalize: moments of rows", NormAxis::Rows, &row, (4, 3), (3, 2)),
-            normalize("normalize: moments of columns", NormAxis::Columns, &row, (4, 3), (4, 2)),
-            self.refuses("normalize_backward: grad", (3, 3), |grad| {
+            normalize("normalize_rows: gain", &narrow, (4, 3), (4, 2)),
+            normalize("normalize_rows: out", &row, (3, 3), (4, 2)),
+            normalize("normalize_rows: moments", &row, (4, 3), (3, 2)),
+            self.refuses("normalize_rows_backward: grad", (3, 3), |grad| {
                 let (mut gain_grad, mut bias_grad) = (self.matrix(1, 3), self.matrix(1, 3));
-                backend.normalize_backward(NormAxis::Rows, &x, &row, &moments, grad, (&mut gain_grad, &mut bias_grad))
+                backend.normalize_rows_backward(&x, &row, &moments, grad, (&mut gain_grad, &mut bias_grad))
+            }),
+            self.refuses("column_squares: means", (1, 3), |out| backend.column_squares(&x, &narrow, out)),
+            self.refuses("column_squares: out", (1, 2), |out| backend.column_squares(&x, &row, out)),
+            self.refuses("normalize_columns: means", (4, 3), |out| {
+                backend.normalize_columns(columns(&narrow), &x, (&row, &row), out)
+            }),
+            self.refuses("normalize_columns: gain", (4, 3), |out| {
+                backend.normalize_columns(columns(&row), &x, (&narrow, &row), out)
+            }),
+            self.refuses("normalize_columns: out", (3, 3), |out| {
+                backend.normalize_columns(columns(&row), &x, (&row, &row), out)
+            }),
+            self.refuses("normalized_products: grad", (1, 3), |out| {
+                backend.normalized_products(columns(&row), &x, &row, out)
+            }),
+            self.refuses("normalized_products: out", (1, 2), |out| {
+                backend.normalized_products(columns(&row), &x, &x, out)
+            }),
+            self.refuses("normalize_columns_backward: means", (4, 3), |grad| {
+                backend.normalize_columns_backward(columns(&row), &x, &row, (&row, &narrow), grad)
+            }),
+            self.refuses("normalize_columns_backward: grad", (3, 3), |grad| {
+                backend.normalize_columns_backward(columns(&row), &x, &row, (&row, &row), grad)
             }),
         ]
     }

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, NodeId, Scales};
-use girih_partition::{BlockPlan, Exchange, Halo, RankPlan, Schedule, StepExchange, place_in};
+use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, place_in};
 
-use super::rows::RowExchange;
+use super::ranks::Ranks;
+use super::rows::{PeerRows, RowExchange};
 use crate::inputs::Adjacency;
 
 /// `Â = L·A·R` and its transpose, shared by the ranks of a process.
@@ -30,10 +31,10 @@ pub(super) struct Block<B: Backend> {
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
-pub(super) struct Pattern<B: Backend> {
-    pub(super) matrix: B::Sparse,
+pub(crate) struct Pattern<B: Backend> {
+    pub(crate) matrix: B::Sparse,
     /// Where the rows come from that its columns stand for.
-    pub(super) rows: RowExchange<B>,
+    pub(crate) rows: PeerRows<B>,
 }
 
 impl CutAdjacency {
@@ -105,9 +106,9 @@ impl CutAdjacency {
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub(super) fn pattern<B: Backend>(&self, backend: &B, rank: usize) -> Result<Pattern<B>, ComputeError> {
-        let RankPlan { own, .. } = &self.plan.ranks[rank];
-        let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &self.csr)).of(rank);
+    pub(super) fn pattern<B: Backend>(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
+        let own = &ranks.mine().own;
+        let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &self.csr)).of(ranks.rank());
         let whole = Cut {
             csr: stacked(&self.csr, std::slice::from_ref(own), 0..self.csr.n_cols()),
             left: self.scales.left.as_ref().map(|left| left[own.clone()].to_vec()),
@@ -116,7 +117,7 @@ impl CutAdjacency {
         let names = EntryNames { first_row: own.start as u32, columns: halo.rows.clone().into() };
         Ok(Pattern {
             matrix: whole.with_columns(&halo.rows).upload(backend, Some(names))?,
-            rows: RowExchange::new(backend, &halo.sent, halo.received.clone())?,
+            rows: PeerRows::new(backend, ranks, &halo.sent, halo.received.clone())?,
         })
     }
 }

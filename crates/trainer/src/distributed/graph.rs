@@ -64,40 +64,13 @@ impl<B: Backend> CutGraph<B> {
         Ok(())
     }
 
-    /// The rows of `x` that the columns of [`pattern`](Self::pattern) stand for; all ranks call it together.
+    /// The rank's own rows of `Â`, and where the rows come from that their columns stand for.
     ///
     /// # Errors
-    /// When the backend or another rank fails.
-    pub(crate) fn fetch(&self, backend: &B, pool: &mut Pool<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
-        self.pattern_on(backend)?.rows.send(backend, pool, &*self.ranks.peers, x)
-    }
-
-    /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
-    /// fetched it, in the order of ranks.
-    ///
-    /// # Errors
-    /// When the backend or another rank fails.
-    pub(crate) fn give_back(
-        &self,
-        backend: &B,
-        pool: &mut Pool<B>,
-        grad: &B::Matrix,
-    ) -> Result<B::Matrix, ComputeError> {
-        let rows = &self.pattern_on(backend)?.rows;
-        rows.give_back(backend, pool, &*self.ranks.peers, grad, self.ranks.own().len())
-    }
-
-    /// The rank's own rows of `Â`; their columns stand for the rows that [`fetch`](Self::fetch) returns.
-    ///
-    /// # Panics
-    /// Before the first fetch.
-    pub(crate) fn pattern(&self) -> &B::Sparse {
-        &self.pattern.get().expect("rows are fetched before the pattern is read").matrix
-    }
-
-    fn pattern_on(&self, backend: &B) -> Result<&Pattern<B>, ComputeError> {
+    /// When the device's memory does not suffice.
+    pub(crate) fn pattern(&self, backend: &B) -> Result<&Pattern<B>, ComputeError> {
         if self.pattern.get().is_none() {
-            let _ = self.pattern.set(self.adjacency.pattern(backend, self.ranks.rank())?);
+            let _ = self.pattern.set(self.adjacency.pattern(backend, &self.ranks)?);
         }
         Ok(self.pattern.get().expect("just set"))
     }

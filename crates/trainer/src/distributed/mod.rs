@@ -2,16 +2,20 @@
 //!
 //! ```text
 //! rows of nodes   features, activations, gradients, labels      cut: a rank holds `own`, a range of ids
-//! parameters      weights, their gradients, optimiser state     the same on every rank, to the bit
+//! parameters      weights, their gradients, optimiser state     the same on every rank, to the bit; embeddings, which
+//!                                                               have a row per node, cut as features are
 //! adjacency       Â and Âᵀ in blocks                            as the plan says (girih-partition)
 //! ```
 //! Whatever works on rows alone (products with weights, dropout, activations, layer normalisation) runs as on one rank;
-//! draws are keyed by the ids of the whole, so that masks are the same. Ranks meet in four places:
+//! draws are keyed by the ids of the whole, so that masks and batches are the same. Ranks meet in a few places:
 //!
 //! - [`CutGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
-//! - [`CutGraph::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows;
-//! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step;
-//! - [`Ranks::gather`]: predictions, when scores are due.
+//! - [`PeerRows::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows; and those of the
+//!   users and items of a rank's share of a recommender's batch;
+//! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step, and the sums over all nodes that batch
+//!   normalisation takes each way;
+//! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
+//! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is.
 //!
 //! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all
 //! ranks get the same bits and their parameters never drift apart.
@@ -28,4 +32,6 @@ pub use graph::CutGraph;
 pub use ranks::Ranks;
 pub use session::{RankOptions, train_as_rank, train_on_threads};
 
-pub(crate) use blocks::CutAdjacency;
+pub(crate) use blocks::{CutAdjacency, Pattern};
+pub(crate) use ranks::share;
+pub(crate) use rows::PeerRows;

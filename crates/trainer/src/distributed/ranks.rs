@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use girih_comm::{Collective, CommError};
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
+use girih_graph_format::{Matrix, NodeId};
 use girih_partition::{BlockPlan, RankPlan, place_in};
 
 use crate::params::Gradients;
@@ -86,12 +87,23 @@ impl<B: Backend> Ranks<B> {
         self.peers.all_reduce(matrix).map_err(|error| failed(&error))
     }
 
-    /// Makes every gradient the sum of those of all ranks.
+    /// Makes the gradient of every parameter that ranks share the sum of those of all ranks. A rank's own rows of the others
+    /// have theirs already.
     ///
     /// # Errors
     /// When a rank fails.
     pub(crate) fn sum_gradients(&self, gradients: &mut Gradients<B>) -> Result<(), ComputeError> {
-        gradients.written_mut().try_for_each(|gradient| self.sum(gradient))
+        gradients.shared_mut().try_for_each(|gradient| self.sum(gradient))
+    }
+
+    /// The nodes of each of the ranks that together hold every node once: ascending ranges, in the order of `peers`.
+    pub(super) fn peer_nodes(&self) -> impl Iterator<Item = Range<usize>> {
+        self.plan.peers(self.mine().replica).map(|peer| self.plan.ranks[peer].own.clone())
+    }
+
+    /// How many ranks hold every node once together, and the place of this one among them.
+    pub(crate) fn peers(&self) -> (usize, usize) {
+        (self.peers.size(), self.peers.rank())
     }
 
     /// The rows of all nodes, from those that each rank holds.
@@ -99,12 +111,58 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
     pub fn gather(&self, backend: &B, pool: &mut Pool<B>, rows: &B::Matrix) -> Result<B::Matrix, ComputeError> {
-        let peers = self.plan.peers(self.mine().replica);
-        let counts: Vec<usize> = peers.map(|peer| self.plan.ranks[peer].own.len()).collect();
+        let counts: Vec<usize> = self.peer_nodes().map(|nodes| nodes.len()).collect();
         let mut all = pool.take(backend, Shape::new(self.plan.n_nodes, backend.shape(rows).cols), Dtype::F32)?;
         self.peers.all_gather(&counts, rows, &mut all).map_err(|error| failed(&error))?;
         Ok(all)
     }
+
+    /// As [`gather`](Self::gather), on the host: for checkpoints.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn gather_on_host(&self, rows: &Matrix) -> Result<Matrix, CommError> {
+        let pieces = self.peers.all_gather_bytes(bytemuck::cast_slice(rows.data()))?;
+        let all: Vec<f32> = pieces.iter().flat_map(|piece| numbers(piece).map(f32::from_ne_bytes)).collect();
+        Ok(Matrix::new(self.plan.n_nodes, rows.n_cols(), all).expect("the rows of every node once"))
+    }
+
+    /// The way back of [`gather_on_host`](Self::gather_on_host): this rank's own rows of a matrix; `None` when it has not a
+    /// row for each node.
+    pub(crate) fn own_rows(&self, all: &Matrix) -> Option<Matrix> {
+        (all.n_rows() == self.plan.n_nodes).then(|| rows_of(all, self.own()))
+    }
+
+    /// This rank's share of `0..n`, where all ranks share work that needs no rows of their own.
+    pub(crate) fn share_of(&self, n: usize) -> Range<usize> {
+        share(n, self.world.rank(), self.world.size())
+    }
+
+    /// The ids that each rank found for its [share](Self::share_of), one behind the other.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn join_shares(&self, ids: &[NodeId]) -> Result<Vec<NodeId>, CommError> {
+        let pieces = self.world.all_gather_bytes(bytemuck::cast_slice(ids))?;
+        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_ne_bytes)).collect())
+    }
+}
+
+/// The `i`-th of `n_shares` nearly equal shares of `0..n`.
+pub(crate) fn share(n: usize, i: usize, n_shares: usize) -> Range<usize> {
+    n * i / n_shares..n * (i + 1) / n_shares
+}
+
+/// Some consecutive rows of a matrix.
+pub(super) fn rows_of(matrix: &Matrix, rows: Range<usize>) -> Matrix {
+    let cols = matrix.n_cols();
+    let values = matrix.data()[rows.start * cols..rows.end * cols].to_vec();
+    Matrix::new(rows.len(), cols, values).expect("whole rows")
+}
+
+/// The bytes of 32-bit numbers, number by number: messages are not aligned.
+fn numbers(message: &[u8]) -> impl Iterator<Item = [u8; 4]> {
+    message.chunks_exact(4).map(|bytes| [bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// A failure among ranks, as operations report it.

@@ -1,10 +1,14 @@
-//! [`RowExchange`]: some of a rank's rows for others, and some of theirs for it.
+//! [`RowExchange`]: some of a rank's rows for others, and some of theirs for it. [`PeerRows`]: the rows of any nodes.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use girih_comm::Collective;
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
 use girih_graph_format::NodeId;
+use rayon::prelude::*;
 
-use super::ranks::failed;
+use super::ranks::{Ranks, failed};
 use crate::tape::Pool;
 
 /// Which rows each member of a group sends to each other: static lists, as this rank sees them.
@@ -60,5 +64,64 @@ impl<B: Backend> RowExchange<B> {
         backend.scatter_add_rows(&returned, &self.ids, &mut x_grad)?;
         pool.give(backend, returned);
         Ok(x_grad)
+    }
+}
+
+/// Rows of nodes that a rank reads, wherever they are held: a rank's peers hold every node once.
+pub(crate) struct PeerRows<B: Backend> {
+    ranks: Arc<Ranks<B>>,
+    exchange: RowExchange<B>,
+}
+
+impl<B: Backend> PeerRows<B> {
+    /// From the rows that go to each peer and how many come from each, as [`RowExchange::new`].
+    pub(super) fn new(
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        sent: &[impl AsRef<[NodeId]>],
+        received: Vec<usize>,
+    ) -> Result<Self, ComputeError> {
+        Ok(Self { ranks: Arc::clone(ranks), exchange: RowExchange::new(backend, sent, received)? })
+    }
+
+    /// The rows of the nodes that each peer wants, as all peers know: `wanted(i, range)` lists those in a range of ids that
+    /// the `i`-th wants, ascending. Also returns the nodes that this rank gets, in the order of their rows.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn wanted(
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        wanted: impl Fn(usize, &Range<usize>) -> Vec<NodeId> + Sync,
+    ) -> Result<(Self, Vec<NodeId>), ComputeError> {
+        let (own, (n_peers, place)) = (ranks.own(), ranks.peers());
+        let from_own = |peer| -> Vec<NodeId> { wanted(peer, &own).iter().map(|v| v - own.start as NodeId).collect() };
+        let sent: Vec<Vec<NodeId>> = (0..n_peers).into_par_iter().map(from_own).collect();
+        let held: Vec<Range<usize>> = ranks.peer_nodes().collect();
+        let received: Vec<Vec<NodeId>> = held.par_iter().map(|nodes| wanted(place, nodes)).collect();
+        let rows = Self::new(backend, ranks, &sent, received.iter().map(Vec::len).collect())?;
+        Ok((rows, received.concat()))
+    }
+
+    /// The rows of `x`, of which each rank has those of its own nodes; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn fetch(&self, backend: &B, pool: &mut Pool<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        self.exchange.send(backend, pool, &*self.ranks.peers, x)
+    }
+
+    /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
+    /// fetched it, in the order of ranks.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn give_back(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        grad: &B::Matrix,
+    ) -> Result<B::Matrix, ComputeError> {
+        self.exchange.give_back(backend, pool, &*self.ranks.peers, grad, self.ranks.own().len())
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use girih_comm::{Collective, threads};
 use girih_compute::{Backend, HostMatrix};
-use girih_datasets::{Dataset, Features, Labels};
-use girih_graph_format::Matrix;
+use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
+use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, Exchange, ProcessGrid};
 
 use super::blocks::CutAdjacency;
-use super::ranks::Ranks;
+use super::ranks::{Ranks, rows_of};
 use crate::TrainError;
 use crate::checkpoint::DataShape;
-use crate::config::{NormKind, TrainConfig};
+use crate::config::TrainConfig;
 use crate::inputs::{Inputs, Needs};
 use crate::models::Dims;
+use crate::recommend::{self, interactions_of};
 use crate::session::{
     Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
 };
@@ -107,41 +108,50 @@ fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32) -> Result
 }
 
 /// What the ranks of a process read, each its part of it.
-struct Shared {
-    plan: Arc<BlockPlan>,
+pub(super) struct Shared {
+    pub(super) plan: Arc<BlockPlan>,
     adjacency: Option<Arc<CutAdjacency>>,
-    features: Features,
-    labels: Labels,
-    dataset: Dataset,
+    lesson: Lesson,
     data: DataShape,
     dims: Dims,
     needs: Needs,
 }
 
+/// What is learnt on the graph.
+enum Lesson {
+    /// Classes of nodes.
+    Classes { features: Features, labels: Labels, splits: Vec<Split> },
+    /// Items that users will like.
+    Rankings(Interactions),
+}
+
+impl Lesson {
+    /// The graph, and what the model of `config` learns on it.
+    fn of(dataset: Dataset, config: &TrainConfig) -> Result<(Csr, Self), TrainError> {
+        if config.model.kind.is_recommender() {
+            let (dataset, interactions) = interactions_of(dataset, config)?;
+            return Ok((dataset.graph, Self::Rankings(interactions)));
+        }
+        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
+        Ok((dataset.graph, Self::Classes { features, labels, splits: dataset.splits }))
+    }
+}
+
 impl Shared {
-    fn new<B: Backend>(
+    pub(super) fn new<B: Backend>(
         backend: &B,
         dataset: Dataset,
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
-        if config.model.kind.is_recommender() {
-            let name = config.model.kind.name();
-            return Err(TrainError::invalid(format!("{name} trains on one rank; leave --ranks out")));
-        }
-        if config.model.norm == NormKind::Batch {
-            return Err(TrainError::invalid(
-                "batch normalisation needs the moments of all nodes, which ranks do not exchange; choose norm layer or none",
-            ));
-        }
         let (data, dims) = (DataShape::of(&dataset), Dims::of(&dataset));
-        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        let plan = Arc::new(BlockPlan::new(&ranks.grid, dataset.n_nodes())?);
-        let needs = build_model(backend, config, dims, 0)?.0.needs();
+        let (graph, lesson) = Lesson::of(dataset, config)?;
+        let plan = Arc::new(BlockPlan::new(&ranks.grid, graph.n_rows())?);
+        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
         let adjacency = needs
             .graph
-            .map(|adjacency| Arc::new(CutAdjacency::new(&dataset.graph, adjacency, Arc::clone(&plan), ranks.exchange)));
-        Ok(Self { plan, adjacency, features, labels, dataset, data, dims, needs })
+            .map(|adjacency| Arc::new(CutAdjacency::new(&graph, adjacency, Arc::clone(&plan), ranks.exchange)));
+        Ok(Self { plan, adjacency, lesson, data, dims, needs })
     }
 
     /// What one rank does.
@@ -155,11 +165,6 @@ impl Shared {
     ) -> Result<Outcome, TrainError> {
         let is_first = world.rank() == 0;
         let ranks = Arc::new(Ranks::new(Arc::clone(&self.plan), world)?);
-        let own = ranks.own();
-        let features = rows_of_features(&self.features, own.clone());
-        let targets = Targets::upload(backend, &rows_of_labels(&self.labels, own))?;
-        let (adjacency, precision) = (self.adjacency.clone(), config.precision);
-        let inputs = Inputs::of_rank(backend, Arc::clone(&ranks), adjacency, features, &self.needs, precision)?;
         let options = SessionOptions { writes: options.writes && is_first, ..options.clone() };
         // All ranks go on or stop together, as the first one is told.
         let mut failure = None;
@@ -174,13 +179,38 @@ impl Shared {
                 }
             }
         };
-        let task = (&self.labels, &targets, &self.dataset.splits[..]);
-        let outcome = train_runs(config, &self.data, &options, &mut agree, |run| {
-            Ok(Box::new(start_run(backend, &inputs, task, (config, self.dims), run)?))
-        })?;
+        let outcome = self.train_all_runs(backend, &ranks, config, &options, &mut agree)?;
         match failure {
             None => Ok(outcome),
             Some(error) => Err(error.into()),
+        }
+    }
+
+    /// Trains all runs on the rank's own rows.
+    pub(super) fn train_all_runs<B: Backend>(
+        &self,
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        config: &TrainConfig,
+        options: &SessionOptions,
+        observe: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<Outcome, TrainError> {
+        let (ranks, own, adjacency) = (Arc::clone(ranks), ranks.own(), self.adjacency.clone());
+        let model = (config, self.dims);
+        match &self.lesson {
+            Lesson::Classes { features, labels, splits } => {
+                let features = rows_of_features(features, own.clone());
+                let inputs = Inputs::of_rank(backend, ranks, adjacency, features, &self.needs, config.precision)?;
+                let targets = Targets::upload(backend, &rows_of_labels(labels, own))?;
+                let task = (labels, &targets, &splits[..]);
+                let start = |run| start_run(backend, &inputs, task, model, run);
+                train_runs(config, &self.data, options, observe, |run| Ok(Box::new(start(run)?)))
+            }
+            Lesson::Rankings(interactions) => {
+                let inputs = Inputs::of_graph_on_rank(ranks, adjacency);
+                let start = |run| recommend::start_run(backend, &inputs, interactions, model, run);
+                train_runs(config, &self.data, options, observe, |run| Ok(Box::new(start(run)?)))
+            }
         }
     }
 }
@@ -203,10 +233,4 @@ fn rows_of_labels(labels: &Labels, own: Range<usize>) -> Labels {
         }
         Labels::Multi { n_classes, targets } => Labels::Multi { n_classes: *n_classes, targets: rows_of(targets, own) },
     }
-}
-
-fn rows_of(matrix: &Matrix, own: Range<usize>) -> Matrix {
-    let cols = matrix.n_cols();
-    let values = matrix.data()[own.start * cols..own.end * cols].to_vec();
-    Matrix::new(own.len(), cols, values).expect("whole rows")
 }

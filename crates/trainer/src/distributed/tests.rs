@@ -1,17 +1,21 @@
-//! Products move exactly the bytes that plans predict, and are the products of the whole.
+//! Products move exactly the bytes that plans predict, and are the products of the whole; ranks end with the same bits.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_datasets::{Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, ProcessGrid, Schedule, Scheme};
 
+use super::session::{RankOptions, Shared};
 use super::{CutAdjacency, CutGraph, Ranks};
-use crate::TrainError;
+use crate::checkpoint::Checkpoint;
+use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 use crate::inputs::Adjacency;
 use crate::tape::Pool;
+use crate::{Control, SessionOptions, TrainError, checkpoint_path};
 
 const N: usize = 53;
 const COLS: usize = 7;
@@ -84,6 +88,55 @@ fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange:
         assert_eq!(moved, Traffic { sent: volume.sent, received: volume.received }, "{what}");
         for (a, b) in expected.data().iter().zip(found.data()) {
             assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{what}: {b} instead of {a}");
+        }
+    }
+}
+
+/// What each rank of a partition would write after a few epochs.
+fn checkpoints(dataset: &Dataset, config: &TrainConfig, (scheme, p, r): (Scheme, usize, usize)) -> Vec<Checkpoint> {
+    let grid = ProcessGrid::new(scheme, p, r).unwrap();
+    let options = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(30) };
+    let shared = Shared::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
+    let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
+        let folder = tempfile::tempdir().unwrap();
+        let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
+        let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+        shared.train_all_runs(&Cpu::new(), &ranks, config, &session, &mut |_| Control::Continue)?;
+        Checkpoint::load(&checkpoint_path(folder.path(), 0))
+    };
+    threads::run(p, options.deadline, |world| of_rank(Box::new(world)))
+        .unwrap_or_else(|failure| panic!("{}", failure.message))
+}
+
+#[test]
+fn parameters_and_the_optimisers_state_are_the_same_on_all_ranks() {
+    let nodes = load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap();
+    let normalised = TrainConfig {
+        model: ModelConfig { hidden: 9, norm: NormKind::Batch, ..ModelConfig::default() },
+        epochs: 4,
+        ..TrainConfig::default()
+    };
+    let pairs = (0..20u32).flat_map(|user| [(user, user), (user, user + 13), (user, user * user % 30)]);
+    let (users, items): (Vec<u32>, Vec<u32>) = pairs.unzip();
+    let train = Coo::new(20, 33, users, items, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    let test = Coo::new(20, 33, (0..10).collect(), vec![31; 10], None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    let interactions = Interactions::new(train, test).unwrap();
+    let users_and_items = Dataset::of_interactions("few", interactions).unwrap();
+    let published = TrainConfig::for_model(ModelKind::LightGcn);
+    let recommender = TrainConfig {
+        model: ModelConfig { hidden: 6, ..published.model },
+        optimizer: OptimizerConfig { lr: 0.01, ..published.optimizer },
+        epochs: 4,
+        batch_size: Some(25),
+        ..published
+    };
+    for partition in [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 6, 3), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)] {
+        for (dataset, config) in [(&nodes, &normalised), (&users_and_items, &recommender)] {
+            let found = checkpoints(dataset, config, partition);
+            if let Some(embedding) = found[0].params.get("layer0.embedding") {
+                assert_eq!(embedding.n_rows(), dataset.n_nodes(), "the rows of all ranks");
+            }
+            assert!(found.iter().all(|checkpoint| *checkpoint == found[0]), "{partition:?}: {:?}", config.model.kind);
         }
     }
 }

@@ -1,14 +1,23 @@
 //! [`Normalization`]: layer or batch normalisation with a trained gain and bias.
 
-use girih_compute::{Backend, ComputeError, NormAxis, Shape};
+use girih_compute::{Backend, ComputeError, Shape};
 
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
+/// What is normalised together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormAxis {
+    /// Each row: layer normalisation (Ba et al., 2016).
+    Rows,
+    /// Each column: batch normalisation (Ioffe and Szegedy, ICML 2015).
+    Columns,
+}
+
 /// `(x - mean) / deviation · gain + bias` along rows (layer normalisation) or columns (batch normalisation).
 ///
-/// Batch normalisation takes its moments over all rows at hand, in training and in evaluation alike: a full-batch pass
-/// sees all nodes in both.
+/// Batch normalisation takes its moments over all nodes, in training and in evaluation alike: a full-batch pass sees all
+/// of them in both, if need be on several ranks.
 pub struct Normalization {
     axis: NormAxis,
     gain: ParamId,
@@ -33,9 +42,12 @@ impl Normalization {
     /// The layer applied to `x`.
     ///
     /// # Errors
-    /// When the backend fails.
+    /// When the backend or another rank fails.
     pub fn forward<B: Backend>(&self, tape: &mut Tape<'_, B>, x: Var) -> Result<Var, ComputeError> {
         let (gain, bias) = (tape.param(self.gain), tape.param(self.bias));
-        tape.normalize(self.axis, x, gain, bias)
+        match self.axis {
+            NormAxis::Rows => tape.normalize_rows(x, gain, bias),
+            NormAxis::Columns => tape.normalize_columns(x, gain, bias),
+        }
     }
 }

@@ -29,7 +29,7 @@ impl LightGcn {
         n_nodes: usize,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        let embedding = init.normal(0, "embedding", Shape::new(n_nodes, config.hidden), INITIAL_DEVIATION)?;
+        let embedding = init.embedding(0, "embedding", Shape::new(n_nodes, config.hidden), INITIAL_DEVIATION)?;
         Ok(Self { embedding, hops: config.layers })
     }
 }

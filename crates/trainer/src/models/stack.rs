@@ -9,13 +9,13 @@
 //! Residual connections with the normalisation inside are those of pre-norm networks (Xiong et al., ICML 2020); jumping
 //! knowledge is Xu et al., ICML 2018.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, NormAxis, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
 use super::{Dims, Model};
 use crate::config::{Jump, ModelConfig, NormKind};
 use crate::graph::Graph;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
-use crate::layers::{Linear, Normalization, Rows};
+use crate::layers::{Linear, NormAxis, Normalization, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, Tape, Var};
 

@@ -4,15 +4,16 @@
 //! - [`Ranking`]: recall, normalised gain and the like of what is ranked first.
 //! - [`recommend`]: the items that a trained model ranks first for every user.
 
+mod batch;
 mod metrics;
 mod rank;
 mod session;
 mod train;
 mod triples;
 
+pub(crate) use batch::Batch;
 pub use metrics::{Ranking, TOP_K};
 pub(crate) use rank::top_items;
-pub(crate) use session::Prepared;
+pub(crate) use session::{Prepared, interactions_of, start_run};
 pub use session::{Recommendations, recommend};
 pub use train::Recommender;
-pub(crate) use train::batch_loss;

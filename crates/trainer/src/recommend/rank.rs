@@ -12,7 +12,7 @@ use crate::tape::Pool;
 /// Scores of a block take about as much memory as a last-level cache has.
 const BLOCK_BYTES: usize = 16 << 20;
 
-/// The [`TOP_K`] items of every user with the largest products of embeddings, best first and equals in the order of their
+/// The [`TOP_K`] items of each of `users` with the largest products of embeddings, best first and equals in the order of their
 /// ids; items that `met` lists for a range of users are left out. `TOP_K` numbers a user; see [`Backend::top_k_rows`].
 ///
 /// # Errors
@@ -22,19 +22,20 @@ pub(crate) fn top_items<B: Backend>(
     pool: &mut Pool<B>,
     embeddings: &B::Matrix,
     (n_users, n_items): (usize, usize),
+    users: Range<usize>,
     met: impl Fn(Range<usize>) -> Result<Csr, FormatError>,
 ) -> Result<Vec<NodeId>, TrainError> {
     let block_len = (BLOCK_BYTES / (n_items * size_of::<f32>())).max(1);
     let items = rows(backend, pool, embeddings, n_users..n_users + n_items)?;
-    let mut top = Vec::with_capacity(n_users * TOP_K);
-    for start in (0..n_users).step_by(block_len) {
-        let block = start..(start + block_len).min(n_users);
-        let users = rows(backend, pool, embeddings, block.clone())?;
+    let mut top = Vec::with_capacity(users.len() * TOP_K);
+    for start in users.clone().step_by(block_len) {
+        let block = start..(start + block_len).min(users.end);
+        let of_users = rows(backend, pool, embeddings, block.clone())?;
         let mut scores = pool.take(backend, Shape::new(block.len(), n_items), Dtype::F32)?;
         let (no, yes) = (Transpose::No, Transpose::Yes);
-        backend.gemm((&users, no), None, (&items, yes), Epilogue::default(), &mut scores)?;
+        backend.gemm((&of_users, no), None, (&items, yes), Epilogue::default(), &mut scores)?;
         top.extend(backend.top_k_rows(&scores, TOP_K, &met(block)?)?);
-        pool.give(backend, users);
+        pool.give(backend, of_users);
         pool.give(backend, scores);
     }
     pool.give(backend, items);
@@ -97,7 +98,12 @@ mod tests {
             let cpu = Cpu::new();
             let on_device = cpu.upload(&embeddings, Dtype::F32).unwrap();
             let of_block = |users: Range<usize>| met.block(users, 0..n_items);
-            let top = top_items(&cpu, &mut Pool::default(), &on_device, (n_users, n_items), of_block).unwrap();
+            let (mut pool, middle) = (Pool::default(), n_users / 3);
+            let mut of_users = |users| {
+                top_items(&cpu, &mut pool, &on_device, (n_users, n_items), users, of_block).unwrap()
+            };
+            let top = of_users(0..n_users);
+            prop_assert_eq!(&[of_users(0..middle), of_users(middle..n_users)].concat(), &top);
             prop_assert_eq!(top.len(), n_users * TOP_K);
             for (user, found) in top.chunks_exact(TOP_K).enumerate() {
                 prop_assert_eq!(found, &sorted(&embeddings, &met, user)[..], "user {}", user);
@@ -112,7 +118,7 @@ mod tests {
         let cpu = Cpu::new();
         let embeddings = cpu.upload(&Matrix::new(5 + n_items, 1, values).unwrap(), Dtype::F32).unwrap();
         let nothing_met = |users: Range<usize>| Csr::empty(users.len(), n_items);
-        let top = top_items(&cpu, &mut Pool::default(), &embeddings, (5, n_items), nothing_met).unwrap();
+        let top = top_items(&cpu, &mut Pool::default(), &embeddings, (5, n_items), 0..5, nothing_met).unwrap();
         assert_eq!(top.len(), 5 * TOP_K);
         for found in top.chunks_exact(TOP_K) {
             assert_eq!(found, (0..TOP_K as u32).collect::<Vec<_>>());

@@ -10,9 +10,9 @@ use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::TrainConfig;
 use crate::inputs::Inputs;
-use crate::models::{self, Dims};
-use crate::params::ParamInit;
+use crate::models::Dims;
 use crate::report::Scores;
+use crate::session::build_model;
 use crate::state::Run;
 
 /// The graph on the device, and the interactions on the host.
@@ -25,15 +25,8 @@ pub(crate) struct Prepared<B: Backend> {
 impl<B: Backend> Prepared<B> {
     pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
-        let interactions = dataset.interactions.ok_or_else(|| {
-            TrainError::invalid(format!(
-                "{} has no interactions of users and items, which the model {} learns from; choose another model",
-                dataset.name,
-                config.model.kind.name()
-            ))
-        })?;
-        let mut init = ParamInit::new(backend, config.seed, 0);
-        let needs = models::build(&config.model, dims, &mut init)?.needs();
+        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
+        let (dataset, interactions) = interactions_of(dataset, config)?;
         Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &needs)?, interactions, dims })
     }
 
@@ -43,10 +36,38 @@ impl<B: Backend> Prepared<B> {
         config: &'a TrainConfig,
         run: u64,
     ) -> Result<Recommender<'a, B>, TrainError> {
-        let mut init = ParamInit::new(backend, config.seed, run);
-        let model = models::build(&config.model, self.dims, &mut init)?;
-        Recommender::new(backend, &self.inputs, &self.interactions, config, model, init.finish(), run)
+        start_run(backend, &self.inputs, &self.interactions, (config, self.dims), run)
     }
+}
+
+/// Takes the interactions out of the data.
+///
+/// # Errors
+/// When there are none.
+pub(crate) fn interactions_of(
+    mut dataset: Dataset,
+    config: &TrainConfig,
+) -> Result<(Dataset, Interactions), TrainError> {
+    match dataset.interactions.take() {
+        Some(interactions) => Ok((dataset, interactions)),
+        None => Err(TrainError::invalid(format!(
+            "{} has no interactions of users and items, which the model {} learns from; choose another model",
+            dataset.name,
+            config.model.kind.name()
+        ))),
+    }
+}
+
+/// The model of a run on inputs that are at hand.
+pub(crate) fn start_run<'a, B: Backend>(
+    backend: &'a B,
+    inputs: &'a Inputs<B>,
+    interactions: &'a Interactions,
+    (config, dims): (&'a TrainConfig, Dims),
+    run: u64,
+) -> Result<Recommender<'a, B>, TrainError> {
+    let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
+    Recommender::new(backend, inputs, interactions, config, model, params, run)
 }
 
 /// What a trained model recommends.

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use girih_compute::{Backend, ComputeError};
+use girih_compute::Backend;
 use girih_datasets::Interactions;
 use girih_graph_format::NodeId;
 use girih_random::purpose;
 
+use super::batch::Batch;
 use super::metrics::{Ranking, TOP_K};
 use super::rank::top_items;
 use super::triples::Triples;
@@ -18,7 +19,7 @@ use crate::models::Model;
 use crate::params::{ParamId, Params};
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState};
-use crate::tape::{Loss, Mode, Pool, Tape};
+use crate::tape::{Mode, Pool, Tape};
 
 /// One run, epoch by epoch. A step propagates over the whole graph and sees the loss of one batch.
 pub struct Recommender<'a, B: Backend> {
@@ -50,7 +51,7 @@ impl<'a, B: Backend> Recommender<'a, B> {
         })?;
         // The decay is a penalty on the rows of a batch, not a pull on all rows at every step.
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..config.optimizer.clone() };
-        let state = RunState::new(backend, config, &optimizer, params, run)?;
+        let state = RunState::new(backend, config, &optimizer, params, run)?.among(inputs.ranks.as_deref());
         Ok(Self { state, inputs, interactions, model, embedding, blocks: Pool::default() })
     }
 
@@ -58,51 +59,47 @@ impl<'a, B: Backend> Recommender<'a, B> {
     fn step(&mut self, lr: f64, nodes: &[NodeId]) -> Result<(f32, StageTimes), TrainError> {
         let start = Instant::now();
         let state = &mut self.state;
-        let ids = state.backend.upload_ids(nodes)?;
+        let ranks = self.inputs.ranks.as_deref();
+        let batch = Batch::new(state.backend, nodes, self.inputs.ranks.as_ref())?;
         let mode = Mode::Train(state.key(purpose::DROPOUT));
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode);
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode).among(ranks);
         let decay = state.config.optimizer.weight_decay as f32;
-        let loss = batch_loss(&mut tape, &*self.model, self.inputs, self.embedding, (&ids, nodes.len()), decay)?;
+        let loss = batch.loss(&mut tape, &*self.model, self.inputs, self.embedding, decay)?;
         let value = loss.value(state.backend)?;
         let forward = start.elapsed();
         tape.backward(loss, &mut state.gradients)?;
+        ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
         let backward = start.elapsed() - forward;
         state.step(lr, value)?;
+        if ranks.is_some() {
+            // How many rows a rank holds and fetches of a batch's is different in every batch.
+            state.pool.drop_unused();
+        }
         let optimizer = start.elapsed() - forward - backward;
         Ok((value, StageTimes { forward, backward, optimizer, ..StageTimes::default() }))
     }
 
     /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
-    /// [`Recommendations`](super::Recommendations).
+    /// [`Recommendations`](super::Recommendations). Of several ranks, each ranks the items of a share of the users, and all
+    /// get the lists of all.
     ///
     /// # Errors
-    /// When the backend fails.
+    /// When the backend or another rank fails.
     pub fn top_items(&mut self) -> Result<Vec<NodeId>, TrainError> {
-        let state = &mut self.state;
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
+        let (state, ranks, train) = (&mut self.state, self.inputs.ranks.as_deref(), self.interactions.train());
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
         let embeddings = self.model.forward(&mut tape, self.inputs)?;
-        let train = self.interactions.train();
+        let embeddings = tape.gathered(embeddings)?;
         let met = |users: Range<usize>| train.block(users, 0..train.n_cols());
-        let users_and_items = (train.n_rows(), train.n_cols());
-        top_items(state.backend, &mut self.blocks, tape.value(embeddings), users_and_items, met)
+        let users = ranks.map_or(0..train.n_rows(), |ranks| ranks.share_of(train.n_rows()));
+        let sizes = (train.n_rows(), train.n_cols());
+        let top = top_items(state.backend, &mut self.blocks, &embeddings, sizes, users, met)?;
+        state.pool.give(state.backend, embeddings);
+        match ranks {
+            None => Ok(top),
+            Some(ranks) => Ok(ranks.join_shares(&top)?),
+        }
     }
-}
-
-/// The loss of the triples that `ids` name, with a penalty on their own embeddings.
-pub(crate) fn batch_loss<'a, B: Backend>(
-    tape: &mut Tape<'a, B>,
-    model: &dyn Model<B>,
-    inputs: &'a Inputs<B>,
-    embedding: ParamId,
-    (ids, n_ids): (&'a B::Ids, usize),
-    decay: f32,
-) -> Result<Loss<B>, ComputeError> {
-    // Recorded first, so that on the way back its few rows are added to the gradient of all of them.
-    let own = tape.param(embedding);
-    let penalized = tape.gather_rows(own, ids, n_ids)?;
-    let embeddings = model.forward(tape, inputs)?;
-    let triples = tape.gather_rows(embeddings, ids, n_ids)?;
-    tape.ranking_loss(triples, penalized, decay)
 }
 
 impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {

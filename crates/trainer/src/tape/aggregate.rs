@@ -1,10 +1,11 @@
-//! `aggregate` and `neighbors`: what a graph does to the rows of its nodes, on one device or cut over ranks.
+//! `aggregate` and `neighbors`: what a graph does to the rows of its nodes, on one device or cut over ranks. `fetch`: rows
+//! of nodes that other ranks hold.
 
 use girih_compute::{Activation, Backend, ComputeError, Epilogue, Transpose};
 
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, SpmmOptions, Tape, Var};
-use crate::distributed::CutGraph;
+use crate::distributed::{CutGraph, Pattern, PeerRows};
 use crate::graph::Graph;
 
 /// What goes into a [`Tape::aggregate`] besides its operands.
@@ -24,8 +25,8 @@ struct Aggregated<'a, B: Backend> {
     epilogue: Recorded,
 }
 
-struct Neighbors<'a, B: Backend> {
-    graph: &'a CutGraph<B>,
+struct Fetched<'a, B: Backend> {
+    rows: &'a PeerRows<B>,
     x: Var,
 }
 
@@ -62,10 +63,19 @@ impl<'a, B: Backend> Tape<'a, B> {
         match graph {
             Graph::Whole(matrix) => Ok((matrix, x)),
             Graph::Cut(graph) => {
-                let rows = graph.fetch(self.backend, self.pool, self.nodes[x.0].matrix())?;
-                Ok((graph.pattern(), self.record(rows, &[x], Neighbors::<B> { graph, x })))
+                let Pattern { matrix, rows } = graph.pattern(self.backend)?;
+                Ok((matrix, self.fetch(rows, x)?))
             }
         }
+    }
+
+    /// Rows of nodes that other ranks may hold, of an `x` with a row for each node at hand.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn fetch(&mut self, rows: &'a PeerRows<B>, x: Var) -> Result<Var, ComputeError> {
+        let fetched = rows.fetch(self.backend, self.pool, self.nodes[x.0].matrix())?;
+        Ok(self.record(fetched, &[x], Fetched { rows, x }))
     }
 }
 
@@ -81,9 +91,9 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
     }
 }
 
-impl<B: Backend> Operation<B> for Neighbors<'_, B> {
+impl<B: Backend> Operation<B> for Fetched<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let x_grad = self.graph.give_back(pass.backend, pass.pool, &grad)?;
+        let x_grad = self.rows.give_back(pass.backend, pass.pool, &grad)?;
         pass.recycle(grad);
         pass.give(self.x, x_grad)
     }

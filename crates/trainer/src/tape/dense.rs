@@ -1,12 +1,9 @@
-//! Passes over whole matrices: weighted sums, concatenation, activations, normalisation.
+//! Passes over whole matrices: weighted sums, concatenation, activations.
 
-use girih_compute::{Activation, Backend, ComputeError, NormAxis, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Shape};
 
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
-
-/// Added to variances before their root is taken.
-const EPS: f32 = 1e-5;
 
 struct Combined {
     terms: Vec<(f32, Var)>,
@@ -109,40 +106,5 @@ impl<B: Backend> Operation<B> for Concatenated {
         }
         pass.recycle(grad);
         Ok(())
-    }
-}
-
-struct Normalized {
-    axis: NormAxis,
-    x: Var,
-    gain: Var,
-    bias: Var,
-    moments: Var,
-}
-
-impl<B: Backend> Tape<'_, B> {
-    /// `(x - mean) / √(variance + 10⁻⁵) · gain + bias` along `axis`; `gain` and `bias` are one row.
-    ///
-    /// # Errors
-    /// On shapes that do not fit, or when the backend fails.
-    pub fn normalize(&mut self, axis: NormAxis, x: Var, gain: Var, bias: Var) -> Result<Var, ComputeError> {
-        let shape = self.shape(x);
-        let (mut out, mut moments) = (self.buffer(shape)?, self.buffer(Shape::new(axis.len(shape), 2))?);
-        let scales = (self.value(gain), self.value(bias));
-        self.backend().normalize(axis, EPS, self.value(x), scales, &mut out, &mut moments)?;
-        let moments = self.keep(moments);
-        Ok(self.record(out, &[x, gain, bias], Normalized { axis, x, gain, bias, moments }))
-    }
-}
-
-impl<B: Backend> Operation<B> for Normalized {
-    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
-        let row = pass.backend().shape(pass.value(self.gain));
-        let (mut of_gain, mut of_bias) = (pass.buffer(row)?, pass.buffer(row)?);
-        let (x, gain, moments) = (pass.value(self.x), pass.value(self.gain), pass.value(self.moments));
-        pass.backend().normalize_backward(self.axis, x, gain, moments, &mut grad, (&mut of_gain, &mut of_bias))?;
-        pass.give(self.gain, of_gain)?;
-        pass.give(self.bias, of_bias)?;
-        pass.give(self.x, grad)
     }
 }

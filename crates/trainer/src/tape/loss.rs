@@ -54,14 +54,19 @@ impl<B: Backend> Tape<'_, B> {
     pub fn loss_of(&mut self, logits: Var, targets: &Targets<B>, part: &Part<B>) -> Result<Loss<B>, ComputeError> {
         let Some(ranks) = self.ranks else { return self.loss(logits, targets, &part.rows) };
         let mut mean = if part.n_here > 0 { self.loss(logits, targets, &part.rows)? } else { self.no_loss(logits)? };
-        let share = part.n_here as f32 / part.n_all as f32;
-        for matrix in std::iter::once(&mut mean.value).chain(mean.grads.iter_mut().map(|(_, grad)| grad)) {
-            let mut scaled = self.pool.take(self.backend, self.backend.shape(matrix), Dtype::F32)?;
-            self.backend.scale(share, matrix, &mut scaled)?;
-            self.pool.give(self.backend, std::mem::replace(matrix, scaled));
-        }
+        self.weigh(part.n_here as f32 / part.n_all as f32, &mut mean)?;
         ranks.sum(&mut mean.value)?;
         Ok(mean)
+    }
+
+    /// Makes a mean over some rows their share of the mean over more.
+    fn weigh(&mut self, share: f32, mean: &mut Loss<B>) -> Result<(), ComputeError> {
+        for matrix in std::iter::once(&mut mean.value).chain(mean.grads.iter_mut().map(|(_, grad)| grad)) {
+            let mut weighed = self.pool.take(self.backend, self.backend.shape(matrix), Dtype::F32)?;
+            self.backend.scale(share, matrix, &mut weighed)?;
+            self.pool.give(self.backend, std::mem::replace(matrix, weighed));
+        }
+        Ok(())
     }
 
     /// The loss of no rows: zero.
@@ -72,20 +77,41 @@ impl<B: Backend> Tape<'_, B> {
         Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
     }
 
-    /// The ranking loss of `triples` (`3b × d`: users, items that they met, items that they did not), and
-    /// `decay / 2b` times the sum of squares of `penalized` (equation 15 of He et al., SIGIR 2020).
+    /// The mean ranking loss of a batch of `b = n_triples`, and `decay / 2b` times the sum of squares of `penalized`
+    /// (equation 15 of He et al., SIGIR 2020).
+    ///
+    /// `triples` (`3b × d`) are users, then items that they met, then items that they did not, and `penalized` the rows of
+    /// all of them before anything was done with them. Of several ranks, each gives some whole triples and some rows to be
+    /// penalised, whichever it has, and all get the same value.
     ///
     /// # Errors
-    /// When there are no whole triples, or when the backend fails.
-    pub fn ranking_loss(&mut self, triples: Var, penalized: Var, decay: f32) -> Result<Loss<B>, ComputeError> {
-        let weight = 3.0 * decay / self.shape(triples).rows as f32;
-        let mut value = self.buffer(Shape::new(1, 1))?;
-        let mut grads = [self.grad_buffer(triples)?, self.grad_buffer(penalized)?];
-        let [grad, penalty_grad] = &mut grads;
-        self.backend().bpr_loss(self.value(triples), grad.as_mut(), &mut value)?;
-        self.backend().l2_penalty(weight, self.value(penalized), penalty_grad.as_mut(), &mut value)?;
-        let grads = [triples, penalized].into_iter().zip(grads).filter_map(|(var, grad)| Some((var, grad?)));
-        Ok(Loss { value, grads: grads.collect() })
+    /// When there are no whole triples, or when the backend or another rank fails.
+    pub fn ranking_loss(
+        &mut self,
+        (triples, n_triples): (Var, usize),
+        penalized: Var,
+        decay: f32,
+    ) -> Result<Loss<B>, ComputeError> {
+        let mut loss = self.mean_ranking_loss(triples)?;
+        if self.ranks.is_some() {
+            self.weigh(self.shape(triples).rows as f32 / (3 * n_triples) as f32, &mut loss)?;
+        }
+        let mut grad = self.grad_buffer(penalized)?;
+        let weight = decay / n_triples as f32;
+        self.backend.l2_penalty(weight, self.value(penalized), grad.as_mut(), &mut loss.value)?;
+        loss.grads.extend(grad.map(|grad| (penalized, grad)));
+        self.ranks.map_or(Ok(()), |ranks| ranks.sum(&mut loss.value))?;
+        Ok(loss)
+    }
+
+    /// The mean ranking loss of `triples`; of a rank without any, where there are fewer than ranks, zero.
+    fn mean_ranking_loss(&mut self, triples: Var) -> Result<Loss<B>, ComputeError> {
+        if self.ranks.is_some() && self.shape(triples).rows == 0 {
+            return self.no_loss(triples);
+        }
+        let (mut value, mut grad) = (self.buffer(Shape::new(1, 1))?, self.grad_buffer(triples)?);
+        self.backend.bpr_loss(self.value(triples), grad.as_mut(), &mut value)?;
+        Ok(Loss { value, grads: grad.map(|grad| (triples, grad)).into_iter().collect() })
     }
 
     /// A buffer for the gradient of `var`, if anybody wants it.

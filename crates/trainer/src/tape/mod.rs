@@ -21,6 +21,7 @@ mod gather;
 mod hop_mean;
 mod linear;
 mod loss;
+mod normalize;
 mod pool;
 mod segment;
 mod spmm;

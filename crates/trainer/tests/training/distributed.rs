@@ -1,16 +1,19 @@
 //! Ranks compute what one rank does.
 
+use std::path::Path;
 use std::time::Duration;
 
 use girih_compute::{Cpu, Dtype};
-use girih_datasets::Dataset;
-use girih_graph_format::{Coo, Duplicates};
+use girih_datasets::{Dataset, Interactions};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{RankOptions, train_on_threads};
 use girih_trainer::{
-    Aggregator, Control, Event, ModelConfig, ModelKind, Outcome, SessionOptions, TrainConfig, TrainError,
+    Aggregator, Checkpoint, Control, Event, ModelConfig, ModelKind, NormKind, Outcome, SessionOptions, TrainConfig,
+    TrainError, checkpoint_path,
 };
 
+use crate::recommend::{lightgcn, tastes};
 use crate::{ALL_MODELS, config, planted, with_bags_of_words, with_input_dropout};
 
 /// Every scheme, with as many ranks as tests can afford.
@@ -59,14 +62,20 @@ fn record(losses: &mut Vec<f32>, event: &Event<'_>) -> Control {
     Control::Continue
 }
 
-/// Epochs agree to 1e-5 of the loss, and scores to a node or two.
-fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
+/// Epochs agree to 1e-5 of the loss; returns what came out on one rank and on several, and what was compared.
+fn assert_same_losses(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> (Outcome, Outcome, String) {
     let ((expected, single), (found, shared)) = (on_one_rank(dataset, config), on_ranks(dataset, config, ranks));
     let what = format!("{:?}, {} ({})", config.model.kind, ranks.grid, ranks.exchange);
     assert_eq!(expected.len(), found.len());
     for (epoch, (a, b)) in expected.iter().zip(&found).enumerate() {
         assert!((a - b).abs() <= 1e-5 * a.abs(), "{what}: the loss of epoch {epoch} is {b}, on one rank {a}");
     }
+    (single, shared, what)
+}
+
+/// As [`assert_same_losses`], and scores to a node or two.
+fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
+    let (single, shared, what) = assert_same_losses(dataset, config, ranks);
     let accuracy = |outcome: &Outcome| outcome.runs[0].last.test_accuracy.unwrap();
     assert!((accuracy(&single) - accuracy(&shared)).abs() < 0.02, "{what}: accuracies differ");
 }
@@ -103,6 +112,92 @@ fn pools_and_sequences_of_neighbours_are_fetched() {
             assert_same(&dataset, &config, &options(scheme, ranks, replication, Exchange::Auto));
         }
     }
+}
+
+/// Moments of a rank's own nodes alone would be far off: communities differ, and lie in different ranges of ids.
+#[test]
+fn batch_normalisation_takes_the_moments_of_all_nodes() {
+    let dataset = planted("nodes=307");
+    let stacks = [(ModelKind::Gcn, false), (ModelKind::Gcn, true), (ModelKind::Gin, false), (ModelKind::Gat, false)];
+    for (kind, residual) in stacks {
+        let model = ModelConfig { kind, residual, norm: NormKind::Batch, ..ModelConfig::default() };
+        let config = TrainConfig { model, ..config(kind, 20) };
+        for (scheme, ranks, replication) in GRIDS {
+            assert_same(&dataset, &config, &options(scheme, ranks, replication, Exchange::Auto));
+        }
+    }
+}
+
+/// Embeddings are cut, every rank takes a share of the triples and of the users to rank for; lists differ by near ties.
+fn assert_ranks_recommend_the_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
+    let (single, shared, what) = assert_same_losses(dataset, config, ranks);
+    let scores = |outcome: &Outcome| outcome.runs[0].last.ranking.unwrap();
+    let (a, b) = (scores(&single), scores(&shared));
+    assert!((a.recall_at_20 - b.recall_at_20).abs() < 2e-3, "{what}: {b:?}, on one rank {a:?}");
+    assert!((a.ndcg_at_20 - b.ndcg_at_20).abs() < 2e-3, "{what}: {b:?}, on one rank {a:?}");
+}
+
+#[test]
+fn recommenders_train_on_every_plan_as_on_one_rank() {
+    let dataset = tastes();
+    for (scheme, ranks, replication) in GRIDS {
+        let options = options(scheme, ranks, replication, Exchange::Auto);
+        for batch_size in [Some(500), None] {
+            let config = TrainConfig { batch_size, ..lightgcn(20) };
+            assert_ranks_recommend_the_same(&dataset, &config, &options);
+        }
+    }
+}
+
+/// The last batch of an epoch has fewer triples than there are ranks, and most ranks hold no user.
+#[test]
+fn ranks_without_triples_or_users_take_part() {
+    let train = Csr::new(3, 37, vec![0, 4, 8, 11], vec![0, 9, 20, 36, 1, 9, 21, 35, 2, 20, 30], None).unwrap();
+    let test = Csr::new(3, 37, vec![0, 1, 1, 2], vec![5, 6], None).unwrap();
+    let dataset = Dataset::of_interactions("few", Interactions::new(train, test).unwrap()).unwrap();
+    let config = TrainConfig { batch_size: Some(9), ..lightgcn(5) };
+    for (scheme, ranks, replication) in [(Scheme::OneD, 7, 1), (Scheme::OneD, 40, 1), (Scheme::OneAndHalfD, 8, 2)] {
+        assert_ranks_recommend_the_same(&dataset, &config, &options(scheme, ranks, replication, Exchange::Auto));
+    }
+}
+
+/// Rows that are spread over ranks come together in a checkpoint, which any number of ranks cuts again.
+#[test]
+fn checkpoints_of_embeddings_fit_any_number_of_ranks() {
+    let folders: [_; 2] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let train = |folder: &Path, epochs: u64, ranks: Option<RankOptions>| {
+        let config = TrainConfig { patience: None, ..lightgcn(epochs) };
+        let session =
+            SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
+        let mut observe = |_: Event<'_>| Control::Continue;
+        match ranks {
+            None => girih_trainer::train(&Cpu::new(), tastes(), &config, &session, &mut observe),
+            Some(ranks) => train_on_threads(Cpu::new, tastes(), &config, &ranks, &session, &mut observe),
+        }
+        .unwrap();
+        Checkpoint::load(&checkpoint_path(folder, 0)).unwrap()
+    };
+    let straight = train(folders[0].path(), 12, None);
+    let on = |scheme, ranks, replication| Some(options(scheme, ranks, replication, Exchange::Auto));
+    let steps = [on(Scheme::OneD, 3, 1), on(Scheme::OneAndHalfD, 4, 2), None, on(Scheme::TwoD, 4, 1)];
+    let mut mixed = None;
+    for (i, ranks) in steps.into_iter().enumerate() {
+        mixed = Some(train(folders[1].path(), 3 * (i as u64 + 1), ranks));
+    }
+    let mixed = mixed.unwrap();
+    assert_eq!((mixed.progress.epoch, mixed.progress.n_steps), (12, straight.progress.n_steps));
+    let close = |what: &str, a: &Matrix, b: &Matrix| {
+        assert_eq!((a.n_rows(), a.n_cols()), (b.n_rows(), b.n_cols()), "{what}");
+        let largest = a.data().iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+        for (a, b) in a.data().iter().zip(b.data()) {
+            assert!((a - b).abs() <= 1e-4 * largest, "{what}: {b}, on one rank {a}");
+        }
+    };
+    let name = "layer0.embedding";
+    close("embeddings", &straight.params[name], &mixed.params[name]);
+    close("best embeddings", &straight.best_params[name], &mixed.best_params[name]);
+    close("first moments", &straight.moments[name].0, &mixed.moments[name].0);
+    close("second moments", &straight.moments[name].1, &mixed.moments[name].1);
 }
 
 /// The transpose of a directed graph has blocks of its own.
@@ -159,7 +254,6 @@ fn what_ranks_cannot_share_is_refused() {
     };
     let message = refusal(&config(ModelKind::Gcn, 2), 41);
     assert!(message.contains("40 nodes cannot be cut over 41 ranks"), "{message}");
-    let batch = ModelConfig { norm: girih_trainer::NormKind::Batch, ..ModelConfig::default() };
-    let message = refusal(&TrainConfig { model: batch, ..config(ModelKind::Gcn, 2) }, 2);
-    assert!(message.contains("batch normalisation"), "{message}");
+    let message = refusal(&lightgcn(2), 2);
+    assert!(message.contains("no interactions") && message.contains("another model"), "{message}");
 }

@@ -19,7 +19,7 @@ const ITEMS: usize = 200;
 const TASTES: usize = 5;
 
 /// Users who meet items of their own taste only: twelve in training, four afterwards.
-fn tastes() -> Dataset {
+pub(crate) fn tastes() -> Dataset {
     let mut parts = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
     for user in 0..USERS {
         let mut liked: Vec<u32> =
@@ -36,7 +36,7 @@ fn tastes() -> Dataset {
     Dataset::of_interactions("tastes", Interactions::new(train, test).unwrap()).unwrap()
 }
 
-fn lightgcn(epochs: u64) -> TrainConfig {
+pub(crate) fn lightgcn(epochs: u64) -> TrainConfig {
     let published = TrainConfig::for_model(ModelKind::LightGcn);
     TrainConfig {
         model: ModelConfig { hidden: 16, ..published.model },
