@@ -81,7 +81,7 @@ fn ranks_train_tolokers_as_one_rank_does() {
 fn ranks_train_gowalla_as_one_rank_does() {
     let published = config(ModelKind::LightGcn);
     let narrow = ModelConfig { hidden: 8, ..published.model };
-    assert_same("gowalla", &[TrainConfig { model: narrow, batch_size: None, epochs: 4, ..published }]);
+    assert_same("gowalla", &[TrainConfig { model: narrow, batch_size: None, epochs: 2, ..published }]);
 }
 
 /// Blocks of 256 × 64 filled to 2 %, ids shuffled first: bounds a little below what was measured (docs/reordering.md).

@@ -5,7 +5,7 @@ use std::time::Instant;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm, ReuseCurve};
 use girih_reorder::quality::{Block, READS_LOOKED_AT, coverage};
-use girih_reorder::{Community, OrderKind};
+use girih_reorder::{Auto, Community, OrderKind};
 
 use super::{Setup, random_matrix};
 use crate::timing::{Contestant, compete};
@@ -24,7 +24,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let shuffled = graph.permuted(&OrderKind::Random.order(1, 1).order(&graph)?);
     drop(graph);
     let mut ordered = Vec::new();
-    for kind in OrderKind::ALL.into_iter().filter(|&kind| kind != OrderKind::Random) {
+    let is_measured = |kind: &OrderKind| !matches!(kind, OrderKind::Random | OrderKind::Auto);
+    for kind in OrderKind::ALL.into_iter().filter(is_measured) {
         let start = Instant::now();
         let order = kind.order(1, 1).order(&shuffled)?;
         let seconds = start.elapsed().as_secs_f64();
@@ -34,11 +35,13 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let contestants: Result<Vec<_>, Error> =
         ordered.iter().map(|(kind, _, graph)| product(&backend, *kind, graph)).collect();
     let times = compete(setup.protocol, contestants?)?;
+    let auto = Auto::here(1);
     // The first order is the one that there is: shuffled.
     let before = times[0].1.median_s;
     for ((kind, seconds, graph), (name, time)) in ordered.iter().zip(times) {
         let mut case = Case::new(name, time)
             .with("x_shuffled", before / time.median_s)
+            .with("predicted_ms", 1e3 * auto.product_seconds(graph))
             .with("coverage", coverage(graph, Block::LARGE, Community::DENSE));
         let reuse = ReuseCurve::of(graph, READS_LOOKED_AT);
         for mib in CACHES_MIB {

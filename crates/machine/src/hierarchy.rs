@@ -44,7 +44,7 @@ const CACHE_BYTES_GUESS: u64 = 32 << 20;
 
 impl Hierarchy {
     /// A processor: sizes as the system tells them, rates per core as sparse products with rows of 128 to 512 bytes reached
-    /// them on Zen 5 (`benches/record/JOURNAL.md`). What follows from them are ratios between ways to compute the same.
+    /// them on Zen 5 (`benches/record/README.md`). What follows from them are ratios between ways to compute the same.
     #[must_use]
     pub fn of_processor(machine: &Machine) -> Self {
         let cores = machine.cores as f64;
