@@ -148,8 +148,8 @@ impl Ordered {
     }
 }
 
-/// Refuses more ranks than threads of one process make sense for, and says when they are more than cores: each rank keeps
-/// a block for every other, so that memory grows with their square.
+/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each takes
+/// a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
 fn check_threads(ranks: u16) -> Result<(), CliError> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (ranks, most) = (usize::from(ranks), THREAD_RANKS_MAX.min(cores * RANKS_PER_CORE_MAX));

@@ -18,7 +18,7 @@ const CELLS_MAX: usize = 64;
 /// Blocks a side that still get their counts.
 const COUNTED: usize = 8;
 /// Rows and columns that get their number, at most.
-const NUMBERED: usize = 16;
+const NUMBERED: usize = 8;
 
 /// A partition: what it is called, and the non-zeros of its blocks.
 pub struct Panel {
@@ -92,10 +92,6 @@ impl Cells {
 
     /// The cells that hold anything, in a frame.
     fn draw(&self, svg: &mut String, left: f64, most: u64) {
-        let _ = write!(
-            svg,
-            "<path d=\"M{left} {HEAD}h{SIDE}v{SIDE}h-{SIDE}z\" fill=\"white\" stroke=\"#888\" stroke-width=\"1\"/>"
-        );
         let size = self.size();
         for (row, counts) in self.counts.iter().enumerate() {
             for (col, &nnz) in counts.iter().enumerate() {
@@ -106,6 +102,10 @@ impl Cells {
                 }
             }
         }
+        let _ = write!(
+            svg,
+            "<path d=\"M{left} {HEAD}h{SIDE}v{SIDE}h-{SIDE}z\" fill=\"none\" stroke=\"#888\" stroke-width=\"1\"/>"
+        );
     }
 
     /// The first block of rows and of columns, as many as fit.
@@ -146,7 +146,7 @@ fn draw_count(svg: &mut String, (x, y): (f64, f64), size: f64, nnz: u64, share: 
         "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{:.1}\" fill=\"{ink}\" text-anchor=\"middle\">{}</text>",
         x + size / 2.0,
         y + size / 2.0 + 5.0,
-        (size / 5.0).min(15.0),
+        (size / 4.0).min(15.0),
         short(nnz)
     );
 }

@@ -11,7 +11,7 @@ const SIDE_MAX: usize = 1024;
 const SIDE_MIN: usize = 400;
 /// Pixels between two panels, and the width of the frame around each.
 const GAP: usize = 24;
-const FRAME: usize = 1;
+const FRAME: usize = 2;
 
 const WHITE: [u8; 3] = [255; 3];
 const GREY: [u8; 3] = [120; 3];
@@ -111,9 +111,9 @@ mod tests {
             let to = from.iter().map(|v| v - 1).collect();
             Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
         };
-        assert_eq!(size(&path(0)), (2 * 402 + 24, 402));
-        assert_eq!(size(&path(1)), (2 * 402 + 24, 402));
-        assert_eq!(size(&path(300)), (2 * 602 + 24, 602), "enlarged by whole numbers");
-        assert_eq!(size(&path(5000)), (2 * 1026 + 24, 1026));
+        assert_eq!(size(&path(0)), (2 * 404 + 24, 404));
+        assert_eq!(size(&path(1)), (2 * 404 + 24, 404));
+        assert_eq!(size(&path(300)), (2 * 604 + 24, 604), "enlarged by whole numbers");
+        assert_eq!(size(&path(5000)), (2 * 1028 + 24, 1028));
     }
 }
