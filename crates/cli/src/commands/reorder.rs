@@ -9,6 +9,7 @@ use std::time::Instant;
 use girih_datasets::{Dataset, saved_name};
 use girih_graph_format::{Csr, Permutation, file};
 use girih_machine::Machine;
+use girih_partition::counted;
 use girih_reorder::quality::Quality;
 use girih_reorder::{OrderKind, Random, Reorder};
 use serde_json::Value;
@@ -102,13 +103,15 @@ fn check_output(args: &ReorderArgs, dataset: &Dataset) -> Result<(), CliError> {
             "{name} has users and items, which keep their ids; leave out --out and --shuffle to see what an order would bring"
         )));
     }
-    match args.out.as_deref().and_then(|out| Some((out, saved_name(out)?))) {
-        Some((out, other)) if other != *name => Err(CliError::Other(format!(
-            "{}: holds another data set, {other}; choose another folder for {name}, or remove it",
-            out.display()
-        ))),
-        _ => Ok(()),
+    let Some(out) = &args.out else { return Ok(()) };
+    let used = out.is_file() || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    let held = saved_name(out);
+    if !used || held.as_ref() == Some(name) {
+        return Ok(());
     }
+    let held = held.map_or("something else".to_owned(), |other| format!("another data set, {other}"));
+    let message = format!("{}: holds {held}; choose another folder for {name}, or remove it", out.display());
+    Err(CliError::Other(message))
 }
 
 fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
@@ -123,7 +126,8 @@ fn read(path: &Path, n_nodes: usize) -> Result<Permutation, CliError> {
     array.expect_1d()?;
     let ids = array.into_i64()?;
     if ids.len() != n_nodes {
-        return Err(wrong(format!("{} ids for a graph of {n_nodes} nodes; list the new id of every node", ids.len())));
+        let (ids, nodes) = (counted(ids.len(), "id"), counted(n_nodes, "node"));
+        return Err(wrong(format!("{ids} for a graph of {nodes}; list the new id of every node")));
     }
     let id = |(old, &id): (usize, &i64)| {
         u32::try_from(id).map_err(|_| wrong(format!("entry {old} is {id}; new ids are 0 to {}", n_nodes - 1)))

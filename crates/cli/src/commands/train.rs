@@ -93,6 +93,11 @@ fn is_first_process() -> bool {
     launched_rank().is_none_or(|rank| rank == 0)
 }
 
+/// Whether a launcher started this program, and it was built to work with the others.
+fn ranks_are_processes() -> bool {
+    cfg!(feature = "mpi") && launched_ranks().is_some()
+}
+
 /// Refuses processes that a launcher started together but that would each train by itself, and write the same files.
 fn check_launched(ranks: Option<u16>) -> Result<(), CliError> {
     let remedy = match ranks {
@@ -118,7 +123,7 @@ fn train_on_ranks(
     observe: &mut girih_trainer::Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     #[cfg(feature = "mpi")]
-    if launched_ranks().is_some() {
+    if ranks_are_processes() {
         let as_rank = |world| train_as_rank(backend, Box::new(world), dataset, config, ranks, session, observe);
         return Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?);
     }
@@ -169,7 +174,7 @@ fn check_threads(ranks: u16) -> Result<(), CliError> {
 /// How ranks share the work, if there are several.
 fn rank_options(args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
     let Some(ranks) = args.ranks else { return Ok(None) };
-    if launched_ranks().is_none() {
+    if !ranks_are_processes() {
         check_threads(ranks)?;
     }
     let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);

@@ -281,6 +281,11 @@ fn another_data_set_is_not_replaced() {
     reorder(SMALL, "degree").ok();
     let message = reorder("synth:planted,nodes=50", "rcm").refused(1);
     assert!(says(&message, &out) && says(&message, "holds another data set"), "{message}");
+
+    std::fs::create_dir(work.path("thesis")).unwrap();
+    std::fs::write(work.path("thesis/chapter1"), "years of work").unwrap();
+    let message = girih(&["reorder", "--data", SMALL, "--order", "rcm", "--out", &work.arg("thesis")]).refused(1);
+    assert!(says(&message, "holds something else"), "{message}");
 }
 
 #[test]
