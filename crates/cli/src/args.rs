@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
+
+use crate::paths;
 
 /// Trains graph neural networks, from two laptop cores up.
 #[derive(Debug, Parser)]
@@ -139,6 +142,13 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
+fn parse_latency(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(latency) if latency >= 0.0 && f64::is_finite(latency) => Ok(latency),
+        _ => Err("expected a number of microseconds, 0 or more".to_owned()),
+    }
+}
+
 /// How ranks share the work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
@@ -185,6 +195,7 @@ pub struct ReorderArgs {
     pub blocks: u32,
     /// Take the order from a file instead: the new id of every node, as `.npy`
     #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
+    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub permutation: Option<PathBuf>,
     /// GB/s that the device which auto chooses for gathers from its cache, of --cache KiB [default: the processor here]
     #[arg(long, value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
@@ -196,8 +207,8 @@ pub struct ReorderArgs {
     /// coverage
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Draw the non-zeros before and after to this file
-    #[arg(long, value_name = "FILE.png")]
+    /// Draw the non-zeros to this file: left as they are before, right after
+    #[arg(long, value_name = "FILE.png", value_parser = PathBufValueParser::new().try_map(paths::png))]
     pub plot: Option<PathBuf>,
     /// Write figures, pictures and the balance of blocks to this page
     #[arg(long, value_name = "FILE.html")]
@@ -239,22 +250,22 @@ pub struct PartitionArgs {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub width: u32,
     /// Bytes a second that a rank exchanges, in GB/s
-    #[arg(long, value_name = "GB/S", default_value_t = 10.0)]
+    #[arg(long, value_name = "GB/S", default_value_t = 10.0, value_parser = parse_rate, allow_negative_numbers = true)]
     pub link: f64,
     /// Microseconds before the first byte of an exchange
-    #[arg(long, value_name = "US", default_value_t = 10.0)]
+    #[arg(long, value_name = "US", default_value_t = 10.0, value_parser = parse_latency, allow_negative_numbers = true)]
     pub latency: f64,
-    /// GB/s at which a rank gathers rows of the operand [default: measured here, all cores for one rank]
-    #[arg(long, value_name = "GB/S")]
+    /// GB/s at which a rank gathers rows of the operand [default: measured here, as if each rank had such a machine]
+    #[arg(long, value_name = "GB/S", value_parser = parse_rate, allow_negative_numbers = true)]
     pub gather: Option<f64>,
     /// Exchange the operand of a step while the step before multiplies
     #[arg(long)]
     pub overlap: bool,
     /// Draw the non-zeros of every block to this file
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(paths::svg))]
     pub plot: Option<PathBuf>,
-    /// Draw them also after ordering the whole graph, and after ordering inside each block's ids
-    #[arg(long, value_name = "ORDER", requires = "plot")]
+    /// Say (and draw) it also after ordering the whole graph, and after ordering inside each block's ids
+    #[arg(long, value_name = "ORDER")]
     pub compare: Option<OrderKind>,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -275,7 +286,7 @@ pub struct TrainArgs {
     /// auto (what is predicted to be quickest here), random
     #[arg(long, value_name = "ORDER", default_value_t)]
     pub reorder: OrderKind,
-    /// Order inside so many equal ranges of ids [default: one for each row block of the partition]
+    /// With --reorder, order inside so many equal ranges of ids [default: one for each row block of the partition]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     pub reorder_blocks: Option<u32>,
     /// Read settings from a TOML file; flags override it

@@ -36,15 +36,22 @@ pub enum CliError {
         /// What is wrong, with line and column.
         message: String,
     },
+    /// The command line asks for what cannot be.
+    #[error("{0}")]
+    Usage(String),
     /// Something else, said in full.
     #[error("{0}")]
     Other(String),
 }
 
 impl CliError {
-    /// The command line is wrong, not the data: a data SPEC that names nothing.
+    /// The command line is wrong, not the data.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Dataset(error) if error.is_spec())
+        match self {
+            Self::Usage(_) => true,
+            Self::Dataset(error) => error.is_spec(),
+            _ => false,
+        }
     }
 
     /// An error of the operating system about a file.

@@ -11,6 +11,7 @@ mod commands;
 mod error;
 mod history;
 mod output;
+mod paths;
 mod plots;
 mod report;
 

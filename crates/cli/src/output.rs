@@ -1,8 +1,22 @@
 //! Results for people (aligned tables) or for programs (one JSON object a line).
 
 use std::io::Write;
+use std::time::Duration;
 
+use indicatif::ProgressBar;
 use serde_json::{Map, Value};
+
+use crate::args::OutputArgs;
+
+/// Runs `work` under a sign of life that says `what` is done.
+pub fn under_spinner<T>(what: impl Into<String>, output: OutputArgs, work: impl FnOnce() -> T) -> T {
+    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.set_message(what.into());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let result = work();
+    bar.finish_and_clear();
+    result
+}
 
 /// Prints a JSON object on a line of its own; a closed pipe is not an error worth reporting.
 pub fn print_json(value: &Value) {
@@ -45,12 +59,17 @@ impl Results {
 
     /// The result as one JSON object, `event` first.
     pub fn to_json(&self) -> Value {
-        let mut object = Map::new();
-        object.insert("event".to_owned(), "result".into());
-        for row in &self.rows {
-            object.insert(row.key.to_owned(), row.value.clone());
-        }
-        Value::Object(object)
+        let event = ("event".to_owned(), "result".into());
+        Value::Object(std::iter::once(event).chain(self.values()).collect())
+    }
+
+    /// The values as a JSON object that is part of a larger result.
+    pub fn to_part(&self) -> Value {
+        Value::Object(self.values().collect::<Map<_, _>>())
+    }
+
+    fn values(&self) -> impl Iterator<Item = (String, Value)> {
+        self.rows.iter().map(|row| (row.key.to_owned(), row.value.clone()))
     }
 
     /// The rows that people see: label and value.
@@ -83,6 +102,7 @@ mod tests {
         let mut results = Results::default();
         results.add("nodes", 3, "Nodes", "3").add_hidden("seed", 1);
         assert_eq!(results.to_json().to_string(), r#"{"event":"result","nodes":3,"seed":1}"#);
+        assert_eq!(results.to_part().to_string(), r#"{"nodes":3,"seed":1}"#);
         assert_eq!(results.shown().collect::<Vec<_>>(), [("Nodes", "3")]);
     }
 }

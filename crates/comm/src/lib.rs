@@ -2,7 +2,7 @@
 //!
 //! - [`Collective`]: broadcast, all-reduce and the rest, on the matrices of a backend. Start here.
 //! - [`threads::run`]: ranks as threads of this process.
-//! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
+//! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts; [`launched_ranks`] says whether it did.
 //!
 //! ```text
 //! Collective<B>   operations on matrices: what goes where, sums in the order of ranks, bytes counted
@@ -19,6 +19,7 @@
 mod collective;
 mod communicator;
 mod error;
+mod launch;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod threads;
@@ -27,4 +28,5 @@ mod transport;
 pub use collective::{Collective, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;
+pub use launch::{launched_rank, launched_ranks};
 pub use transport::{Call, Parcel, Transport};

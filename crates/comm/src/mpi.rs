@@ -9,29 +9,11 @@ use mpi::request::scope;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
 
-use crate::transport::{Call, Parcel, Transport};
+use crate::transport::{Call, Parcel, Transport, due};
 use crate::{CommError, Communicator};
 
 /// A rank that is a process.
 pub type ProcessRank = Communicator<Process>;
-
-/// Environment variables by which launchers tell a process how many there are.
-const SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-
-/// Environment variables by which launchers tell a process its number.
-const RANK_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-
-/// How many processes the launcher started, if one did.
-#[must_use]
-pub fn launched_ranks() -> Option<usize> {
-    SIZE_VARIABLES.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
-}
-
-/// The number of this process among those that the launcher started, if one did.
-#[must_use]
-pub fn launched_rank() -> Option<usize> {
-    RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
-}
 
 /// Runs `work` as one of the processes that were started together.
 ///
@@ -77,7 +59,7 @@ impl Process {
     /// What every other rank sends, in the order of ranks; nothing for this one. Messages of one rank arrive in order, so
     /// that the next one of each is that of this exchange.
     fn receive(&self, call: Call) -> Result<Vec<Option<Vec<u8>>>, CommError> {
-        let (size, deadline) = (self.size(), Instant::now() + self.deadline);
+        let (size, deadline) = (self.size(), due(self.deadline));
         let mut messages = vec![None; size];
         loop {
             let missing = (0..size).find(|&rank| rank != self.rank() && messages[rank].is_none());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::transport::{Call, Parcel, Transport};
+use crate::transport::{Call, Parcel, Transport, due};
 use crate::{CommError, Communicator};
 
 /// A rank that is a thread.
@@ -137,7 +137,7 @@ impl Mailbox {
         id: &ExchangeId,
         call: Call,
     ) -> Result<MutexGuard<'w, State>, CommError> {
-        let deadline = Instant::now() + self.world.deadline;
+        let deadline = due(self.world.deadline);
         loop {
             if let Some((rank, message)) = &state.failed {
                 return Err(CommError::RankFailed { rank: *rank, message: message.clone() });

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::CommError;
 
@@ -40,6 +41,14 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the same
     /// exchange; their lists are equal or share no rank.
     fn among(&self, members: &[usize]) -> Self;
+}
+
+/// The longest that an operation waits: clocks end some centuries from now.
+const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// When an operation that starts now gives up.
+pub(crate) fn due(deadline: Duration) -> Instant {
+    Instant::now() + deadline.min(LONGEST_WAIT)
 }
 
 /// Nothing, for ranks that get no bytes.

@@ -177,6 +177,15 @@ fn a_rank_that_does_not_come_is_waited_for_until_the_deadline() {
 }
 
 #[test]
+fn a_deadline_beyond_all_clocks_is_none() {
+    let ranks = threads::run(2, Duration::MAX, |comm| {
+        let comm: Rank = Box::new(comm);
+        comm.barrier().map(|()| comm.rank())
+    });
+    assert_eq!(ranks.unwrap(), [0, 1]);
+}
+
+#[test]
 fn ranks_that_call_different_things_are_told() {
     let failure = threads::run(2, SOON, |comm| {
         let comm: Rank = Box::new(comm);

@@ -128,9 +128,29 @@ impl Dataset {
         Ok(())
     }
 
-    /// A hash of graph, features, labels, splits and interactions: equal for equal data.
+    /// A hash of all that is trained and tested on, in the order of its nodes: equal for equal data.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
+        let mut hash = self.contents();
+        self.splits.iter().for_each(|split| split.add_to(&mut hash));
+        hash.finalize()
+    }
+
+    /// A hash for each split, of it and of all that splits share; of data without splits, the one of what there is. More
+    /// splits leave those of the first ones as they are.
+    #[must_use]
+    pub fn fingerprints(&self) -> Vec<u32> {
+        let contents = self.contents();
+        let with = |split: &Split| {
+            let mut hash = contents.clone();
+            split.add_to(&mut hash);
+            hash.finalize()
+        };
+        if self.splits.is_empty() { vec![contents.finalize()] } else { self.splits.iter().map(with).collect() }
+    }
+
+    /// The hash of everything but splits.
+    fn contents(&self) -> crc32fast::Hasher {
         let mut hash = crc32fast::Hasher::new();
         let add_csr = |hash: &mut crc32fast::Hasher, csr: &Csr| {
             hash.update(bytemuck::cast_slice(csr.indptr()));
@@ -148,15 +168,10 @@ impl Dataset {
             Some(Labels::Single { classes, .. }) => hash.update(bytemuck::cast_slice(classes)),
             Some(Labels::Multi { targets, .. }) => hash.update(bytemuck::cast_slice(targets.data())),
         }
-        for (_, nodes) in self.splits.iter().flat_map(Split::parts) {
-            hash.update(&(nodes.len() as u64).to_le_bytes());
-            hash.update(bytemuck::cast_slice(nodes));
-        }
         if let Some(interactions) = &self.interactions {
-            add_csr(&mut hash, interactions.train());
             add_csr(&mut hash, interactions.test());
         }
-        hash.finalize()
+        hash
     }
 
     /// The same data with node `v` renamed to `order.map(v)`: graph, features, labels and splits together.
@@ -348,6 +363,13 @@ impl Split {
     #[must_use]
     pub fn parts(&self) -> [(&'static str, &[NodeId]); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
+    }
+
+    fn add_to(&self, hash: &mut crc32fast::Hasher) {
+        for (_, nodes) in self.parts() {
+            hash.update(&(nodes.len() as u64).to_le_bytes());
+            hash.update(bytemuck::cast_slice(nodes));
+        }
     }
 
     fn validate(&self, n_nodes: usize) -> Result<(), String> {

@@ -138,6 +138,14 @@ fn write_labels(folder: &mut FolderWriter, labels: &Labels) -> Result<(), Datase
     Ok(())
 }
 
+/// The name of the data set that [`Dataset::save`] wrote to a folder; `None` when there is no such folder. Arrays are not
+/// read.
+#[must_use]
+pub fn saved_name(path: &Path) -> Option<String> {
+    let folder = Folder::open(path, Verify::Structure).ok()?;
+    folder.section::<DatasetSection>(SECTION).ok().flatten().map(|section| section.name)
+}
+
 /// Loads a folder that [`Dataset::save`] wrote, or one that holds a graph alone; arrays are mapped.
 ///
 /// # Errors

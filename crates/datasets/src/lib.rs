@@ -38,6 +38,7 @@ pub use components::Components;
 pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
 pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;
+pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::load;
 pub use options::LoadOptions;

@@ -248,6 +248,19 @@ fn an_unknown_path_lists_what_is_there_and_what_is_known() {
     assert!(load("synth:nothing", &LoadOptions::default()).unwrap_err().is_spec());
 }
 
+/// More runs draw more splits; what the first runs train on is the same data still.
+#[test]
+fn every_split_has_a_fingerprint() {
+    let split = |train: u32| Split { train: vec![train], val: vec![2], test: vec![3] };
+    let fingerprints =
+        |splits: &[Split]| Dataset::new("path", path_graph(4), None, None, splits.to_vec()).unwrap().fingerprints();
+    let [first, second] = fingerprints(&[split(0), split(1)])[..] else { panic!("one a split") };
+    assert_eq!(fingerprints(&[split(0)]), [first]);
+    assert_ne!(first, second);
+    let [none] = fingerprints(&[])[..] else { panic!("one without splits") };
+    assert!(none != first && none != second);
+}
+
 /// Everything that has a row per node moves with it; there and back again is where one was.
 #[test]
 fn a_permuted_data_set_is_the_same_under_other_names() {

@@ -70,9 +70,11 @@ impl BlockPlan {
         let plan = &self.ranks[rank];
         let width = plan.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
         let compute = nnz.iter().sum::<u64>() as f64 * width as f64 / machine.sums_per_second;
-        let n_exchanges = if plan.group.len() > 1 { plan.steps.len() } else { 0 }
-            + usize::from(plan.slice.is_some()) * 2
-            + usize::from(plan.reduce.group().len() > 1) * 2;
+        // A rank that is alone in a group exchanges nothing there.
+        let among = |group: &[usize], exchanges: usize| if group.len() > 1 { exchanges } else { 0 };
+        let n_exchanges = among(&plan.group, plan.steps.len())
+            + plan.slice.as_ref().map_or(0, |slicing| among(&slicing.group, 2))
+            + among(plan.reduce.group(), 2);
         let bytes = volume.sent.max(volume.received) as f64;
         (compute, n_exchanges as f64 * machine.link.latency + bytes / machine.link.bytes_per_second)
     }

@@ -75,7 +75,8 @@ impl ProcessGrid {
     pub fn new(scheme: Scheme, ranks: usize, replication: usize) -> Result<Self, PartitionError> {
         let refuse = |message: String| Err(PartitionError::invalid(message));
         if ranks == 0 || replication == 0 {
-            return refuse(format!("{ranks} ranks with {replication} replicas: both are at least 1"));
+            let (ranks, replicas) = (counted(ranks, "rank"), counted(replication, "replica"));
+            return refuse(format!("{ranks} with {replicas}: both are at least 1"));
         }
         if scheme != Scheme::OneAndHalfD && replication != 1 {
             return refuse(format!("the {scheme} partition has no replicas; leave them out or choose 1.5d"));
@@ -133,18 +134,39 @@ impl ProcessGrid {
 impl fmt::Display for ProcessGrid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scheme, ranks, replication, side } = self;
+        write!(f, "{scheme}, {}", counted(*ranks, "rank"))?;
         match scheme {
-            Scheme::OneD => write!(f, "{scheme}, {ranks} ranks"),
-            Scheme::OneAndHalfD => write!(f, "{scheme}, {ranks} ranks in {side} groups of {replication}"),
-            Scheme::TwoD => write!(f, "{scheme}, {ranks} ranks, {side} × {side}"),
-            Scheme::ThreeD => write!(f, "{scheme}, {ranks} ranks, {side} × {side} × {side}"),
+            Scheme::OneD => Ok(()),
+            Scheme::OneAndHalfD => write!(f, " in {} of {replication}", counted(*side, "group")),
+            Scheme::TwoD => write!(f, ", {side} × {side}"),
+            Scheme::ThreeD => write!(f, ", {side} × {side} × {side}"),
         }
     }
+}
+
+/// How many there are of what `noun` names, as messages say it.
+#[must_use]
+pub fn counted(n: usize, noun: &str) -> String {
+    let plural = match noun {
+        _ if n == 1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{n} {noun}{plural}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_rank_is_one() {
+        let shown = |scheme, ranks, replication| ProcessGrid::new(scheme, ranks, replication).unwrap().to_string();
+        assert_eq!(shown(Scheme::OneD, 1, 1), "1d, 1 rank");
+        assert_eq!(shown(Scheme::OneAndHalfD, 2, 2), "1.5d, 2 ranks in 1 group of 2");
+        assert_eq!(shown(Scheme::TwoD, 4, 1), "2d, 4 ranks, 2 × 2");
+        assert_eq!([counted(1, "class"), counted(0, "class")], ["1 class", "0 classes"]);
+    }
 
     #[test]
     fn what_cannot_be_arranged_is_refused_with_a_remedy() {

@@ -26,7 +26,7 @@ mod volume;
 
 pub use cost::{Estimate, LinkRates, Machine};
 pub use error::PartitionError;
-pub use grid::{ProcessGrid, Scheme};
+pub use grid::{ProcessGrid, Scheme, counted};
 pub use halo::{Halo, RankHalo};
 pub use ownership::Ownership;
 pub use plan::{BlockPlan, RankPlan, Reduce, Slicing, Step, place_in};

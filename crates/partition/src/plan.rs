@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PartitionError, ProcessGrid, Scheme};
+use crate::{PartitionError, ProcessGrid, Scheme, counted};
 
 /// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
 ///
@@ -131,8 +131,9 @@ impl BlockPlan {
     pub fn new(grid: &ProcessGrid, n_nodes: usize) -> Result<Self, PartitionError> {
         if n_nodes < grid.ranks() {
             return Err(PartitionError::invalid(format!(
-                "{n_nodes} nodes cannot be cut over {} ranks; take at most one rank a node",
-                grid.ranks()
+                "{} cannot be cut over {}; take at most one rank a node",
+                counted(n_nodes, "node"),
+                counted(grid.ranks(), "rank")
             )));
         }
         let side = grid.side();

@@ -209,6 +209,17 @@ fn volumes_are_the_closed_forms() {
 }
 
 #[test]
+fn one_rank_waits_for_nobody() {
+    let machine =
+        Machine { sums_per_second: 1e9, link: LinkRates { latency: 1e-3, bytes_per_second: 1e9 }, overlap: false };
+    for scheme in Scheme::ALL {
+        let plan = BlockPlan::new(&ProcessGrid::new(scheme, 1, 1).unwrap(), 10).unwrap();
+        let estimate = plan.estimate(&machine, &plan.even_step_nnz(50), None, 8);
+        assert_eq!(estimate.exchange_seconds, [0.0], "{scheme}");
+    }
+}
+
+#[test]
 fn a_thousand_ranks_are_simulated_in_seconds() {
     let start = std::time::Instant::now();
     let machine =

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use girih_datasets::{Dataset, Interactions};
 use girih_graph_format::{FormatError, Matrix, file};
+use girih_partition::counted;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ use crate::config::TrainConfig;
 use crate::report::Scores;
 
 /// Version of the metadata; readers refuse others.
-pub const CHECKPOINT_VERSION: u32 = 1;
+pub const CHECKPOINT_VERSION: u32 = 2;
 /// The one metadata key: with several, their order would change from file to file.
 const METADATA_KEY: &str = "girih";
 
@@ -62,6 +63,12 @@ pub struct Progress {
     pub train_loss: f32,
 }
 
+/// What every version of [`Progress`] holds.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 /// What identifies a data set, so that a checkpoint is not continued on another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShape {
@@ -78,6 +85,8 @@ pub struct DataShape {
     /// Users among the nodes, of data for a recommender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_users: Option<usize>,
+    /// A hash of its contents with each split, in the order of its nodes ([`Dataset::fingerprints`]).
+    pub fingerprints: Vec<u32>,
 }
 
 impl DataShape {
@@ -91,7 +100,29 @@ impl DataShape {
             n_features: dataset.n_features(),
             n_classes: dataset.n_classes(),
             n_users: dataset.interactions.as_ref().map(Interactions::n_users),
+            fingerprints: dataset.fingerprints(),
         }
+    }
+
+    /// Whether a run that trained on this data can go on with `other`: the same numbers for the same nodes in the same order,
+    /// because random draws are keyed by a node's place. Other runs may have other splits.
+    ///
+    /// # Errors
+    /// When it can not, saying why.
+    pub fn check_same(&self, other: &Self, run: u64) -> Result<(), String> {
+        let sizes = |shape: &Self| Self { fingerprints: Vec::new(), ..shape.clone() };
+        if sizes(self) != sizes(other) {
+            return Err(format!("it was trained on {self}, not on {other}; choose another output folder"));
+        }
+        let of_run = |shape: &Self| shape.fingerprints.get(run as usize % shape.fingerprints.len().max(1)).copied();
+        if of_run(self) != of_run(other) {
+            return Err(format!(
+                "it was trained on {self} with other contents, another split or another order of nodes; resume with the same \
+                 --data, --split, --reorder and --reorder-blocks (by default as many as --ranks and --partition have row \
+                 blocks), or choose another output folder"
+            ));
+        }
+        Ok(())
     }
 
     /// Whether a recommender trained on this data can be applied to `other`: the same users and items.
@@ -124,12 +155,14 @@ impl DataShape {
 
 impl fmt::Display for DataShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, n_nodes, n_edges, n_features, n_classes, n_users } = self;
-        if let Some(n_users) = n_users {
-            let (n_items, n_pairs) = (n_nodes - n_users, n_edges / 2);
-            return write!(f, "{name} ({n_users} users, {n_items} items, {n_pairs} interactions)");
+        let Self { name, n_nodes, n_edges, n_features, n_classes, n_users, fingerprints: _ } = self;
+        let (nodes, edges) = (counted(*n_nodes, "node"), counted(*n_edges, "edge"));
+        if let Some(n_users) = *n_users {
+            let (users, items) = (counted(n_users, "user"), counted(n_nodes - n_users, "item"));
+            return write!(f, "{name} ({users}, {items}, {})", counted(n_edges / 2, "interaction"));
         }
-        write!(f, "{name} ({n_nodes} nodes, {n_edges} edges, {n_features} features, {n_classes} classes)")
+        let features = counted(*n_features, "feature");
+        write!(f, "{name} ({nodes}, {edges}, {features}, {})", counted(*n_classes, "class"))
     }
 }
 
@@ -173,10 +206,11 @@ impl Checkpoint {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| e.to_string())?;
         let metadata = header.metadata().as_ref().and_then(|m| m.get(METADATA_KEY));
         let (stated, text) = metadata.and_then(|m| m.split_once(' ')).ok_or("it has no `girih` metadata")?;
-        let progress: Progress = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        if progress.version != CHECKPOINT_VERSION {
-            return Err(format!("it has version {}, this program reads {CHECKPOINT_VERSION}", progress.version));
+        let Version { version } = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if version != CHECKPOINT_VERSION {
+            return Err(format!("it has version {version}, this program reads {CHECKPOINT_VERSION}"));
         }
+        let progress: Progress = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let mut tensors = read_tensors(bytes)?;
         let mut group = |name| tensors.remove(name).unwrap_or_default();
         let (params, first, mut second, best_params) =

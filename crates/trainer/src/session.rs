@@ -328,10 +328,7 @@ fn resume<B: Backend>(
 ) -> Result<(), TrainError> {
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
-    if saved.data != *data {
-        let what = format!("it was trained on {}, not on {data}; choose another output folder", saved.data);
-        return Err(TrainError::checkpoint(path, what));
-    }
+    saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
     // More epochs or runs, or other patience, lengthen the same training; anything else would be another one.
     let comparable = |c: &TrainConfig| TrainConfig { epochs: 0, runs: 0, patience: None, ..c.clone() };
     if comparable(&saved.config) != comparable(config) {

@@ -13,6 +13,7 @@ use super::{backend, load_required};
 use crate::args::{DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
 use crate::error::CliError;
 use crate::output::Results;
+use crate::paths;
 
 /// A trained model, and the data that it is to be applied to.
 struct Loaded {
@@ -76,11 +77,13 @@ fn add_ranked(results: &mut Results, test: &TestReport) {
 
 /// Writes what the best checkpoint says of every node.
 pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
+    paths::check(&args.out)?;
     let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
     if loaded.is_recommender() {
         return recommend::predict(loaded, args);
     }
     let applied = Applied::new(loaded)?;
+    paths::make_parents(&args.out)?;
     let logits = &applied.logits;
     let (n_rows, n_cols) = (logits.n_rows(), logits.n_cols());
     let kind = if args.logits {

@@ -9,13 +9,16 @@ use super::load_required;
 use crate::args::{ConvertArgs, GenerateArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
+use crate::paths;
 
 /// Generates a data set into a girih folder.
 pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
     let spec = if args.spec.starts_with("synth:") { args.spec.clone() } else { format!("synth:{}", args.spec) };
+    paths::check(&args.out)?;
     let start = Instant::now();
     let dataset = load(&spec, &LoadOptions::default())?;
     let seconds = start.elapsed().as_secs_f64();
+    paths::make_parents(&args.out)?;
     dataset.save(&args.out)?;
     report(&dataset, OutputFormat::Folder, &args.out, seconds, args.output);
     Ok(())
@@ -23,9 +26,11 @@ pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
 
 /// Reads a data set and writes it in the format that the output's name asks for.
 pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
+    paths::check(&args.out)?;
+    let format = OutputFormat::of(&args.out)?;
     let start = Instant::now();
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;
-    let format = OutputFormat::of(&args.out)?;
+    paths::make_parents(&args.out)?;
     dataset.save_as(format, &args.out)?;
     if !format.holds_features() && (dataset.features.is_some() || dataset.labels.is_some()) {
         tracing::warn!("{} holds the graph alone; features, labels and splits were left out", format.name());

@@ -5,7 +5,7 @@ use girih_machine::{Ceilings, Machine};
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
-use crate::output::Results;
+use crate::output::{Results, under_spinner};
 
 /// A machine below this reads main memory slower than training likes.
 const SLOW_DRAM_GB_S: f64 = 10.0;
@@ -13,7 +13,7 @@ const SLOW_DRAM_GB_S: f64 = 10.0;
 /// Measures the machine for a few seconds and says what to expect of it.
 pub fn run(output: OutputArgs) -> Result<(), CliError> {
     let machine = Machine::here();
-    let ceilings = measure(&machine)?;
+    let ceilings = measure(&machine, "", output)?;
     let backend = Cpu::new();
     let mut results = Results::default();
     results
@@ -32,9 +32,12 @@ pub fn run(output: OutputArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The ceilings of this machine.
-pub fn measure(machine: &Machine) -> Result<Ceilings, CliError> {
-    Ceilings::measure(machine).map_err(|e| CliError::Other(format!("cannot start threads to measure with: {e}")))
+/// The ceilings of this machine, which take seconds to measure; `remedy` says how to do without.
+pub fn measure(machine: &Machine, remedy: &str, output: OutputArgs) -> Result<Ceilings, CliError> {
+    let what = "measuring what this machine reads and computes in a second";
+    let what = if remedy.is_empty() { what.to_owned() } else { format!("{what}; {remedy}") };
+    let measured = under_spinner(what, output, || Ceilings::measure(machine));
+    measured.map_err(|e| CliError::Other(format!("cannot start threads to measure with: {e}")))
 }
 
 fn advice(machine: &Machine, ceilings: &Ceilings) -> Vec<String> {

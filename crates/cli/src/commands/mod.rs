@@ -12,8 +12,9 @@ mod train;
 
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, LoadOptions, load};
+use girih_partition::ProcessGrid;
 
-use crate::args::{Command, DataArgs, DeviceArgs};
+use crate::args::{Command, DataArgs, DeviceArgs, PartitionKind};
 use crate::error::CliError;
 
 /// The data of `girih train` without `--data`.
@@ -39,8 +40,14 @@ fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliE
     let spec = data
         .data
         .as_deref()
-        .ok_or_else(|| CliError::Other(format!("which data? give --data SPEC, for instance --data {DEFAULT_DATA}")))?;
+        .ok_or_else(|| CliError::Usage(format!("which data? give --data SPEC, for instance --data {DEFAULT_DATA}")))?;
     Ok(load(spec, options)?)
+}
+
+/// The arrangement of ranks that the flags ask for.
+fn process_grid(kind: &PartitionKind, ranks: u16) -> Result<ProcessGrid, CliError> {
+    let grid = ProcessGrid::new(kind.partition, usize::from(ranks), kind.replication);
+    grid.map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// The backend that the flags ask for.

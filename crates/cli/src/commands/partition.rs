@@ -1,18 +1,21 @@
 //! `girih partition`: how ranks would share a product with a graph, before a rank runs.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use girih_graph_format::{Csr, file};
 use girih_machine::{Machine as Host, readable_bytes};
-use girih_partition::{BlockPlan, Estimate, LinkRates, Machine, ProcessGrid, Schedule, block_nnz, imbalance};
-use girih_reorder::OrderKind;
+use girih_partition::{BlockPlan, Estimate, LinkRates, Machine, Schedule, block_nnz, imbalance};
+use girih_reorder::{Auto, OrderKind};
 use serde_json::json;
 
+use super::ordering::Wanted;
 use super::plan::GATHER_SHARE;
-use super::{doctor, load_required};
-use crate::args::{PartitionArgs, PartitionKind};
+use super::{doctor, load_required, process_grid};
+use crate::args::PartitionArgs;
 use crate::error::CliError;
 use crate::output::Results;
+use crate::paths;
 use crate::plots::heat::{self, Panel};
 
 /// Blocks a side that are still shown to people.
@@ -20,75 +23,141 @@ const SHOWN_BLOCKS: usize = 8;
 
 /// Prints the plan: blocks, bytes, memory and time of one product.
 pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
-    let PartitionKind { partition, replication, exchange } = args.partition;
-    let grid = ProcessGrid::new(partition, usize::from(args.ranks), replication)?;
+    let grid = process_grid(&args.partition, args.ranks)?;
+    args.plot.as_deref().map_or(Ok(()), paths::check)?;
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;
     let graph = &dataset.graph;
     let plan = BlockPlan::new(&grid, graph.n_rows())?;
-    let schedule = Schedule::new(&plan, graph, exchange);
-    let (blocks, step_nnz, width) = (block_nnz(graph, &plan.panels), plan.step_nnz(graph), args.width as usize);
-    let volumes = plan.volumes(Some(&schedule), width, size_of::<f32>());
-    let estimate = plan.estimate(&machine(args)?, &step_nnz, Some(&schedule), width);
-
-    let of_rank: Vec<u64> = step_nnz.iter().map(|steps| steps.iter().sum()).collect();
-    let of_block: Vec<u64> = blocks.iter().flatten().copied().collect();
-    let sent: Vec<u64> = volumes.iter().map(|volume| volume.sent).collect();
-    let (ranks, blocks_imbalance) = (imbalance(&of_rank), imbalance(&of_block));
-    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
+    let machine = machine(args)?;
+    let as_it_is = Figures::of("as it is".to_owned(), graph, &plan, &machine, args);
     let mut results = Results::default();
     results
         .add("ranks", grid.ranks(), "Plan", grid.to_string())
-        .add_hidden("partition", partition.to_string())
-        .add_hidden("replication", replication)
-        .add_hidden("exchange", exchange.to_string())
+        .add_hidden("partition", grid.scheme().to_string())
+        .add_hidden("replication", grid.replication())
+        .add_hidden("exchange", args.partition.exchange.to_string())
         .add_hidden("nodes", graph.n_rows())
         .add_hidden("edges", graph.nnz())
-        .add_hidden("width", width)
-        .add("nnz_per_block", json!(blocks), "Non-zeros of blocks", shown(&blocks))
-        .add("imbalance", blocks_imbalance, "Largest block over the mean", format!("{blocks_imbalance:.3}"))
-        .add("rank_imbalance", ranks, "Most work over the mean", format!("{ranks:.3}"))
-        .add("bytes_sent_per_rank", json!(sent), "Sent by a rank, at most", readable_bytes(most(&sent)))
-        .add(
-            "memory_per_rank",
-            json!(estimate.memory),
-            "Memory of a rank, at most",
-            readable_bytes(most(&estimate.memory)),
-        )
-        .add("predicted_ms", 1e3 * estimate.seconds, "One product, predicted", shares(&estimate));
+        .add_hidden("width", args.width);
+    as_it_is.describe(&mut results);
+    let compared = args.compare.map_or(Ok(Vec::new()), |kind| compared(graph, kind, &plan, &machine, args))?;
+    if !compared.is_empty() {
+        let all: Vec<&Figures> = std::iter::once(&as_it_is).chain(&compared).collect();
+        let parts: Vec<_> = compared.iter().map(Figures::to_part).collect();
+        results.add("compared", parts, "Compared", table(&all));
+    }
     if let Some(path) = &args.plot {
-        let mut panels = vec![Panel { title: "as it is".to_owned(), blocks }];
-        if let Some(kind) = args.compare {
-            panels.extend(compared(graph, kind, &plan)?);
-        }
-        let svg = heat::draw(&panels);
-        file::write_file(path, |out| Ok(out.write_all(svg.as_bytes())?))?;
+        draw(path, std::iter::once(as_it_is).chain(compared))?;
         results.add("plot", path.display().to_string(), "Drawn to", path.display().to_string());
     }
     results.print(args.output.json);
     Ok(())
 }
 
-/// The blocks after ordering the whole graph, and after ordering inside each panel.
-fn compared(graph: &Csr, kind: OrderKind, plan: &BlockPlan) -> Result<[Panel; 2], CliError> {
-    let ordered = |blocks: usize| -> Result<Panel, CliError> {
-        let order = kind.order(blocks, 0);
-        let renamed = graph.permuted(&order.order(graph)?);
-        Ok(Panel { title: order.name(), blocks: block_nnz(&renamed, &plan.panels) })
+/// What one product takes when nodes are numbered in one way.
+struct Figures {
+    order: String,
+    blocks: Vec<Vec<u64>>,
+    /// Largest block over the mean.
+    imbalance: f64,
+    /// Most work of a rank over the mean.
+    rank_imbalance: f64,
+    /// Bytes that each rank sends.
+    sent: Vec<u64>,
+    estimate: Estimate,
+}
+
+impl Figures {
+    fn of(order: String, graph: &Csr, plan: &BlockPlan, machine: &Machine, args: &PartitionArgs) -> Self {
+        let schedule = Schedule::new(plan, graph, args.partition.exchange);
+        let (blocks, step_nnz, width) = (block_nnz(graph, &plan.panels), plan.step_nnz(graph), args.width as usize);
+        let volumes = plan.volumes(Some(&schedule), width, size_of::<f32>());
+        let of_rank: Vec<u64> = step_nnz.iter().map(|steps| steps.iter().sum()).collect();
+        let of_block: Vec<u64> = blocks.iter().flatten().copied().collect();
+        Self {
+            order,
+            imbalance: imbalance(&of_block),
+            rank_imbalance: imbalance(&of_rank),
+            sent: volumes.iter().map(|volume| volume.sent).collect(),
+            estimate: plan.estimate(machine, &step_nnz, Some(&schedule), width),
+            blocks,
+        }
+    }
+
+    fn describe(&self, results: &mut Results) {
+        let Self { blocks, imbalance, rank_imbalance, sent, estimate, .. } = self;
+        results
+            .add("nnz_per_block", json!(blocks), "Non-zeros of blocks", shown(blocks))
+            .add("imbalance", *imbalance, "Largest block over the mean", format!("{imbalance:.3}"))
+            .add("rank_imbalance", *rank_imbalance, "Most work over the mean", format!("{rank_imbalance:.3}"))
+            .add("bytes_sent_per_rank", json!(sent), "Sent by a rank, at most", readable_bytes(most(sent)))
+            .add(
+                "memory_per_rank",
+                json!(estimate.memory),
+                "Memory of a rank, at most",
+                readable_bytes(most(&estimate.memory)),
+            )
+            .add("predicted_ms", 1e3 * estimate.seconds, "One product, predicted", shares(estimate));
+    }
+
+    /// The same as a part of the result.
+    fn to_part(&self) -> serde_json::Value {
+        let mut results = Results::default();
+        results.add_hidden("order", self.order.as_str());
+        self.describe(&mut results);
+        results.to_part()
+    }
+}
+
+fn most(values: &[u64]) -> u64 {
+    values.iter().copied().max().unwrap_or(0)
+}
+
+/// After ordering the whole graph and, where there are several panels, after ordering inside each of them.
+fn compared(
+    graph: &Csr,
+    kind: OrderKind,
+    plan: &BlockPlan,
+    machine: &Machine,
+    args: &PartitionArgs,
+) -> Result<Vec<Figures>, CliError> {
+    let ordered = |blocks: usize| -> Result<Figures, CliError> {
+        let wanted = Wanted { kind, blocks, seed: 0, auto: Auto::here(blocks) };
+        let found = wanted.find(graph, args.output)?;
+        Ok(Figures::of(found.name, &graph.permuted(&found.order), plan, machine, args))
     };
-    Ok([ordered(1)?, ordered(plan.panels.len())?])
+    let n_panels = plan.panels.len();
+    let blocks = if n_panels > 1 { &[1, n_panels][..] } else { &[1] };
+    blocks.iter().map(|&blocks| ordered(blocks)).collect()
+}
+
+/// One line an order.
+fn table(all: &[&Figures]) -> String {
+    let row = |order: &str, [block, rank, sent, product]: [&str; 4]| {
+        format!("{order:<26} {block:>13} {rank:>9} {sent:>11} {product:>11}")
+    };
+    let figures = |figures: &&Figures| {
+        let (block, rank) = (format!("{:.3}", figures.imbalance), format!("{:.3}", figures.rank_imbalance));
+        let product = format!("{:.2} ms", 1e3 * figures.estimate.seconds);
+        row(&figures.order, [&block, &rank, &readable_bytes(most(&figures.sent)), &product])
+    };
+    let head = row("order", ["largest block", "most work", "sent", "one product"]);
+    std::iter::once(head).chain(all.iter().map(figures)).collect::<Vec<_>>().join("\n")
+}
+
+fn draw(path: &Path, all: impl Iterator<Item = Figures>) -> Result<(), CliError> {
+    let panels: Vec<Panel> = all.map(|figures| Panel { title: figures.order, blocks: figures.blocks }).collect();
+    paths::make_parents(path)?;
+    Ok(file::write_file(path, |out| Ok(out.write_all(heat::draw(&panels).as_bytes())?))?)
 }
 
 /// What ranks compute and exchange with.
 fn machine(args: &PartitionArgs) -> Result<Machine, CliError> {
-    let gather = match args.gather {
-        Some(gather) => gather,
-        None => GATHER_SHARE * doctor::measure(&Host::here())?.l3_read_gb_s_all / f64::from(args.ranks),
+    let measure = || -> Result<f64, CliError> {
+        let here = doctor::measure(&Host::here(), "--gather GB/S skips it", args.output)?;
+        Ok(GATHER_SHARE * here.l3_read_gb_s_all)
     };
-    for (flag, value) in [("--link", args.link), ("--gather", gather)] {
-        if !(value > 0.0 && value.is_finite()) {
-            return Err(CliError::Other(format!("{flag} is {value}; it is a positive number of GB/s")));
-        }
-    }
+    let gather = args.gather.map_or_else(measure, Ok)?;
     let link = LinkRates { latency: 1e-6 * args.latency, bytes_per_second: 1e9 * args.link };
     Ok(Machine { sums_per_second: 1e9 * gather / size_of::<f32>() as f64, link, overlap: args.overlap })
 }

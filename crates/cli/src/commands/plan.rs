@@ -21,7 +21,7 @@ pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: Outp
     let sizes = DataSizes::of(&dataset);
     drop(dataset);
     let machine = Machine::here();
-    let plan = Plan::new(config, &sizes, rates(&doctor::measure(&machine)?, config.precision))?;
+    let plan = Plan::new(config, &sizes, rates(&doctor::measure(&machine, "", output)?, config.precision))?;
     let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
     let mut results = Results::default();
     results

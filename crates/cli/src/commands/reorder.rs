@@ -3,20 +3,24 @@
 mod page;
 
 use std::cmp::Ordering;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, saved_name};
 use girih_graph_format::{Csr, Permutation, file};
 use girih_machine::{Cache, Hierarchy, Machine};
+use girih_partition::counted;
 use girih_reorder::quality::Quality;
 use girih_reorder::{Auto, OrderKind, Random, Reorder};
+use serde_json::Value;
 
 use super::load_required;
 use super::ordering::{Ordered, PRODUCTS_PER_LAYER, Wanted};
 use crate::args::{CacheArgs, ReorderArgs};
 use crate::error::CliError;
 use crate::output::Results;
+use crate::paths;
 use crate::plots::spy;
 
 /// The file of an order beside the data that it ordered.
@@ -35,7 +39,9 @@ struct Found {
 
 /// Orders, reports, and writes what was asked for.
 pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
+    [&args.out, &args.plot, &args.report].into_iter().flatten().try_for_each(|path| paths::check(path))?;
     let mut dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    check_output(args, &dataset)?;
     let mut renamed = Permutation::identity(dataset.n_nodes());
     if args.shuffle {
         renamed = Random { seed: args.seed }.order(&dataset.graph)?;
@@ -55,18 +61,21 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     if by_merit(&best.quality, &before).is_lt() && !args.output.json {
         eprintln!("no order is better than the one that there is");
     }
+    let mut results = describe(&dataset, &before, best);
+    if found.len() > 1 {
+        let all = found.iter().map(|found| describe(&dataset, &before, found).to_part());
+        results.add_hidden("orders", all.collect::<Vec<_>>());
+    }
     if let Some(path) = &args.plot {
-        let after = dataset.graph.permuted(&best.ordered.order);
-        spy::draw(path, [("before", &dataset.graph), (&best.ordered.name, &after)])?;
+        let picture = spy::draw([&dataset.graph, &dataset.graph.permuted(&best.ordered.order)])?;
+        write_bytes(path, &picture)?;
+        results.add("plot", path.display().to_string(), "Drawn to", path.display().to_string());
     }
     if let Some(path) = &args.report {
         let inside_blocks = inside_blocks(args, best, &dataset.graph)?;
-        page::write(path, (&dataset.name, &dataset.graph), &before, (&found, best), inside_blocks.as_ref())?;
-    }
-    let mut results = describe(&dataset, &before, best);
-    if found.len() > 1 {
-        let all = found.iter().map(|found| describe(&dataset, &before, found).to_json());
-        results.add_hidden("orders", all.collect::<Vec<_>>());
+        let named = (dataset.name.as_str(), &dataset.graph);
+        write_bytes(path, page::of(named, &before, (&found, best), inside_blocks.as_ref())?.as_bytes())?;
+        results.add("report", path.display().to_string(), "Reported in", path.display().to_string());
     }
     if let Some(out) = &args.out {
         write(dataset, &renamed, &best.ordered.order, out)?;
@@ -105,12 +114,39 @@ fn device(args: &ReorderArgs) -> Hierarchy {
     device
 }
 
+/// Refuses what would be refused after the work: to write data whose ids mean something, or over another data set.
+fn check_output(args: &ReorderArgs, dataset: &Dataset) -> Result<(), CliError> {
+    let name = &dataset.name;
+    if dataset.interactions.is_some() && (args.out.is_some() || args.shuffle) {
+        return Err(CliError::Other(format!(
+            "{name} has users and items, which keep their ids; leave out --out and --shuffle to see what an order would bring"
+        )));
+    }
+    let Some(out) = &args.out else { return Ok(()) };
+    let used = out.is_file() || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    let held = saved_name(out);
+    if !used || held.as_ref() == Some(name) {
+        return Ok(());
+    }
+    let held = held.map_or("something else".to_owned(), |other| format!("another data set, {other}"));
+    let message = format!("{}: holds {held}; choose another folder for {name}, or remove it", out.display());
+    Err(CliError::Other(message))
+}
+
+fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    paths::make_parents(path)?;
+    Ok(file::write_file(path, |out| Ok(out.write_all(bytes)?))?)
+}
+
 /// An order from a file, which lists the new id of every node.
 fn read(path: &Path, n_nodes: usize) -> Result<Permutation, CliError> {
     let wrong = |message: String| CliError::Other(format!("{}: {message}", path.display()));
-    let ids = file::Array::read(path)?.into_i64().map_err(|error| wrong(error.to_string()))?;
+    let array = file::Array::read(path)?;
+    array.expect_1d()?;
+    let ids = array.into_i64()?;
     if ids.len() != n_nodes {
-        return Err(wrong(format!("{} ids for a graph of {n_nodes} nodes; list the new id of every node", ids.len())));
+        let (ids, nodes) = (counted(ids.len(), "id"), counted(n_nodes, "node"));
+        return Err(wrong(format!("{ids} for a graph of {nodes}; list the new id of every node")));
     }
     let id = |(old, &id): (usize, &i64)| {
         u32::try_from(id).map_err(|_| wrong(format!("entry {old} is {id}; new ids are 0 to {}", n_nodes - 1)))
@@ -129,6 +165,7 @@ fn inside_blocks(args: &ReorderArgs, best: &Found, graph: &Csr) -> Result<Option
 /// The reordered data as a girih folder, with the order beside it: from the ids that were read, which the data were
 /// `renamed` from, to the new ones.
 fn write(dataset: Dataset, renamed: &Permutation, order: &Permutation, out: &Path) -> Result<(), CliError> {
+    paths::make_parents(out)?;
     dataset.permuted(order)?.save(out)?;
     let ids: Vec<i64> = renamed.then(order).new_of_old().iter().map(|&new| i64::from(new)).collect();
     Ok(file::write_npy(&out.join(ORDER_FILE), &[ids.len()], &ids)?)
@@ -146,6 +183,11 @@ fn row_bytes(cache: CacheArgs) -> usize {
     cache.width as usize * size_of::<f32>()
 }
 
+/// A mean gap; that of no entries is a sum of nothing, whose sign is negative.
+pub fn shown_gap(gap: f64) -> String {
+    format!("{:.2}", gap + 0.0)
+}
+
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -153,7 +195,6 @@ fn percent(share: f64) -> String {
 fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
     let Found { ordered: Ordered { name, seconds, choice, .. }, quality: after } = found;
     let rate = dataset.n_edges() as f64 / seconds / 1e6;
-    let change = |before: String, after: String| format!("{before} → {after}");
     let mut results = Results::default();
     results
         .add("order", name.as_str(), "Order", name.as_str())
@@ -170,23 +211,27 @@ fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
             .add_hidden("predicted_product_ms_after", after)
             .add_hidden("break_even_products", choice.break_even);
     }
-    let mut add = |keys: [&'static str; 2], label: &'static str, values: [f64; 2], show: fn(f64) -> String| {
-        results.add_hidden(keys[0], values[0]);
-        results.add(keys[1], values[1], label, change(show(values[0]), show(values[1])));
+    let mut add = |keys: [&'static str; 2], label: &'static str, values: [Value; 2], shown: [String; 2]| {
+        let ([key_before, key_after], [before, after]) = (keys, values);
+        results.add_hidden(key_before, before).add(key_after, after, label, shown.join(" → "));
     };
     let both = |of: fn(&Quality) -> f64| [of(before), of(after)];
-    let whole = |value: f64| format!("{value:.0}");
-    add(["bandwidth_before", "bandwidth_after"], "Bandwidth", both(|q| q.gaps.bandwidth as f64), whole);
-    add(["mean_gap_before", "mean_gap_after"], "Mean log₂ gap", both(|q| q.gaps.mean_log2), |gap| {
-        format!("{gap:.2}")
-    });
-    add(["tiles_before", "tiles_after"], "Tiles of 32×32", both(|q| q.tiles as f64), whole);
+    let (bandwidths, tiles) = ([before, after].map(|q| q.gaps.bandwidth), [before, after].map(|q| q.tiles));
+    add(
+        ["bandwidth_before", "bandwidth_after"],
+        "Bandwidth",
+        bandwidths.map(Value::from),
+        bandwidths.map(|n| n.to_string()),
+    );
+    let gaps = both(|q| q.gaps.mean_log2);
+    add(["mean_gap_before", "mean_gap_after"], "Mean log₂ gap", gaps.map(Value::from), gaps.map(shown_gap));
+    add(["tiles_before", "tiles_after"], "Tiles of 32×32", tiles.map(Value::from), tiles.map(|n| n.to_string()));
+    let mut add_share = |keys, label, shares: [f64; 2]| add(keys, label, shares.map(Value::from), shares.map(percent));
     let keys = ["nnz_share_in_dense_tiles_before", "nnz_share_in_dense_tiles_after"];
-    add(keys, "Entries in those filled to 5 %", both(|q| q.dense_tile_share), percent);
+    add_share(keys, "Entries in those filled to 5 %", both(|q| q.dense_tile_share));
     let keys = ["coverage_before", "coverage_after"];
-    add(keys, "Entries in 256×64 blocks filled to 2 %", both(|q| q.coverage_256), percent);
-    let keys = ["lru_hit_rate_before", "lru_hit_rate_after"];
-    add(keys, "Reads that a cache would hit", both(|q| q.lru_hit_rate), percent);
+    add_share(keys, "Entries in 256×64 blocks filled to 2 %", both(|q| q.coverage_256));
+    add_share(["lru_hit_rate_before", "lru_hit_rate_after"], "Reads that a cache would hit", both(|q| q.lru_hit_rate));
     results
 }
 
@@ -194,9 +239,9 @@ fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
 fn print_comparison(before: &Quality, found: &[Found]) {
     let row = |name: &str, seconds: String, q: &Quality| {
         println!(
-            "{name:<24} {seconds:>9} {:>10} {:>8.2} {:>9} {:>9} {:>9}",
+            "{name:<24} {seconds:>9} {:>10} {:>8} {:>9} {:>9} {:>9}",
             q.gaps.bandwidth,
-            q.gaps.mean_log2,
+            shown_gap(q.gaps.mean_log2),
             percent(q.dense_tile_share),
             percent(q.coverage_256),
             percent(q.lru_hit_rate)

@@ -2,11 +2,12 @@
 
 use girih_datasets::{Components, Dataset, Features, Labels};
 use girih_graph_format::{Csr, TileHistogram};
+use girih_partition::counted;
 use girih_reorder::quality::{Quality, WINDOWS};
 use serde_json::{Value, json};
 
 use super::load_required;
-use super::reorder::rows_held;
+use super::reorder::{rows_held, shown_gap};
 use crate::args::{CacheArgs, StatsArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -29,7 +30,8 @@ pub fn run(args: &StatsArgs) -> Result<(), CliError> {
 }
 
 fn add_topology(results: &mut Results, graph: &Csr) {
-    let degrees = Degrees::of(graph);
+    let (in_degrees, out_degrees) = (in_degrees(graph), out_degrees(graph));
+    let isolated = in_degrees.iter().zip(&out_degrees).filter(|degrees| matches!(degrees, (0, 0))).count();
     let components = Components::of(graph);
     let loops = (0..graph.n_rows()).filter(|&v| graph.row(v).binary_search(&(v as u32)).is_ok()).count();
     let symmetric = graph.is_symmetric();
@@ -38,13 +40,39 @@ fn add_topology(results: &mut Results, graph: &Csr) {
         .add("symmetric", symmetric, "Symmetric", yes(symmetric))
         .add("weighted", graph.values().is_some(), "Weighted", yes(graph.values().is_some()))
         .add("self_loops", loops, "Self loops", loops.to_string())
-        .add("degree", degrees.to_json(), "In-degree", degrees.describe())
-        .add("isolated", degrees.n_zero, "Nodes without in-edges", degrees.n_zero.to_string())
-        .add("components", components.count(), "Components", components.count().to_string())
-        .add("largest_component", components.largest(), "Largest component", format!("{} nodes", components.largest()));
+        .add("isolated", isolated, "Nodes without edges", isolated.to_string());
+    let in_degrees = Degrees::of(in_degrees);
+    if symmetric {
+        results.add("degree", in_degrees.to_json(), "Degree", in_degrees.describe());
+    } else {
+        let out_degrees = Degrees::of(out_degrees);
+        results.add("degree", in_degrees.to_json(), "In-degree", in_degrees.describe()).add(
+            "out_degree",
+            out_degrees.to_json(),
+            "Out-degree",
+            out_degrees.describe(),
+        );
+    }
+    let largest = counted(components.largest(), "node");
+    results.add("components", components.count(), "Components", components.count().to_string()).add(
+        "largest_component",
+        components.largest(),
+        "Largest component",
+        largest,
+    );
 }
 
-/// In-degrees in numbers.
+fn in_degrees(graph: &Csr) -> Vec<usize> {
+    (0..graph.n_rows()).map(|v| graph.degree(v)).collect()
+}
+
+fn out_degrees(graph: &Csr) -> Vec<usize> {
+    let mut degrees = vec![0; graph.n_cols()];
+    graph.indices().iter().for_each(|&u| degrees[u as usize] += 1);
+    degrees
+}
+
+/// Degrees in numbers.
 struct Degrees {
     min: usize,
     median: usize,
@@ -55,15 +83,14 @@ struct Degrees {
 }
 
 impl Degrees {
-    fn of(graph: &Csr) -> Self {
-        let mut degrees: Vec<usize> = (0..graph.n_rows()).map(|v| graph.degree(v)).collect();
+    fn of(mut degrees: Vec<usize>) -> Self {
         degrees.sort_unstable();
         let at =
             |share: f64| degrees.get(((degrees.len() as f64 * share) as usize).min(degrees.len().saturating_sub(1)));
         Self {
             min: degrees.first().copied().unwrap_or(0),
             median: at(0.5).copied().unwrap_or(0),
-            mean: graph.nnz() as f64 / graph.n_rows().max(1) as f64,
+            mean: degrees.iter().sum::<usize>() as f64 / degrees.len().max(1) as f64,
             p99: at(0.99).copied().unwrap_or(0),
             max: degrees.last().copied().unwrap_or(0),
             n_zero: degrees.partition_point(|&d| d == 0),
@@ -71,12 +98,16 @@ impl Degrees {
     }
 
     fn to_json(&self) -> Value {
-        json!({ "min": self.min, "median": self.median, "mean": self.mean, "p99": self.p99, "max": self.max })
+        let Self { min, median, mean, p99, max, n_zero } = self;
+        json!({ "min": min, "median": median, "mean": mean, "p99": p99, "max": max, "zero": n_zero })
     }
 
     fn describe(&self) -> String {
-        let Self { min, median, mean, p99, max, .. } = self;
-        format!("min {min}, median {median}, mean {mean:.2}, 99 % below {p99}, max {max}")
+        let Self { min, median, mean, p99, max, n_zero } = self;
+        format!(
+            "min {min}, median {median}, mean {mean:.2}, 99 % at most {p99}, max {max}; none: {}",
+            counted(*n_zero, "node")
+        )
     }
 }
 
@@ -86,7 +117,7 @@ fn add_order(results: &mut Results, graph: &Csr, cache: CacheArgs) {
     let (tiles, percent) = (TileHistogram::of(graph), |share: f64| format!("{:.1} %", 100.0 * share));
     results
         .add("bandwidth", quality.gaps.bandwidth, "Bandwidth", quality.gaps.bandwidth.to_string())
-        .add("mean_gap", quality.gaps.mean_log2, "Mean log₂ gap in a row", format!("{:.2}", quality.gaps.mean_log2))
+        .add("mean_gap", quality.gaps.mean_log2, "Mean log₂ gap in a row", shown_gap(quality.gaps.mean_log2))
         .add(
             "window_reuse",
             json!(

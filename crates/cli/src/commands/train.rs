@@ -5,11 +5,13 @@ mod observer;
 mod outputs;
 mod settings;
 
+use std::num::NonZero;
 use std::time::Duration;
 
+use girih_comm::{launched_rank, launched_ranks};
 use girih_compute::{Backend, Cpu};
 use girih_datasets::{Dataset, load};
-use girih_partition::ProcessGrid;
+use girih_partition::counted;
 use girih_reorder::{Auto, OrderKind};
 #[cfg(feature = "mpi")]
 use girih_trainer::distributed::train_as_rank;
@@ -20,12 +22,20 @@ use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
-use super::{backend, plan};
-use crate::args::{OutputArgs, PartitionKind, RankArgs, TrainArgs};
+use super::{backend, plan, process_grid};
+use crate::args::{OutputArgs, RankArgs, TrainArgs};
 use crate::error::CliError;
+
+/// Ranks that are threads: at most so many, and at most so many for each core.
+const THREAD_RANKS_MAX: usize = 256;
+const RANKS_PER_CORE_MAX: usize = 64;
 
 /// Trains, reports, and writes the output folder.
 pub fn run(args: &TrainArgs) -> Result<(), CliError> {
+    check_launched(args.ranks.ranks)?;
+    if args.reorder == OrderKind::None && args.reorder_blocks.is_some() {
+        return Err(CliError::Usage("--reorder-blocks needs an order to apply; give --reorder ORDER too".to_owned()));
+    }
     let (spec, config) = settings::resolve(args)?;
     config.validate()?;
     let options = args.data.options(config.seed, config.runs as usize);
@@ -80,10 +90,27 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
 
 /// Whether this process reports: of several that a launcher started, the first.
 fn is_first_process() -> bool {
-    #[cfg(feature = "mpi")]
-    return girih_comm::mpi::launched_rank().is_none_or(|rank| rank == 0);
-    #[cfg(not(feature = "mpi"))]
-    true
+    launched_rank().is_none_or(|rank| rank == 0)
+}
+
+/// Whether a launcher started this program, and it was built to work with the others.
+fn ranks_are_processes() -> bool {
+    cfg!(feature = "mpi") && launched_ranks().is_some()
+}
+
+/// Refuses processes that a launcher started together but that would each train by itself, and write the same files.
+fn check_launched(ranks: Option<u16>) -> Result<(), CliError> {
+    let remedy = match ranks {
+        _ if !cfg!(feature = "mpi") => "but this program was built without MPI: build it with --features mpi",
+        None => "but no --ranks are asked for: give as many",
+        Some(_) => return Ok(()),
+    };
+    match launched_ranks() {
+        Some(processes @ 2..) => Err(CliError::Usage(format!(
+            "{processes} processes were started together, {remedy}, or start one alone, whose --ranks are threads"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Trains on ranks: the processes that a launcher started, if one did and this program was built for them, else threads.
@@ -96,7 +123,7 @@ fn train_on_ranks(
     observe: &mut girih_trainer::Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     #[cfg(feature = "mpi")]
-    if girih_comm::mpi::launched_ranks().is_some() {
+    if ranks_are_processes() {
         let as_rank = |world| train_as_rank(backend, Box::new(world), dataset, config, ranks, session, observe);
         return Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?);
     }
@@ -142,11 +169,31 @@ fn ordered(
     Ok((dataset.permuted(&found.order)?, found.name))
 }
 
+/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each takes
+/// a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
+fn check_threads(ranks: u16) -> Result<(), CliError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let (ranks, most) = (usize::from(ranks), THREAD_RANKS_MAX.min(cores * RANKS_PER_CORE_MAX));
+    if ranks > most {
+        return Err(CliError::Usage(format!(
+            "{ranks} ranks are too many for threads of one process on {}; take at most {most}, or processes under mpirun; \
+             `girih partition` says what any number would take",
+            counted(cores, "core")
+        )));
+    }
+    if ranks > cores {
+        tracing::warn!("{ranks} ranks share {}: fewer would be faster", counted(cores, "core"));
+    }
+    Ok(())
+}
+
 /// How ranks share the work, if there are several.
 fn rank_options(args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
     let Some(ranks) = args.ranks else { return Ok(None) };
-    let PartitionKind { partition, replication, exchange } = args.partition;
-    let grid = ProcessGrid::new(partition, usize::from(ranks), replication)?;
+    if !ranks_are_processes() {
+        check_threads(ranks)?;
+    }
+    let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);
     Ok(Some(RankOptions { grid, exchange, deadline: Duration::from_secs(args.rank_deadline) }))
 }
 

@@ -6,12 +6,18 @@ use girih_partition::imbalance;
 
 use super::blue;
 
-/// Pixels of a panel's side, and between panels.
+/// Pixels of a panel's side, left of it for the numbers of rows, and between panels.
 const SIDE: f64 = 300.0;
+const MARGIN: f64 = 34.0;
 const GAP: f64 = 24.0;
-/// Lines of text above a panel.
-const HEAD: f64 = 44.0;
-/// Blocks a side that still get their numbers.
+/// Pixels above a panel for lines of text, and the baseline of the numbers of columns.
+const HEAD: f64 = 78.0;
+const COLUMNS_AT: f64 = HEAD - 6.0;
+/// Cells a side at most: of more blocks, neighbouring ones are drawn as one.
+const CELLS_MAX: usize = 64;
+/// Blocks a side that still get their counts.
+const COUNTED: usize = 8;
+/// Rows and columns that get their number, at most.
 const NUMBERED: usize = 8;
 
 /// A partition: what it is called, and the non-zeros of its blocks.
@@ -22,75 +28,168 @@ pub struct Panel {
     pub blocks: Vec<Vec<u64>>,
 }
 
-/// Panels side by side: darker blocks hold more, on one scale for all; below each title the largest block over the mean.
+/// Panels side by side: darker blocks hold more, on one scale for all, and empty ones are white; below each title the
+/// largest block over the mean.
 pub fn draw(panels: &[Panel]) -> String {
-    let most = panels.iter().flat_map(|panel| panel.blocks.iter().flatten()).copied().max().unwrap_or(0).max(1);
-    let width = panels.len() as f64 * (SIDE + GAP) - GAP;
+    let cells: Vec<Cells> = panels.iter().map(|panel| Cells::of(&panel.blocks)).collect();
+    let most = cells.iter().flat_map(|cells| cells.counts.iter().flatten()).copied().max().unwrap_or(0).max(1);
+    let step = MARGIN + SIDE + GAP;
+    let (width, height) = (panels.len() as f64 * step - GAP + 1.0, HEAD + SIDE + 1.0);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {}\" font-family=\"system-ui,sans-serif\">",
-        HEAD + SIDE
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui,sans-serif\">"
     );
-    for (i, panel) in panels.iter().enumerate() {
-        draw_panel(&mut svg, panel, i as f64 * (SIDE + GAP), most);
+    for (i, (panel, cells)) in panels.iter().zip(&cells).enumerate() {
+        let left = i as f64 * step + MARGIN;
+        draw_head(&mut svg, panel, cells, left);
+        cells.draw(&mut svg, left, most);
+        cells.draw_numbers(&mut svg, left);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn draw_panel(svg: &mut String, Panel { title, blocks }: &Panel, left: f64, most: u64) {
-    let all: Vec<u64> = blocks.iter().flatten().copied().collect();
-    let cell = SIDE / blocks.len().max(1) as f64;
+fn draw_head(svg: &mut String, panel: &Panel, cells: &Cells, left: f64) {
+    let all: Vec<u64> = panel.blocks.iter().flatten().copied().collect();
     let _ = write!(
         svg,
-        "<text x=\"{left}\" y=\"16\" font-size=\"15\" font-weight=\"600\">{title}</text>\
+        "<text x=\"{left}\" y=\"16\" font-size=\"15\" font-weight=\"600\">{}</text>\
          <text x=\"{left}\" y=\"34\" font-size=\"13\" fill=\"#555\">largest block over the mean: {:.3}</text>",
+        panel.title,
         imbalance(&all)
     );
-    for (row, counts) in blocks.iter().enumerate() {
-        for (col, &nnz) in counts.iter().enumerate() {
-            let (x, y) = (left + col as f64 * cell, HEAD + row as f64 * cell);
-            let share = nnz as f64 / most as f64;
-            let [red, green, blue] = blue(share);
+    let (n, per_cell) = (panel.blocks.len(), cells.blocks_each);
+    if per_cell > 1 {
+        let _ = write!(
+            svg,
+            "<text x=\"{left}\" y=\"51\" font-size=\"13\" fill=\"#555\">{n} × {n} blocks, {per_cell} × {per_cell} a cell</text>"
+        );
+    }
+}
+
+/// What is drawn of a partition: its blocks, or sums of neighbouring ones.
+struct Cells {
+    counts: Vec<Vec<u64>>,
+    /// Blocks along a side of a cell.
+    blocks_each: usize,
+}
+
+impl Cells {
+    fn of(blocks: &[Vec<u64>]) -> Self {
+        let blocks_each = blocks.len().div_ceil(CELLS_MAX).max(1);
+        let n = blocks.len().div_ceil(blocks_each);
+        let mut counts = vec![vec![0; n]; n];
+        for (row, of_row) in blocks.iter().enumerate() {
+            for (col, nnz) in of_row.iter().enumerate() {
+                counts[row / blocks_each][col / blocks_each] += nnz;
+            }
+        }
+        Self { counts, blocks_each }
+    }
+
+    fn size(&self) -> f64 {
+        SIDE / self.counts.len().max(1) as f64
+    }
+
+    /// The cells that hold anything, in a frame.
+    fn draw(&self, svg: &mut String, left: f64, most: u64) {
+        let size = self.size();
+        for (row, counts) in self.counts.iter().enumerate() {
+            for (col, &nnz) in counts.iter().enumerate() {
+                let at = (left + col as f64 * size, HEAD + row as f64 * size);
+                draw_cell(svg, at, size, nnz, nnz as f64 / most as f64);
+                if self.counts.len() <= COUNTED {
+                    draw_count(svg, at, size, nnz, nnz as f64 / most as f64);
+                }
+            }
+        }
+        let _ = write!(
+            svg,
+            "<path d=\"M{left} {HEAD}h{SIDE}v{SIDE}h-{SIDE}z\" fill=\"none\" stroke=\"#888\" stroke-width=\"1\"/>"
+        );
+    }
+
+    /// The first block of rows and of columns, as many as fit.
+    fn draw_numbers(&self, svg: &mut String, left: f64) {
+        let (n, size) = (self.counts.len(), self.size());
+        let mut write = |x: f64, y: f64, anchor: &str, cell: usize| {
             let _ = write!(
                 svg,
-                "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{cell:.2}\" height=\"{cell:.2}\" \
-                 fill=\"rgb({red},{green},{blue})\" stroke=\"white\"><title>{nnz}</title></rect>"
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"11\" fill=\"#555\" text-anchor=\"{anchor}\">{}</text>",
+                cell * self.blocks_each
             );
-            if blocks.len() <= NUMBERED {
-                let ink = if share > 0.45 { "white" } else { "#222" };
-                let _ = write!(
-                    svg,
-                    "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{:.1}\" fill=\"{ink}\" text-anchor=\"middle\">{}</text>",
-                    x + cell / 2.0,
-                    y + cell / 2.0 + 5.0,
-                    (cell / 5.0).min(15.0),
-                    short(nnz)
-                );
-            }
+        };
+        for cell in (0..n).step_by(n.div_ceil(NUMBERED).max(1)) {
+            let middle = (cell as f64 + 0.5) * size;
+            write(left + middle, COLUMNS_AT, "middle", cell);
+            write(left - 6.0, HEAD + middle + 4.0, "end", cell);
         }
     }
 }
 
-/// A count in thousands or millions.
-pub fn short(nnz: u64) -> String {
-    match nnz {
-        0..10_000 => nnz.to_string(),
-        10_000..10_000_000 => format!("{:.1}k", nnz as f64 / 1e3),
-        _ => format!("{:.1}M", nnz as f64 / 1e6),
+fn draw_cell(svg: &mut String, (x, y): (f64, f64), size: f64, nnz: u64, share: f64) {
+    if nnz == 0 {
+        return;
     }
+    let [red, green, blue] = blue(share);
+    let _ = write!(
+        svg,
+        "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{size:.2}\" height=\"{size:.2}\" \
+         fill=\"rgb({red},{green},{blue})\" stroke=\"white\" stroke-width=\"{:.2}\"><title>{nnz}</title></rect>",
+        (size / 40.0).min(1.0)
+    );
+}
+
+fn draw_count(svg: &mut String, (x, y): (f64, f64), size: f64, nnz: u64, share: f64) {
+    let ink = if share > 0.45 { "white" } else { "#222" };
+    let _ = write!(
+        svg,
+        "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{:.1}\" fill=\"{ink}\" text-anchor=\"middle\">{}</text>",
+        x + size / 2.0,
+        y + size / 2.0 + 5.0,
+        (size / 4.0).min(15.0),
+        short(nnz)
+    );
+}
+
+/// A count to three digits, in thousands, millions or billions.
+pub fn short(nnz: u64) -> String {
+    /// Where rounding reaches the next unit, and its name.
+    const UNITS: [(f64, f64, &str); 3] = [(999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (9999.5, 1e3, "k")];
+    let count = nnz as f64;
+    let Some((_, unit, name)) = UNITS.into_iter().find(|(from, ..)| count >= *from) else { return nnz.to_string() };
+    let value = count / unit;
+    let decimals = [9.995, 99.95].into_iter().filter(|limit| value < *limit).count();
+    format!("{value:.decimals$}{name}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn panel(title: &str, blocks: Vec<Vec<u64>>) -> Panel {
+        Panel { title: title.to_owned(), blocks }
+    }
+
     #[test]
-    fn every_block_is_drawn_and_numbered() {
-        let panel = |title: &str| Panel { title: title.to_owned(), blocks: vec![vec![1, 2_000_000], vec![30_000, 0]] };
-        let svg = draw(&[panel("before"), panel("after")]);
-        assert_eq!(svg.matches("<rect").count(), 8);
-        for text in ["before", "after", "2000.0k", "30.0k", "largest block over the mean"] {
+    fn blocks_are_drawn_and_numbered_and_empty_ones_stay_white() {
+        let blocks = || vec![vec![1, 2_000_000], vec![30_000, 0]];
+        let svg = draw(&[panel("before", blocks()), panel("after", blocks())]);
+        assert_eq!(svg.matches("<rect").count(), 2 * 3);
+        for text in ["before", "after", ">2.00M<", ">30.0k<", ">0<", "largest block over the mean"] {
             assert!(svg.contains(text), "{text}");
         }
+    }
+
+    #[test]
+    fn many_blocks_are_drawn_as_few_cells() {
+        let svg = draw(&[panel("many", vec![vec![1; 100]; 100])]);
+        assert_eq!(svg.matches("<rect").count(), 50 * 50);
+        assert!(svg.contains("100 × 100 blocks, 2 × 2 a cell") && svg.contains("<title>4</title>"), "{}", &svg[..600]);
+    }
+
+    #[test]
+    fn counts_have_three_digits() {
+        let shown = [999, 9_999, 10_000, 139_020, 999_499, 999_500, 1_390_200, 25_000_000, 999_500_000];
+        assert_eq!(shown.map(short), ["999", "9999", "10.0k", "139k", "999k", "1.00M", "1.39M", "25.0M", "1.00G"]);
     }
 }

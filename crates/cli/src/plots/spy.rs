@@ -1,48 +1,79 @@
 //! Spy plots: where the non-zeros of an adjacency lie, as a picture of any graph's size.
 
-use std::path::Path;
-
 use girih_graph_format::Csr;
-use plotters::backend::BitMapBackend;
-use plotters::prelude::{Color, DrawingBackend, RGBColor};
 use rayon::prelude::*;
 
 use super::blue;
 use crate::error::CliError;
 
-/// Pixels of a side at most.
-const SIDE: usize = 1024;
-/// Pixels between two plots.
-const GAP: usize = 16;
+/// Pixels of a panel's side at most, and at least: those of small graphs are enlarged.
+const SIDE_MAX: usize = 1024;
+const SIDE_MIN: usize = 400;
+/// Pixels between two panels, and the width of the frame around each.
+const GAP: usize = 24;
+const FRAME: usize = 2;
 
-/// Draws adjacencies side by side, one pixel for a block of entries: white where there is none, darker for more, on a
-/// logarithmic scale that the plots share.
+const WHITE: [u8; 3] = [255; 3];
+const GREY: [u8; 3] = [120; 3];
+
+/// Draws adjacencies side by side in frames, as PNG, one pixel (of small graphs, a square of them) for a block of entries:
+/// white where there is none, darker for more, on a logarithmic scale that the plots share.
 ///
 /// # Errors
-/// When the file cannot be written.
-pub fn draw(path: &Path, graphs: [(&str, &Csr); 2]) -> Result<(), CliError> {
-    let side = graphs.iter().map(|(_, graph)| graph.n_rows()).max().unwrap_or(0).clamp(1, SIDE);
-    let panels: Vec<Vec<f64>> = graphs.iter().map(|(_, graph)| densities(graph, side)).collect();
+/// Never in practice: the picture is made in memory.
+pub fn draw(graphs: [&Csr; 2]) -> Result<Vec<u8>, CliError> {
+    let cells = graphs.iter().map(|graph| graph.n_rows()).max().unwrap_or(0).clamp(1, SIDE_MAX);
+    let panels = graphs.map(|graph| densities(graph, cells));
     let darkest = panels.iter().flatten().copied().fold(0.0, f64::max);
-    let width = panels.len() * side + (panels.len() - 1) * GAP;
-    let failed = |error: &dyn std::fmt::Display| CliError::Other(format!("{}: {error}", path.display()));
-    let mut picture = BitMapBackend::new(path, (width as u32, side as u32));
-    let white = RGBColor(255, 255, 255);
-    picture.draw_rect((0, 0), (width as i32, side as i32), &white, true).map_err(|error| failed(&error))?;
+    let scale = SIDE_MIN.div_ceil(cells);
+    let framed = cells * scale + 2 * FRAME;
+    let mut picture = Picture::new(panels.len() * framed + (panels.len() - 1) * GAP, framed);
     for (i, panel) in panels.iter().enumerate() {
-        let left = i * (side + GAP);
+        let left = i * (framed + GAP);
+        picture.fill([left, 0], framed, GREY);
+        picture.fill([left + FRAME, FRAME], cells * scale, WHITE);
         for (at, &density) in panel.iter().enumerate().filter(|(_, density)| **density > 0.0) {
-            let place = ((left + at % side) as i32, (at / side) as i32);
-            let colour = shade(density, darkest);
-            picture.draw_pixel(place, colour.to_backend_color()).map_err(|error| failed(&error))?;
+            let place = [left + FRAME + at % cells * scale, FRAME + at / cells * scale];
+            picture.fill(place, scale, shade(density, darkest));
         }
     }
-    picture.present().map_err(|error| failed(&error))
+    picture.to_png().map_err(|error| CliError::Other(format!("cannot encode a picture: {error}")))
+}
+
+/// Pixels, row after row.
+struct Picture {
+    width: usize,
+    height: usize,
+    pixels: Vec<[u8; 3]>,
+}
+
+impl Picture {
+    fn new(width: usize, height: usize) -> Self {
+        Self { width, height, pixels: vec![WHITE; width * height] }
+    }
+
+    /// Fills the square of a side whose corner is at `[x, y]`.
+    fn fill(&mut self, [x, y]: [usize; 2], side: usize, colour: [u8; 3]) {
+        for row in y..y + side {
+            let start = row * self.width + x;
+            self.pixels[start..start + side].fill(colour);
+        }
+    }
+
+    fn to_png(&self) -> Result<Vec<u8>, png::EncodingError> {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
+        encoder.set_color(png::ColorType::Rgb);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(self.pixels.as_flattened())?;
+        writer.finish()?;
+        Ok(bytes)
+    }
 }
 
 /// Entries of each pixel over the entries that it could hold.
 fn densities(graph: &Csr, side: usize) -> Vec<f64> {
-    let n = graph.n_rows().max(1);
+    let n = graph.n_rows();
     let first = |pixel: usize| (n * pixel).div_ceil(side);
     let line = |y: usize| {
         let mut counts = vec![0u32; side];
@@ -57,7 +88,32 @@ fn densities(graph: &Csr, side: usize) -> Vec<f64> {
 }
 
 /// Light blue for the faintest pixel that holds anything to dark blue for the densest; four decades between them.
-fn shade(density: f64, darkest: f64) -> RGBColor {
-    let [red, green, blue] = blue(1.0 + (density / darkest).log10() / 4.0);
-    RGBColor(red, green, blue)
+fn shade(density: f64, darkest: f64) -> [u8; 3] {
+    blue(1.0 + (density / darkest).log10() / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+
+    use super::*;
+
+    fn size(graph: &Csr) -> (u32, u32) {
+        let bytes = draw([graph, graph]).unwrap();
+        let info = png::Decoder::new(&bytes[..]).read_info().unwrap().info().clone();
+        (info.width, info.height)
+    }
+
+    #[test]
+    fn graphs_of_any_size_have_a_picture_that_can_be_seen() {
+        let path = |n: usize| {
+            let from: Vec<u32> = (1..n as u32).collect();
+            let to = from.iter().map(|v| v - 1).collect();
+            Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+        };
+        assert_eq!(size(&path(0)), (2 * 404 + 24, 404));
+        assert_eq!(size(&path(1)), (2 * 404 + 24, 404));
+        assert_eq!(size(&path(300)), (2 * 604 + 24, 604), "enlarged by whole numbers");
+        assert_eq!(size(&path(5000)), (2 * 1028 + 24, 1028));
+    }
 }

@@ -45,6 +45,22 @@ fn stats_of_graphs_without_edges_or_nodes() {
     }
 }
 
+/// A node without in-edges is no isolated one while another lists it.
+#[test]
+fn stats_of_directed_graphs_tell_both_directions() {
+    let work = Workspace::new();
+    let matrix = "%%MatrixMarket matrix coordinate pattern general\n4 4 3\n2 1\n3 1\n3 2\n";
+    std::fs::write(work.path("one-way.mtx"), matrix).unwrap();
+    let data = work.arg("one-way.mtx");
+    let result = girih(&["stats", "--data", &data, "--json"]).ok().result();
+    assert_eq!((result["isolated"].as_u64(), result["symmetric"].as_bool()), (Some(1), Some(false)));
+    for degree in ["degree", "out_degree"] {
+        assert_eq!((result[degree]["max"].as_u64(), result[degree]["zero"].as_u64()), (Some(2), Some(2)), "{degree}");
+    }
+    let shown = girih(&["stats", "--data", &data]).ok().out;
+    assert!(shown.contains("Out-degree") && shown.contains("99 % at most 2, max 2"), "{shown}");
+}
+
 #[test]
 fn text_that_is_no_list_of_edges_is_refused() {
     let work = Workspace::new();
@@ -140,9 +156,19 @@ fn a_conversion_does_not_replace_what_is_not_ours() {
     let message = girih(&["convert", "--data", SMALL, "--out", &work.arg("thesis")]).refused(1);
     assert!(says(&message, &work.arg("thesis")), "{message}");
     assert_eq!(names_in(&work.path("thesis")), ["chapter1"]);
-    let message = girih(&["generate", SMALL, "--out", &work.arg("no/such/folder")]).refused(1);
-    assert!(says(&message, &work.arg("no/such")), "{message}");
+    for below in ["thesis/chapter1/a", "thesis/chapter1/a/b.npz"] {
+        let message = girih(&["convert", "--data", SMALL, "--out", &work.arg(below)]).refused(1);
+        assert!(says(&message, "chapter1 is a file"), "{message}");
+    }
     assert_eq!(names_in(work.folder()), ["thesis"]);
+}
+
+#[test]
+fn folders_above_the_output_are_made() {
+    let work = Workspace::new();
+    girih(&["generate", SMALL, "--out", &work.arg("a/b/graph")]).ok();
+    girih(&["convert", "--data", &work.arg("a/b/graph"), "--out", &work.arg("c/d/graph.npz")]).ok();
+    assert_eq!([names_in(&work.path("a/b")), names_in(&work.path("c/d"))], [["graph"], ["graph.npz"]]);
 }
 
 #[test]

@@ -85,6 +85,26 @@ fn a_session_killed_before_its_first_checkpoint_starts_again() {
     assert_resumes_to_the_same_end(&work);
 }
 
+/// A node's draws follow its place: in another order the same flags train something else.
+#[test]
+fn a_session_resumes_in_its_own_order_only() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let train = |epochs: &str, flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", epochs, "--out", &out, "--json"];
+        girih(&[&args, flags].concat())
+    };
+    train("3", &["--reorder", "rcm", "--ranks", "2"]).ok();
+    for other in [&[][..], &["--reorder", "degree"], &["--reorder", "rcm"]] {
+        let message = train("6", &[&["--resume"], other].concat()).refused(1);
+        assert!(says(&message, "another order of nodes") && says(&message, "--reorder-blocks"), "{message}");
+    }
+    assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 3);
+    let same = ["--resume", "--reorder", "rcm", "--reorder-blocks", "2", "--runs", "2"];
+    train("6", &same).ok();
+    assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 12);
+}
+
 /// The binary where no file may grow beyond `blocks` of 512 bytes, as on a full disk: writes fail with an error.
 fn with_file_limit(blocks: u32, args: &[&str]) -> Finished {
     let binary = command(args);

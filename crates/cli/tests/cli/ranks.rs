@@ -2,7 +2,7 @@
 
 use girih_graph_format::file::{self, Array};
 
-use crate::girih::{SMALL, Workspace, assert_keys, girih, says};
+use crate::girih::{Finished, SMALL, Workspace, assert_keys, command, girih, names_in, says};
 use crate::recommend::{QUICK, write_tastes};
 
 #[test]
@@ -153,6 +153,8 @@ fn several_orders_are_compared() {
     let orders = result["orders"].as_array().unwrap();
     let names: Vec<&str> = orders.iter().map(|order| order["order"].as_str().unwrap()).collect();
     assert_eq!(names, ["degree", "rcm", "community"]);
+    assert!(orders.iter().all(|order| order.get("event").is_none()), "{result}");
+    assert!(result["bandwidth_before"].is_u64() && result["tiles_after"].is_u64(), "{result}");
     let best = orders.iter().map(|order| order["coverage_after"].as_f64().unwrap()).fold(0.0, f64::max);
     assert_eq!(result["coverage_after"].as_f64(), Some(best));
     let shown = girih(&["reorder", "--data", SMALL, "--order", "degree,rcm"]).ok().out;
@@ -175,6 +177,16 @@ fn orders_that_are_none_are_refused() {
     ids[7] = -1;
     let message = refusal("negative.npy", &ids);
     assert!(says(&message, "entry 7 is -1"), "{message}");
+    file::write_npy(&work.path("table.npy"), &[600, 1], &ids).unwrap();
+    file::write_npy(&work.path("floats.npy"), &[600], &[0.5f32; 600]).unwrap();
+    for (name, code, reason) in [
+        ("table.npy", 1, "expected one dimension"),
+        ("floats.npy", 1, "integers"),
+        ("order.txt", 2, "the file is a .npy"),
+    ] {
+        let message = girih(&["reorder", "--data", SMALL, "--permutation", &work.arg(name)]).refused(code);
+        assert!(says(&message, reason) && message.matches(name).count() == 1, "{message}");
+    }
     girih(&["reorder", "--data", SMALL, "--order", "alphabetical"]).refused(2);
     girih(&["reorder", "--data", SMALL]).refused(2);
 }
@@ -192,27 +204,112 @@ fn partition_says_who_does_what() {
     let work = Workspace::new();
     let plot = work.arg("blocks.svg");
     let flags = ["--gather", "100", "--plot", &plot, "--compare", "metis"];
-    girih(&[&args[..], &flags].concat()).ok();
+    let result = girih(&[&args[..], &flags].concat()).ok().result();
+    let compared = result["compared"].as_array().unwrap();
+    assert_eq!([&compared[0]["order"], &compared[1]["order"]], ["metis", "metis in 4 blocks"]);
+    for order in compared {
+        assert_keys(order, &["imbalance", "rank_imbalance", "bytes_sent_per_rank", "memory_per_rank", "predicted_ms"]);
+    }
     let svg = std::fs::read_to_string(work.path("blocks.svg")).unwrap();
     assert_eq!(svg.matches("<rect").count(), 3 * 16, "three panels of 4 × 4 blocks");
     assert!(svg.contains("metis in 4 blocks"), "{svg}");
+    let shown = girih(&["partition", "--data", SMALL, "--ranks", "2", "--gather", "9", "--compare", "rcm"]).ok().out;
+    assert!(shown.contains("one product") && shown.contains("rcm in 2 blocks"), "{shown}");
 }
 
 #[test]
 fn ranks_that_cannot_share_are_refused() {
-    let refusal = |flags: &[&str]| {
-        let args = ["train", "--data", SMALL, "--epochs", "1"];
-        girih(&[&args, flags].concat()).refused(1)
+    let refusal = |code: i32, flags: &[&str]| {
+        let args = ["train", "--data", "synth:planted,nodes=6,degree=2,features=2,classes=2", "--epochs", "1"];
+        girih(&[&args, flags].concat()).refused(code)
     };
-    let message = refusal(&["--ranks", "6", "--partition", "2d"]);
+    let message = refusal(2, &["--ranks", "6", "--partition", "2d"]);
     assert!(says(&message, "6 ranks form no square") && says(&message, "4 or 9"), "{message}");
-    let message = refusal(&["--ranks", "6", "--partition", "1.5d", "--replication", "4"]);
+    let message = refusal(2, &["--ranks", "6", "--partition", "1.5d", "--replication", "4"]);
     assert!(says(&message, "4 replicas do not divide 6 ranks"), "{message}");
-    let message = refusal(&["--ranks", "601"]);
-    assert!(says(&message, "600 nodes cannot be cut over 601 ranks"), "{message}");
+    assert!(says(&refusal(2, &["--ranks", "2", "--replication", "2"]), "choose 1.5d"));
+    assert!(says(&refusal(2, &["--ranks", "1", "--replication", "0"]), "1 rank with 0 replicas"));
+    assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
+    assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
+    assert!(says(&refusal(2, &["--reorder-blocks", "3"]), "give --reorder ORDER"));
     girih(&["train", "--partition", "2d"]).refused(2);
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
     girih(&["train", "--ranks", "0"]).refused(2);
+}
+
+#[test]
+fn a_deadline_has_no_largest_value() {
+    let deadline = u64::MAX.to_string();
+    girih(&["train", "--data", SMALL, "--epochs", "1", "--ranks", "2", "--rank-deadline", &deadline]).ok();
+}
+
+/// Without MPI each would train by itself and write the same files; with it, only `--ranks` makes them one training.
+#[test]
+fn processes_that_would_not_work_together_are_refused() {
+    for size in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+        let launched = |n: &str| {
+            let mut command = command(&["train", "--data", SMALL, "--epochs", "1"]);
+            Finished::new(command.env(size, n).output().unwrap())
+        };
+        let message = launched("2").refused(2);
+        assert!(says(&message, "2 processes were started together"), "{message}");
+        launched("1").ok();
+    }
+}
+
+#[test]
+fn partition_refuses_what_cannot_be() {
+    let refusal = |flags: &[&str]| {
+        let args = ["partition", "--data", SMALL, "--ranks", "4"];
+        girih(&[&args, flags].concat()).refused(2)
+    };
+    for flags in [["--latency", "nan"], ["--latency", "-1"], ["--link", "0"], ["--gather", "0"], ["--gather", "inf"]] {
+        assert!(says(&refusal(&flags), "expected a"), "{flags:?}");
+    }
+    assert!(says(&refusal(&["--plot", "blocks.png"]), "the file is a .svg"));
+    assert!(says(&refusal(&["--replication", "3"]), "choose 1.5d"));
+    assert!(says(&girih(&["partition", "--ranks", "4"]).refused(2), "which data?"));
+}
+
+#[test]
+fn graphs_without_nodes_are_ordered_and_drawn() {
+    let work = Workspace::new();
+    std::fs::write(work.path("none.csv"), "# no edges\n").unwrap();
+    let (plot, report) = (work.arg("new/spy.png"), work.arg("new/page.html"));
+    let args =
+        ["reorder", "--data", &work.arg("none.csv"), "--order", "degree,rcm", "--plot", &plot, "--report", &report];
+    let shown = girih(&args).ok().out;
+    assert!(!shown.contains("-0.00") && shown.contains(&plot) && shown.contains(&report), "{shown}");
+    assert_eq!(names_in(&work.path("new")), ["page.html", "spy.png"]);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_refused_before_the_work() {
+    let work = Workspace::new();
+    std::fs::write(work.path("file"), "").unwrap();
+    for (flag, name) in [("--out", "file/a"), ("--plot", "file/a.png"), ("--report", "file/a.html")] {
+        let message = girih(&["reorder", "--data", SMALL, "--order", "rcm", flag, &work.arg(name)]).refused(1);
+        assert!(says(&message, "file is a file"), "{message}");
+    }
+    let message = girih(&["reorder", "--data", SMALL, "--order", "rcm", "--plot", "spy.svg"]).refused(2);
+    assert!(says(&message, "the file is a .png"), "{message}");
+}
+
+/// What reordering replaces is an earlier order of the same data, not another data set.
+#[test]
+fn another_data_set_is_not_replaced() {
+    let work = Workspace::new();
+    let out = work.arg("ordered");
+    let reorder = |data: &str, order: &str| girih(&["reorder", "--data", data, "--order", order, "--out", &out]);
+    reorder(SMALL, "rcm").ok();
+    reorder(SMALL, "degree").ok();
+    let message = reorder("synth:planted,nodes=50", "rcm").refused(1);
+    assert!(says(&message, &out) && says(&message, "holds another data set"), "{message}");
+
+    std::fs::create_dir(work.path("thesis")).unwrap();
+    std::fs::write(work.path("thesis/chapter1"), "years of work").unwrap();
+    let message = girih(&["reorder", "--data", SMALL, "--order", "rcm", "--out", &work.arg("thesis")]).refused(1);
+    assert!(says(&message, "holds something else"), "{message}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use girih_trainer::{Ranking, TOP_K};
 use super::Loaded;
 use crate::args::{EvaluateArgs, PredictArgs};
 use crate::error::CliError;
+use crate::paths;
 
 /// Prints how well the items ranked first agree with the test items.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
@@ -36,6 +37,7 @@ pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
     let recommendations = girih_trainer::recommend(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
     let item = |&item: &u32| if item == NO_COLUMN { -1 } else { i64::from(item) };
     let items: Vec<i64> = recommendations.items.iter().map(item).collect();
+    paths::make_parents(&args.out)?;
     file::write_npy(&args.out, &[recommendations.n_users, TOP_K], &items)?;
     let out = args.out.display().to_string();
     results

@@ -1,16 +1,14 @@
 //! The report of `girih reorder`: one self-contained page.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use girih_graph_format::{Csr, Permutation, file};
-use girih_partition::{BlockPlan, ProcessGrid, Scheme, block_nnz};
+use girih_graph_format::{Csr, Permutation};
+use girih_partition::{BlockPlan, ProcessGrid, Scheme, block_nnz, imbalance};
 use girih_reorder::quality::Quality;
 
-use super::{Found, percent};
+use super::{Found, percent, shown_gap};
 use crate::error::CliError;
 use crate::plots::heat::{self, Panel};
 use crate::plots::spy;
@@ -19,38 +17,38 @@ use crate::report::{STYLE, escape};
 /// Blocks a side of the partition whose balance is shown.
 pub const BLOCKS: usize = 4;
 
-/// Writes the page: the figures of all orders, the adjacency before and after the `best` one, and its blocks before, after
-/// and, for orders that have a name, after ordering inside each block.
-pub fn write(
-    path: &Path,
+/// The page: the figures of all orders, the adjacency before and after the `best` one, and its blocks before, after and,
+/// for orders that have a name, after ordering inside each block.
+pub fn of(
     (title, graph): (&str, &Csr),
     before: &Quality,
     (found, best): (&[Found], &Found),
     inside_blocks: Option<&Permutation>,
-) -> Result<(), CliError> {
+) -> Result<String, CliError> {
     let after = graph.permuted(&best.ordered.order);
-    let picture = tempfile::Builder::new().suffix(".png").tempfile().map_err(|error| CliError::io(path, error))?;
-    spy::draw(picture.path(), [("before", graph), (&best.ordered.name, &after)])?;
-    let picture = std::fs::read(picture.path()).map_err(|error| CliError::io(path, error))?;
     let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>{STYLE}\
-         img{{width:100%}}</style></head><body><h1>{0}</h1>{1}\
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{0}</title><style>{STYLE}\
+         img{{width:100%}}.wide{{overflow-x:auto}}.wide svg{{min-width:36rem}}\
+         th,td{{white-space:nowrap}}</style></head><body><h1>{0}</h1>{1}\
          <h2>Non-zeros, before and after: {2}</h2><img alt=\"spy plots\" src=\"data:image/png;base64,{3}\">\
-         <p>A pixel stands for a block of the adjacency, rows downwards; darker ones hold more, on a logarithmic scale.</p>",
+         <p>Left as it is, right after {2}. A pixel stands for a block of the adjacency, rows downwards; darker ones hold \
+         more, on a logarithmic scale.</p>",
         escape(title),
         table(before, found),
         escape(&best.ordered.name),
-        BASE64_STANDARD.encode(picture)
+        BASE64_STANDARD.encode(spy::draw([graph, &after])?)
     );
-    if let Some(blocks) = blocks(graph, &after, best, inside_blocks)? {
+    if let Some(panels) = panels(graph, &after, best, inside_blocks)? {
         let _ = write!(
             page,
-            "<h2>Non-zeros of the blocks of a partition over {BLOCKS} ranks</h2>{blocks}\
-             <p>An order of the whole graph gathers work in few blocks; inside each block's ids it leaves the balance alone.</p>"
+            "<h2>{BLOCKS} × {BLOCKS} blocks of a 1D partition over {BLOCKS} ranks</h2><div class=\"wide\">{}</div><p>{}</p>",
+            heat::draw(&panels),
+            balance(&panels)
         );
     }
     page.push_str("</body></html>\n");
-    Ok(file::write_file(path, |out| Ok(out.write_all(page.as_bytes())?))?)
+    Ok(page)
 }
 
 /// The figures of every order.
@@ -59,10 +57,10 @@ fn table(before: &Quality, found: &[Found]) -> String {
     let mut add = |name: &str, seconds: String, quality: &Quality| {
         let _ = write!(
             rows,
-            "<tr><th>{}</th><td>{seconds}</td><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th>{}</th><td>{seconds}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(name),
             quality.gaps.bandwidth,
-            quality.gaps.mean_log2,
+            shown_gap(quality.gaps.mean_log2),
             percent(quality.dense_tile_share),
             percent(quality.coverage_256),
             percent(quality.lru_hit_rate)
@@ -71,19 +69,22 @@ fn table(before: &Quality, found: &[Found]) -> String {
     add("as it is", String::new(), before);
     found.iter().for_each(|found| add(&found.ordered.name, format!("{:.3}", found.ordered.seconds), &found.quality));
     format!(
-        "<table><tr><th>order</th><th>seconds</th><th>bandwidth</th><th>mean log₂ gap</th><th>in 32×32 tiles from 5 %</th>\
-         <th>in 256×64 blocks from 2 %</th><th>hits of a cache of {} rows</th></tr>{rows}</table>",
+        "<div class=\"wide\"><table><tr><th>order</th><th>seconds</th><th>bandwidth</th><th>log₂ gap</th><th>tiles</th>\
+         <th>blocks</th><th>hits</th></tr>{rows}</table></div><p>Bandwidth: the largest distance of an entry from the \
+         diagonal; log₂ gap: the mean bits of the distance between neighbouring entries of a row; tiles: entries in tiles of \
+         32 × 32 filled to 5 % and more; blocks: those in blocks of 256 × 64 filled to 2 % and more; hits: reads of rows that a \
+         cache of {} rows would hit.</p>",
         before.rows_held
     )
 }
 
-/// The heat maps; nothing for graphs with fewer nodes than blocks.
-fn blocks(
+/// The blocks; nothing for graphs with fewer nodes than blocks.
+fn panels(
     graph: &Csr,
     after: &Csr,
     best: &Found,
     inside_blocks: Option<&Permutation>,
-) -> Result<Option<String>, CliError> {
+) -> Result<Option<Vec<Panel>>, CliError> {
     if graph.n_rows() < BLOCKS {
         return Ok(None);
     }
@@ -91,5 +92,15 @@ fn blocks(
     let panel = |title: &str, graph: &Csr| Panel { title: escape(title), blocks: block_nnz(graph, &plan.panels) };
     let mut panels = vec![panel("as it is", graph), panel(&best.ordered.name, after)];
     panels.extend(inside_blocks.map(|order| panel("inside each block", &graph.permuted(order))));
-    Ok(Some(heat::draw(&panels)))
+    Ok(Some(panels))
+}
+
+/// How evenly the ranks of each panel, which hold a row of blocks each, share the work.
+fn balance(panels: &[Panel]) -> String {
+    let of_panel = |panel: &Panel| {
+        let ranks: Vec<u64> = panel.blocks.iter().map(|row| row.iter().sum()).collect();
+        format!("{} {:.3}", panel.title, imbalance(&ranks))
+    };
+    let all: Vec<String> = panels.iter().map(of_panel).collect();
+    format!("A rank multiplies a row of blocks. Most work of a rank over the mean: {}.", all.join(", "))
 }

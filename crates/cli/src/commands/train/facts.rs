@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use girih_datasets::Dataset;
 use girih_machine::{memory, readable_bytes};
+use girih_partition::counted;
 use girih_trainer::{
     InteractionSizes, Outcome, Ranking, RunSummary, Spread, StageTimes, TrainConfig, mean_over_labels,
 };
@@ -49,14 +50,16 @@ impl Facts {
     /// One line for people, before training.
     pub fn headline(&self) -> String {
         let generated = if self.generated { " (generated)" } else { "" };
+        let shown = |(n, noun)| counted(n, noun);
         let sizes = match self.interactions {
             Some(sizes) => {
-                format!("{} users, {} items, {} interactions", sizes.n_users, sizes.n_items, sizes.n_train)
+                [(sizes.n_users, "user"), (sizes.n_items, "item"), (sizes.n_train, "interaction")].map(shown).join(", ")
             }
-            None => format!(
-                "{} nodes, {} edges, {} features, {} classes",
-                self.n_nodes, self.n_edges, self.n_features, self.n_classes
-            ),
+            None => {
+                let nodes = [(self.n_nodes, "node"), (self.n_edges, "edge")].map(shown).join(", ");
+                let rows = [(self.n_features, "feature"), (self.n_classes, "class")].map(shown).join(", ");
+                format!("{nodes}, {rows}")
+            }
         };
         format!("{} on {}{generated}: {sizes}; device {}", self.model, self.data, self.device)
     }

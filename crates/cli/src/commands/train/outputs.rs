@@ -10,6 +10,7 @@ use super::settings;
 use crate::error::CliError;
 use crate::history::{History, Point};
 use crate::output::Results;
+use crate::paths;
 use crate::report;
 
 /// The folder of a training session, with what goes into it before training.
@@ -25,9 +26,10 @@ impl OutputFolder {
     /// A folder at `path`, not made yet.
     ///
     /// # Errors
-    /// When files are there already and training does not resume.
+    /// When files are there already and training does not resume, or none can be written.
     pub fn new(path: &Path, spec: &str, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
         let folder = Self { path: path.to_owned(), config: settings::to_toml(spec, config)?, resume };
+        paths::check(path)?;
         let used = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
         if used && !resume {
             let ours = folder.config_file().exists();

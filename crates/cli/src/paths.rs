@@ -1,0 +1,89 @@
+//! Where output goes: names that fit their contents, folders that can be written, both known before the work.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::CliError;
+
+/// Refuses a path at which nothing can be written, and leaves nothing behind: for the time before long work.
+///
+/// # Errors
+/// When the path is under a file, or in a folder that takes no files.
+pub fn check(path: &Path) -> Result<(), CliError> {
+    let refuse = |folder: &Path, why: &str| {
+        let message = format!("{}: cannot be written: {} {why}", path.display(), folder.display());
+        Err(CliError::Other(format!("{message}; choose another path")))
+    };
+    let mut folders = path.ancestors().skip(1).map(here);
+    let folder = folders.find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return refuse(folder, "is a file");
+    }
+    match tempfile::tempfile_in(folder) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(folder, &format!("takes no files ({})", error.kind())),
+    }
+}
+
+/// Makes the folders above a path.
+///
+/// # Errors
+/// When one cannot be made.
+pub fn make_parents(path: &Path) -> Result<(), CliError> {
+    let parent = path.parent().map_or(Path::new("."), here);
+    std::fs::create_dir_all(parent).map_err(|error| CliError::io(path, error))
+}
+
+/// The empty path is the folder that the program runs in.
+fn here(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+/// Takes the name of a vector picture.
+///
+/// # Errors
+/// When it has another extension.
+pub fn svg(path: PathBuf) -> Result<PathBuf, String> {
+    expect("svg", path)
+}
+
+/// Takes the name of a picture of pixels.
+///
+/// # Errors
+/// When it has another extension.
+pub fn png(path: PathBuf) -> Result<PathBuf, String> {
+    expect("png", path)
+}
+
+/// Takes the name of an array.
+///
+/// # Errors
+/// When it has another extension.
+pub fn npy(path: PathBuf) -> Result<PathBuf, String> {
+    expect("npy", path)
+}
+
+fn expect(extension: &str, path: PathBuf) -> Result<PathBuf, String> {
+    match path.extension() {
+        Some(found) if found.eq_ignore_ascii_case(extension) => Ok(path),
+        _ => Err(format!("the file is a .{extension}; give it a name that ends so")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_checked_without_a_trace_and_then_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c.png");
+        check(&path).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        make_parents(&path).unwrap();
+        assert!(folder.path().join("a/b").is_dir());
+        std::fs::write(&path, "").unwrap();
+        let message = check(&path.join("d.png")).unwrap_err().to_string();
+        assert!(message.contains("c.png is a file"), "{message}");
+        check(Path::new("in-this-folder.png")).unwrap();
+    }
+}
