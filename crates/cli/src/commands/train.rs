@@ -25,6 +25,7 @@ use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::{backend, plan, process_grid};
 use crate::args::{OutputArgs, RankArgs, TrainArgs};
 use crate::error::CliError;
+use crate::output::Results;
 
 /// Ranks that are threads: at most so many, and at most so many for each core.
 const THREAD_RANKS_MAX: usize = 256;
@@ -73,8 +74,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         return Ok(());
     }
     let mut results = facts.results(&config, &outcome);
-    results.add_hidden("ranks", args.ranks.ranks.unwrap_or(1));
-    results.add_hidden("reorder", order);
+    add_arrangement(&mut results, ranks.as_ref(), &order);
     if let Some(outputs) = &outputs {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
@@ -86,6 +86,22 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// How the work was shared and nodes were numbered; people are told where it is not as usual.
+fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
+    match ranks {
+        None => results.add_hidden("ranks", 1),
+        Some(RankOptions { grid, exchange, .. }) => results
+            .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
+            .add_hidden("partition", grid.scheme().to_string())
+            .add_hidden("replication", grid.replication())
+            .add_hidden("exchange", exchange.to_string()),
+    };
+    match order {
+        "none" => results.add_hidden("reorder", order),
+        _ => results.add("reorder", order, "Order of nodes", order),
+    };
 }
 
 /// Whether this process reports: of several that a launcher started, the first.

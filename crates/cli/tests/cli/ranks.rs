@@ -20,6 +20,7 @@ fn ranks_train_what_one_rank_does() {
     ] {
         let shared = train(flags);
         assert_eq!(shared["ranks"].as_u64(), Some(flags[1].parse().unwrap()));
+        assert_keys(&shared, &["partition", "replication", "exchange", "reorder"]);
         for key in ["train_loss", "test_loss"] {
             let (a, b) = (single[key].as_f64().unwrap(), shared[key].as_f64().unwrap());
             assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
@@ -82,6 +83,30 @@ fn training_in_another_order_learns_the_same() {
     }
     let blockwise = train(&["--reorder", "community", "--ranks", "4"]);
     assert_eq!(blockwise["reorder"], "community in 4 blocks");
+}
+
+#[test]
+fn auto_chooses_for_the_device_that_is_described() {
+    let choose = |device: &[&str]| {
+        let args = ["reorder", "--data", SMALL, "--order", "auto", "--width", "32", "--json"];
+        girih(&[&args, device].concat()).ok().result()
+    };
+    let starved = choose(&["--cache", "16", "--cache-gb-s", "100", "--memory-gb-s", "1"]);
+    let number = |result: &serde_json::Value, key: &str| result[key].as_f64().unwrap();
+    assert_ne!(starved["chosen"], "none");
+    assert!(
+        number(&starved, "predicted_product_ms_after") < number(&starved, "predicted_product_ms_before"),
+        "{starved}"
+    );
+    assert!(number(&starved, "break_even_products") > 0.0, "{starved}");
+    // Where memory is as fast as the cache, there is nothing to gain.
+    let indifferent = choose(&["--cache-gb-s", "1", "--memory-gb-s", "1"]);
+    assert_eq!((&indifferent["chosen"], &indifferent["break_even_products"]), (&"none".into(), &().into()));
+    assert_eq!(indifferent["bandwidth_before"], indifferent["bandwidth_after"]);
+    girih(&["reorder", "--data", SMALL, "--order", "auto", "--cache-gb-s", "1"]).refused(2);
+    girih(&["reorder", "--data", SMALL, "--order", "auto", "--cache-gb-s", "0", "--memory-gb-s", "1"]).refused(2);
+    let trained = girih(&["train", "--data", SMALL, "--epochs", "2", "--reorder", "auto", "--json"]).ok().result();
+    assert!(trained["reorder"].as_str().unwrap().starts_with("auto: "), "{trained}");
 }
 
 #[test]
