@@ -15,7 +15,6 @@ mod paths;
 mod plots;
 mod report;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -46,11 +45,10 @@ fn main() -> ExitCode {
 /// Logs go to standard error; `GIRIH_LOG=debug` shows more of them.
 fn start_logging() {
     let filter = EnvFilter::try_from_env("GIRIH_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(terminal)
+        .with_ansi(false)
         .without_time()
         .init();
 }

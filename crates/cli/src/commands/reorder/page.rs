@@ -35,7 +35,7 @@ pub fn of(
          <p>Left as it is, right after {2}. A pixel stands for a block of the adjacency, rows downwards; darker ones hold \
          more, on a logarithmic scale.</p>",
         escape(title),
-        table(before, found),
+        table(before, found, before.rows_held >= graph.n_rows()),
         escape(&best.ordered.name),
         BASE64_STANDARD.encode(spy::draw([graph, &after])?)
     );
@@ -51,8 +51,8 @@ pub fn of(
     Ok(page)
 }
 
-/// The figures of every order.
-fn table(before: &Quality, found: &[Found]) -> String {
+/// The figures of every order; whether the simulated cache holds all rows.
+fn table(before: &Quality, found: &[Found], holds_all: bool) -> String {
     let mut rows = String::new();
     let mut add = |name: &str, seconds: String, quality: &Quality| {
         let _ = write!(
@@ -73,8 +73,9 @@ fn table(before: &Quality, found: &[Found]) -> String {
          <th>blocks</th><th>hits</th></tr>{rows}</table></div><p>Bandwidth: the largest distance of an entry from the \
          diagonal; log₂ gap: the mean bits of the distance between neighbouring entries of a row; tiles: entries in tiles of \
          32 × 32 filled to 5 % and more; blocks: those in blocks of 256 × 64 filled to 2 % and more; hits: reads of rows that a \
-         cache of {} rows would hit.</p>",
-        before.rows_held
+         cache of {} rows would hit{}.</p>",
+        before.rows_held,
+        if holds_all { ", which holds all of them" } else { "" }
     )
 }
 
