@@ -1,0 +1,105 @@
+//! [`Device`]: a card, the stream that work is put on, and the kernels that were compiled for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::cublas::CudaBlas;
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, LaunchConfig};
+
+use crate::compile::{Defines, Source, compile};
+use crate::error::{KernelError, Kind};
+
+/// Threads of a block where nothing else is said.
+pub(crate) const BLOCK: u32 = 256;
+
+/// A card. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
+pub struct Device {
+    context: Arc<CudaContext>,
+    pub(crate) stream: Arc<CudaStream>,
+    pub(crate) blas: CudaBlas,
+    capability: (i32, i32),
+    modules: Mutex<HashMap<(Source, Defines), Arc<CudaModule>>>,
+}
+
+impl Device {
+    /// Opens a card by its number.
+    ///
+    /// # Errors
+    /// When there is no driver, no compiler, no cuBLAS or no such card.
+    pub fn open(ordinal: usize) -> Result<Self, KernelError> {
+        check_libraries()?;
+        let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
+        if ordinal as i64 >= i64::from(count) {
+            return Err(Kind::NoDevice { ordinal, count }.into());
+        }
+        let context = CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))?;
+        // SAFETY: all work goes to one stream, so that no buffer is used on two.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
+        let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
+        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
+        Ok(Self { context, stream, blas, capability, modules: Mutex::default() })
+    }
+
+    /// What the card is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.context.name().unwrap_or_else(|_| "CUDA device".to_owned())
+    }
+
+    /// Major and minor number of what the card can compute.
+    #[must_use]
+    pub fn capability(&self) -> (i32, i32) {
+        self.capability
+    }
+
+    /// Bytes of memory: free, and in all.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn memory(&self) -> Result<(usize, usize), KernelError> {
+        self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// A kernel of a source, compiled with `defines` when it is first asked for.
+    pub(crate) fn kernel(&self, source: Source, name: &str, defines: &Defines) -> Result<CudaFunction, KernelError> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (source, defines.clone());
+        if !modules.contains_key(&key) {
+            let code = compile(source, defines, self.capability)?;
+            let module = self.context.load_module(code).map_err(KernelError::driver("cannot load kernels"))?;
+            modules.insert(key.clone(), module);
+        }
+        modules[&key].load_function(name).map_err(KernelError::driver("a kernel is not in its source"))
+    }
+}
+
+/// A thread for each of `n` pieces of work, at most as many blocks as a grid may have; kernels stride over the rest.
+pub(crate) fn threads_for(n: usize) -> LaunchConfig {
+    let blocks = n.div_ceil(BLOCK as usize).clamp(1, 1 << 20) as u32;
+    LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
+}
+
+/// A warp for each of `n` pieces of work, likewise.
+pub(crate) fn warps_for(n: usize) -> LaunchConfig {
+    threads_for(n.saturating_mul(32))
+}
+
+/// Says what is missing instead of failing inside a call.
+fn check_libraries() -> Result<(), KernelError> {
+    // SAFETY: these look for a library and call nothing in it.
+    let (driver, compiler, blas) = unsafe {
+        (
+            cudarc::driver::sys::is_culib_present(),
+            cudarc::nvrtc::sys::is_culib_present(),
+            cudarc::cublas::sys::is_culib_present(),
+        )
+    };
+    let missing = |library, remedy| Err(Kind::Missing { library, remedy }.into());
+    match (driver, compiler, blas) {
+        (false, ..) => missing("CUDA driver (libcuda)", "install NVIDIA's driver, or use --device cpu"),
+        (_, false, _) => missing("CUDA compiler (libnvrtc)", "install CUDA 13, or set LD_LIBRARY_PATH to where it is"),
+        (.., false) => missing("cuBLAS (libcublas)", "install CUDA 13, or set LD_LIBRARY_PATH to where it is"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,21 @@
+//! CUDA: devices found at run time, kernels compiled for the card at hand, and [`Cuda`], the backend made of them.
+//!
+//! Nothing here is linked against CUDA: the driver, the run-time compiler and cuBLAS are loaded when a device is opened. On a
+//! machine without them [`Device::open`] fails with a message that says what is missing.
+//!
+//! - [`Device`]: a card, its stream, its kernels.
+//! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in `kernels/`.
+//!
+//! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
+
+mod backend;
+mod compile;
+mod device;
+mod error;
+mod matrix;
+mod ops;
+
+pub use backend::Cuda;
+pub use device::Device;
+pub use error::KernelError;
+pub use matrix::{CudaIds, CudaMatrix, CudaSparse};

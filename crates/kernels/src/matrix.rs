@@ -1,0 +1,52 @@
+//! What lives on a device: [`CudaMatrix`], [`CudaSparse`], [`CudaIds`].
+
+use std::sync::OnceLock;
+
+use cudarc::driver::CudaSlice;
+use girih_compute::checks::IdRange;
+use girih_compute::{Dtype, EntryNames, Shape};
+use girih_graph_format::Csr;
+
+/// A dense matrix, row after row.
+pub struct CudaMatrix {
+    pub(crate) shape: Shape,
+    pub(crate) dtype: Dtype,
+    /// `shape.len()` elements; at least one byte, because a device allocates no nothing.
+    pub(crate) data: CudaSlice<u8>,
+}
+
+/// Node ids or classes.
+pub struct CudaIds {
+    pub(crate) range: IdRange,
+    /// At least one, as with matrices.
+    pub(crate) ids: CudaSlice<u32>,
+}
+
+/// `L·A·R`, with its transpose where products or gradients need it.
+pub struct CudaSparse {
+    /// The pattern and values on the host: what the transpose and schedules are made from.
+    pub(crate) host: Csr,
+    pub(crate) symmetric: bool,
+    pub(crate) names: Option<EntryNames>,
+    /// As it is.
+    pub(crate) forward: CudaCsr,
+    /// Factors of rows.
+    pub(crate) left: Option<CudaSlice<f32>>,
+    /// Factors of columns.
+    pub(crate) right: Option<CudaSlice<f32>>,
+    /// The transpose, made when it is first needed.
+    pub(crate) transpose: OnceLock<CudaCsr>,
+}
+
+/// Compressed rows.
+pub(crate) struct CudaCsr {
+    pub(crate) shape: Shape,
+    pub(crate) nnz: usize,
+    /// `rows + 1` offsets.
+    pub(crate) indptr: CudaSlice<u64>,
+    pub(crate) indices: CudaSlice<u32>,
+    /// Of weighted matrices.
+    pub(crate) values: Option<CudaSlice<f32>>,
+    /// Of a transpose: the place of each entry in the matrix that it is the transpose of.
+    pub(crate) positions: Option<CudaSlice<u64>>,
+}

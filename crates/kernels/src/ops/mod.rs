@@ -1,0 +1,3 @@
+//! The operations, a module for each source in `kernels/`: checked operands in, launches out.
+
+mod passes;
