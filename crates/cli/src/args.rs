@@ -115,10 +115,10 @@ pub struct OutputArgs {
 }
 
 /// Where computation happens.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct DeviceArgs {
-    /// Device to compute on
-    #[arg(long, value_enum, default_value_t)]
+    /// Device to compute on: auto (the fastest that is there), cpu, cuda, or cuda:N for the N-th CUDA device
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
     /// Threads to compute with [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -126,13 +126,25 @@ pub struct DeviceArgs {
 }
 
 /// A device to compute on.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The fastest that is there
-    #[default]
+    /// The fastest that is there.
     Auto,
-    /// The processor's cores
+    /// The processor's cores.
     Cpu,
+    /// A CUDA device, by its number.
+    Cuda(usize),
+}
+
+fn parse_device(text: &str) -> Result<Device, String> {
+    let ordinal = text.strip_prefix("cuda:").map(str::parse);
+    match (text, ordinal) {
+        ("auto", _) => Ok(Device::Auto),
+        ("cpu", _) => Ok(Device::Cpu),
+        ("cuda", _) => Ok(Device::Cuda(0)),
+        (_, Some(Ok(ordinal))) => Ok(Device::Cuda(ordinal)),
+        _ => Err("expected auto, cpu, cuda or cuda:N".to_owned()),
+    }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

@@ -1,7 +1,7 @@
 //! `girih doctor`: what this machine offers and what is missing.
 
 use girih_compute::{Backend, Cpu};
-use girih_machine::{Ceilings, Machine};
+use girih_machine::{Ceilings, Machine, readable_bytes};
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
@@ -21,8 +21,14 @@ pub fn run(output: OutputArgs) -> Result<(), CliError> {
         .add("machine", serde_json::to_value(&machine).unwrap_or_default(), "Machine", machine.describe())
         .add("instruction_set", backend.instruction_set(), "Instruction set", backend.instruction_set())
         .add("ceilings", serde_json::to_value(&ceilings).unwrap_or_default(), "Ceilings", ceilings.describe())
-        .add("devices", vec![backend.name()], "Devices", backend.name())
-        .add("cuda", false, "CUDA", "not used: this version computes on the processor only");
+        .add("devices", vec![backend.name()], "Devices", backend.name());
+    let cuda = girih_kernels::Device::open(0);
+    results.add(
+        "cuda",
+        cuda.is_ok(),
+        "CUDA",
+        cuda.map_or_else(|missing| missing.to_string(), |device| describe(&device)),
+    );
     let advice = advice(&machine, &ceilings);
     results.add("advice", advice.clone(), "Advice", if advice.is_empty() { "none" } else { "" });
     results.print(output.json);
@@ -30,6 +36,13 @@ pub fn run(output: OutputArgs) -> Result<(), CliError> {
         advice.iter().for_each(|line| println!("- {line}"));
     }
     Ok(())
+}
+
+/// A card in a line.
+fn describe(device: &girih_kernels::Device) -> String {
+    let (major, minor) = device.capability();
+    let memory = device.memory().map_or("?".to_owned(), |(_, all)| readable_bytes(all as u64));
+    format!("{}, compute capability {major}.{minor}, {memory}", device.name())
 }
 
 /// The ceilings of this machine, which take seconds to measure; `remedy` says how to do without.

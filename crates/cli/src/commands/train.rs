@@ -9,7 +9,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use girih_comm::{launched_rank, launched_ranks};
-use girih_compute::{Backend, Cpu};
+use girih_compute::Cpu;
 use girih_datasets::{Dataset, load};
 use girih_partition::counted;
 use girih_reorder::{Auto, OrderKind};
@@ -21,9 +21,10 @@ use girih_trainer::{Event, Outcome, SessionOptions, TrainConfig, TrainError};
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
+use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
-use super::{backend, plan, process_grid};
-use crate::args::{OutputArgs, RankArgs, TrainArgs};
+use super::{plan, process_grid};
+use crate::args::{Device, DeviceArgs, OutputArgs, RankArgs, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -45,7 +46,12 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     }
     let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
-    let backend = backend(&args.device, config.precision)?;
+    // Ranks are threads or processes on processors, whatever else is there.
+    let device = match (&ranks, args.device.device) {
+        (Some(_), Device::Auto) => Device::Cpu,
+        (_, device) => device,
+    };
+    let backend = choose(&DeviceArgs { device, ..args.device }, config.precision)?;
     let mut dataset = load(&spec, &options)?;
     let facts = Facts::of(&dataset, &spec, &config, backend.name());
     let mut order = OrderKind::None.to_string();
@@ -64,9 +70,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     };
     let mut observer = Observer::new(&config, args.output.json, outputs.clone())?;
     let mut observe = |event: Event<'_>| observer.observe(&event);
-    let outcome = match &ranks {
-        None => girih_trainer::train(&backend, dataset, &config, &session, &mut observe),
-        Some(ranks) => train_on_ranks(&backend, dataset, &config, ranks, &session, &mut observe),
+    let outcome = match (&ranks, &backend) {
+        (None, backend) => {
+            on_backend!(backend, backend => girih_trainer::train(backend, dataset, &config, &session, &mut observe))
+        }
+        (Some(ranks), Chosen::Cpu(cpu)) => train_on_ranks(cpu, dataset, &config, ranks, &session, &mut observe),
+        (Some(_), Chosen::Cuda(_)) => {
+            return Err(CliError::Usage("ranks compute on the processor; give --device cpu with --ranks".to_owned()));
+        }
     };
     let history = observer.finish()?;
     let outcome = outcome?;

@@ -1,0 +1,53 @@
+//! The backend that `--device` asks for.
+
+use girih_compute::{Backend, Cpu, Dtype};
+use girih_kernels::Cuda;
+
+use crate::args::{Device, DeviceArgs};
+use crate::error::CliError;
+
+/// A backend, found at run time. [`on_backend`] runs generic code on it.
+pub enum Chosen {
+    Cpu(Cpu),
+    Cuda(Box<Cuda>),
+}
+
+/// Evaluates an expression with the backend that was chosen.
+macro_rules! on_backend {
+    ($chosen:expr, $backend:ident => $work:expr) => {
+        match $chosen {
+            $crate::commands::device::Chosen::Cpu($backend) => $work,
+            $crate::commands::device::Chosen::Cuda($backend) => {
+                let $backend = &**$backend;
+                $work
+            }
+        }
+    };
+}
+pub(super) use on_backend;
+
+impl Chosen {
+    /// What results call it.
+    pub fn name(&self) -> String {
+        on_backend!(self, backend => backend.name())
+    }
+}
+
+/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. Rows that sparse products gather
+/// on the processor are stored as `gather`.
+pub fn choose(args: &DeviceArgs, gather: Dtype) -> Result<Chosen, CliError> {
+    if let Some(threads) = args.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+        pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
+    }
+    let cpu = || Chosen::Cpu(Cpu::new().gathering(gather));
+    let cuda = |ordinal| girih_kernels::Device::open(ordinal).map(|device| Chosen::Cuda(Box::new(Cuda::new(device))));
+    match args.device {
+        Device::Cpu => Ok(cpu()),
+        Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
+        Device::Auto => Ok(cuda(0).unwrap_or_else(|error| {
+            tracing::debug!("on the processor: {error}");
+            cpu()
+        })),
+    }
+}
