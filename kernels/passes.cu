@@ -1,4 +1,5 @@
 // Passes over whole matrices. X and Y are the storage of what is read and of what is written.
+// Elements: X, Y
 #include "common.cuh"
 
 extern "C" __global__ void convert(const X *x, Y *out, u64 n) {

@@ -2,6 +2,7 @@
 //!
 //! - [`tidy`]: facts that can rot, checked against the files.
 //! - [`ci`]: everything that `.ci/run` checks, step by step.
+//! - [`kernels`]: the CUDA sources through nvcc.
 //! - [`gpu`]: programs for a machine with a GPU, and the record that its tests passed there.
 //! - `bench`: builds the benchmark harness in release and hands its arguments on; the harness is `benches/`.
 //!
@@ -10,6 +11,7 @@
 mod ci;
 mod command;
 mod gpu;
+mod kernels;
 mod listing;
 mod tidy;
 
@@ -35,6 +37,12 @@ enum Task {
         /// Leave out `cargo test`, for callers that ran it already.
         #[arg(long)]
         skip_tests: bool,
+    },
+    /// Compile every CUDA source for every architecture, and show what its kernels need.
+    Kernels {
+        /// Fetch nvcc with pip, into target/, where there is none.
+        #[arg(long)]
+        install: bool,
     },
     /// Build a folder of programs for a machine with a GPU and no Rust: girih, the tests that need a GPU, this program.
     Dist {
@@ -65,6 +73,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root),
         Task::Ci { skip_tests } => ci::run(&root, skip_tests),
+        Task::Kernels { install } => kernels::run(&root, install),
         Task::Dist { out } => gpu::dist(&root, &out),
         Task::GpuTest { prebuilt, out } => gpu::test(&root, prebuilt.as_deref(), &out),
         Task::Bench { arguments } => bench(&root, &arguments),
