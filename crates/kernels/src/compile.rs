@@ -23,6 +23,9 @@ macro_rules! sources {
 
 sources! {
     PASSES = "passes.cu";
+    SPMM = "spmm.cu";
+    EDGES = "edges.cu";
+    ATTENTION = "attention.cu";
 }
 
 /// What every source includes.
