@@ -67,9 +67,8 @@ impl Cuda {
     pub(crate) fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
         const OPERATION: &str = "upload_sparse";
         checks::sparse(operand)?;
-        let floats = |values: &Option<Vec<f32>>| {
-            values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose()
-        };
+        let floats =
+            |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
         let names = operand.names.as_ref();
         Ok(CudaSparse {
             host: operand.csr.clone(),

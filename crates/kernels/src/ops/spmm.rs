@@ -164,7 +164,8 @@ impl Cuda {
 /// What the source is compiled with; `operands` are the operand, the result, the weights and the bias.
 fn defines(layout: Layout, weighing: Weighing, operands: [Option<&CudaMatrix>; 4]) -> Defines {
     let types = ["X", "Y", "W", "B"].into_iter().zip(operands);
-    let types = types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
+    let types =
+        types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
     let Layout { vec, group, tiles } = layout;
     let constants = [("VEC", vec), ("GROUP", group), ("TILES", tiles), ("WEIGHTS", weighing as usize)];
     types.chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
