@@ -143,11 +143,11 @@ __device__ __forceinline__ void softmax(const Team<BLOCK> &team, Span span, u64 
 }
 
 extern "C" __global__ void segment_softmax(Pattern a, u64 n_heads, Z *scores, L *log_sums) {
-    for_rows(a, [&](const auto &team, Span span) { softmax(team, span, n_heads, scores, log_sums); });
+    for_rows(a, [&](const Team<false> &team, Span span) { softmax(team, span, n_heads, scores, log_sums); });
 }
 
-extern "C" __global__ void segment_softmax_hubs(Pattern a, u64 n_heads, Z *scores, L *log_sums) {
-    for_hubs(a, [&](const auto &team, Span span) { softmax(team, span, n_heads, scores, log_sums); });
+extern "C" __global__ void __launch_bounds__(1024) segment_softmax_hubs(Pattern a, u64 n_heads, Z *scores, L *log_sums) {
+    for_hubs(a, [&](const Team<true> &team, Span span) { softmax(team, span, n_heads, scores, log_sums); });
 }
 
 template <bool BLOCK>
@@ -165,11 +165,11 @@ __device__ __forceinline__ void softmax_backward(const Team<BLOCK> &team, Span s
 }
 
 extern "C" __global__ void segment_softmax_backward(Pattern a, u64 n_heads, const X *shares, Z *grad) {
-    for_rows(a, [&](const auto &team, Span span) { softmax_backward(team, span, n_heads, shares, grad); });
+    for_rows(a, [&](const Team<false> &team, Span span) { softmax_backward(team, span, n_heads, shares, grad); });
 }
 
-extern "C" __global__ void segment_softmax_backward_hubs(Pattern a, u64 n_heads, const X *shares, Z *grad) {
-    for_hubs(a, [&](const auto &team, Span span) { softmax_backward(team, span, n_heads, shares, grad); });
+extern "C" __global__ void __launch_bounds__(1024) segment_softmax_backward_hubs(Pattern a, u64 n_heads, const X *shares, Z *grad) {
+    for_hubs(a, [&](const Team<true> &team, Span span) { softmax_backward(team, span, n_heads, shares, grad); });
 }
 
 // The sums of the numbers of the entries of a row, head by head.
@@ -186,11 +186,11 @@ __device__ __forceinline__ void sums(const Team<BLOCK> &team, Span span, const P
 }
 
 extern "C" __global__ void segment_sums(Pattern a, u64 n_heads, const float *entries, Z *out) {
-    for_rows(a, [&](const auto &team, Span span) { sums(team, span, a, n_heads, entries, out); });
+    for_rows(a, [&](const Team<false> &team, Span span) { sums(team, span, a, n_heads, entries, out); });
 }
 
-extern "C" __global__ void segment_sums_hubs(Pattern a, u64 n_heads, const float *entries, Z *out) {
-    for_hubs(a, [&](const auto &team, Span span) { sums(team, span, a, n_heads, entries, out); });
+extern "C" __global__ void __launch_bounds__(1024) segment_sums_hubs(Pattern a, u64 n_heads, const float *entries, Z *out) {
+    for_hubs(a, [&](const Team<true> &team, Span span) { sums(team, span, a, n_heads, entries, out); });
 }
 
 // Σ_k term(x[row, c], y[col, c], c) for the entries of rows, four at a time, because one alone would wait for its loads.
@@ -283,7 +283,8 @@ extern "C" __global__ void head_dots_vector(const X *grad, const Y *x, u64 n_row
         const u64 c = first + threadIdx.x % tile;
         float sum = 0;
         if (lane < lanes && c < width)
-            for (u64 r = begin + lane; r < end; r += lanes) sum += to_f32(grad[r * n_heads + c % n_heads]) * to_f32(x[r * width + c]);
+            for (u64 r = begin + lane; r < end; r += lanes)
+                sum += to_f32(grad[r * n_heads + c % n_heads]) * to_f32(x[r * width + c]);
         shared[threadIdx.x] = sum;
         __syncthreads();
         if (lane == 0 && c < width) {
@@ -295,7 +296,7 @@ extern "C" __global__ void head_dots_vector(const X *grad, const Y *x, u64 n_row
 }
 
 // Sums of the columns of a matrix of partial sums, in a fixed order: 1024 threads for 32 columns.
-extern "C" __global__ void column_totals(const float *partial, u64 n_rows, u64 width, Z *out) {
+extern "C" __global__ void __launch_bounds__(1024) column_totals(const float *partial, u64 n_rows, u64 width, Z *out) {
     __shared__ double shared[1024];
     const u64 c = (u64)blockIdx.x * 32 + threadIdx.x % 32;
     double sum = 0;

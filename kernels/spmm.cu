@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256)
         u32 columns = piece.begin + lane < piece.end ? a.indices[piece.begin + lane] : 0;
         for (u64 base = piece.begin; base < piece.end; base += 32) {
             const int count = piece.end - base < 32 ? (int)(piece.end - base) : 32;
-            float factors = 1.0f;
+            [[maybe_unused]] float factors = 1.0f;
             if (WEIGHTS != 0 && lane < count) factors = factor(a, base + lane, columns, values, weights, right);
 #if WEIGHTS == 2
             u64 positions = lane < count ? a.position(base + lane) : 0;
@@ -125,8 +125,10 @@ extern "C" __global__ void __launch_bounds__(256)
                 }
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
-                    const int entry = (j + u) * AT_ONCE + row_of_lane;
-                    const float factor = WEIGHTS != 0 ? __shfl_sync(~0u, factors, entry) : 1.0f;
+                    [[maybe_unused]] const int entry = (j + u) * AT_ONCE + row_of_lane;
+#if WEIGHTS != 0
+                    const float factor = __shfl_sync(~0u, factors, entry);
+#endif
 #if WEIGHTS == 2
                     const W *of_entry = weights + __shfl_sync(~0u, positions, entry) * heads;
 #endif

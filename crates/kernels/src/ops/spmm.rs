@@ -73,6 +73,7 @@ unsafe impl DeviceRepr for Out {}
 
 impl Cuda {
     /// [`Backend::spmm`](girih_compute::Backend::spmm).
+    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn spmm(
         &self,
         (a, ta): (&CudaSparse, Transpose),
