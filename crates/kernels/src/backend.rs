@@ -39,7 +39,7 @@ impl Cuda {
 }
 
 /// How sources spell an element.
-fn element(dtype: Dtype) -> &'static str {
+pub(crate) fn element(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F32 => "float",
         Dtype::Bf16 => "bf16",

@@ -28,6 +28,9 @@ macro_rules! sources {
 
 sources! {
     PASSES = "passes.cu";
+    SPMM = "spmm.cu";
+    EDGES = "edges.cu";
+    ATTENTION = "attention.cu";
 }
 
 /// What every source includes.

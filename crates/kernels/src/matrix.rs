@@ -28,6 +28,8 @@ pub struct CudaSparse {
     pub(crate) host: Csr,
     pub(crate) symmetric: bool,
     pub(crate) names: Option<EntryNames>,
+    /// The names of columns, on the device.
+    pub(crate) column_names: Option<CudaSlice<u32>>,
     /// As it is.
     pub(crate) forward: CudaCsr,
     /// Factors of rows.
@@ -49,4 +51,24 @@ pub(crate) struct CudaCsr {
     pub(crate) values: Option<CudaSlice<f32>>,
     /// Of a transpose: the place of each entry in the matrix that it is the transpose of.
     pub(crate) positions: Option<CudaSlice<u64>>,
+    /// Rows that are cut into segments, if there are any.
+    pub(crate) hubs: Option<Hubs>,
+}
+
+/// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, cut into segments of as many, so that no warp works long after
+/// the others.
+pub(crate) struct Hubs {
+    pub(crate) n_rows: usize,
+    pub(crate) n_segments: usize,
+    /// The hubs, in ascending order.
+    pub(crate) rows: CudaSlice<u32>,
+    /// The number of the first segment of each, and one more.
+    pub(crate) first: CudaSlice<u64>,
+    /// The hub of each segment, by its number.
+    pub(crate) owner: CudaSlice<u32>,
+}
+
+impl Hubs {
+    /// Entries of a segment; `kernels/common.cuh` says the same.
+    pub(crate) const SEGMENT: u64 = 1024;
 }
