@@ -23,6 +23,9 @@ macro_rules! sources {
 
 sources! {
     PASSES = "passes.cu";
+    NORMALIZE = "normalize.cu";
+    ROWS = "rows.cu";
+    OPTIM = "optim.cu";
 }
 
 /// What every source includes.

@@ -1,3 +1,7 @@
 //! The operations, a module for each source in `kernels/`: checked operands in, launches out.
 
+mod memory;
+mod normalize;
+mod optim;
 mod passes;
+mod rows;
