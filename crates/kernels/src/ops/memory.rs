@@ -89,8 +89,7 @@ impl Cuda {
     /// A matrix whose elements are whatever the memory held: an operation overwrites them all.
     pub(crate) fn uninitialized(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         checks::allocation(shape, dtype.n_bytes())?;
-        let data =
-            self.allocate::<u8>("zeros", shape.len() * dtype.n_bytes(), || format!("a matrix of {shape}"))?;
+        let data = self.allocate::<u8>("zeros", shape.len() * dtype.n_bytes(), || format!("a matrix of {shape}"))?;
         Ok(CudaMatrix { shape, dtype, data })
     }
 

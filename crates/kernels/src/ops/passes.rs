@@ -148,8 +148,7 @@ impl Cuda {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&partials).arg(&pieces).arg(&cols).arg(&mut out.data);
             let blocks = shape.cols.div_ceil(FINISH as usize) as u32;
-            let config =
-                LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
+            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
             // SAFETY: `partials` are `pieces` sums of each column, and `out` is one row of `cols` elements of type Y.
             unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         }
