@@ -31,6 +31,9 @@ sources! {
     SPMM = "spmm.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
+    NORMALIZE = "normalize.cu";
+    ROWS = "rows.cu";
+    OPTIM = "optim.cu";
 }
 
 /// What every source includes.

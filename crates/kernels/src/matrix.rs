@@ -18,6 +18,8 @@ pub struct CudaMatrix {
 /// Node ids or classes.
 pub struct CudaIds {
     pub(crate) range: IdRange,
+    /// The ids on the host, all of them; empty where an operation has written the list or is to.
+    pub(crate) host: Vec<u32>,
     /// At least one, as with matrices.
     pub(crate) ids: CudaSlice<u32>,
 }

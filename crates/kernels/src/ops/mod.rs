@@ -2,6 +2,10 @@
 
 mod attention;
 mod edges;
+mod memory;
+mod normalize;
+mod optim;
 mod passes;
+mod rows;
 mod sparse;
 mod spmm;
