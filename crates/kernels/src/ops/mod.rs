@@ -2,6 +2,7 @@
 
 mod attention;
 mod edges;
+mod host;
 mod memory;
 mod normalize;
 mod optim;
