@@ -166,7 +166,8 @@ __device__ __forceinline__ void column_partials(u64 rows, u64 cols, float *parti
     const u64 column = my_column();
     float sums[N] = {};
     if (column < cols) {
-        each_row(rows, load, [&](u64 row, auto loaded) { add(row, loaded, sums); });
+        // The type by name: the run-time compiler takes generic lambdas for functions of the host.
+        each_row(rows, load, [&](u64 row, decltype(load(0)) loaded) { add(row, loaded, sums); });
     }
     const u32 me = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
