@@ -17,19 +17,6 @@
 #define Z float
 #endif
 
-// lead: replace by common.cuh's
-// Ten rounds of Philox 4×32.
-__device__ __forceinline__ uint4 attention_philox(uint4 c, u32 key0, u32 key1) {
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        const u64 p0 = (u64)0xD2511F53u * c.x, p1 = (u64)0xCD9E8D57u * c.z;
-        c = uint4{(u32)(p1 >> 32) ^ c.y ^ key0, (u32)p1, (u32)(p0 >> 32) ^ c.w ^ key1, (u32)p0};
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
-    }
-    return c;
-}
-
 // How shares are dropped, and what rows and columns are called in the matrix that the pattern is a piece of.
 struct Mask {
     u32 key0, key1, threshold;
@@ -75,13 +62,12 @@ extern "C" __global__ void static_slopes(Pattern a, u64 heads, float slope, cons
 extern "C" __global__ void mask_entries(Pattern a, u64 heads, Mask mask, float *entries, const float *shares, float *masked) {
     for_entries(a, (heads + 7) / 8, [&](u64 entry, u64 row, u64 column, u64 block) {
         const u32 name = mask.column_names ? mask.column_names[column] : (u32)column;
-        const uint4 words = attention_philox(uint4{name, mask.first_row + (u32)row, 1 + (u32)block, 0}, mask.key0, mask.key1);
-        const u32 draws[4] = {words.x, words.y, words.z, words.w};
+        const Words words = philox(1 + block, (u64)(mask.first_row + (u32)row) << 32 | name, mask.key0, mask.key1);
 #pragma unroll
         for (int half = 0; half < 8; half++) {
             const u64 h = block * 8 + half;
             if (h >= heads) break;
-            const u32 bits = draws[half / 2] >> (16 * (half % 2)) & 0xffff;
+            const u32 bits = half_of(words, half);
             const float factor = bits < mask.threshold ? 0.0f : mask.scale;
             entries[entry * heads + h] *= factor;
             if (masked) masked[entry * heads + h] = shares[entry * heads + h] * factor;

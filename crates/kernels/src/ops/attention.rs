@@ -114,13 +114,13 @@ impl Cuda {
         let (graph, operands) = (attention.graph, Operands::of(attention));
         let mut shares = self.scores(BACKWARD, &operands)?;
         self.softmax_entries(BACKWARD, &graph.forward, &mut shares, None)?;
-        let mut score_grads = self.scratch(BACKWARD, shares.shape)?;
+        let mut score_grads = self.uninitialized(shares.shape, Dtype::F32)?;
         let pattern = Direction::of_pattern(&graph.forward);
         self.sampled(BACKWARD, pattern, grad, attention.values, &mut score_grads)?;
         let masked = match attention.dropout {
             None => None,
             Some(dropout) => {
-                let mut masked = self.scratch(BACKWARD, shares.shape)?;
+                let mut masked = self.uninitialized(shares.shape, Dtype::F32)?;
                 self.mask_entries(BACKWARD, graph, dropout, &mut score_grads, Some((&shares, &mut masked)))?;
                 Some(masked)
             }
@@ -147,7 +147,7 @@ impl Cuda {
     fn scores(&self, operation: &'static str, operands: &Operands<'_>) -> Result<CudaMatrix, ComputeError> {
         let Operands { graph, heads, slope, destination, source, vector } = *operands;
         let csr = &graph.forward;
-        let mut scores = self.scratch(operation, Shape::new(csr.nnz, heads))?;
+        let mut scores = self.uninitialized(Shape::new(csr.nnz, heads), Dtype::F32)?;
         if scores.shape.is_empty() {
             return Ok(scores);
         }
@@ -242,10 +242,10 @@ impl Cuda {
         };
         let (cols, config) = (vector.shape.cols, dynamic_config(csr, vector.shape.cols));
         let n_warps = (config.grid_dim.0 * config.block_dim.0 / 32) as usize;
-        let partial = self.scratch(BACKWARD, Shape::new(csr.n_segments(), cols))?;
+        let partial = self.uninitialized(Shape::new(csr.n_segments(), cols), Dtype::F32)?;
         let vector_sums = match vector_grad {
             None => None,
-            Some(_) => Some(self.scratch(BACKWARD, Shape::new(n_warps, cols))?),
+            Some(_) => Some(self.uninitialized(Shape::new(n_warps, cols), Dtype::F32)?),
         };
         let sums = self.pointer(vector_sums.as_ref().map(|sums| &sums.data));
         let (pattern, heads, width) = (self.pattern(csr), operands.heads as u64, cols as u64);

@@ -240,7 +240,7 @@ impl Cuda {
         let Shape { rows, cols } = x.shape;
         let rows_of_block = rows.div_ceil(ROW_BLOCKS_MAX).max(ROWS_OF_BLOCK_MIN);
         let n_blocks = rows.div_ceil(rows_of_block);
-        let mut partial = self.scratch(OPERATION, Shape::new(n_blocks, cols))?;
+        let mut partial = self.uninitialized(Shape::new(n_blocks, cols), Dtype::F32)?;
         if n_blocks > 0 {
             let (n_rows, heads, width) = (rows as u64, grad.shape.cols as u64, cols as u64);
             let rows_of_block = rows_of_block as u64;

@@ -194,13 +194,4 @@ impl Cuda {
     pub(crate) fn pointer<T>(&self, slice: Option<&CudaSlice<T>>) -> u64 {
         slice.map_or(0, |slice| slice.device_ptr(&self.device.stream).0)
     }
-
-    /// Memory for `shape` elements of `f32`, with whatever it held before.
-    pub(crate) fn scratch(&self, operation: &'static str, shape: Shape) -> Result<CudaMatrix, ComputeError> {
-        checks::allocation(shape, size_of::<f32>())?;
-        let n_bytes = (shape.len() * size_of::<f32>()).max(1);
-        // SAFETY: every bit pattern is an `f32`, and the kernels write all elements that they read.
-        let data = unsafe { self.device.stream.alloc::<u8>(n_bytes) }.map_err(Self::failed(operation))?;
-        Ok(CudaMatrix { shape, dtype: Dtype::F32, data })
-    }
 }

@@ -107,7 +107,7 @@ impl Cuda {
         let n_segments = csr.n_segments();
         let partial = match n_segments {
             0 => None,
-            n => Some(self.scratch(operation, Shape::new(n, width))?),
+            n => Some(self.uninitialized(Shape::new(n, width), Dtype::F32)?),
         };
         let sums = self.pointer(partial.as_ref().map(|partial| &partial.data));
         let (pattern, to) = (self.pattern(csr), self.out(direction, epilogue, out));
