@@ -102,31 +102,32 @@ template <class T> struct alignas(4 * sizeof(T)) Four {
     T of[4];
 };
 
+// Type parameters are spelt out, because single letters may be what a source is compiled with.
 // out[i] = f(x[i], i). Matrices begin where fours may; what is left at the end goes one by one.
-template <class A, class B, class F> __device__ __forceinline__ void map(const A *x, B *out, u64 n, F f) {
+template <class From, class To, class F> __device__ __forceinline__ void map(const From *x, To *out, u64 n, F f) {
     const u64 fours = n / 4;
     for (u64 i = first_thread(); i < fours; i += n_threads()) {
-        const Four<A> from = reinterpret_cast<const Four<A> *>(x)[i];
-        Four<B> to;
+        const Four<From> from = reinterpret_cast<const Four<From> *>(x)[i];
+        Four<To> to;
 #pragma unroll
-        for (int k = 0; k < 4; k++) to.of[k] = from_f32<B>(f(to_f32(from.of[k]), 4 * i + k));
-        reinterpret_cast<Four<B> *>(out)[i] = to;
+        for (int k = 0; k < 4; k++) to.of[k] = from_f32<To>(f(to_f32(from.of[k]), 4 * i + k));
+        reinterpret_cast<Four<To> *>(out)[i] = to;
     }
-    for (u64 i = 4 * fours + first_thread(); i < n; i += n_threads()) out[i] = from_f32<B>(f(to_f32(x[i]), i));
+    for (u64 i = 4 * fours + first_thread(); i < n; i += n_threads()) out[i] = from_f32<To>(f(to_f32(x[i]), i));
 }
 
 // out[i] = f(x[i], out[i]), likewise.
-template <class A, class B, class F> __device__ __forceinline__ void combine(const A *x, B *out, u64 n, F f) {
+template <class From, class To, class F> __device__ __forceinline__ void combine(const From *x, To *out, u64 n, F f) {
     const u64 fours = n / 4;
     for (u64 i = first_thread(); i < fours; i += n_threads()) {
-        const Four<A> from = reinterpret_cast<const Four<A> *>(x)[i];
-        Four<B> to = reinterpret_cast<Four<B> *>(out)[i];
+        const Four<From> from = reinterpret_cast<const Four<From> *>(x)[i];
+        Four<To> to = reinterpret_cast<Four<To> *>(out)[i];
 #pragma unroll
-        for (int k = 0; k < 4; k++) to.of[k] = from_f32<B>(f(to_f32(from.of[k]), to_f32(to.of[k])));
-        reinterpret_cast<Four<B> *>(out)[i] = to;
+        for (int k = 0; k < 4; k++) to.of[k] = from_f32<To>(f(to_f32(from.of[k]), to_f32(to.of[k])));
+        reinterpret_cast<Four<To> *>(out)[i] = to;
     }
     for (u64 i = 4 * fours + first_thread(); i < n; i += n_threads()) {
-        out[i] = from_f32<B>(f(to_f32(x[i]), to_f32(out[i])));
+        out[i] = from_f32<To>(f(to_f32(x[i]), to_f32(out[i])));
     }
 }
 

@@ -16,14 +16,13 @@ use crate::{CudaIds, CudaMatrix, CudaSparse};
 /// A CUDA device as a backend.
 pub struct Cuda {
     pub(crate) device: Device,
-    pub(crate) host: girih_compute::Cpu,
 }
 
 impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device, host: girih_compute::Cpu::new() }
+        Self { device }
     }
 
     /// A kernel for elements of some types, each by the name that its source gives it.

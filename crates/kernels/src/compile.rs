@@ -34,6 +34,10 @@ sources! {
     NORMALIZE = "normalize.cu";
     ROWS = "rows.cu";
     OPTIM = "optim.cu";
+    GEMM = "gemm.cu";
+    LOSS = "loss.cu";
+    RANKING = "ranking.cu";
+    SEGMENTS = "segments.cu";
 }
 
 /// What every source includes.

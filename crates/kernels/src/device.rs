@@ -37,6 +37,7 @@ impl Device {
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
+        keep_sums_in_f32(&blas)?;
         let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
         Ok(Self { context, stream, blas, capability, modules: Mutex::default() })
     }
@@ -83,6 +84,16 @@ pub(crate) fn threads_for(n: usize) -> LaunchConfig {
 /// A warp for each of `n` pieces of work, likewise.
 pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
+}
+
+/// Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not rounded to fewer bits,
+/// which is cuBLAS's default unless a process asks otherwise.
+fn keep_sums_in_f32(blas: &CudaBlas) -> Result<(), KernelError> {
+    use cudarc::cublas::sys;
+    let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    // SAFETY: the handle lives as long as `blas`.
+    let status = unsafe { sys::cublasSetMathMode(*blas.handle(), mode) };
+    status.result().map_err(|error| Kind::Blas(error.to_string()).into())
 }
 
 /// Says what is missing instead of failing inside a call.

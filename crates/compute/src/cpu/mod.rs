@@ -97,14 +97,6 @@ pub struct CpuIds {
     range: IdRange,
 }
 
-impl CpuIds {
-    /// The numbers.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u32] {
-        &self.ids
-    }
-}
-
 impl Backend for Cpu {
     type Matrix = CpuMatrix;
     type Sparse = CpuSparse;

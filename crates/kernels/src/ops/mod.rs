@@ -2,11 +2,14 @@
 
 mod attention;
 mod edges;
-mod host;
+mod gemm;
+mod loss;
 mod memory;
 mod normalize;
 mod optim;
 mod passes;
+mod ranking;
 mod rows;
+mod segments;
 mod sparse;
 mod spmm;

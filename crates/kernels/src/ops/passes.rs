@@ -158,8 +158,21 @@ impl Cuda {
     /// [`Backend::dropout`](girih_compute::Backend::dropout).
     pub(crate) fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape, out.shape)?;
+        self.masked(x, &Mask::new(dropout, x.shape), out)
+    }
+
+    /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is rounded.
+    pub(super) fn dropout_unscaled(
+        &self,
+        x: &CudaMatrix,
+        dropout: Dropout,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        self.masked(x, &Mask { scale: 1.0, ..Mask::new(dropout, x.shape) }, out)
+    }
+
+    fn masked(&self, x: &CudaMatrix, mask: &Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let kernel = self.kernel("dropout", Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
-        let mask = Mask::new(dropout, x.shape);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&mut out.data).arg(&mask.n).arg(&mask.first);
         launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
@@ -271,7 +284,7 @@ impl Cuda {
 }
 
 /// What a kernel takes for a pointer that there is not.
-const NULL: u64 = 0;
+pub(super) const NULL: u64 = 0;
 
 /// What a mask is drawn from, and how many of its elements.
 struct Mask {

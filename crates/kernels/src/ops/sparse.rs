@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 
 use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr};
-use girih_compute::{ComputeError, Dtype, Shape, SparseOperand, Transpose, checks};
+use girih_compute::{ComputeError, Shape, SparseOperand, Transpose, checks};
 use girih_graph_format::{Csr, Transposed};
 
 use super::super::backend::Cuda;
 use super::super::matrix::{CudaCsr, Hubs};
-use crate::{CudaMatrix, CudaSparse};
+use crate::CudaSparse;
 
 /// What a product with a sparse matrix, or with its transpose, reads.
 #[derive(Clone, Copy)]
