@@ -276,6 +276,12 @@ pub trait Backend: Send + Sync {
     /// A short name for logs and results: `cpu`, `cuda:0`.
     fn name(&self) -> String;
 
+    /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand something
+    /// to the host, and the host's clock tells nothing of the others.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
     /// A matrix of zeros.
     ///
     /// # Errors

@@ -61,6 +61,10 @@ impl Backend for Cuda {
         format!("cuda: {}", self.device.name())
     }
 
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         Self::zeros(self, shape, dtype)
     }
