@@ -4,8 +4,8 @@ use girih_graph_format::{Csr, Matrix, Scales};
 
 use super::inputs::host;
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue, Reference,
-    Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue,
+    Reference, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// A call that should have been refused.
@@ -201,18 +201,29 @@ impl<B: Backend> Trial<'_, B> {
 
     fn optimizers(&self) -> Vec<Refusal> {
         let (good, tall, backend) = (self.matrix(2, 3), self.matrix(3, 2), self.backend);
-        let step =
-            |step| AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decoupled: false, step };
+        let step = |step| AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: false, step };
+        // What does not fit comes last, so that the parameter before it shows whether anything was written.
         let adam = |call, step, grad: &B::Matrix, first_dtype| {
-            let (mut first, mut second) = (self.stored(2, 3, first_dtype), self.matrix(2, 3));
-            self.refuses(call, (2, 3), |param| backend.adam(step, grad, (&mut first, &mut second), param))
+            let [mut first, mut second, mut other, mut other_second] = [(); 4].map(|()| self.matrix(2, 3));
+            let mut other_first = self.stored(2, 3, first_dtype);
+            self.refuses(call, (2, 3), |param| {
+                let fits = AdamUpdate { param, grad: &good, first: &mut first, second: &mut second, weight_decay: 0.0 };
+                let (first, second) = (&mut other_first, &mut other_second);
+                backend
+                    .adam(step, &mut [fits, AdamUpdate { param: &mut other, grad, first, second, weight_decay: 0.0 }])
+            })
         };
-        let mut velocity = self.matrix(3, 2);
+        let [mut velocity, mut other] = [(); 2].map(|()| self.matrix(2, 3));
+        let mut tall_velocity = self.matrix(3, 2);
         vec![
             adam("adam: grad", step(1), &tall, Dtype::F32),
             adam("adam: step", step(0), &good, Dtype::F32),
             adam("adam: storage", step(1), &good, Dtype::Bf16),
-            self.refuses("sgd", (2, 3), |param| backend.sgd(0.1, 0.9, 0.0, &good, &mut velocity, param)),
+            self.refuses("sgd", (2, 3), |param| {
+                let fits = SgdUpdate { param, grad: &good, velocity: &mut velocity, weight_decay: 0.0 };
+                let (param, velocity) = (&mut other, &mut tall_velocity);
+                backend.sgd(0.1, 0.9, &mut [fits, SgdUpdate { param, grad: &good, velocity, weight_decay: 0.0 }])
+            }),
         ]
     }
 
