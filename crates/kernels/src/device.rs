@@ -1,10 +1,11 @@
 //! [`Device`]: a card, the stream that work is put on, and the kernels that were compiled for it.
 
 use std::collections::HashMap;
+use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublas::CudaBlas;
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, LaunchConfig};
+use cudarc::driver::{self, CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
 
 use crate::compile::{Defines, Source, compile};
 use crate::error::{KernelError, Kind};
@@ -35,6 +36,7 @@ impl Device {
         let context = CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))?;
         // SAFETY: all work goes to one stream, so that no buffer is used on two.
         unsafe { context.disable_event_tracking() };
+        keep_freed_memory(&context).map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
         keep_sums_in_f32(&blas)?;
@@ -54,12 +56,16 @@ impl Device {
         self.capability
     }
 
-    /// Bytes of memory: free, and in all.
+    /// Bytes of memory: free, among them what was freed here and is kept for later, and in all.
     ///
     /// # Errors
     /// When the driver fails.
     pub fn memory(&self) -> Result<(usize, usize), KernelError> {
-        self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))
+        let ask = || -> Result<(usize, usize), DriverError> {
+            let (free, all) = self.context.mem_get_info()?;
+            Ok((free + kept_bytes(&self.context)?, all))
+        };
+        ask().map_err(KernelError::driver("cannot ask for free memory"))
     }
 
     /// A kernel of a source, compiled with `defines` when it is first asked for.
@@ -86,6 +92,41 @@ pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
 }
 
+/// Allocations follow the stream, as frees do, and come from the device's pool of memory. By default it returns what was
+/// freed whenever the host waits, so that every step would ask the system anew.
+fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    let mut all = u64::MAX;
+    // SAFETY: the device is that of a context, it has a pool, and the attribute is a 64-bit number, which is read before the
+    // call returns.
+    unsafe {
+        let pool = driver::result::device::get_default_mem_pool(context.cu_device())?;
+        let threshold = driver::sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        driver::result::mem_pool::set_attribute(pool, threshold, ptr::from_mut(&mut all).cast())
+    }
+}
+
+/// Bytes that the pool keeps and nobody uses.
+fn kept_bytes(context: &CudaContext) -> Result<usize, DriverError> {
+    use driver::sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
+    if !context.has_async_alloc() {
+        return Ok(0);
+    }
+    let ask = |attribute| -> Result<u64, DriverError> {
+        let mut bytes = 0u64;
+        // SAFETY: the device is that of a context, it has a pool, and the attribute is a 64-bit number.
+        unsafe {
+            let pool = driver::result::device::get_default_mem_pool(context.cu_device())?;
+            driver::result::mem_pool::get_attribute(pool, attribute, ptr::from_mut(&mut bytes).cast())?;
+        }
+        Ok(bytes)
+    };
+    let (reserved, used) = (ask(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?, ask(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?);
+    Ok(reserved.saturating_sub(used) as usize)
+}
+
 /// Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not rounded to fewer bits,
 /// which is cuBLAS's default unless a process asks otherwise.
 fn keep_sums_in_f32(blas: &CudaBlas) -> Result<(), KernelError> {
@@ -101,7 +142,7 @@ fn check_libraries() -> Result<(), KernelError> {
     // SAFETY: these look for a library and call nothing in it.
     let (driver, compiler, blas) = unsafe {
         (
-            cudarc::driver::sys::is_culib_present(),
+            driver::sys::is_culib_present(),
             cudarc::nvrtc::sys::is_culib_present(),
             cudarc::cublas::sys::is_culib_present(),
         )
