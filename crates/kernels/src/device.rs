@@ -9,6 +9,7 @@ use cudarc::driver::{self, CudaContext, CudaFunction, CudaModule, CudaStream, Dr
 
 use crate::compile::{Defines, Source, compile};
 use crate::error::{KernelError, Kind};
+use crate::lt::Lt;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
@@ -18,6 +19,8 @@ pub struct Device {
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) blas: CudaBlas,
+    /// `None` where it is not installed.
+    pub(crate) lt: Option<Lt>,
     capability: (i32, i32),
     modules: Mutex<HashMap<(Source, Defines), Arc<CudaModule>>>,
 }
@@ -40,8 +43,9 @@ impl Device {
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
         keep_sums_in_f32(&blas)?;
+        let lt = Lt::new(&stream);
         let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
-        Ok(Self { context, stream, blas, capability, modules: Mutex::default() })
+        Ok(Self { context, stream, blas, lt, capability, modules: Mutex::default() })
     }
 
     /// What the card is called.
