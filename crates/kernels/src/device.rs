@@ -1,6 +1,7 @@
 //! [`Device`]: a card, the stream that work is put on, and the kernels that were compiled for it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,13 @@ pub struct Device {
     /// `None` where it is not installed.
     pub(crate) lt: Option<Lt>,
     capability: (i32, i32),
-    modules: Mutex<HashMap<(Source, Defines), Arc<CudaModule>>>,
+    modules: Mutex<HashMap<(Source, Defines), Module>>,
+}
+
+/// A source as it was compiled, and those of its kernels that were asked for.
+struct Module {
+    code: Arc<CudaModule>,
+    kernels: HashMap<String, CudaFunction>,
 }
 
 impl Device {
@@ -75,13 +82,20 @@ impl Device {
     /// A kernel of a source, compiled with `defines` when it is first asked for.
     pub(crate) fn kernel(&self, source: Source, name: &str, defines: &Defines) -> Result<CudaFunction, KernelError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (source, defines.clone());
-        if !modules.contains_key(&key) {
-            let code = compile(source, defines, self.capability)?;
-            let module = self.context.load_module(code).map_err(KernelError::driver("cannot load kernels"))?;
-            modules.insert(key.clone(), module);
+        let module = match modules.entry((source, defines.clone())) {
+            Entry::Occupied(module) => module.into_mut(),
+            Entry::Vacant(place) => {
+                let code = compile(source, defines, self.capability)?;
+                let code = self.context.load_module(code).map_err(KernelError::driver("cannot load kernels"))?;
+                place.insert(Module { code, kernels: HashMap::new() })
+            }
+        };
+        if let Some(kernel) = module.kernels.get(name) {
+            return Ok(kernel.clone());
         }
-        modules[&key].load_function(name).map_err(KernelError::driver("a kernel is not in its source"))
+        let kernel = module.code.load_function(name).map_err(KernelError::driver("a kernel is not in its source"))?;
+        module.kernels.insert(name.to_owned(), kernel.clone());
+        Ok(kernel)
     }
 }
 
