@@ -146,7 +146,10 @@ impl Law for Rows {
         backend.gather_rows(&x, &ids, &mut gathered).expect("gather_rows");
         let grad = draws.matrix(backend, listed, case.dtypes[2]);
         let mut scattered = draws.matrix(backend, case.shape, case.dtypes[3]);
-        backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
+        // Twice, because a backend may keep what it works out from a list.
+        for _ in 0..2 {
+            backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
+        }
         let largest = backend.argmax_rows(&x).expect("argmax_rows").into_iter().map(|column| column as f32).collect();
         let largest = Output { values: host(Shape::new(case.shape.rows, 1), largest), rounded: false };
         vec![Output::of(backend, &gathered), Output::of(backend, &scattered), largest]
@@ -321,13 +324,18 @@ impl Law for SoftmaxLoss {
         for &row in &rows {
             classes[row as usize] = draws.ids(1, shape.cols)[0];
         }
-        let (rows, classes) =
-            (backend.upload_ids(&rows).expect("upload"), backend.upload_ids(&classes).expect("upload"));
+        let more_classes: Vec<u32> = classes.iter().copied().chain([0]).collect();
+        let ids = |ids: &[u32]| backend.upload_ids(ids).expect("upload");
+        let (rows, classes, more_classes) = (ids(&rows), ids(&classes), ids(&more_classes));
         let mut grad = draws.matrix(backend, shape, case.pass.dtypes[1]);
         let [mut loss, mut loss_alone] = [(); 2].map(|()| draws.matrix(backend, Shape::new(1, 1), Dtype::F32));
         backend.softmax_cross_entropy(&logits, &classes, &rows, Some(&mut grad), &mut loss).expect("loss");
         backend.softmax_cross_entropy(&logits, &classes, &rows, None, &mut loss_alone).expect("loss");
-        [loss, loss_alone, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
+        // The same rows of other logits, because a backend may keep what it works out from a list.
+        let more = draws.matrix(backend, Shape::new(shape.rows + 1, shape.cols), case.pass.dtypes[0]);
+        let mut loss_of_more = draws.matrix(backend, Shape::new(1, 1), Dtype::F32);
+        backend.softmax_cross_entropy(&more, &more_classes, &rows, None, &mut loss_of_more).expect("loss");
+        [loss, loss_alone, loss_of_more, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }
 

@@ -166,6 +166,13 @@ impl<B: Backend> Trial<'_, B> {
             let untouched = backend.download(&grad).expect("download") == counting(4, 3);
             Refusal { untouched: refusal.untouched && untouched, ..refusal }
         };
+        // Rows that had classes among the columns before, with other classes.
+        let softmax_again = |call, classes: &[u32]| {
+            let [good, other, rows] = [&[0, 1, 2, u32::MAX], classes, &[0, 2]].map(|ids| self.ids(ids));
+            let mut loss = self.matrix(1, 1);
+            backend.softmax_cross_entropy(&logits, &good, &rows, None, &mut loss).expect("classes among the columns");
+            self.refuses(call, (1, 1), |loss| backend.softmax_cross_entropy(&logits, &other, &rows, None, loss))
+        };
         let sigmoid = |call, targets: &B::Matrix, rows: &[u32]| {
             let rows = self.ids(rows);
             self.refuses(call, (1, 1), |loss| backend.sigmoid_cross_entropy(&logits, targets, &rows, None, loss))
@@ -173,6 +180,7 @@ impl<B: Backend> Trial<'_, B> {
         vec![
             softmax("softmax: classes", &[0, 1, 2], &[0], (1, 1)),
             softmax("softmax: class", &[0, 1, 3, 0], &[0, 2], (1, 1)),
+            softmax_again("softmax: class of rows that had another", &[0, 1, 3, u32::MAX]),
             softmax("softmax: no rows", &[0, 1, 2, 0], &[], (1, 1)),
             softmax("softmax: row", &[0, 1, 2, 0], &[4], (1, 1)),
             softmax("softmax: loss", &[0, 1, 2, 0], &[0], (2, 1)),
