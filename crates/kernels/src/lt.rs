@@ -140,6 +140,7 @@ impl Lt {
 
 impl Drop for Lt {
     fn drop(&mut self) {
+        let _ = self.stream.context().bind_to_thread();
         // SAFETY: the handle is freed once, here; descriptors do not refer to it.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
