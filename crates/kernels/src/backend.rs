@@ -293,7 +293,7 @@ impl Backend for Cuda {
         gain_and_bias: (&CudaMatrix, &CudaMatrix),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalize_columns(self, moments, x, gain_and_bias, out)
+        Self::normalize_columns(self, &moments, x, gain_and_bias, out)
     }
 
     fn normalized_products(
@@ -303,7 +303,7 @@ impl Backend for Cuda {
         grad: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalized_products(self, moments, x, grad, out)
+        Self::normalized_products(self, &moments, x, grad, out)
     }
 
     fn normalize_columns_backward(
@@ -314,7 +314,7 @@ impl Backend for Cuda {
         means: (&CudaMatrix, &CudaMatrix),
         grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalize_columns_backward(self, moments, x, gain, means, grad)
+        Self::normalize_columns_backward(self, &moments, x, gain, means, grad)
     }
 
     fn copy_block(

@@ -59,13 +59,7 @@ impl Cuda {
     }
 
     /// The keys of `n` rows of `x` from row `first` on.
-    fn rank_keys(
-        &self,
-        x: &CudaMatrix,
-        first: usize,
-        n: usize,
-        keys: &mut CudaSlice<u32>,
-    ) -> Result<(), ComputeError> {
+    fn rank_keys(&self, x: &CudaMatrix, first: usize, n: usize, keys: &mut CudaSlice<u32>) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "rank_keys", &[("X", x.dtype)])?;
         let elements = n * x.shape.cols;
         let (rows, len) = (x.data.slice(first * x.shape.cols * x.dtype.n_bytes()..), elements as u64);
