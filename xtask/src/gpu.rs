@@ -20,7 +20,7 @@ use crate::tidy::gpu_record;
 /// Programs: package and name.
 const PROGRAMS: [(&str, &str); 2] = [("girih-cli", "girih"), ("xtask", "xtask")];
 /// Tests that need a GPU: package and name of the test.
-const TESTS: [(&str, &str); 2] = [("girih-kernels", "cuda"), ("girih-tests", "cuda")];
+const TESTS: [(&str, &str); 3] = [("girih-kernels", "cuda"), ("girih-tests", "cuda"), ("girih-tests", "cuda_products")];
 /// Where the hashes of a folder's sources are.
 const SOURCES: &str = "sources.json";
 /// Makes tests fail that would pass without a GPU by doing nothing.

@@ -11,18 +11,26 @@ use girih_random::Key;
 use crate::compile::Source;
 use crate::device::Device;
 use crate::error::KernelError;
+use crate::ops::Tiling;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
 pub struct Cuda {
     pub(crate) device: Device,
+    pub(crate) tiling: Tiling,
 }
 
 impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device }
+        Self { device, tiling: Tiling::default() }
+    }
+
+    /// The same, with a say in which blocks of adjacencies are multiplied by tensor cores.
+    #[must_use]
+    pub fn tiling(self, tiling: Tiling) -> Self {
+        Self { tiling, ..self }
     }
 
     /// A kernel for elements of some types, each by the name that its source gives it.

@@ -29,6 +29,9 @@ macro_rules! sources {
 sources! {
     PASSES = "passes.cu";
     SPMM = "spmm.cu";
+    OPERAND = "operand.cu";
+    TILING = "tiling.cu";
+    TILES = "tiles.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublas::CudaBlas;
+use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, LaunchConfig};
 
 use crate::compile::{Defines, Source, compile};
@@ -18,6 +19,7 @@ pub struct Device {
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) blas: CudaBlas,
     capability: (i32, i32),
+    processors: usize,
     modules: Mutex<HashMap<(Source, Defines), Arc<CudaModule>>>,
 }
 
@@ -39,7 +41,9 @@ impl Device {
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
         keep_sums_in_f32(&blas)?;
         let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
-        Ok(Self { context, stream, blas, capability, modules: Mutex::default() })
+        let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
+        Ok(Self { context, stream, blas, capability, processors, modules: Mutex::default() })
     }
 
     /// What the card is called.
@@ -52,6 +56,11 @@ impl Device {
     #[must_use]
     pub fn capability(&self) -> (i32, i32) {
         self.capability
+    }
+
+    /// How many processors work side by side.
+    pub(crate) fn processors(&self) -> usize {
+        self.processors
     }
 
     /// Bytes of memory: free, and in all.

@@ -19,3 +19,4 @@ pub use backend::Cuda;
 pub use device::Device;
 pub use error::KernelError;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
+pub use ops::Tiling;

@@ -2,7 +2,7 @@
 //! `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use girih_compute::testing::check_backend;
-use girih_kernels::{Cuda, Device};
+use girih_kernels::{Cuda, Device, Tiling};
 
 fn device() -> Option<Device> {
     match Device::open(0) {
@@ -19,6 +19,13 @@ fn device() -> Option<Device> {
 fn cuda_computes_what_the_reference_does() {
     let Some(device) = device() else { return };
     check_backend(&Cuda::new(device));
+}
+
+#[test]
+fn blocks_change_no_operation() {
+    let Some(device) = device() else { return };
+    // Every block with an entry goes to the tensor cores.
+    check_backend(&Cuda::new(device).tiling(Tiling::From(0.0)));
 }
 
 #[test]
