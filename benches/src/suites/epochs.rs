@@ -5,7 +5,7 @@ use std::time::Duration;
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_machine::memory;
-use girih_trainer::{Control, Event, SessionOptions, StageTimes, TrainConfig, train};
+use girih_trainer::{Control, EpochTimes, Event, SessionOptions, StageTimes, TrainConfig, train};
 
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
@@ -13,7 +13,7 @@ use crate::{Case, Error};
 
 /// What the epochs of one model took.
 pub(super) struct Epochs {
-    times: Vec<StageTimes>,
+    times: Vec<EpochTimes>,
     /// Seconds of each peer's epochs.
     peers_s: Vec<Vec<f64>>,
     peak_bytes: Option<u64>,
@@ -55,14 +55,8 @@ impl Epochs {
     /// The case of the model, and those of the peers that took turns. `needed_bytes` are those of graph, features and
     /// activations: what has to be in memory.
     pub(super) fn cases(&self, name: &str, needed_bytes: u64, peers: &[Peer]) -> Vec<Case> {
-        let summary = |stage: fn(&StageTimes) -> Duration| {
-            Summary::of(&self.times.iter().map(|times| stage(times).as_secs_f64()).collect::<Vec<_>>())
-        };
-        let time = summary(StageTimes::epoch);
-        let mut case = Case::new(name, time)
-            .with("forward_ms", summary(|times| times.forward).median_s * 1e3)
-            .with("backward_ms", summary(|times| times.backward).median_s * 1e3)
-            .with("adam_ms", summary(|times| times.optimizer).median_s * 1e3);
+        let time = Summary::of(&self.times.iter().map(|times| times.steps.as_secs_f64()).collect::<Vec<_>>());
+        let mut case = with_stages(Case::new(name, time), &self.times, 1);
         if let Some(peak) = self.peak_bytes {
             case = case.with("peak_mb", peak as f64 / 1e6).with("peak_over_needed", peak as f64 / needed_bytes as f64);
         }
@@ -79,4 +73,19 @@ impl Epochs {
         cases.insert(0, case);
         cases
     }
+}
+
+/// Adds the median time of each stage, of one of the `n_steps` steps of an epoch; none where the backend cannot tell.
+pub(super) fn with_stages(case: Case, times: &[EpochTimes], n_steps: usize) -> Case {
+    let stages: Vec<StageTimes> = times.iter().filter_map(|times| times.stages).collect();
+    if stages.is_empty() {
+        return case;
+    }
+    let median_ms = |stage: fn(&StageTimes) -> Duration| {
+        let seconds: Vec<f64> = stages.iter().map(|times| stage(times).as_secs_f64() / n_steps as f64).collect();
+        Summary::of(&seconds).median_s * 1e3
+    };
+    case.with("forward_ms", median_ms(|times| times.forward))
+        .with("backward_ms", median_ms(|times| times.backward))
+        .with("adam_ms", median_ms(|times| times.optimizer))
 }

@@ -10,8 +10,8 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
-    NO_COLUMN, Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
+    Epilogue, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// What a device does in a second.
@@ -325,27 +325,17 @@ impl Backend for Meter {
         Ok(vec![0; x.shape.rows])
     }
 
-    fn adam(
-        &self,
-        _step: AdamStep,
-        grad: &MeterMatrix,
-        (first, second): (&mut MeterMatrix, &mut MeterMatrix),
-        param: &mut MeterMatrix,
-    ) -> Result<(), ComputeError> {
-        self.pass(&[grad, first, first, second, second, param, param]);
+    fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+        for AdamUpdate { param, grad, first, second, .. } in updates {
+            self.pass(&[grad, first, first, second, second, param, param]);
+        }
         Ok(())
     }
 
-    fn sgd(
-        &self,
-        _lr: f32,
-        _momentum: f32,
-        _weight_decay: f32,
-        grad: &MeterMatrix,
-        velocity: &mut MeterMatrix,
-        param: &mut MeterMatrix,
-    ) -> Result<(), ComputeError> {
-        self.pass(&[grad, velocity, velocity, param, param]);
+    fn sgd(&self, _lr: f32, _momentum: f32, updates: &mut [SgdUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+        for SgdUpdate { param, grad, velocity, .. } in updates {
+            self.pass(&[grad, velocity, velocity, param, param]);
+        }
         Ok(())
     }
 

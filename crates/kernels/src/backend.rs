@@ -2,8 +2,8 @@
 
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
-    Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
+    Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -67,6 +67,10 @@ impl Backend for Cuda {
 
     fn name(&self) -> String {
         format!("cuda: {}", self.device.name())
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
     }
 
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
@@ -195,26 +199,12 @@ impl Backend for Cuda {
         Self::argmax_rows(self, x)
     }
 
-    fn adam(
-        &self,
-        step: AdamStep,
-        grad: &CudaMatrix,
-        moments: (&mut CudaMatrix, &mut CudaMatrix),
-        param: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        Self::adam(self, step, grad, moments, param)
+    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+        Self::adam(self, step, updates)
     }
 
-    fn sgd(
-        &self,
-        lr: f32,
-        momentum: f32,
-        weight_decay: f32,
-        grad: &CudaMatrix,
-        velocity: &mut CudaMatrix,
-        param: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        Self::sgd(self, lr, momentum, weight_decay, grad, velocity, param)
+    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+        Self::sgd(self, lr, momentum, updates)
     }
 
     fn sddmm(&self, a: &CudaSparse, x: &CudaMatrix, y: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {

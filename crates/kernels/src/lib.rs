@@ -1,6 +1,6 @@
 //! CUDA: devices found at run time, kernels compiled for the card at hand, and [`Cuda`], the backend made of them.
 //!
-//! Nothing here is linked against CUDA: the driver, the run-time compiler and cuBLAS are loaded when a device is opened. On a
+//! Nothing here is linked against CUDA: the driver, the run-time compiler, cuBLAS and cuBLASLt are loaded when a device is opened. On a
 //! machine without them [`Device::open`] fails with a message that says what is missing.
 //!
 //! - [`Device`]: a card, its stream, its kernels.
@@ -12,6 +12,7 @@ mod backend;
 mod compile;
 mod device;
 mod error;
+mod lt;
 mod matrix;
 mod ops;
 
