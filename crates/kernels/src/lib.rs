@@ -14,6 +14,7 @@ mod device;
 mod error;
 mod matrix;
 mod ops;
+mod timing;
 
 pub use backend::Cuda;
 pub use device::Device;
