@@ -5,9 +5,7 @@ use girih_graph_format::{Csr, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::{Graph, GraphConv, Mode, ModelKind, ParamInit, Params, Pool, Rows, Tape, TrainConfig};
 
-use crate::{
-    ALL_MODELS, Stage, config, densified, planted, train_epochs, with_bags_of_words, with_input_dropout,
-};
+use crate::{ALL_MODELS, Stage, config, densified, planted, train_epochs, with_bags_of_words, with_input_dropout};
 
 /// Largest difference of two matrices of one shape, relative to the largest value.
 fn difference(a: &Matrix, b: &Matrix) -> f32 {
