@@ -1,7 +1,7 @@
 //! `cargo xtask dist` and `cargo xtask gpu-test`: what runs on a machine with a GPU, and the record that it did.
 //!
 //! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver and
-//! CUDA's libraries: `girih`, the tests that need a GPU, this program, and the hashes of the CUDA sources in them. There,
+//! CUDA's libraries: `girih`, the benchmarks, the tests that need a GPU, this program, and the hashes of the CUDA sources in them. There,
 //! `DIR/xtask gpu-test --prebuilt DIR` runs the tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use crate::command;
 use crate::listing::Listing;
 use crate::tidy::gpu_record;
 
-/// Programs: package and name.
-const PROGRAMS: [(&str, &str); 2] = [("girih-cli", "girih"), ("xtask", "xtask")];
+/// Programs that are copied: package and name of the program.
+const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
 /// Tests that need a GPU: package and name of the test.
 const TESTS: [(&str, &str); 3] = [("girih-kernels", "cuda"), ("girih-tests", "cuda"), ("girih-tests", "cuda_products")];
 /// Where the hashes of a folder's sources are.

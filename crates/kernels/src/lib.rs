@@ -15,6 +15,7 @@ mod error;
 mod lt;
 mod matrix;
 mod ops;
+mod timing;
 
 pub use backend::Cuda;
 pub use device::Device;
