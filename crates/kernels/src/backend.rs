@@ -18,13 +18,22 @@ use crate::{CudaIds, CudaMatrix, CudaSparse};
 pub struct Cuda {
     pub(crate) device: Device,
     pub(crate) tiling: Tiling,
+    /// How rows of nodes are stored, and what dense products multiply.
+    pub(crate) precision: Dtype,
 }
 
 impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device, tiling: Tiling::default() }
+        Self { device, tiling: Tiling::default(), precision: Dtype::F32 }
+    }
+
+    /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of bf16
+    /// round the other one to bf16, too, so that tensor cores take them; sums are `f32` throughout.
+    #[must_use]
+    pub fn storing(self, precision: Dtype) -> Self {
+        Self { precision, ..self }
     }
 
     /// The same, with a say in which blocks of adjacencies are multiplied by tensor cores.
@@ -67,6 +76,10 @@ impl Backend for Cuda {
 
     fn name(&self) -> String {
         format!("cuda: {}", self.device.name())
+    }
+
+    fn activations(&self) -> Dtype {
+        self.precision
     }
 
     fn is_asynchronous(&self) -> bool {

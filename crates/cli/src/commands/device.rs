@@ -1,7 +1,7 @@
 //! The backend that `--device` asks for.
 
 use girih_compute::{Backend, Cpu, Dtype};
-use girih_kernels::Cuda;
+use girih_kernels::{Cuda, KernelError};
 
 use crate::args::{Device, DeviceArgs};
 use crate::error::CliError;
@@ -33,15 +33,18 @@ impl Chosen {
     }
 }
 
-/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. Rows that sparse products gather
-/// on the processor are stored as `gather`.
-pub fn choose(args: &DeviceArgs, gather: Dtype) -> Result<Chosen, CliError> {
+/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the processor
+/// stores rows that sparse products gather, and a device all rows of nodes.
+pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
     if let Some(threads) = args.threads {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
         pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
     }
-    let cpu = || Chosen::Cpu(Cpu::new().gathering(gather));
-    let cuda = |ordinal| girih_kernels::Device::open(ordinal).map(|device| Chosen::Cuda(Box::new(Cuda::new(device))));
+    let cpu = || Chosen::Cpu(Cpu::new().gathering(precision));
+    let cuda = |ordinal| {
+        let device = girih_kernels::Device::open(ordinal)?;
+        Ok::<_, KernelError>(Chosen::Cuda(Box::new(Cuda::new(device).storing(precision))))
+    };
     match args.device {
         Device::Cpu => Ok(cpu()),
         Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),

@@ -59,7 +59,7 @@ impl Cuda {
         if depth == 0 {
             return self.finish(None, &epilogue, epilogue.accumulate, out);
         }
-        let common = if a.dtype == b.dtype { a.dtype } else { Dtype::F32 };
+        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
         // Masks only drop; the product is scaled instead, so that what stays of a bf16 operand is not rounded.
         let alpha = dropout.map_or(1.0, Dropout::scale);
         let (a, b) = (self.operand(a, dropout, common)?, self.operand(b, None, common)?);
@@ -75,6 +75,18 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
+        if [self.precision, a.dtype, out.dtype] == [Dtype::Bf16; 3] && epilogue.activation != Activation::Identity {
+            // Half the bytes of a product in f32 that a pass would read; the sum is rounded before it is activated.
+            let sum = Epilogue { activation: Activation::Identity, ..*epilogue };
+            self.multiply(dense, (a, b), &sum, out)?;
+            return self.activate(epilogue.activation, None, out);
+        }
+        if let Some(bias) = epilogue.bias.filter(|bias| self.precision == out.dtype && bias.dtype != out.dtype) {
+            // A bias like the result goes through in one pass.
+            let mut rounded = self.uninitialized(bias.shape, out.dtype)?;
+            self.convert(bias, &mut rounded)?;
+            return self.multiply(dense, (a, b), &Epilogue { bias: Some(&rounded), ..*epilogue }, out);
+        }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
         if let (Some(bias), Activation::Identity) = (epilogue.bias, epilogue.activation)
