@@ -10,6 +10,7 @@ use girih_random::Key;
 
 use crate::compile::Source;
 use crate::device::Device;
+use crate::driver::explain;
 use crate::error::KernelError;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
@@ -40,7 +41,7 @@ impl Cuda {
 
     /// What the driver reported of an operation.
     pub(crate) fn failed(operation: &'static str) -> impl Fn(DriverError) -> ComputeError {
-        move |error| ComputeError::device(operation, error.to_string())
+        move |error| ComputeError::device(operation, explain(error.0))
     }
 }
 

@@ -3,20 +3,25 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::cublas::CudaBlas;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, LaunchConfig};
 
-use crate::compile::{Defines, Source, compile};
+use crate::blas::Blas;
+use crate::compile::{Defines, Source, compile, compiler_version};
+use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
+use crate::libraries;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
 
+/// Ampere: kernels ask for nothing newer, but for what they choose by the capability at hand.
+const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
+
 /// A card. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
 pub struct Device {
+    pub(crate) blas: Blas,
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
-    pub(crate) blas: CudaBlas,
     capability: (i32, i32),
     modules: Mutex<HashMap<(Source, Defines), Arc<CudaModule>>>,
 }
@@ -25,27 +30,27 @@ impl Device {
     /// Opens a card by its number.
     ///
     /// # Errors
-    /// When there is no driver, no compiler, no cuBLAS or no such card.
+    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such card, or it is too old.
     pub fn open(ordinal: usize) -> Result<Self, KernelError> {
-        check_libraries()?;
-        let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
-        if ordinal as i64 >= i64::from(count) {
-            return Err(Kind::NoDevice { ordinal, count }.into());
-        }
-        let context = CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))?;
+        let driver = Driver::load()?;
+        libraries::COMPILER.load()?;
+        let compiler = compiler_version();
+        driver.check(compiler, &format!("libnvrtc {compiler}"))?;
+        libraries::BLAS.load()?;
+        let context = open_context(ordinal)?;
+        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
+        check_capability(&name_of(&context), capability)?;
         // SAFETY: all work goes to one stream, so that no buffer is used on two.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
-        let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
-        keep_sums_in_f32(&blas)?;
-        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
-        Ok(Self { context, stream, blas, capability, modules: Mutex::default() })
+        let blas = Blas::new(Arc::clone(&stream))?;
+        Ok(Self { blas, context, stream, capability, modules: Mutex::default() })
     }
 
     /// What the card is called.
     #[must_use]
     pub fn name(&self) -> String {
-        self.context.name().unwrap_or_else(|_| "CUDA device".to_owned())
+        name_of(&self.context)
     }
 
     /// Major and minor number of what the card can compute.
@@ -75,6 +80,35 @@ impl Device {
     }
 }
 
+/// Cards that the driver, which is loaded, lets this process see.
+pub(crate) fn count() -> Result<usize, KernelError> {
+    let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The context of a card that there is.
+pub(crate) fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelError> {
+    let count = count()?;
+    if ordinal >= count {
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        return Err(Kind::NoDevice { ordinal, count, visible }.into());
+    }
+    CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))
+}
+
+/// What a card is called.
+pub(crate) fn name_of(context: &CudaContext) -> String {
+    context.name().unwrap_or_else(|_| "CUDA device".to_owned())
+}
+
+/// Refuses a card without the instructions that kernels are written in: `mma` on bf16 and asynchronous copies.
+pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
+    if capability < OLDEST_CAPABILITY {
+        return Err(Kind::OldCard { card: card.to_owned(), capability }.into());
+    }
+    Ok(())
+}
+
 /// A thread for each of `n` pieces of work, at most as many blocks as a grid may have; kernels stride over the rest.
 pub(crate) fn threads_for(n: usize) -> LaunchConfig {
     let blocks = n.div_ceil(BLOCK as usize).clamp(1, 1 << 20) as u32;
@@ -86,31 +120,18 @@ pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
 }
 
-/// Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not rounded to fewer bits,
-/// which is cuBLAS's default unless a process asks otherwise.
-fn keep_sums_in_f32(blas: &CudaBlas) -> Result<(), KernelError> {
-    use cudarc::cublas::sys;
-    let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    // SAFETY: the handle lives as long as `blas`.
-    let status = unsafe { sys::cublasSetMathMode(*blas.handle(), mode) };
-    status.result().map_err(|error| Kind::Blas(error.to_string()).into())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Says what is missing instead of failing inside a call.
-fn check_libraries() -> Result<(), KernelError> {
-    // SAFETY: these look for a library and call nothing in it.
-    let (driver, compiler, blas) = unsafe {
-        (
-            cudarc::driver::sys::is_culib_present(),
-            cudarc::nvrtc::sys::is_culib_present(),
-            cudarc::cublas::sys::is_culib_present(),
-        )
-    };
-    let missing = |library, remedy| Err(Kind::Missing { library, remedy }.into());
-    match (driver, compiler, blas) {
-        (false, ..) => missing("CUDA driver (libcuda)", "install NVIDIA's driver, or use --device cpu"),
-        (_, false, _) => missing("CUDA compiler (libnvrtc)", "install CUDA 13, or set LD_LIBRARY_PATH to where it is"),
-        (.., false) => missing("cuBLAS (libcublas)", "install CUDA 13, or set LD_LIBRARY_PATH to where it is"),
-        _ => Ok(()),
+    #[test]
+    fn cards_before_ampere_are_refused_by_name() {
+        for (capability, accepted) in
+            [((7, 5), false), ((6, 1), false), ((8, 0), true), ((9, 0), true), ((12, 0), true)]
+        {
+            let checked = check_capability("Some card", capability);
+            assert_eq!(checked.is_ok(), accepted, "{capability:?}");
+            assert!(checked.is_ok() || checked.unwrap_err().to_string().contains("Some card"));
+        }
     }
 }

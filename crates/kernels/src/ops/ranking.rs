@@ -37,11 +37,10 @@ impl Cuda {
         if rows * k == 0 || cols == 0 {
             return Ok(vec![girih_compute::NO_COLUMN; rows * k]);
         }
-        let upload = Self::failed(OPERATION);
-        let indptr = self.device.stream.clone_htod(excluded.indptr()).map_err(&upload)?;
+        let indptr = self.upload_list(OPERATION, excluded.indptr())?;
         let indices = match excluded.indices() {
             [] => None,
-            indices => Some(self.device.stream.clone_htod(indices).map_err(&upload)?),
+            indices => Some(self.upload_list(OPERATION, indices)?),
         };
         let chunk = (CHUNK / cols.max(k)).clamp(1, rows);
         let mut keys = self.scratch::<u32>(OPERATION, chunk * cols)?;
@@ -59,13 +58,7 @@ impl Cuda {
     }
 
     /// The keys of `n` rows of `x` from row `first` on.
-    fn rank_keys(
-        &self,
-        x: &CudaMatrix,
-        first: usize,
-        n: usize,
-        keys: &mut CudaSlice<u32>,
-    ) -> Result<(), ComputeError> {
+    fn rank_keys(&self, x: &CudaMatrix, first: usize, n: usize, keys: &mut CudaSlice<u32>) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "rank_keys", &[("X", x.dtype)])?;
         let elements = n * x.shape.cols;
         let (rows, len) = (x.data.slice(first * x.shape.cols * x.dtype.n_bytes()..), elements as u64);

@@ -38,7 +38,7 @@ impl Cuda {
             return Ok(());
         }
         let groups = Groups::of(&self.ids_on_host(OPERATION, ids)?);
-        let upload = |list: &[u64]| self.device.stream.clone_htod(list).map_err(Self::failed(OPERATION));
+        let upload = |list: &[u64]| self.upload_list(OPERATION, list);
         let (starts, positions) = (upload(&groups.starts)?, upload(&groups.positions)?);
         let kernel = self.kernel(OPERATION, Source::ROWS, OPERATION, &[("X", x.dtype), ("Y", out.dtype)])?;
         let (n_groups, cols) = (groups.starts.len() - 1, x.shape.cols as u64);
