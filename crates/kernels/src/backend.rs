@@ -26,6 +26,12 @@ impl Cuda {
         Self { device }
     }
 
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// A kernel for elements of some types, each by the name that its source gives it.
     pub(crate) fn kernel(
         &self,
