@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cudarc::driver::result::{self, mem_pool};
+use cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool};
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, LaunchConfig};
 
 use crate::blas::Blas;
@@ -13,6 +15,9 @@ use crate::libraries;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
+
+/// How the driver calls the most bytes of a pool that were in use at once.
+const USED_HIGH: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 
 /// Ampere: kernels ask for nothing newer, but for what they choose by the capability at hand.
 const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
@@ -65,6 +70,36 @@ impl Device {
     /// When the driver fails.
     pub fn memory(&self) -> Result<(usize, usize), KernelError> {
         self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak).
+    ///
+    /// # Errors
+    /// When the driver fails, or the card does not count.
+    pub fn peak_bytes(&self) -> Result<u64, KernelError> {
+        let mut bytes = 0_u64;
+        // SAFETY: the pool lives as long as the card's context, and the attribute is a 64-bit number.
+        unsafe { mem_pool::get_attribute(self.pool()?, USED_HIGH, (&raw mut bytes).cast()) }
+            .map_err(KernelError::driver("cannot ask for the most memory in use"))?;
+        Ok(bytes)
+    }
+
+    /// Lets [`peak_bytes`](Self::peak_bytes) start again from what is allocated now.
+    ///
+    /// # Errors
+    /// When the driver fails, or the card does not count.
+    pub fn reset_peak(&self) -> Result<(), KernelError> {
+        let mut zero = 0_u64;
+        // SAFETY: as above; zero is what this attribute may be set to.
+        unsafe { mem_pool::set_attribute(self.pool()?, USED_HIGH, (&raw mut zero).cast()) }
+            .map_err(KernelError::driver("cannot reset the most memory in use"))
+    }
+
+    /// The pool that allocations come from.
+    fn pool(&self) -> Result<CUmemoryPool, KernelError> {
+        // SAFETY: the card is open.
+        let pool = unsafe { result::device::get_default_mem_pool(self.context.cu_device()) };
+        pool.map_err(KernelError::driver("the card has no pool of memory"))
     }
 
     /// A kernel of a source, compiled with `defines` when it is first asked for.

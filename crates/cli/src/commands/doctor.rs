@@ -45,12 +45,21 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
         && survey.libraries.iter().all(|library| library.found.is_ok())
         && survey.cards.first().is_some_and(usable);
     let driver = survey.driver.as_ref().map_or_else(KernelError::to_string, describe_driver);
-    results.add("cuda", ready, "CUDA", if ready { "ready: --device cuda" } else { "not ready: --device cpu is taken" });
+    results.add(
+        "cuda",
+        ready,
+        "CUDA",
+        if ready { "ready: --device cuda" } else { "not ready, so the processor computes" },
+    );
     results.add("cuda_driver", driver.clone(), "  driver", driver);
     let libraries = survey.libraries.iter();
     let found = |library: &FoundLibrary| json!({"ok": library.found.is_ok(), "text": text(&library.found)});
     let values: serde_json::Map<_, _> = libraries.clone().map(|l| (l.file.to_owned(), found(l))).collect();
-    let lines: Vec<String> = libraries.map(|l| format!("{} ({}): {}", l.file, l.purpose, text(&l.found))).collect();
+    let line = |library: &FoundLibrary| match &library.found {
+        Ok(found) => format!("{} ({}): {found}", library.file, library.purpose),
+        Err(missing) => missing.to_string(),
+    };
+    let lines: Vec<String> = libraries.map(line).collect();
     results.add("cuda_libraries", values, "  libraries", lines.join("\n"));
     let lines: Vec<String> = survey.cards.iter().map(describe_card).collect();
     let cards: Vec<_> =

@@ -57,10 +57,9 @@ fn remedies(config: &TrainConfig, sizes: &DataSizes, free: u64) -> String {
         remedies.push(format!("--precision bf16 with --hidden {hidden} fits"));
     }
     if remedies.is_empty() {
-        remedies.push("no --hidden is small enough".to_owned());
+        return "no --hidden is small enough: take --device cpu, or a card with more memory".to_owned();
     }
-    remedies.push("or take --device cpu, or a card with more memory".to_owned());
-    remedies.join(", ")
+    format!("{}; else take --device cpu, or a card with more memory", remedies.join(", "))
 }
 
 #[cfg(test)]

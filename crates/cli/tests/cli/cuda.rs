@@ -123,7 +123,7 @@ fn a_card_that_is_not_there_or_too_old_is_refused() {
 fn what_does_not_fit_is_refused_before_anything_is_uploaded() {
     // An allocation would be a failure of another kind.
     let message = refused("cuda", &[("FAKE_ALLOC", "700")]);
-    assert_says(&message, &["training needs", "Fake card has 976 KiB (1000000 bytes) free", "--device cpu"]);
+    assert_says(&message, &["training needs", "Fake card has 977 KiB (1000000 bytes) free", "--device cpu"]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_doctor_finds_libraries_of_the_virtual_environment() {
     let cards = result["cuda_cards"].as_array().unwrap();
     assert_eq!(cards.len(), 2);
     let text = cards[1]["text"].as_str().unwrap();
-    assert!(text.starts_with("cuda:1, Fake card, compute capability 9.0, 976 KiB free of 64.0 GiB"), "{text}");
+    assert!(text.starts_with("cuda:1, Fake card, compute capability 9.0, 977 KiB free of 64.0 GiB"), "{text}");
 }
 
 #[test]
