@@ -183,13 +183,13 @@ mod tests {
     #[test]
     fn folders_are_those_of_the_environment() {
         let environment = |name: &str| match name {
-            "CUDA_HOME" | "CUDA_PATH" => Some("/opt/cuda".into()),
+            "CUDA_HOME" | "CUDA_PATH" => Some("/sdk/cuda".into()),
             "VIRTUAL_ENV" => Some("/venv".into()),
             _ => None,
         };
         let folders = toolkit_folders(&environment);
         let count = |folder: &str| folders.iter().filter(|found| **found == Path::new(folder)).count();
-        assert_eq!(count("/opt/cuda/lib64"), 1, "what two variables name is searched once");
+        assert_eq!(count("/sdk/cuda/lib64"), 1, "what two variables name is searched once");
         assert_eq!(count("/usr/local/cuda/lib64"), 1);
         assert_eq!(count("/venv/lib/python*/site-packages/nvidia/*/lib"), 1);
         assert_eq!(toolkit_folders(&|_| None).len(), 2, "the usual folder is searched in any case");
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn libraries_are_found_in_the_map_of_memory() {
-        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /opt/cuda lib/libcublasLt.so.13.0.0\n\
-                    7f02-7f03 r-xp 00000000 08:01 13   /opt/cuda lib/libcublas.so.13.0.0\n7f04-7f05 rw-p 0 0 0\n";
-        assert_eq!(file_among(maps, "libcublas.so"), Some("/opt/cuda lib/libcublas.so.13.0.0".into()));
+        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /sdk/cuda lib/libcublasLt.so.13.0.0\n\
+                    7f02-7f03 r-xp 00000000 08:01 13   /sdk/cuda lib/libcublas.so.13.0.0\n7f04-7f05 rw-p 0 0 0\n";
+        assert_eq!(file_among(maps, "libcublas.so"), Some("/sdk/cuda lib/libcublas.so.13.0.0".into()));
         assert_eq!(file_among(maps, "libnvrtc.so"), None);
     }
 

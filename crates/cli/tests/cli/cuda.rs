@@ -90,8 +90,8 @@ fn a_missing_library_is_named_with_where_it_was_looked_for() {
         return;
     }
     let elsewhere = Workspace::new();
-    let message = refused("cuda", &[("VIRTUAL_ENV", &elsewhere.arg("venv")), ("CUDA_HOME", "/opt/nowhere")]);
-    let looked = [&*elsewhere.arg("venv/lib/python*/site-packages/nvidia/*/lib"), "/opt/nowhere/lib64"];
+    let message = refused("cuda", &[("VIRTUAL_ENV", &elsewhere.arg("venv")), ("CUDA_HOME", "/nowhere")]);
+    let looked = [&*elsewhere.arg("venv/lib/python*/site-packages/nvidia/*/lib"), "/nowhere/lib64"];
     assert_says(&message, &["libnvrtc.so.13", looked[0], looked[1], "LD_LIBRARY_PATH", "nvidia-cuda-nvrtc"]);
 }
 
