@@ -343,6 +343,9 @@ pub struct Settings {
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
+    /// Whether a first aggregation that is a constant is computed once, before training, or in every epoch [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub aggregate_once: Option<bool>,
     /// Heads of attention networks' hidden layers, each --hidden wide [default: 8]
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
@@ -431,6 +434,7 @@ impl Settings {
         set(&mut model.hidden, self.hidden);
         set(&mut model.dropout, self.dropout);
         set(&mut model.input_dropout, self.input_dropout.map(Some));
+        set(&mut model.aggregate_once, self.aggregate_once);
         set(&mut model.heads, self.heads);
         set(&mut model.out_heads, self.out_heads);
         set(&mut model.attention_dropout, self.attention_dropout.map(Some));

@@ -12,8 +12,8 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
-    NO_COLUMN, Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
+    Epilogue, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// What a device does in a second.
@@ -70,6 +70,8 @@ pub struct MeterSparse {
     _arrays: MeterMatrix,
     /// Counts those of a transpose that is made when it is first needed.
     transpose: OnceLock<MeterMatrix>,
+    /// Those of dense blocks of either direction, which are found when a product first looks for them.
+    tiles: [OnceLock<MeterMatrix>; 2],
 }
 
 impl Meter {
@@ -122,7 +124,15 @@ impl Meter {
             (nnz * words_per_entry + 2 * (shape.rows + 1) + shape.rows + shape.cols) * copies
         };
         let arrays = self.matrix(Shape::new(words, 1), Dtype::F32);
-        MeterSparse { shape, nnz, weighted, symmetric, _arrays: arrays, transpose: OnceLock::new() }
+        MeterSparse {
+            shape,
+            nnz,
+            weighted,
+            symmetric,
+            _arrays: arrays,
+            transpose: OnceLock::new(),
+            tiles: Default::default(),
+        }
     }
 
     /// An operation allocates so many bytes while it runs, on a CUDA device.
@@ -154,10 +164,22 @@ impl Meter {
         });
     }
 
+    /// A sparse product looks for dense blocks on a CUDA device, once for each direction.
+    fn need_tiles(&self, a: &MeterSparse, transposed: bool) {
+        if self.cuda && !a.weighted {
+            let transposed = transposed && !a.symmetric;
+            let shape = if transposed { Shape::new(a.shape.cols, a.shape.rows) } else { a.shape };
+            a.tiles[usize::from(transposed)].get_or_init(|| {
+                self.scratch(|| cuda::tiles(shape, a.nnz) + cuda::tile_search(shape, a.nnz));
+                self.matrix(Shape::new(cuda::tiles(shape, a.nnz).div_ceil(size_of::<u32>()), 1), Dtype::F32)
+            });
+        }
+    }
+
     fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix) {
         let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
-        self.scratch(|| cuda::product(a.nnz, x.shape.cols));
+        self.scratch(|| cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols));
         // Packing the operand reads and writes it once; the result is written once.
         let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
         self.charge(
@@ -280,6 +302,9 @@ impl Backend for Meter {
         if ta == Transpose::Yes {
             self.need_transpose(a, weights.is_some());
         }
+        if weights.is_none() {
+            self.need_tiles(a, ta == Transpose::Yes);
+        }
         self.sparse_product(a, x, out);
         Ok(())
     }
@@ -288,8 +313,11 @@ impl Backend for Meter {
         if ta == Transpose::Yes {
             self.need_transpose(a, false);
         }
+        self.need_tiles(a, ta == Transpose::Yes);
         // Where it is not done in place, the result is another matrix for a while.
-        self.scratch(|| x.n_bytes() as usize + cuda::product(a.nnz, x.shape.cols));
+        self.scratch(|| {
+            x.n_bytes() as usize + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols)
+        });
         self.sparse_product(a, x, x);
         Ok(())
     }
@@ -386,27 +414,17 @@ impl Backend for Meter {
         Ok(vec![0; x.shape.rows])
     }
 
-    fn adam(
-        &self,
-        _step: AdamStep,
-        grad: &MeterMatrix,
-        (first, second): (&mut MeterMatrix, &mut MeterMatrix),
-        param: &mut MeterMatrix,
-    ) -> Result<(), ComputeError> {
-        self.pass(&[grad, first, first, second, second, param, param]);
+    fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+        for AdamUpdate { param, grad, first, second, .. } in updates {
+            self.pass(&[grad, first, first, second, second, param, param]);
+        }
         Ok(())
     }
 
-    fn sgd(
-        &self,
-        _lr: f32,
-        _momentum: f32,
-        _weight_decay: f32,
-        grad: &MeterMatrix,
-        velocity: &mut MeterMatrix,
-        param: &mut MeterMatrix,
-    ) -> Result<(), ComputeError> {
-        self.pass(&[grad, velocity, velocity, param, param]);
+    fn sgd(&self, _lr: f32, _momentum: f32, updates: &mut [SgdUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+        for SgdUpdate { param, grad, velocity, .. } in updates {
+            self.pass(&[grad, velocity, velocity, param, param]);
+        }
         Ok(())
     }
 
@@ -464,7 +482,10 @@ impl Backend for Meter {
         out: &mut MeterMatrix,
         log_sums: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
-        self.scratch(|| cuda::attention(attention.graph.nnz, attention.heads, attention.values.shape.cols));
+        self.scratch(|| {
+            let Shape { rows, cols } = attention.values.shape;
+            cuda::attention(attention.graph.nnz, attention.heads, cols, rows)
+        });
         self.gather(attention.graph.nnz, attention.source.row_bytes());
         self.gather(attention.graph.nnz, attention.values.row_bytes());
         self.pass(&[attention.destination, out, log_sums]);
@@ -479,9 +500,9 @@ impl Backend for Meter {
         grad: &MeterMatrix,
         grads: AttentionGrads<'_, MeterMatrix>,
     ) -> Result<(), ComputeError> {
-        let (nnz, width) = (attention.graph.nnz, attention.values.shape.cols);
+        let (nnz, dropout) = (attention.graph.nnz, attention.dropout.is_some());
         self.need_transpose(attention.graph, true);
-        self.scratch(|| cuda::attention_backward(nnz, attention.heads, width, attention.dropout.is_some()));
+        self.scratch(|| cuda::attention_backward(nnz, attention.heads, grad.shape, dropout));
         for gathered in [attention.source, attention.values, attention.destination, grad, log_sums] {
             self.gather(attention.graph.nnz, gathered.row_bytes());
         }
@@ -716,7 +737,7 @@ mod tests {
             }
             let made = meter.cost().live_bytes - before;
             assert_eq!(made.div_ceil(cuda::transpose(&a) as u64), transposes, "symmetric {symmetric}, {other_weights}");
-            assert!(meter.cost().peak_bytes >= meter.cost().live_bytes + cuda::product(5000, 8) as u64);
+            assert!(meter.cost().peak_bytes >= meter.cost().live_bytes + cuda::product(shape, 5000, 8) as u64);
         }
         assert_eq!(meter.cost().seconds, 0.0, "time is not predicted");
     }

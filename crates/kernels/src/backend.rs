@@ -2,8 +2,8 @@
 
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
-    Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
+    Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -12,18 +12,26 @@ use crate::compile::Source;
 use crate::device::Device;
 use crate::driver::explain;
 use crate::error::KernelError;
+use crate::ops::Tiling;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
 pub struct Cuda {
     pub(crate) device: Device,
+    pub(crate) tiling: Tiling,
 }
 
 impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device }
+        Self { device, tiling: Tiling::default() }
+    }
+
+    /// The same, with a say in which blocks of adjacencies are multiplied by tensor cores.
+    #[must_use]
+    pub fn tiling(self, tiling: Tiling) -> Self {
+        Self { tiling, ..self }
     }
 
     /// The device.
@@ -66,6 +74,10 @@ impl Backend for Cuda {
 
     fn name(&self) -> String {
         format!("cuda: {}", self.device.name())
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
     }
 
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
@@ -194,26 +206,12 @@ impl Backend for Cuda {
         Self::argmax_rows(self, x)
     }
 
-    fn adam(
-        &self,
-        step: AdamStep,
-        grad: &CudaMatrix,
-        moments: (&mut CudaMatrix, &mut CudaMatrix),
-        param: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        Self::adam(self, step, grad, moments, param)
+    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+        Self::adam(self, step, updates)
     }
 
-    fn sgd(
-        &self,
-        lr: f32,
-        momentum: f32,
-        weight_decay: f32,
-        grad: &CudaMatrix,
-        velocity: &mut CudaMatrix,
-        param: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        Self::sgd(self, lr, momentum, weight_decay, grad, velocity, param)
+    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+        Self::sgd(self, lr, momentum, updates)
     }
 
     fn sddmm(&self, a: &CudaSparse, x: &CudaMatrix, y: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
@@ -300,7 +298,7 @@ impl Backend for Cuda {
         gain_and_bias: (&CudaMatrix, &CudaMatrix),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalize_columns(self, moments, x, gain_and_bias, out)
+        Self::normalize_columns(self, &moments, x, gain_and_bias, out)
     }
 
     fn normalized_products(
@@ -310,7 +308,7 @@ impl Backend for Cuda {
         grad: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalized_products(self, moments, x, grad, out)
+        Self::normalized_products(self, &moments, x, grad, out)
     }
 
     fn normalize_columns_backward(
@@ -321,7 +319,7 @@ impl Backend for Cuda {
         means: (&CudaMatrix, &CudaMatrix),
         grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalize_columns_backward(self, moments, x, gain, means, grad)
+        Self::normalize_columns_backward(self, &moments, x, gain, means, grad)
     }
 
     fn copy_block(

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts, sys};
@@ -11,10 +12,25 @@ use crate::driver::CudaVersion;
 use crate::error::{KernelError, Kind};
 
 /// A file of `kernels/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) name: &'static str,
     text: &'static str,
+}
+
+// By name: kernels are looked up for every launch, and texts are long.
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Source {}
+
+impl Hash for Source {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 macro_rules! sources {
@@ -30,6 +46,9 @@ macro_rules! sources {
 sources! {
     PASSES = "passes.cu";
     SPMM = "spmm.cu";
+    OPERAND = "operand.cu";
+    TILING = "tiling.cu";
+    TILES = "tiles.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";

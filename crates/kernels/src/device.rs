@@ -1,23 +1,22 @@
 //! [`Device`]: a card, the stream that work is put on, and the kernels that were compiled for it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::result::{self, mem_pool};
-use cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, LaunchConfig};
+use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
 
 use crate::blas::Blas;
 use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
 use crate::libraries;
+use crate::lt::Lt;
+use crate::pool;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
-
-/// How the driver calls the most bytes of a pool that were in use at once.
-const USED_HIGH: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 
 /// Ampere: kernels ask for nothing newer, but for what they choose by the capability at hand.
 const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
@@ -27,8 +26,17 @@ pub struct Device {
     pub(crate) blas: Blas,
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
+    /// `None` where it is not installed.
+    pub(crate) lt: Option<Lt>,
     capability: (i32, i32),
-    modules: Mutex<HashMap<(Source, Defines), Arc<CudaModule>>>,
+    processors: usize,
+    modules: Mutex<HashMap<(Source, Defines), Module>>,
+}
+
+/// A source as it was compiled, and those of its kernels that were asked for.
+struct Module {
+    code: Arc<CudaModule>,
+    kernels: HashMap<String, CudaFunction>,
 }
 
 impl Device {
@@ -47,9 +55,14 @@ impl Device {
         check_capability(&name_of(&context), capability)?;
         // SAFETY: all work goes to one stream, so that no buffer is used on two.
         unsafe { context.disable_event_tracking() };
+        pool::keep_freed_memory(&context)
+            .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
         let blas = Blas::new(Arc::clone(&stream))?;
-        Ok(Self { blas, context, stream, capability, modules: Mutex::default() })
+        let lt = Lt::new(&stream);
+        let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
+        Ok(Self { blas, context, stream, lt, capability, processors, modules: Mutex::default() })
     }
 
     /// What the card is called.
@@ -64,54 +77,57 @@ impl Device {
         self.capability
     }
 
-    /// Bytes of memory: free, and in all.
+    /// How many processors work side by side.
+    pub(crate) fn processors(&self) -> usize {
+        self.processors
+    }
+
+    /// Bytes of memory: free, among them what was freed here and is kept for later, and in all.
     ///
     /// # Errors
     /// When the driver fails.
     pub fn memory(&self) -> Result<(usize, usize), KernelError> {
-        self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))
+        let ask = || -> Result<(usize, usize), DriverError> {
+            let (free, all) = self.context.mem_get_info()?;
+            Ok((free + pool::kept_bytes(&self.context)?, all))
+        };
+        ask().map_err(KernelError::driver("cannot ask for free memory"))
     }
 
-    /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak).
+    /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak);
+    /// zero on a card that does not count.
     ///
     /// # Errors
-    /// When the driver fails, or the card does not count.
+    /// When the driver fails.
     pub fn peak_bytes(&self) -> Result<u64, KernelError> {
-        let mut bytes = 0_u64;
-        // SAFETY: the pool lives as long as the card's context, and the attribute is a 64-bit number.
-        unsafe { mem_pool::get_attribute(self.pool()?, USED_HIGH, (&raw mut bytes).cast()) }
-            .map_err(KernelError::driver("cannot ask for the most memory in use"))?;
-        Ok(bytes)
+        pool::peak_bytes(&self.context).map_err(KernelError::driver("cannot ask for the most memory in use"))
     }
 
     /// Lets [`peak_bytes`](Self::peak_bytes) start again from what is allocated now.
     ///
     /// # Errors
-    /// When the driver fails, or the card does not count.
+    /// When the driver fails.
     pub fn reset_peak(&self) -> Result<(), KernelError> {
-        let mut zero = 0_u64;
-        // SAFETY: as above; zero is what this attribute may be set to.
-        unsafe { mem_pool::set_attribute(self.pool()?, USED_HIGH, (&raw mut zero).cast()) }
-            .map_err(KernelError::driver("cannot reset the most memory in use"))
-    }
-
-    /// The pool that allocations come from.
-    fn pool(&self) -> Result<CUmemoryPool, KernelError> {
-        // SAFETY: the card is open.
-        let pool = unsafe { result::device::get_default_mem_pool(self.context.cu_device()) };
-        pool.map_err(KernelError::driver("the card has no pool of memory"))
+        pool::reset_peak(&self.context).map_err(KernelError::driver("cannot reset the most memory in use"))
     }
 
     /// A kernel of a source, compiled with `defines` when it is first asked for.
     pub(crate) fn kernel(&self, source: Source, name: &str, defines: &Defines) -> Result<CudaFunction, KernelError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (source, defines.clone());
-        if !modules.contains_key(&key) {
-            let code = compile(source, defines, self.capability)?;
-            let module = self.context.load_module(code).map_err(KernelError::driver("cannot load kernels"))?;
-            modules.insert(key.clone(), module);
+        let module = match modules.entry((source, defines.clone())) {
+            Entry::Occupied(module) => module.into_mut(),
+            Entry::Vacant(place) => {
+                let code = compile(source, defines, self.capability)?;
+                let code = self.context.load_module(code).map_err(KernelError::driver("cannot load kernels"))?;
+                place.insert(Module { code, kernels: HashMap::new() })
+            }
+        };
+        if let Some(kernel) = module.kernels.get(name) {
+            return Ok(kernel.clone());
         }
-        modules[&key].load_function(name).map_err(KernelError::driver("a kernel is not in its source"))
+        let kernel = module.code.load_function(name).map_err(KernelError::driver("a kernel is not in its source"))?;
+        module.kernels.insert(name.to_owned(), kernel.clone());
+        Ok(kernel)
     }
 }
 

@@ -1,11 +1,13 @@
 //! What lives on a device: [`CudaMatrix`], [`CudaSparse`], [`CudaIds`].
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaSlice;
 use girih_compute::checks::IdRange;
 use girih_compute::{Dtype, EntryNames, Shape};
 use girih_graph_format::Csr;
+
+use crate::ops::Tiles;
 
 /// A dense matrix, row after row.
 pub struct CudaMatrix {
@@ -19,9 +21,45 @@ pub struct CudaMatrix {
 pub struct CudaIds {
     pub(crate) range: IdRange,
     /// The ids on the host, all of them; empty where an operation has written the list or is to.
-    pub(crate) host: Vec<u32>,
+    pub(crate) host: Arc<[u32]>,
     /// At least one, as with matrices.
     pub(crate) ids: CudaSlice<u32>,
+    pub(crate) derived: Derived,
+}
+
+/// What operations have worked out from a list. Most lists are the same in every step, which neither waits for the host nor
+/// uploads anything once this is known.
+#[derive(Default)]
+pub(crate) struct Derived {
+    /// Positions of equal ids, together.
+    pub(crate) groups: OnceLock<Groups>,
+    /// How often each row of a matrix is named, of as many rows as were asked for first.
+    pub(crate) counts: OnceLock<Arc<CudaSlice<u32>>>,
+    /// Classes of which those of the rows named here are columns, of as many columns.
+    pub(crate) checked: OnceLock<(Arc<[u32]>, usize)>,
+}
+
+/// Positions in a list of ids, those of equal ids together and in order.
+pub(crate) struct Groups {
+    pub(crate) n: usize,
+    /// Where each of the groups starts among the positions, and where the last one ends.
+    pub(crate) starts: CudaSlice<u64>,
+    pub(crate) positions: CudaSlice<u64>,
+}
+
+impl CudaIds {
+    /// Whether the host has all ids.
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.host.len() == self.range.len
+    }
+
+    /// Takes note that an operation overwrites the list with ids below `end`, and hands it out for that.
+    pub(crate) fn overwrite(&mut self, end: u64) -> &mut CudaSlice<u32> {
+        self.range.end = end;
+        self.host = Arc::default();
+        self.derived = Derived::default();
+        &mut self.ids
+    }
 }
 
 /// `L·A·R`, with its transpose where products or gradients need it.
@@ -55,6 +93,8 @@ pub(crate) struct CudaCsr {
     pub(crate) positions: Option<CudaSlice<u64>>,
     /// Rows that are cut into segments, if there are any.
     pub(crate) hubs: Option<Hubs>,
+    /// Dense blocks, found when a product first looks for them; `None` inside where none are worth it.
+    pub(crate) tiles: OnceLock<Option<Box<Tiles>>>,
 }
 
 /// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, cut into segments of as many, so that no warp works long after

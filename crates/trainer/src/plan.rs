@@ -123,8 +123,9 @@ impl Plan {
         let mut pool = Pool::default();
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
         let loss = task.loss(&mut tape, &*model, &inputs, config)?;
-        tape.backward(loss, &mut gradients)?;
+        let loss = tape.backward(loss, &mut gradients)?;
         optimizer.step(meter, config.optimizer.lr, &gradients, &mut params)?;
+        pool.give(meter, loss);
         let stepped = meter.cost();
 
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate);

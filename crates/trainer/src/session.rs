@@ -16,7 +16,7 @@ use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
 use crate::recommend;
-use crate::report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
+use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
 use crate::state::{Run, RunState};
 use crate::targets::Targets;
 
@@ -78,8 +78,8 @@ pub struct Outcome {
     pub runs: Vec<RunSummary>,
     /// The best parameters of the last run on its test nodes.
     pub test: Option<TestReport>,
-    /// Stage times of every epoch trained in this session.
-    pub times: Vec<StageTimes>,
+    /// Times of every epoch trained in this session.
+    pub times: Vec<EpochTimes>,
     /// The observer stopped training before its end.
     pub stopped: bool,
 }
@@ -111,16 +111,10 @@ impl Outcome {
         Spread::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
     }
 
-    /// Median time of a training step; `None` when no epoch ran.
+    /// Median of a time over the epochs of this session; `None` when none of them has it.
     #[must_use]
-    pub fn epoch_time_median(&self) -> Option<Duration> {
-        self.median(StageTimes::epoch)
-    }
-
-    /// Median of a stage over the epochs of this session.
-    #[must_use]
-    pub fn median(&self, stage: impl Fn(&StageTimes) -> Duration) -> Option<Duration> {
-        let mut times: Vec<Duration> = self.times.iter().map(stage).collect();
+    pub fn median(&self, time: impl Fn(&EpochTimes) -> Option<Duration>) -> Option<Duration> {
+        let mut times: Vec<Duration> = self.times.iter().filter_map(time).collect();
         times.sort_unstable();
         times.get(times.len() / 2).copied()
     }
@@ -377,6 +371,7 @@ mod tests {
     use girih_datasets::{LoadOptions, load};
 
     use super::*;
+    use crate::report::StageTimes;
 
     /// A run whose device fails in an epoch.
     struct Failing<'a> {

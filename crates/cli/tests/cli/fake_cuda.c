@@ -30,6 +30,13 @@ int cuMemAllocAsync(unsigned long long *at, size_t bytes, void *stream) {
     (void)at, (void)bytes, (void)stream;
     return (int)asked("FAKE_ALLOC", 2);
 }
+int cuDeviceGetDefaultMemPool(void **pool, int device) { (void)device; *pool = 0; return 0; }
+int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool, (void)attribute, (void)value; return 0; }
+int cuMemPoolGetAttribute(void *pool, int attribute, unsigned long long *value) {
+    (void)pool, (void)attribute;
+    *value = 0;
+    return 0;
+}
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *all) {
     *free_bytes = (size_t)asked("FAKE_FREE", 1000000);
     *all = (size_t)1 << 36;

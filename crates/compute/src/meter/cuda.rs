@@ -13,6 +13,15 @@ const OFFSET: usize = size_of::<u64>();
 
 /// Entries of a segment of a hub, a row that has more of them.
 const SEGMENT: usize = 1024;
+/// Blocks for tensor cores: their size, the fewest entries of a pattern that is searched for them, and of a block; windows that
+/// are searched at once, and bytes that are counted in; spans of blocks besides one for each window.
+const WINDOW: usize = 256;
+const PANEL: usize = 64;
+const TILED_ENTRIES_MIN: usize = 1 << 20;
+const BLOCK_ENTRIES_MIN: usize = 328;
+const SEARCHERS: usize = 2048;
+const COUNTS_BYTES_MAX: usize = 1 << 30;
+const SPANS: usize = 640;
 /// Elements that are rounded at a time while they are uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are ranked at a time.
@@ -44,9 +53,32 @@ fn segments(nnz: usize) -> usize {
     2 * nnz / SEGMENT
 }
 
-/// Partial sums of hubs in a sparse product that is `width` wide.
-pub(super) fn product(nnz: usize, width: usize) -> usize {
-    F32 * segments(nnz) * width
+/// Blocks of entries for tensor cores and what is left beside them, of `rows × cols`: nothing where there are too few entries
+/// to look for blocks.
+pub(super) fn tiles(Shape { rows, .. }: Shape, nnz: usize) -> usize {
+    if nnz < TILED_ENTRIES_MIN {
+        return 0;
+    }
+    let blocks = nnz / BLOCK_ENTRIES_MIN;
+    blocks * (WINDOW * PANEL / 8 + 4 * ID) + direction(rows, nnz, false)
+}
+
+/// The counts of entries in blocks, while blocks are looked for.
+pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
+    let (windows, panels) = (rows.div_ceil(WINDOW), cols.div_ceil(PANEL));
+    if nnz < TILED_ENTRIES_MIN {
+        0
+    } else {
+        (ID * windows.min(SEARCHERS) * panels).min(COUNTS_BYTES_MAX.max(ID * panels))
+    }
+}
+
+/// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, partial sums of
+/// hubs, and the sums of blocks.
+pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usize) -> usize {
+    let padded = width.next_multiple_of(8);
+    let tiled_rows = if nnz < TILED_ENTRIES_MIN { 0 } else { rows + WINDOW * (SPANS + 1) };
+    F32 * padded * (depth + segments(nnz) + tiled_rows)
 }
 
 /// A matrix that is rounded on its way to the device.
@@ -80,13 +112,19 @@ pub(super) fn scatter(rows: usize) -> usize {
 }
 
 /// The shares of all entries and heads.
-pub(super) fn attention(nnz: usize, heads: usize, width: usize) -> usize {
-    F32 * nnz * heads + product(nnz, width)
+pub(super) fn attention(nnz: usize, heads: usize, width: usize, sources: usize) -> usize {
+    F32 * nnz * heads + weighted_product(sources, nnz, width)
+}
+
+/// As [`product`], where entries have weights of their own and no block is dense.
+fn weighted_product(depth: usize, nnz: usize, width: usize) -> usize {
+    F32 * width.next_multiple_of(8) * (depth + segments(nnz))
 }
 
 /// Shares, gradients of scores and, with dropout, shares that are masked.
-pub(super) fn attention_backward(nnz: usize, heads: usize, width: usize, dropout: bool) -> usize {
-    F32 * nnz * heads * if dropout { 3 } else { 2 } + product(nnz, width) + F32 * VECTOR_WARPS * width
+pub(super) fn attention_backward(nnz: usize, heads: usize, grad: Shape, dropout: bool) -> usize {
+    let Shape { rows, cols } = grad;
+    F32 * nnz * heads * if dropout { 3 } else { 2 } + weighted_product(rows, nnz, cols) + F32 * VECTOR_WARPS * cols
 }
 
 /// Keys of elements, and the columns of the largest.

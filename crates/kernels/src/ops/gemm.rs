@@ -1,4 +1,4 @@
-//! Dense products by cuBLAS, and `kernels/gemm.cu`: what follows them.
+//! Dense products by cuBLAS and cuBLASLt, and `kernels/gemm.cu`: what follows them.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,6 +12,7 @@ use crate::backend::Cuda;
 use crate::blas::describe;
 use crate::compile::Source;
 use crate::device::threads_for;
+use crate::lt::{Operands, Product};
 use crate::matrix::CudaMatrix;
 
 /// `out = alpha · op(A)·op(B) + beta · out`, row-major.
@@ -24,6 +25,17 @@ pub(super) struct Dense {
     pub(super) transposes: (Transpose, Transpose),
     pub(super) alpha: f32,
     pub(super) beta: f32,
+}
+
+impl Dense {
+    /// The product as libraries see it that read columns: rows of a matrix are columns of its transpose, and
+    /// `(A·B)ᵀ = Bᵀ·Aᵀ`. A number for each column is then one for each row.
+    fn by_columns(self, operands: Dtype, out: Dtype) -> Product {
+        let Self { shape: Shape { rows, cols }, depth, transposes: (ta, tb), .. } = self;
+        let [rows, cols, depth] = [cols, rows, depth].map(|n| n as u64);
+        let transposed = [tb, ta].map(|transpose| transpose == Transpose::Yes);
+        Product { rows, cols, depth, transposed, operands, out }
+    }
 }
 
 /// The address of a dense matrix, and how its elements are stored.
@@ -65,17 +77,44 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
+        if let (Some(bias), Activation::Identity) = (epilogue.bias, epilogue.activation)
+            && self.multiply_biased(in_place, (a, b), bias, out)?
+        {
+            return Ok(());
+        }
         // cuBLAS sums in f32 and rounds to bf16 only where the operands are bf16, too.
         if out.dtype == Dtype::F32 || (plain && a.dtype == Dtype::Bf16) {
-            let dense = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
             // SAFETY: the shapes were checked, and all three matrices live until the product is on the stream.
-            unsafe { self.dense("gemm", dense, self.address(a), self.address(b), self.address(out)) }?;
+            unsafe { self.dense("gemm", in_place, self.address(a), self.address(b), self.address(out)) }?;
             return if plain { Ok(()) } else { self.finish(None, epilogue, true, out) };
         }
         let product = self.uninitialized(out.shape, Dtype::F32)?;
         // SAFETY: as above.
         unsafe { self.dense("gemm", dense, self.address(a), self.address(b), self.address(&product)) }?;
         self.finish(Some(&product), epilogue, epilogue.accumulate, out)
+    }
+
+    /// The product and a bias in one pass; `false`, and nothing is done, where cuBLASLt does not offer it.
+    fn multiply_biased(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        bias: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        let Some(lt) = &self.device.lt else { return Ok(false) };
+        // Types as cuBLAS takes them, and a bias like the result.
+        if bias.dtype != out.dtype || (out.dtype == Dtype::Bf16 && a.dtype == Dtype::F32) {
+            return Ok(false);
+        }
+        self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;
+        let address = |matrix: &CudaMatrix| self.address(matrix).0;
+        let operands = Operands { a: address(b), b: address(a), bias: address(bias), out: address(out) };
+        // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the stream;
+        // `out` is borrowed alone, and every matrix has an allocation of its own.
+        let done = unsafe { lt.multiply(dense.by_columns(a.dtype, out.dtype), (dense.alpha, dense.beta), operands) };
+        done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
     }
 
     /// What cuBLAS reads of an operand: itself, or a copy that is masked or of another type.
@@ -205,5 +244,23 @@ fn data_type(dtype: Dtype) -> sys::cudaDataType {
     match dtype {
         Dtype::F32 => sys::cudaDataType::CUDA_R_32F,
         Dtype::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_by_columns_multiply_the_other_way_round() {
+        let (shape, depth, alpha, beta) = (Shape::new(2, 3), 5, 1.0, 0.0);
+        let by_columns = |ta, tb| {
+            let dense = Dense { shape, depth, transposes: (ta, tb), alpha, beta };
+            let Product { rows, cols, depth, transposed, .. } = dense.by_columns(Dtype::F32, Dtype::F32);
+            ((rows, cols, depth), transposed)
+        };
+        assert_eq!(by_columns(Transpose::No, Transpose::No), ((3, 2, 5), [false, false]));
+        assert_eq!(by_columns(Transpose::Yes, Transpose::No), ((3, 2, 5), [false, true]));
+        assert_eq!(by_columns(Transpose::No, Transpose::Yes), ((3, 2, 5), [true, false]));
     }
 }

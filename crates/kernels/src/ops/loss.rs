@@ -1,5 +1,7 @@
 //! `kernels/loss.cu`: losses with their gradients.
 
+use std::sync::Arc;
+
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, checks};
 
@@ -36,7 +38,7 @@ impl Cuda {
         let (n_rows, cols, weight) = (logits.shape.rows as u64, logits.shape.cols as u64, 1.0 / rows.range.len as f64);
         let factor = weight as f32;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&logits.data).arg(&classes.ids).arg(&counts).arg(&n_rows).arg(&cols).arg(&factor);
+        launch.arg(&logits.data).arg(&classes.ids).arg(&*counts).arg(&n_rows).arg(&cols).arg(&factor);
         match grad {
             Some(grad) => launch.arg(&mut grad.data),
             None => launch.arg(&NULL),
@@ -69,7 +71,7 @@ impl Cuda {
         let weight = 1.0 / (rows.range.len as f64 * logits.shape.cols as f64);
         let factor = weight as f32;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&logits.data).arg(&targets.data).arg(&counts).arg(&n_rows).arg(&cols).arg(&factor);
+        launch.arg(&logits.data).arg(&targets.data).arg(&*counts).arg(&n_rows).arg(&cols).arg(&factor);
         match grad {
             Some(grad) => launch.arg(&mut grad.data),
             None => launch.arg(&NULL),
@@ -110,10 +112,13 @@ impl Cuda {
         self.finish_loss(OPERATION, &partials, weight, loss)
     }
 
-    /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are.
+    /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are, or where the same rows
+    /// were found to have such classes before.
     fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
         const OPERATION: &str = "softmax_cross_entropy";
-        if classes.range.end <= n_columns as u64 {
+        let is_known = |(known, n): &(Arc<[u32]>, usize)| Arc::ptr_eq(known, &classes.host) && *n == n_columns;
+        let checked = &rows.derived.checked;
+        if classes.range.end <= n_columns as u64 || classes.is_on_host() && checked.get().is_some_and(is_known) {
             return Ok(());
         }
         let mut found = self.device.stream.alloc_zeros::<u32>(1).map_err(Self::failed(OPERATION))?;
@@ -124,18 +129,25 @@ impl Cuda {
         // SAFETY: there are `n` rows, each with a class; all that is written is one number.
         unsafe { launch.launch(threads_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
         if self.read(OPERATION, &found.as_view())? == [0] {
+            if classes.is_on_host() {
+                let _ = checked.set((Arc::clone(&classes.host), n_columns));
+            }
             return Ok(());
         }
         checks::classes(&self.ids_on_host(OPERATION, classes)?, &self.ids_on_host(OPERATION, rows)?, n_columns)
     }
 
-    /// How often each of `n_rows` rows is named by `rows`.
+    /// How often each of `n_rows` rows is named by `rows`, counted when that is first asked for.
     fn count_rows(
         &self,
         operation: &'static str,
         rows: &CudaIds,
         n_rows: usize,
-    ) -> Result<CudaSlice<u32>, ComputeError> {
+    ) -> Result<Arc<CudaSlice<u32>>, ComputeError> {
+        let known = &rows.derived.counts;
+        if let Some(counts) = known.get().filter(|counts| counts.len() == n_rows) {
+            return Ok(Arc::clone(counts));
+        }
         let mut counts = self.scratch::<u32>(operation, n_rows)?;
         self.device.stream.memset_zeros(&mut counts).map_err(Self::failed(operation))?;
         let kernel = self.kernel(operation, Source::LOSS, "count_rows", &[])?;
@@ -144,6 +156,8 @@ impl Cuda {
         launch.arg(&rows.ids).arg(&n).arg(&mut counts);
         // SAFETY: there are `n` ids, each below `n_rows`.
         unsafe { launch.launch(threads_for(rows.range.len)) }.map_err(Self::failed(operation))?;
+        let counts = Arc::new(counts);
+        let _ = known.set(Arc::clone(&counts));
         Ok(counts)
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError, PushKernelArg};
@@ -12,7 +13,7 @@ use girih_graph_format::Matrix;
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix};
+use crate::matrix::{CudaIds, CudaMatrix, Derived};
 
 /// Elements that are rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
@@ -63,7 +64,7 @@ impl Cuda {
         if !ids.is_empty() {
             self.device.stream.memcpy_htod(ids, &mut on_device).map_err(Self::failed("upload_ids"))?;
         }
-        Ok(CudaIds { range: IdRange::of(ids), host: ids.to_vec(), ids: on_device })
+        Ok(CudaIds { range: IdRange::of(ids), host: ids.into(), ids: on_device, derived: Derived::default() })
     }
 
     /// [`Backend::zero_ids`](girih_compute::Backend::zero_ids).
@@ -71,7 +72,8 @@ impl Cuda {
         checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
         let mut ids = self.allocate::<u32>("zero_ids", len, || format!("a list of {len} ids"))?;
         self.device.stream.memset_zeros(&mut ids).map_err(Self::failed("zero_ids"))?;
-        Ok(CudaIds { range: IdRange { len, end: u64::from(len > 0) }, host: Vec::new(), ids })
+        let range = IdRange { len, end: u64::from(len > 0) };
+        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
     }
 
     /// The ids on the host: kept there, or read from the device where an operation wrote them.
@@ -80,7 +82,7 @@ impl Cuda {
         operation: &'static str,
         ids: &'a CudaIds,
     ) -> Result<Cow<'a, [u32]>, ComputeError> {
-        if ids.host.len() == ids.range.len {
+        if ids.is_on_host() {
             return Ok(Cow::Borrowed(&ids.host));
         }
         Ok(Cow::Owned(self.read(operation, &ids.ids.slice(..ids.range.len))?))

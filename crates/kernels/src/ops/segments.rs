@@ -49,11 +49,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&a.forward.indptr).arg(&a.forward.indices).arg(&rows).arg(&x.data).arg(&cols).arg(&mut out.data);
         match winners {
-            Some(winners) => {
-                winners.range.end = x.shape.rows as u64;
-                winners.host.clear();
-                launch.arg(&mut winners.ids)
-            }
+            Some(winners) => launch.arg(winners.overwrite(x.shape.rows as u64)),
             None => launch.arg(&NULL),
         };
         // SAFETY: indices of a `Csr` are rows of `x`; `x` and `out` have `cols` columns and the types that the kernel was

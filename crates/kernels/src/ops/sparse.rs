@@ -138,10 +138,11 @@ impl Cuda {
             values: csr.values().map(|values| self.upload_list(operation, values)).transpose()?,
             positions: positions.map(|positions| self.upload_list(operation, positions)).transpose()?,
             hubs: self.upload_hubs(operation, csr.indptr())?,
+            tiles: OnceLock::new(),
         })
     }
 
-    fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
+    pub(super) fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
         let (mut rows, mut first, mut owner) = (Vec::new(), vec![0], Vec::new());
         for (row, ends) in indptr.windows(2).enumerate() {
             let degree = ends[1] - ends[0];

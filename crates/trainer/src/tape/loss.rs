@@ -25,6 +25,12 @@ impl<B: Backend> Loss<B> {
     pub fn matrix(&self) -> &B::Matrix {
         &self.value
     }
+
+    /// The buffer of the loss of a tape that evaluates, which has no others.
+    pub(crate) fn into_value(self) -> B::Matrix {
+        debug_assert!(self.grads.is_empty(), "gradients are walked back from, not dropped");
+        self.value
+    }
 }
 
 impl<B: Backend> Tape<'_, B> {
@@ -118,13 +124,5 @@ impl<B: Backend> Tape<'_, B> {
     fn grad_buffer(&mut self, var: Var) -> Result<Option<B::Matrix>, ComputeError> {
         let shape = self.shape(var);
         self.needs_grad(var).then(|| self.buffer(shape)).transpose()
-    }
-
-    /// Gives the buffers of a loss that is not walked back from to the pool.
-    pub fn discard(&mut self, loss: Loss<B>) {
-        self.pool.give(self.backend, loss.value);
-        for (_, grad) in loss.grads {
-            self.pool.give(self.backend, grad);
-        }
     }
 }

@@ -213,14 +213,15 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used.
+    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used. Returns the
+    /// value of the loss, `1 × 1`, so that the host need not wait for it before all that follows is on its way.
     ///
     /// # Errors
     /// When the backend fails.
     ///
     /// # Panics
     /// When the tape evaluates instead of training.
-    pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<(), ComputeError> {
+    pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<B::Matrix, ComputeError> {
         assert!(self.is_training(), "a tape that evaluates keeps nothing for a backward pass");
         gradients.begin();
         let mut pass = BackwardPass {
@@ -230,11 +231,11 @@ impl<'a, B: Backend> Tape<'a, B> {
             pool: self.pool,
             gradients,
         };
-        pass.recycle(loss.value);
         for (var, grad) in loss.grads {
             pass.grads[var.0] = Some(grad);
         }
-        pass.run()
+        pass.run()?;
+        Ok(loss.value)
     }
 
     fn push(
