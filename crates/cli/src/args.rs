@@ -10,7 +10,7 @@ use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
-use crate::paths;
+use crate::{paths, sizes};
 
 /// Trains graph neural networks, from two laptop cores up.
 #[derive(Debug, Parser)]
@@ -316,6 +316,9 @@ pub struct TrainArgs {
     /// Predict memory and time, and train nothing
     #[arg(long)]
     pub plan: bool,
+    /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a machine
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub memory: Option<u64>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -10,6 +10,7 @@ use girih_random::Key;
 
 use crate::compile::Source;
 use crate::device::Device;
+use crate::driver::explain;
 use crate::error::KernelError;
 use crate::ops::Tiling;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
@@ -42,6 +43,12 @@ impl Cuda {
         Self { tiling, ..self }
     }
 
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// A kernel for elements of some types, each by the name that its source gives it.
     pub(crate) fn kernel(
         &self,
@@ -57,7 +64,7 @@ impl Cuda {
 
     /// What the driver reported of an operation.
     pub(crate) fn failed(operation: &'static str) -> impl Fn(DriverError) -> ComputeError {
-        move |error| ComputeError::device(operation, error.to_string())
+        move |error| ComputeError::device(operation, explain(error.0))
     }
 }
 

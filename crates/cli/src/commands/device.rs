@@ -3,6 +3,7 @@
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError};
 
+use super::memory::Room;
 use crate::args::{Device, DeviceArgs};
 use crate::error::CliError;
 
@@ -31,6 +32,13 @@ impl Chosen {
     pub fn name(&self) -> String {
         on_backend!(self, backend => backend.name())
     }
+
+    /// The memory that what is computed must fit into; `None` for the processor, whose memory the system extends.
+    pub fn room(&self) -> Result<Option<Room>, CliError> {
+        let Self::Cuda(cuda) = self else { return Ok(None) };
+        let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
+        Ok(Some(Room { device: cuda.device().name(), free: free as u64 }))
+    }
 }
 
 /// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the processor
@@ -49,7 +57,12 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         Device::Cpu => Ok(cpu()),
         Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
         Device::Auto => Ok(cuda(0).unwrap_or_else(|error| {
-            tracing::debug!("on the processor: {error}");
+            // Where there is no card nobody misses one; where there is, nothing should be slow in silence.
+            if error.is_no_card() {
+                tracing::debug!("on the processor: {error}");
+            } else {
+                tracing::warn!("computing on the processor, because {error}");
+            }
             cpu()
         })),
     }

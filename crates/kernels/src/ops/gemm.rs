@@ -9,6 +9,7 @@ use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, T
 
 use super::passes::{NULL, number};
 use crate::backend::Cuda;
+use crate::blas::describe;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::lt::{Operands, Product};
@@ -225,7 +226,7 @@ impl Cuda {
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
-        outcome.map_err(|error| ComputeError::device(operation, format!("cuBLAS: {error}")))
+        outcome.map_err(|error| ComputeError::device(operation, format!("cuBLAS: {}", describe(error))))
     }
 }
 

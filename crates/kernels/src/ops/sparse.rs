@@ -164,17 +164,6 @@ impl Cuda {
         }))
     }
 
-    /// A list on the device; of an empty one a zero, because a device allocates no nothing.
-    pub(super) fn upload_list<T: DeviceRepr + Default>(
-        &self,
-        operation: &'static str,
-        list: &[T],
-    ) -> Result<CudaSlice<T>, ComputeError> {
-        let stream = &self.device.stream;
-        let uploaded = if list.is_empty() { stream.clone_htod(&[T::default()]) } else { stream.clone_htod(list) };
-        uploaded.map_err(Self::failed(operation))
-    }
-
     /// What kernels are handed of compressed rows.
     pub(crate) fn pattern(&self, csr: &CudaCsr) -> Pattern {
         let hubs = csr.hubs.as_ref();
