@@ -10,7 +10,7 @@ use std::path::Path;
 
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_kernels::Cuda;
+use girih_kernels::{Cuda, Device};
 use girih_reorder::OrderKind;
 use girih_trainer::{ModelConfig, OptimizerConfig, TrainConfig};
 
@@ -28,11 +28,11 @@ const NARROW: (&str, usize) = ("synth:products", 64);
 
 /// Adds four cases for each order, and the peer's: in the order that there is, and in those that are asked for.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let cuda = gpu::open(report)?;
+    gpu::open(report)?;
     let spec = setup.graph_or(graphs::FULL);
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
-    let suite = FullBatch { cuda: &cuda, hidden: hidden(spec), protocol: setup.protocol, peer: setup.peer.as_deref() };
+    let suite = FullBatch { hidden: hidden(spec), protocol: setup.protocol, peer: setup.peer.as_deref() };
     let as_it_is = suite.peer_epoch(&dataset)?;
     if let Some((name, time)) = &as_it_is {
         report.cases.push(Case::new(format!("{}/{name}", OrderKind::None), *time));
@@ -59,7 +59,6 @@ fn hidden(spec: &str) -> usize {
 type PeerEpoch = Option<(String, Summary)>;
 
 struct FullBatch<'a> {
-    cuda: &'a Cuda,
     hidden: usize,
     protocol: Protocol,
     peer: Option<&'a Path>,
@@ -70,9 +69,10 @@ impl FullBatch<'_> {
     fn cases(&self, dataset: &Dataset, order: &Order, rivals: [(&str, &PeerEpoch); 2]) -> Result<Vec<Case>, Error> {
         let mut cases = Vec::new();
         for precision in DTYPES {
+            let cuda = Cuda::new(Device::open(0)?).storing(precision);
             for aggregate_once in [true, false] {
                 let config = self.config(precision, aggregate_once);
-                let time = Epochs::time(self.cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
+                let time = Epochs::time(&cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
                 let aggregates = if aggregate_once { "once" } else { "every" };
                 let name = format!("{}/{}/{aggregates}", order.kind, dtype_name(precision));
                 let mut case = Case::new(name, time).with("order_s", order.seconds);

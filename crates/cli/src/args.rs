@@ -6,6 +6,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
+use girih_kernels::Tiling;
 use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
@@ -120,6 +121,10 @@ pub struct DeviceArgs {
     /// Device to compute on: auto (the fastest that is there), cpu, cuda, or cuda:N for the N-th CUDA device
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
+    /// Which 256 × 64 blocks of the adjacency a CUDA device multiplies with tensor cores: those in which at least this share
+    /// of places is taken, like 0.05; none with never
+    #[arg(long, value_name = "SHARE", default_value = "auto")]
+    pub density_threshold: Tiling,
     /// Threads to compute with [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,

@@ -48,6 +48,8 @@ pub struct Meter {
     rates: Rates,
     /// Counts what a CUDA device allocates besides matrices; the processor's scratch memory is small.
     cuda: bool,
+    /// How rows of nodes are stored.
+    activations: Dtype,
     cost: Arc<Mutex<Cost>>,
 }
 
@@ -78,14 +80,15 @@ impl Meter {
     /// A processor with the given rates.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
-        Self { rates, cuda: false, cost: Arc::default() }
+        Self { rates, cuda: false, activations: Dtype::F32, cost: Arc::default() }
     }
 
-    /// A CUDA device of which only the memory counts: time is not predicted, all seconds are zero.
+    /// A CUDA device that stores activations as `activations`, of which only the memory counts: time is not predicted, all
+    /// seconds are zero.
     #[must_use]
-    pub fn cuda() -> Self {
+    pub fn cuda(activations: Dtype) -> Self {
         let rates = Rates { stream_bytes: f64::INFINITY, gather_bytes: f64::INFINITY, flops: f64::INFINITY };
-        Self { rates, cuda: true, cost: Arc::default() }
+        Self { rates, cuda: true, activations, cost: Arc::default() }
     }
 
     /// What all operations so far cost.
@@ -231,6 +234,10 @@ impl Backend for Meter {
         "plan".to_owned()
     }
 
+    fn activations(&self) -> Dtype {
+        self.activations
+    }
+
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
         Ok(self.matrix(shape, dtype))
     }
@@ -284,7 +291,7 @@ impl Backend for Meter {
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
-        self.scratch(|| cuda::gemm((a, b), dropout, plain, out));
+        self.scratch(|| cuda::gemm((a, b), dropout, (plain, self.activations), out));
         let inner = if ta == Transpose::Yes { a.shape.rows } else { a.shape.cols };
         let bytes = a.n_bytes() + b.n_bytes() + out.n_bytes();
         self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64);
@@ -725,7 +732,7 @@ mod tests {
 
     #[test]
     fn a_cuda_device_makes_a_transpose_once_and_scratch_memory_for_a_while() {
-        let (meter, shape) = (Meter::cuda(), Shape::new(100, 100));
+        let (meter, shape) = (Meter::cuda(Dtype::F32), Shape::new(100, 100));
         let (x, mut out) = (meter.matrix(Shape::new(100, 8), Dtype::F32), meter.matrix(Shape::new(100, 8), Dtype::F32));
         for (symmetric, other_weights, transposes) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
             let a = meter.sparse(shape, 5000, false, symmetric);

@@ -96,7 +96,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_cuda(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        Self::on(&Meter::cuda(), config, data)
+        Self::on(&Meter::cuda(config.precision), config, data)
     }
 
     /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own software

@@ -1,7 +1,7 @@
 //! The backend that `--device` asks for.
 
 use girih_compute::{Backend, Cpu, Dtype};
-use girih_kernels::{Cuda, KernelError};
+use girih_kernels::{Cuda, KernelError, Tiling};
 
 use super::memory::Room;
 use crate::args::{Device, DeviceArgs};
@@ -48,10 +48,16 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
         pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
     }
+    let blocks = args.density_threshold;
+    if args.device == Device::Cpu && blocks != Tiling::Auto {
+        return Err(CliError::Other(
+            "--density-threshold is for CUDA devices: leave it out, or take --device cuda".into(),
+        ));
+    }
     let cpu = || Chosen::Cpu(Cpu::new().gathering(precision));
     let cuda = |ordinal| {
         let device = girih_kernels::Device::open(ordinal)?;
-        Ok::<_, KernelError>(Chosen::Cuda(Box::new(Cuda::new(device).storing(precision))))
+        Ok::<_, KernelError>(Chosen::Cuda(Box::new(Cuda::new(device).storing(precision).tiling(blocks))))
     };
     match args.device {
         Device::Cpu => Ok(cpu()),

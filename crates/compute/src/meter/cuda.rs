@@ -90,14 +90,14 @@ pub(super) fn upload(shape: Shape, dtype: Dtype) -> usize {
 pub(super) fn gemm(
     (a, b): (&MeterMatrix, &MeterMatrix),
     dropout: Option<Dropout>,
-    plain: bool,
+    (plain, activations): (bool, Dtype),
     out: &MeterMatrix,
 ) -> usize {
-    let common = if a.dtype == b.dtype { a.dtype } else { Dtype::F32 };
+    let common = if a.dtype == b.dtype { a.dtype } else { activations };
     let copy = |x: &MeterMatrix, masked: bool| {
         if masked || x.dtype != common { x.shape.len() * common.n_bytes() } else { 0 }
     };
-    let in_place = out.dtype == Dtype::F32 || (plain && common == Dtype::Bf16);
+    let in_place = out.dtype == Dtype::F32 || (common == Dtype::Bf16 && (plain || activations == Dtype::Bf16));
     copy(a, dropout.is_some()) + copy(b, false) + if in_place { 0 } else { F32 * out.shape.len() }
 }
 

@@ -12,6 +12,7 @@
 //! done; each leaves its sums in a slot of its own. The product of the rest starts from the slots of its rows.
 
 use std::cmp::Reverse;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
@@ -78,6 +79,22 @@ impl Tiling {
         match self {
             Self::Auto => coverage >= Self::COVERAGE_MIN,
             Self::Never | Self::From(_) => coverage > 0.0,
+        }
+    }
+}
+
+impl FromStr for Tiling {
+    type Err = String;
+
+    /// `auto`, `never`, or a share between zero and one.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "never" => Ok(Self::Never),
+            share => match share.parse() {
+                Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self::From(share)),
+                _ => Err("neither auto, never, nor a share between 0 and 1".to_owned()),
+            },
         }
     }
 }
@@ -371,6 +388,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn shares_are_read() {
+        assert_eq!("auto".parse(), Ok(Tiling::Auto));
+        assert_eq!("never".parse(), Ok(Tiling::Never));
+        assert_eq!("0.05".parse(), Ok(Tiling::From(0.05)));
+        for wrong in ["", "5 %", "-0.1", "1.5", "NaN"] {
+            assert!(wrong.parse::<Tiling>().is_err(), "{wrong}");
+        }
+    }
 
     proptest! {
         /// Every block is in one span, spans are no longer than their fair share, and slots are those of the window.
