@@ -34,13 +34,6 @@ __device__ __forceinline__ float from_f16(unsigned short bits) {
     return x;
 }
 
-// A number as the sum of two in half precision, which hold 22 of its bits: the larger ones of a row first, then, `low`
-// elements on, the smaller ones. Stored times a power of two, which kernels are handed with the matrix.
-struct halves {
-    unsigned short bits;
-};
-__device__ __forceinline__ float to_f32(halves x) { return from_f16(x.bits); }
-
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes >>= 1) x += __shfl_xor_sync(~0u, x, lanes);

@@ -9,22 +9,13 @@
 // Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0
 // Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0
 // Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1
-// Constants: X=halves Y=float W=float B=float VEC=8 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1
 #include "common.cuh"
 
-template <class First, class Second> struct Same {
-    static const bool is = false;
-};
-template <class Type> struct Same<Type, Type> {
-    static const bool is = true;
-};
-
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
-static const bool IN_HALVES = Same<X, halves>::is;
-// Words that a lane reads of a row: those of its vectors, of both planes where there are two.
-static const int BYTES = VEC * (int)sizeof(X), WORDS = (BYTES + 3) / 4 * (IN_HALVES ? 2 : 1);
+static const int BYTES = VEC * (int)sizeof(X);
 // Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers.
-static const int LOADS_MAX = 8 / TILES / (IN_HALVES ? 2 : 1), LOADS = LOADS_MAX < GROUP ? LOADS_MAX : GROUP;
+static const int LOADS = 8 / TILES < GROUP ? 8 / TILES : GROUP;
 
 // Reads bytes, or zeros where nothing is wanted: a load that waits for no branch.
 template <int bytes> __device__ __forceinline__ void read(bool wanted, const void *from, u32 *words);
@@ -50,26 +41,18 @@ template <> __device__ __forceinline__ void read<2>(bool wanted, const void *fro
 // The matrix that is multiplied.
 struct Operand {
     const X *data;
-    // Elements from row to row, and from the larger halves of a row to the smaller.
-    u64 pitch, low;
-    // What undoes the power of two that halves are multiplied by, or null.
-    const float *unscale;
+    // Elements from row to row.
+    u64 pitch;
 };
 
 // VEC elements as they come from memory.
 struct Raw {
-    u32 words[WORDS];
+    u32 words[(BYTES + 3) / 4];
 
-    __device__ __forceinline__ void load(bool wanted, const Operand &x, u64 at) {
-        read<BYTES>(wanted, x.data + at, words);
-        if (IN_HALVES) read<BYTES>(wanted, x.data + at + x.low, words + WORDS / 2);
-    }
     __device__ __forceinline__ float element(int i) const {
         if (sizeof(X) == 4) return __uint_as_float(words[i]);
         const u32 word = words[i / 2];
-        if (!IN_HALVES) return __uint_as_float(i % 2 ? word & 0xffff0000u : word << 16);
-        const u32 low = words[WORDS / 2 + i / 2];
-        return from_f16(i % 2 ? word >> 16 : word & 0xffff) + from_f16(i % 2 ? low >> 16 : low & 0xffff);
+        return __uint_as_float(i % 2 ? word & 0xffff0000u : word << 16);
     }
 };
 
@@ -86,8 +69,7 @@ struct Out {
     int activation;
 };
 
-__device__ __forceinline__ float finished(const Out &to, float unscale, u64 row, u64 column, float sum) {
-    sum *= unscale;
+__device__ __forceinline__ float finished(const Out &to, u64 row, u64 column, float sum) {
     if (to.left) sum *= to.left[row];
     if (to.accumulate) sum += to_f32(to.out[row * to.width + column]);
     if (to.bias) sum += to_f32(to.bias[column]);
@@ -101,7 +83,7 @@ struct alignas(sizeof(Y) * VEC < 16 ? sizeof(Y) * VEC : 16) Row {
     Y at[VEC];
 };
 
-__device__ __forceinline__ void store(const Out &to, float unscale, const Piece &piece, u64 column, const float *sums,
+__device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, const float *sums,
                                       float *partial) {
     if (!piece.whole) {
         // Factors of rows and all that follows wait until the segments are added up.
@@ -113,13 +95,13 @@ __device__ __forceinline__ void store(const Out &to, float unscale, const Piece 
     if (to.width % VEC == 0) {
         Row row;
 #pragma unroll
-        for (int i = 0; i < VEC; i++) row.at[i] = from_f32<Y>(finished(to, unscale, piece.row, column + i, sums[i]));
+        for (int i = 0; i < VEC; i++) row.at[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
         *(Row *)out = row;
         return;
     }
 #pragma unroll
     for (int i = 0; i < VEC; i++) {
-        if (column + i < to.width) out[i] = from_f32<Y>(finished(to, unscale, piece.row, column + i, sums[i]));
+        if (column + i < to.width) out[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
     }
 }
 
@@ -137,7 +119,6 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Patte
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
     const u64 first = ((u64)blockIdx.y * TILES * GROUP + member % GROUP) * VEC, step = GROUP * VEC;
     const u64 width = to.width;
-    const float unscale = x.unscale ? *x.unscale : 1.0f;
 #if WEIGHTS == 2
     u32 head[TILES][VEC];
 #pragma unroll
@@ -203,7 +184,8 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Patte
 #pragma unroll
                     for (int t = 0; t < TILES; t++)
                         // Rows that are not named may hold what is no number: zero times it would not be zero.
-                        raw[u][t].load(entry < count && first + t * step < width, x, column * x.pitch + first + t * step);
+                        read<BYTES>(entry < count && first + t * step < width, x.data + column * x.pitch + first + t * step,
+                                    raw[u][t].words);
                 }
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
@@ -240,14 +222,13 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Patte
                 for (int lanes = TEAM / 2; lanes >= GROUP; lanes >>= 1)
                     sums[t][i] += __shfl_xor_sync(~0u, sums[t][i], lanes);
             if (mine && row_of_lane == 0 && first + t * step < width)
-                store(to, unscale, piece, first + t * step, sums[t], partial);
+                store(to, piece, first + t * step, sums[t], partial);
         }
     }
 }
 
 // Adds up the segments of hubs, in their order.
 extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, const float *partial) {
-    const float unscale = x.unscale ? *x.unscale : 1.0f;
     for (u64 i = first_thread(); i < a.n_hubs * to.width; i += n_threads()) {
         const u64 hub = i / to.width, column = i % to.width, row = a.hub_rows[hub];
         float sum = 0;
@@ -256,16 +237,14 @@ extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, 
         if (!is_finite(sum)) {
             sum = 0;
             for (u64 entry = start.indptr[row]; entry < start.indptr[row + 1]; entry++) {
-                const X *from = x.data + start.indices[entry] * x.pitch + column;
-                sum += to_f32(from[0]);
-                if (IN_HALVES) sum += to_f32(from[x.low]);
+                sum += to_f32(x.data[start.indices[entry] * x.pitch + column]);
             }
-            to.out[row * to.width + column] = from_f32<Y>(finished(to, unscale, row, column, sum));
+            to.out[row * to.width + column] = from_f32<Y>(finished(to, row, column, sum));
             continue;
         }
 #endif
         for (u64 segment = a.hub_first[hub]; segment < a.hub_first[hub + 1]; segment++)
             sum += partial[segment * to.pitch + column];
-        to.out[row * to.width + column] = from_f32<Y>(finished(to, unscale, row, column, sum));
+        to.out[row * to.width + column] = from_f32<Y>(finished(to, row, column, sum));
     }
 }

@@ -12,7 +12,7 @@
 // COLS: columns that a thread block computes, a multiple of 16; HALVES: whether numbers come as halves, else as bf16.
 // Constants: COLS=128 HALVES=0
 // Constants: COLS=112 HALVES=1
-// Constants: COLS=64 HALVES=1
+// Constants: COLS=48 HALVES=1
 // Constants: COLS=16 HALVES=0
 #include "common.cuh"
 
@@ -73,56 +73,46 @@ struct Ring {
     }
 };
 
-#define D4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define D16(d, i) D4(d, i), D4(d, i + 4), D4(d, i + 8), D4(d, i + 12)
+#define D8(i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define D16 D8(0), D8(8)
+#define D24 D16, D8(16)
+#define D32 D24, D8(24)
+#define D40 D32, D8(32)
+#define D48 D40, D8(40)
+#define D56 D48, D8(48)
+#define D64 D56, D8(56)
 #define R8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define R16 R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define R32 R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define R64                                                                                                               \
-    R32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
-        "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define R24 R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define R32 R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define R40 R32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define R48 R40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define R56 R48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define R64 R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #if HALVES
 #define KINDS ".f32.f16.f16 {"
 #else
 #define KINDS ".f32.bf16.bf16 {"
 #endif
-#define LEFT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right)
+#define MULTIPLY(cols, sums, registers, left, right_at)                                                                 \
+    template <> __device__ __forceinline__ void multiply<cols>(float *d, const u32 *a, u64 right) {                     \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16" KINDS registers "}, {" left "}, " right_at         \
+                     ", 1, 1, 1, 1;"                                                                                    \
+                     : sums                                                                                             \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right));                                         \
+    }
 
 // Adds to 64 rows of `cols` columns the product of 16 columns of a block with as many rows of the right operand.
 template <int cols> __device__ __forceinline__ void multiply(float *d, const u32 *a, u64 right);
-template <> __device__ __forceinline__ void multiply<16>(float *d, const u32 *a, u64 right) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n16k16" KINDS R8 "}, {%8, %9, %10, %11}, %12, 1, 1, 1, 1;"
-                 : D4(d, 0), D4(d, 4)
-                 : LEFT);
-}
-template <> __device__ __forceinline__ void multiply<32>(float *d, const u32 *a, u64 right) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16" KINDS R16 "}, {%16, %17, %18, %19}, %20, 1, 1, 1, 1;"
-                 : D16(d, 0)
-                 : LEFT);
-}
-template <> __device__ __forceinline__ void multiply<64>(float *d, const u32 *a, u64 right) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16" KINDS R32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                 : D16(d, 0), D16(d, 16)
-                 : LEFT);
-}
-template <> __device__ __forceinline__ void multiply<128>(float *d, const u32 *a, u64 right) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16" KINDS R64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-                 : D16(d, 0), D16(d, 16), D16(d, 32), D16(d, 48)
-                 : LEFT);
-}
-
-// The largest instruction that fits `left` columns.
-__device__ constexpr int widest(int left) { return left >= 128 ? 128 : left >= 64 ? 64 : left >= 32 ? 32 : 16; }
-
-// All columns from `from` on, with the instructions that they are made up of.
-template <int from> __device__ __forceinline__ void multiply_from(float *d, const u32 *a, u64 right) {
-    if constexpr (from < COLS) {
-        constexpr int cols = widest(COLS - from);
-        // In units of 16 bytes: boxes lie one after the other, columns side by side in them.
-        multiply<cols>(d + from / 2, a, right + from / 64 * (BOX_BYTES / 16) + from % 64 * 2 / 16);
-        multiply_from<from + cols>(d, a, right);
-    }
-}
+MULTIPLY(16, D8(0), R8, "%8, %9, %10, %11", "%12")
+MULTIPLY(32, D16, R16, "%16, %17, %18, %19", "%20")
+MULTIPLY(48, D24, R24, "%24, %25, %26, %27", "%28")
+MULTIPLY(64, D32, R32, "%32, %33, %34, %35", "%36")
+MULTIPLY(80, D40, R40, "%40, %41, %42, %43", "%44")
+MULTIPLY(96, D48, R48, "%48, %49, %50, %51", "%52")
+MULTIPLY(112, D56, R56, "%56, %57, %58, %59", "%60")
+MULTIPLY(128, D64, R64, "%64, %65, %66, %67", "%68")
 
 // Reads blocks into the ring, one thread's work.
 __device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *low, const Span *spans, u32 n_spans,
@@ -146,8 +136,8 @@ __device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *lo
 }
 
 // Multiplies what the ring brings, a warpgroup's work on its rows of each window.
-__device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float *sums, u64 pitch, u32 stages, u32 full,
-                                        u32 empty) {
+__device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float one, float *sums, u64 pitch, u32 stages,
+                                        u32 full, u32 empty) {
     const u32 group = threadIdx.x / 128, thread = threadIdx.x % 128;
     // A matrix whose columns lie side by side, swizzled over 128 bytes: 1024 bytes to the next 8 rows.
     const u64 layout = (u64)1 << 62 | (u64)(1024 / 16) << 32 | (u64)(BOX_BYTES / 16) << 16;
@@ -177,7 +167,7 @@ __device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float *s
             for (u32 k = 0; k < 4; k++) {
                 const u64 right = layout | ((stage + k * 2048) & 0x3ffff) >> 4;
 #pragma unroll
-                for (u32 m = 0; m < TALL; m++) multiply_from<0>(sum[m], twos[m] + 4 * k, right);
+                for (u32 m = 0; m < TALL; m++) multiply<COLS>(sum[m], twos[m] + 4 * k, right);
             }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -193,8 +183,7 @@ __device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float *s
                 float *out = sums + row * pitch + column;
 #pragma unroll
                 for (u32 j = 0; j < COLS / 8; j++) {
-                    // Ones were twos.
-                    const float2 pair = {0.5f * sum[m][4 * j + 2 * lower], 0.5f * sum[m][4 * j + 2 * lower + 1]};
+                    const float2 pair = {one * sum[m][4 * j + 2 * lower], one * sum[m][4 * j + 2 * lower + 1]};
                     if (column + 8 * j < pitch) *(float2 *)(out + 8 * j) = pair;
                 }
             }
@@ -203,7 +192,7 @@ __device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float *s
 
 extern "C" __global__ void __launch_bounds__(384, 1)
     tiles(const __grid_constant__ TensorMap high, const __grid_constant__ TensorMap low, const Span *spans, u32 n_spans,
-          const u32 *columns, const u32 *bits, float *sums, u64 pitch) {
+          const u32 *columns, const u32 *bits, const float *unscale, float *sums, u64 pitch) {
     extern __shared__ unsigned char memory[];
     __shared__ alignas(8) u64 barriers[2 * STAGES];
     // Swizzled boxes begin at multiples of 1024 bytes.
@@ -223,7 +212,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         if (threadIdx.x == GROUPS * 128) fetch(&high, &low, spans, n_spans, columns, bits, stages, full, empty);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        consume(spans, n_spans, sums, pitch, stages, full, empty);
+        // Ones were twos, and halves may be multiplied by a power of two.
+        consume(spans, n_spans, unscale ? 0.5f * *unscale : 0.5f, sums, pitch, stages, full, empty);
     }
 }
 

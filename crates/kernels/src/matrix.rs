@@ -76,6 +76,8 @@ pub struct CudaSparse {
     pub(crate) left: Option<CudaSlice<f32>>,
     /// Factors of columns.
     pub(crate) right: Option<CudaSlice<f32>>,
+    /// The largest size of factors of rows, and of columns; one where there are none.
+    pub(crate) most: [f32; 2],
     /// The transpose, made when it is first needed.
     pub(crate) transpose: OnceLock<CudaCsr>,
 }

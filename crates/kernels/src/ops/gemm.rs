@@ -63,7 +63,7 @@ impl Cuda {
         let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
         // Masks only drop; the product is scaled instead, so that what stays of a bf16 operand is not rounded.
         let alpha = dropout.map_or(1.0, Dropout::scale);
-        let (a, b) = (self.operand(a, dropout, common)?, self.operand(b, None, common)?);
+        let (a, b) = (self.converted(a, dropout, common)?, self.converted(b, None, common)?);
         let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha, beta: 0.0 };
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
@@ -130,7 +130,7 @@ impl Cuda {
     }
 
     /// What cuBLAS reads of an operand: itself, or a copy that is masked or of another type.
-    fn operand<'a>(
+    fn converted<'a>(
         &self,
         x: &'a CudaMatrix,
         dropout: Option<Dropout>,

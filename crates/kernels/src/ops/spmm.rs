@@ -6,7 +6,7 @@ use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose,
 use super::super::backend::{Cuda, element};
 use super::super::compile::{Defines, Source};
 use super::super::device::threads_for;
-use super::operand::{Operand, Storage};
+use super::operand::{Operand, Wanted};
 use super::sparse::Direction;
 use super::tiles::Start;
 use crate::{CudaMatrix, CudaSparse};
@@ -38,9 +38,8 @@ impl Layout {
     const TEAM_MIN: usize = 8;
 
     /// Loads of 16 bytes where the width allows them, because rows then start where such loads may.
-    fn of(width: usize, storage: Storage, nnz: usize, n_rows: usize) -> Self {
-        let widest = storage.widest();
-        let vec = 1 << width.trailing_zeros().min(widest.trailing_zeros());
+    fn of(width: usize, dtype: Dtype, nnz: usize, n_rows: usize) -> Self {
+        let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
         let vectors = width / vec;
         let group = vectors.next_power_of_two().min(32);
         // A lane holds few elements, so that registers suffice for enough warps.
@@ -122,16 +121,12 @@ impl Cuda {
         let whole = direction.csr;
         let plain = weights.is_none() && whole.values.is_none();
         let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole)? } else { None };
-        let operand = match made_storage(direction, plain, tiles.is_some(), x) {
-            Some(storage) => self.made_operand(operation, x, direction.right, storage)?,
-            None => Operand::given(x),
-        };
-        // A made operand has the factors of its rows in its elements.
-        let direction = Direction { right: direction.right.filter(|_| !operand.is_made()), ..direction };
+        let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles.is_some(), x))?;
+        let direction = Direction { right: direction.right.filter(|_| !operand.is_scaled), ..direction };
         let Some(tiles) = tiles else {
             return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
         };
-        let sums = self.tile_sums(operation, tiles, &operand)?;
+        let sums = self.tile_sums(operation, tiles, &operand, halves.as_ref())?;
         let start = tiles.start(self, whole, &sums, operand.shape.cols);
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
@@ -149,9 +144,9 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let (csr, width) = (direction.csr, x.shape.cols);
-        let layout = Layout::of(width, x.storage, csr.nnz, csr.shape.rows);
+        let layout = Layout::of(width, x.dtype, csr.nnz, csr.shape.rows);
         let weighing = Weighing::of(direction, weights);
-        let defines = defines(layout, weighing, x.storage, [Some(&*out), weights, epilogue.bias], start.is_some());
+        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], start.is_some());
         let n_segments = csr.n_segments();
         let partial = match n_segments {
             0 => None,
@@ -217,26 +212,25 @@ impl Cuda {
     }
 }
 
-/// How the operand is to be stored for the product; `None` as it is.
-fn made_storage(direction: Direction<'_>, plain: bool, tiled: bool, x: &CudaMatrix) -> Option<Storage> {
-    let as_it_is = Storage::Plain(x.dtype);
-    let aligned = x.shape.cols.is_multiple_of(as_it_is.widest());
-    if tiled {
-        return match x.dtype {
-            Dtype::F32 => Some(Storage::Halves),
-            Dtype::Bf16 => (direction.right.is_some() || !aligned).then_some(as_it_is),
-        };
-    }
+/// What is worth making of the operand.
+fn wanted(direction: Direction<'_>, plain: bool, tiled: bool, x: &CudaMatrix) -> Wanted {
+    let width = x.shape.cols;
+    let as_it_is = direction.right.is_none() && width.is_multiple_of(widest(x.dtype));
     // Each element is read once to be made, and then as often as its row is named.
-    let often = direction.csr.nnz >= OFTEN * x.shape.rows;
-    (plain && often && x.shape.cols >= MADE_WIDTH_MIN && (direction.right.is_some() || !aligned)).then_some(as_it_is)
+    let often = direction.csr.nnz >= OFTEN * x.shape.rows && width >= MADE_WIDTH_MIN;
+    Wanted { rows: !as_it_is && (tiled || (plain && often)), halves: tiled && x.dtype == Dtype::F32 }
+}
+
+/// Elements of the widest load.
+fn widest(dtype: Dtype) -> usize {
+    16 / dtype.n_bytes()
 }
 
 /// What the source is compiled with; `operands` are the result, the weights and the bias.
 fn defines(
     layout: Layout,
     weighing: Weighing,
-    storage: Storage,
+    dtype: Dtype,
     operands: [Option<&CudaMatrix>; 3],
     starts: bool,
 ) -> Defines {
@@ -246,7 +240,7 @@ fn defines(
     let Layout { vec, group, tiles, team } = layout;
     let constants = [("VEC", vec), ("GROUP", group), ("TILES", tiles), ("TEAM", team)];
     let constants = constants.into_iter().chain([("WEIGHTS", weighing as usize), ("STARTS", usize::from(starts))]);
-    let operand = [("X", storage.element().to_owned())];
+    let operand = [("X", element(dtype).to_owned())];
     operand.into_iter().chain(types).chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
 }
 
@@ -259,12 +253,11 @@ mod tests {
     proptest! {
         /// Lanes of all panels hold every element of a row, and as many rows at once as the kernel's loops expect.
         #[test]
-        fn layouts_cover_rows(width in 1_usize..2000, storage in 0_usize..3) {
-            let storage = [Storage::Plain(Dtype::F32), Storage::Plain(Dtype::Bf16), Storage::Halves][storage];
-            let width = if storage == Storage::Halves { width.next_multiple_of(8) } else { width };
-            let Layout { vec, group, tiles, .. } = Layout::of(width, storage, 1 << 10, 1);
+        fn layouts_cover_rows(width in 1_usize..2000, is_f32: bool) {
+            let dtype = if is_f32 { Dtype::F32 } else { Dtype::Bf16 };
+            let Layout { vec, group, tiles, .. } = Layout::of(width, dtype, 1 << 10, 1);
             prop_assert!(width.is_multiple_of(vec) && group.is_power_of_two() && group <= 32 && (1..=4).contains(&tiles));
-            let layout = Layout::of(width, storage, 1, 1);
+            let layout = Layout::of(width, dtype, 1, 1);
             prop_assert!(layout.team.is_multiple_of(layout.group) && layout.team <= 32);
             prop_assert!(layout.n_panels(width) * vec * group * tiles >= width);
         }

@@ -19,10 +19,10 @@ use cudarc::driver::sys::{
     CUfunction_attribute, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
     CUtensorMapL2promotion, CUtensorMapSwizzle, cuTensorMapEncodeTiled,
 };
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape};
 
-use super::operand::{Operand, Storage};
+use super::operand::{Halves, Operand};
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::matrix::CudaCsr;
@@ -274,22 +274,24 @@ impl Cuda {
     }
 
     /// The sums of all blocks, slot after slot: rows of as many elements as the operand has columns, padding included.
+    /// Operands in `f32` come as halves.
     pub(crate) fn tile_sums(
         &self,
         operation: &'static str,
         tiles: &Tiles,
         x: &Operand<'_>,
+        halves: Option<&Halves>,
     ) -> Result<CudaSlice<f32>, ComputeError> {
         let pitch = x.shape.cols;
         let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * pitch)?;
         let n_chunks = pitch.div_ceil(COLS_MAX);
         let cols = pitch.div_ceil(n_chunks).next_multiple_of(16);
-        let (kernel, shared_bytes) = self.tiles_kernel(operation, x.storage, cols)?;
-        let high = tensor_map(operation, x, x.address(self))?;
-        let low = tensor_map(operation, x, x.address(self) + (x.low() * size_of::<u16>()) as u64)?;
+        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), cols)?;
+        let [high, low] = self.tensor_maps(operation, x, halves)?;
+        let unscale = self.pointer(halves.map(|halves| &halves.unscale));
         let (n_spans, sums_pitch) = (tiles.n_spans as u32, pitch as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&high).arg(&low).arg(&tiles.spans).arg(&n_spans).arg(&tiles.columns).arg(&tiles.bits);
+        launch.arg(&high).arg(&low).arg(&tiles.spans).arg(&n_spans).arg(&tiles.columns).arg(&tiles.bits).arg(&unscale);
         launch.arg(&mut sums).arg(&sums_pitch);
         let grid_dim = (n_spans.min(self.device.processors() as u32), n_chunks as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
@@ -299,15 +301,35 @@ impl Cuda {
         Ok(sums)
     }
 
+    /// The maps of larger and smaller halves, or twice that of an operand in bf16.
+    fn tensor_maps(
+        &self,
+        operation: &'static str,
+        x: &Operand<'_>,
+        halves: Option<&Halves>,
+    ) -> Result<[TensorMap; 2], ComputeError> {
+        let row_bytes = |shape: Shape| (shape.cols * size_of::<u16>()) as u64;
+        let Some(halves) = halves else {
+            assert_eq!(x.dtype, Dtype::Bf16, "operands in f32 come as halves");
+            let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+            let map =
+                tensor_map(kind, x.shape, row_bytes(x.shape), x.address(self)).map_err(Self::failed(operation))?;
+            return Ok([map; 2]);
+        };
+        let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+        let (larger, row_bytes) = (self.pointer(Some(&halves.data)), row_bytes(halves.shape));
+        let map = |address| tensor_map(kind, halves.shape, 2 * row_bytes, address).map_err(Self::failed(operation));
+        Ok([map(larger)?, map(larger + row_bytes)?])
+    }
+
     /// The kernel for so many columns at once, and the shared memory that it asks for.
     fn tiles_kernel(
         &self,
         operation: &'static str,
-        storage: Storage,
+        halves: bool,
         cols: usize,
     ) -> Result<(CudaFunction, u32), ComputeError> {
-        let halves = u32::from(storage == Storage::Halves);
-        let defines = vec![("COLS", cols.to_string()), ("HALVES", halves.to_string())];
+        let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
         let kernel = self.device.kernel(Source::TILES, "tiles", &defines);
         let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
         let stage_bytes = cols.div_ceil(PANEL) * PANEL * 128 + WORDS * size_of::<u32>();
@@ -347,18 +369,9 @@ fn spans(first: &[u32], n_processors: usize) -> (Vec<Span>, Vec<u32>) {
     (spans, slots)
 }
 
-/// How the copy engine reads boxes of 64 × 64 elements of two bytes from `address`: swizzled over 128 bytes, zeros beyond
-/// the edges.
-fn tensor_map(operation: &'static str, x: &Operand<'_>, address: u64) -> Result<TensorMap, ComputeError> {
-    let kind = match x.storage {
-        Storage::Halves => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        Storage::Plain(Dtype::Bf16) => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        Storage::Plain(Dtype::F32) => {
-            return Err(ComputeError::device(operation, "blocks are multiplied by bf16 or halves".to_owned()));
-        }
-    };
-    let sizes = [x.shape.cols as u64, x.shape.rows as u64];
-    let strides = [(x.pitch() * size_of::<u16>()) as u64];
+/// How the copy engine reads boxes of 64 × 64 elements of two bytes: swizzled over 128 bytes, zeros beyond the edges.
+fn tensor_map(kind: CUtensorMapDataType, shape: Shape, row_bytes: u64, address: u64) -> Result<TensorMap, DriverError> {
+    let (sizes, strides) = ([shape.cols as u64, shape.rows as u64], [row_bytes]);
     let (boxes, steps) = ([PANEL as u32; 2], [1u32; 2]);
     let mut map = std::mem::MaybeUninit::<CUtensorMap>::uninit();
     // SAFETY: lists have an element for each of two dimensions, one less for strides; the driver writes the map or fails.
@@ -378,7 +391,7 @@ fn tensor_map(operation: &'static str, x: &Operand<'_>, address: u64) -> Result<
             CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     };
-    status.result().map_err(Cuda::failed(operation))?;
+    status.result()?;
     // SAFETY: the driver has written it.
     Ok(TensorMap(unsafe { map.assume_init() }))
 }
