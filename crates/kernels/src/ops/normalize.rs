@@ -137,7 +137,6 @@ impl Cuda {
     }
 
     /// [`Backend::normalize_columns`](girih_compute::Backend::normalize_columns).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn normalize_columns(
         &self,
         moments: &ColumnMoments<'_, CudaMatrix>,
@@ -167,7 +166,6 @@ impl Cuda {
     }
 
     /// [`Backend::normalized_products`](girih_compute::Backend::normalized_products).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn normalized_products(
         &self,
         moments: &ColumnMoments<'_, CudaMatrix>,
@@ -194,7 +192,6 @@ impl Cuda {
     }
 
     /// [`Backend::normalize_columns_backward`](girih_compute::Backend::normalize_columns_backward).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn normalize_columns_backward(
         &self,
         moments: &ColumnMoments<'_, CudaMatrix>,
