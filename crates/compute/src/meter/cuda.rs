@@ -73,11 +73,11 @@ pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
     }
 }
 
-/// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, partial sums of
-/// hubs, and the sums of blocks.
+/// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in halves
+/// where there are blocks, partial sums of hubs, and the sums of blocks.
 pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usize) -> usize {
     let padded = width.next_multiple_of(8);
-    let tiled_rows = if nnz < TILED_ENTRIES_MIN { 0 } else { rows + WINDOW * (SPANS + 1) };
+    let tiled_rows = if nnz < TILED_ENTRIES_MIN { 0 } else { depth + rows + WINDOW * (SPANS + 1) };
     F32 * padded * (depth + segments(nnz) + tiled_rows)
 }
 
