@@ -2,6 +2,7 @@
 //
 // X, Y and V are the storage of what rows and columns of the pattern bring and of the vector, Z of what is written. Types that
 // a kernel does not name are left out.
+// Elements: X, Y, V, Z
 #include "common.cuh"
 
 #ifndef X

@@ -22,6 +22,18 @@ template <> __device__ __forceinline__ bf16 from_f32<bf16>(float x) {
     return bf16{(unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
+// Half precision of IEEE 754: 11 significant bits, of numbers below 65520.
+__device__ __forceinline__ unsigned short to_f16(float x) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+__device__ __forceinline__ float from_f16(unsigned short bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes >>= 1) x += __shfl_xor_sync(~0u, x, lanes);
@@ -78,6 +90,30 @@ __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) 
     piece.end = piece.begin + SEGMENT < end ? piece.begin + SEGMENT : end;
     return true;
 }
+
+// Blocks of a pattern that are dense enough are multiplied apart: see tiles.cu. Their sums stand in slots of WINDOW rows,
+// the slots of a window side by side. In the place of a sum that is no finite number comes that of all entries of the row:
+// a block multiplies zeros, too, and zero times what is not finite is no number.
+static const u32 WINDOW = 256;
+
+struct Start {
+    // Of each window the first slot, and one more.
+    const u32 *slots;
+    const float *sums;
+    // Elements from row to row of the slots.
+    u64 pitch;
+    // All entries, those of blocks among them.
+    const u64 *indptr;
+    const u32 *indices;
+
+    __device__ __forceinline__ u32 first_slot(u64 row) const { return slots[row / WINDOW]; }
+    __device__ __forceinline__ u32 last_slot(u64 row) const { return slots[row / WINDOW + 1]; }
+    __device__ __forceinline__ const float *of(u32 slot, u64 row) const {
+        return sums + ((u64)slot * WINDOW + row % WINDOW) * pitch;
+    }
+};
+
+__device__ __forceinline__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
 // The first piece of work of a thread, and how far it is to the next: work is 64-bit, grids are not.
 __device__ __forceinline__ u64 first_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }

@@ -2,6 +2,7 @@
 //
 // X and Y are the storage of what is read by rows and by columns, V that of vectors, Z of what is written, L of
 // logarithms. Types that a kernel does not name are left out.
+// Elements: X, Y, V, Z, L
 #include "common.cuh"
 
 #ifndef X

@@ -1,4 +1,5 @@
 // What follows a dense product. X and Y are the storage of the bias and of the result.
+// Elements: X, Y
 #ifndef X
 #define X float
 #endif

@@ -1,5 +1,6 @@
 // Losses with their gradients in one pass. X, Y and Z are the storage of logits, of gradients or the loss, and of targets.
 // Every block leaves the sum of the losses of its rows; finish_loss adds them, so that the grid alone sets the order.
+// Elements: X, Y, Z
 #ifndef X
 #define X float
 #endif

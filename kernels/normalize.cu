@@ -1,5 +1,6 @@
 // Normalisation along rows and columns. X is the storage of the matrix that is normalised, Y of the result, or of the
 // gradient. What a column or a row has one or two of is f32.
+// Elements: X, Y
 #include "common.cuh"
 
 // A warp for each row. Its mean comes first, so that squares are of what is off the mean.

@@ -1,4 +1,5 @@
 // The largest elements of rows. X is their storage.
+// Elements: X
 #ifndef X
 #define X float
 #endif

@@ -1,4 +1,5 @@
 // Rows by their ids. X and Y are the storage of what is read and of what is written.
+// Elements: X, Y
 #include "common.cuh"
 
 extern "C" __global__ void gather_rows(const X *x, const u32 *ids, Y *out, u64 rows, u64 cols) {

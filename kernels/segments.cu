@@ -1,5 +1,6 @@
 // Aggregations over the rows that each row of a pattern names, other than sums: maxima, and an LSTM step by step. X and Y
 // are the storage of what is read and of what is written.
+// Elements: X, Y
 #ifndef X
 #define X float
 #endif

@@ -1,40 +1,60 @@
-// Sparse products: a warp for each row or segment of a hub. X, Y, W and B are the storage of the operand, the result, the
-// weights and the bias.
+// Sparse products: a team of lanes for each row or segment of a hub. X, Y, W and B are the storage of the operand, the result,
+// the weights and the bias.
 //
-// A warp reads VEC elements of a row with each lane: GROUP lanes read a row, 32 / GROUP rows are read at once, and lanes hold
-// TILES such vectors of wide rows. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each
-// head.
+// A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
+// read at once, and lanes hold TILES such vectors of wide rows. Long rows want a whole warp; short ones share it, so that few
+// lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
+// STARTS is 1 where sums start from those of blocks.
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TILES=1 TEAM=32 WEIGHTS=0 STARTS=0
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1
 #include "common.cuh"
 
-static const int AT_ONCE = 32 / GROUP;
+static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
+static const int BYTES = VEC * (int)sizeof(X);
 // Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers.
 static const int LOADS = 8 / TILES < GROUP ? 8 / TILES : GROUP;
-static const int BYTES = VEC * (int)sizeof(X);
+
+// Reads bytes, or zeros where nothing is wanted: a load that waits for no branch.
+template <int bytes> __device__ __forceinline__ void read(bool wanted, const void *from, u32 *words);
+template <> __device__ __forceinline__ void read<16>(bool wanted, const void *from, u32 *words) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+                 "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                 : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
+                 : "l"(from), "r"((int)wanted));
+}
+template <> __device__ __forceinline__ void read<8>(bool wanted, const void *from, u32 *words) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"
+                 "@p ld.global.nc.v2.u32 {%0, %1}, [%2];\n}"
+                 : "=&r"(words[0]), "=&r"(words[1])
+                 : "l"(from), "r"((int)wanted));
+}
+template <> __device__ __forceinline__ void read<4>(bool wanted, const void *from, u32 *words) {
+    words[0] = wanted ? __ldg((const u32 *)from) : 0;
+}
+template <> __device__ __forceinline__ void read<2>(bool wanted, const void *from, u32 *words) {
+    words[0] = wanted ? __ldg((const unsigned short *)from) : 0;
+}
+
+// The matrix that is multiplied.
+struct Operand {
+    const X *data;
+    // Elements from row to row.
+    u64 pitch;
+};
 
 // VEC elements as they come from memory.
 struct Raw {
     u32 words[(BYTES + 3) / 4];
+
+    __device__ __forceinline__ float element(int i) const {
+        if (sizeof(X) == 4) return __uint_as_float(words[i]);
+        const u32 word = words[i / 2];
+        return __uint_as_float(i % 2 ? word & 0xffff0000u : word << 16);
+    }
 };
-
-template <int bytes> __device__ __forceinline__ void read(const void *from, u32 *words);
-template <> __device__ __forceinline__ void read<16>(const void *from, u32 *words) {
-    uint4 raw = __ldg((const uint4 *)from);
-    words[0] = raw.x, words[1] = raw.y, words[2] = raw.z, words[3] = raw.w;
-}
-template <> __device__ __forceinline__ void read<8>(const void *from, u32 *words) {
-    uint2 raw = __ldg((const uint2 *)from);
-    words[0] = raw.x, words[1] = raw.y;
-}
-template <> __device__ __forceinline__ void read<4>(const void *from, u32 *words) { words[0] = __ldg((const u32 *)from); }
-template <> __device__ __forceinline__ void read<2>(const void *from, u32 *words) {
-    words[0] = __ldg((const unsigned short *)from);
-}
-
-__device__ __forceinline__ float element(const Raw &raw, int i) {
-    if (sizeof(X) == 4) return __uint_as_float(raw.words[i]);
-    u32 word = raw.words[i / 2];
-    return __uint_as_float(i % 2 ? word & 0xffff0000u : word << 16);
-}
 
 // What happens to sums on their way out.
 struct Out {
@@ -42,6 +62,8 @@ struct Out {
     const B *bias;
     Y *out;
     u64 width;
+    // Elements from row to row of the sums of segments.
+    u64 pitch;
     int accumulate;
     // 0 identity, 1 rectifier, 2 exponential linear unit.
     int activation;
@@ -57,21 +79,30 @@ __device__ __forceinline__ float finished(const Out &to, u64 row, u64 column, fl
     return sum;
 }
 
-struct alignas(sizeof(Y) * VEC) Row {
+struct alignas(sizeof(Y) * VEC < 16 ? sizeof(Y) * VEC : 16) Row {
     Y at[VEC];
 };
 
-__device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, const float *sums, float *partial) {
+__device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, const float *sums,
+                                      float *partial) {
     if (!piece.whole) {
         // Factors of rows and all that follows wait until the segments are added up.
 #pragma unroll
-        for (int i = 0; i < VEC; i++) partial[piece.segment * to.width + column + i] = sums[i];
+        for (int i = 0; i < VEC; i++) partial[piece.segment * to.pitch + column + i] = sums[i];
         return;
     }
-    Row row;
+    Y *out = to.out + piece.row * to.width + column;
+    if (to.width % VEC == 0) {
+        Row row;
 #pragma unroll
-    for (int i = 0; i < VEC; i++) row.at[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
-    *(Row *)(to.out + piece.row * to.width + column) = row;
+        for (int i = 0; i < VEC; i++) row.at[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
+        *(Row *)out = row;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < VEC; i++) {
+        if (column + i < to.width) out[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
+    }
 }
 
 // What an entry is multiplied by, for all heads.
@@ -83,10 +114,10 @@ __device__ __forceinline__ float factor(const Pattern &a, u64 entry, u32 column,
     return factor;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, const X *x, Out to, float *partial) {
-    const int lane = threadIdx.x % 32, row_of_lane = lane / GROUP;
-    const u64 first = ((u64)blockIdx.y * TILES * GROUP + lane % GROUP) * VEC, step = GROUP * VEC;
+extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Pattern a, const float *values, const W *weights, u64 heads,
+                                                       const float *right, Operand x, Start start, Out to, float *partial) {
+    const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
+    const u64 first = ((u64)blockIdx.y * TILES * GROUP + member % GROUP) * VEC, step = GROUP * VEC;
     const u64 width = to.width;
 #if WEIGHTS == 2
     u32 head[TILES][VEC];
@@ -95,79 +126,125 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int i = 0; i < VEC; i++) head[t][i] = (u32)((first + t * step + i) % heads);
 #endif
-    for (u64 p = first_thread() / 32; p < a.n_pieces(); p += n_threads() / 32) {
+    // A warp stays together: its teams go on until the last one is done.
+    for (u64 p = first_thread() / 32 * TEAMS; p < a.n_pieces(); p += n_threads() / 32 * TEAMS) {
+        const u64 own = p + threadIdx.x % 32 / TEAM;
         Piece piece;
-        if (!piece_at(a, p, piece)) continue;
+        const bool mine = own < a.n_pieces() && piece_at(a, own, piece);
+        if (!mine) piece.begin = piece.end = 0;
+        const u32 *indices = a.indices;
         float sums[TILES][VEC] = {};
-        u32 columns = piece.begin + lane < piece.end ? a.indices[piece.begin + lane] : 0;
-        for (u64 base = piece.begin; base < piece.end; base += 32) {
-            const int count = piece.end - base < 32 ? (int)(piece.end - base) : 32;
+#if STARTS
+        bool finite = true;
+        if (mine && piece.whole && row_of_lane == 0) {
+            const u32 end = start.last_slot(piece.row);
+            for (u32 slot = start.first_slot(piece.row); slot < end; slot++) {
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    if (first + t * step >= width) continue;
+                    const float *from = start.of(slot, piece.row) + first + t * step;
+#pragma unroll
+                    for (int i = 0; i < VEC; i++) sums[t][i] += from[i];
+                }
+            }
+#pragma unroll
+            for (int t = 0; t < TILES; t++)
+#pragma unroll
+                for (int i = 0; i < VEC; i++) finite &= is_finite(sums[t][i]);
+        }
+        const u32 members = (TEAM == 32 ? ~0u : (1u << TEAM % 32) - 1) << threadIdx.x % 32 / TEAM * TEAM;
+        if (__ballot_sync(~0u, !finite) & members) {
+            indices = start.indices, piece.begin = start.indptr[piece.row], piece.end = start.indptr[piece.row + 1];
+#pragma unroll
+            for (int t = 0; t < TILES; t++)
+#pragma unroll
+                for (int i = 0; i < VEC; i++) sums[t][i] = 0;
+        }
+#endif
+        u64 base = piece.begin;
+        u32 columns = base + member < piece.end ? __ldcs(indices + base + member) : 0;
+        while (__any_sync(~0u, base < piece.end)) {
+            const u64 left = base < piece.end ? piece.end - base : 0;
+            const int count = left < TEAM ? (int)left : TEAM;
             [[maybe_unused]] float factors = 1.0f;
-            if (WEIGHTS != 0 && lane < count) factors = factor(a, base + lane, columns, values, weights, right);
+            if (WEIGHTS != 0 && member < count) factors = factor(a, base + member, columns, values, weights, right);
 #if WEIGHTS == 2
-            u64 positions = lane < count ? a.position(base + lane) : 0;
+            u64 positions = member < count ? a.position(base + member) : 0;
 #endif
             // Asked for now, needed after all rows of this round.
-            const u32 next = base + 32 + lane < piece.end ? a.indices[base + 32 + lane] : 0;
-            for (int j = 0; j < GROUP && j * AT_ONCE < count; j += LOADS) {
+            const u32 next = base + TEAM + member < piece.end ? __ldcs(indices + base + TEAM + member) : 0;
+#pragma unroll
+            for (int j = 0; j < GROUP; j += LOADS) {
+                if (j > 0 && !__any_sync(~0u, j * AT_ONCE < count)) break;
                 Raw raw[LOADS][TILES];
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
                     const int entry = (j + u) * AT_ONCE + row_of_lane;
-                    const u64 column = __shfl_sync(~0u, columns, entry);
+                    const u64 column = __shfl_sync(~0u, columns, entry, TEAM);
 #pragma unroll
-                    for (int t = 0; t < TILES; t++) {
-                        raw[u][t] = Raw{};
+                    for (int t = 0; t < TILES; t++)
                         // Rows that are not named may hold what is no number: zero times it would not be zero.
-                        if (entry < count && first + t * step < width)
-                            read<BYTES>(x + column * width + first + t * step, raw[u][t].words);
-                    }
+                        read<BYTES>(entry < count && first + t * step < width, x.data + column * x.pitch + first + t * step,
+                                    raw[u][t].words);
                 }
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
                     [[maybe_unused]] const int entry = (j + u) * AT_ONCE + row_of_lane;
 #if WEIGHTS != 0
-                    const float factor = __shfl_sync(~0u, factors, entry);
+                    const float factor = __shfl_sync(~0u, factors, entry, TEAM);
 #endif
 #if WEIGHTS == 2
-                    const W *of_entry = weights + __shfl_sync(~0u, positions, entry) * heads;
+                    const W *of_entry = weights + __shfl_sync(~0u, positions, entry, TEAM) * heads;
 #endif
 #pragma unroll
                     for (int t = 0; t < TILES; t++)
 #pragma unroll
                         for (int i = 0; i < VEC; i++) {
 #if WEIGHTS == 0
-                            sums[t][i] += element(raw[u][t], i);
+                            sums[t][i] += raw[u][t].element(i);
 #elif WEIGHTS == 1
-                            if (entry < count) sums[t][i] += factor * element(raw[u][t], i);
+                            if (entry < count) sums[t][i] += factor * raw[u][t].element(i);
 #else
                             if (entry < count && first + t * step < width)
-                                sums[t][i] += factor * to_f32(of_entry[head[t][i]]) * element(raw[u][t], i);
+                                sums[t][i] += factor * to_f32(of_entry[head[t][i]]) * raw[u][t].element(i);
 #endif
                         }
                 }
             }
             columns = next;
+            base += TEAM;
         }
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
 #pragma unroll
             for (int i = 0; i < VEC; i++)
 #pragma unroll
-                for (int lanes = 16; lanes >= GROUP; lanes >>= 1)
+                for (int lanes = TEAM / 2; lanes >= GROUP; lanes >>= 1)
                     sums[t][i] += __shfl_xor_sync(~0u, sums[t][i], lanes);
-            if (row_of_lane == 0 && first + t * step < width) store(to, piece, first + t * step, sums[t], partial);
+            if (mine && row_of_lane == 0 && first + t * step < width)
+                store(to, piece, first + t * step, sums[t], partial);
         }
     }
 }
 
 // Adds up the segments of hubs, in their order.
-extern "C" __global__ void spmm_hubs(Pattern a, Out to, const float *partial) {
+extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, const float *partial) {
     for (u64 i = first_thread(); i < a.n_hubs * to.width; i += n_threads()) {
         const u64 hub = i / to.width, column = i % to.width, row = a.hub_rows[hub];
         float sum = 0;
+#if STARTS
+        for (u32 slot = start.first_slot(row); slot < start.last_slot(row); slot++) sum += start.of(slot, row)[column];
+        if (!is_finite(sum)) {
+            sum = 0;
+            for (u64 entry = start.indptr[row]; entry < start.indptr[row + 1]; entry++) {
+                sum += to_f32(x.data[start.indices[entry] * x.pitch + column]);
+            }
+            to.out[row * to.width + column] = from_f32<Y>(finished(to, row, column, sum));
+            continue;
+        }
+#endif
         for (u64 segment = a.hub_first[hub]; segment < a.hub_first[hub + 1]; segment++)
-            sum += partial[segment * to.width + column];
+            sum += partial[segment * to.pitch + column];
         to.out[row * to.width + column] = from_f32<Y>(finished(to, row, column, sum));
     }
 }

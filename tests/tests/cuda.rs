@@ -1,10 +1,10 @@
 //! Training on a CUDA device against training on the processor. Without a device the tests say so and pass, unless
 //! `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
-use girih_compute::{Backend, Cpu};
+use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::{Cuda, Device};
-use girih_trainer::{Control, Event, ModelKind, SessionOptions, TrainConfig};
+use girih_trainer::{Aggregator, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig};
 
 const EPOCHS: u64 = 20;
 
@@ -45,5 +45,45 @@ fn models_learn_on_a_device_what_they_learn_on_the_processor() {
             assert!((a - b).abs() < 1e-4 * a.abs(), "{kind:?}, epoch {epoch}: {b}, on the processor {a}");
         }
         assert_eq!(found, losses(&cuda, kind), "{kind:?}: the same bits again");
+    }
+}
+
+/// Bytes that a plan may be short of: the workspace of cuBLAS, and partial sums.
+const WORKSPACE_BYTES: u64 = 64 << 20;
+
+/// Large enough that what operations allocate on their way outweighs the workspace.
+fn plans_to_hold() -> Vec<TrainConfig> {
+    let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
+    let wide = |kind, precision| {
+        let hidden = if matches!(kind, ModelKind::Gat | ModelKind::Gatv2) { 16 } else { 128 };
+        let base = TrainConfig::for_model(kind);
+        TrainConfig { epochs: 2, eval_every: 1, precision, model: ModelConfig { hidden, ..base.model.clone() }, ..base }
+    };
+    let mut plans: Vec<TrainConfig> =
+        kinds.into_iter().flat_map(|kind| [Dtype::F32, Dtype::Bf16].map(|precision| wide(kind, precision))).collect();
+    for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
+        let mut config = wide(ModelKind::Sage, Dtype::F32);
+        config.model = ModelConfig { aggregator, hidden: 32, ..config.model };
+        plans.push(config);
+    }
+    plans
+}
+
+#[test]
+fn training_on_a_device_takes_no_more_memory_than_its_plan() {
+    let Some(cuda) = cuda() else { return };
+    let dataset =
+        load("synth:planted,nodes=100000,degree=20,features=128,classes=10", &LoadOptions::default()).unwrap();
+    let sizes = DataSizes::of(&dataset);
+    for config in plans_to_hold() {
+        let planned = Plan::on_cuda(&config, &sizes).unwrap().peak_bytes;
+        cuda.device().reset_peak().unwrap();
+        let session = SessionOptions::default();
+        girih_trainer::train(&cuda, dataset.clone(), &config, &session, &mut |_| Control::Continue).unwrap();
+        let measured = cuda.device().peak_bytes().unwrap();
+        let what = format!("{:?} {:?} {:?}", config.model.kind, config.model.aggregator, config.precision);
+        println!("{what}: planned {planned}, measured {measured}");
+        assert!(measured <= planned + WORKSPACE_BYTES, "{what}: planned {planned}, measured {measured}");
+        assert!(2 * planned <= 5 * measured, "{what}: planned {planned}, measured only {measured}");
     }
 }

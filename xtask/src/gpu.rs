@@ -1,7 +1,7 @@
 //! `cargo xtask dist` and `cargo xtask gpu-test`: what runs on a machine with a GPU, and the record that it did.
 //!
 //! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver and
-//! CUDA's libraries: `girih`, the tests that need a GPU, this program, and the hashes of the CUDA sources in them. There,
+//! CUDA's libraries: `girih`, the benchmarks, the tests that need a GPU, this program, and the hashes of the CUDA sources in them. There,
 //! `DIR/xtask gpu-test --prebuilt DIR` runs the tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,10 @@ use crate::command;
 use crate::listing::Listing;
 use crate::tidy::gpu_record;
 
+/// Programs that are copied: package and name of the program.
+const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
 /// Tests that need a GPU: package and name of the test.
-const TESTS: [(&str, &str); 2] = [("girih-kernels", "cuda"), ("girih-tests", "cuda")];
+const TESTS: [(&str, &str); 3] = [("girih-kernels", "cuda"), ("girih-tests", "cuda"), ("girih-tests", "cuda_products")];
 /// Where the hashes of a folder's sources are.
 const SOURCES: &str = "sources.json";
 /// Makes tests fail that would pass without a GPU by doing nothing.
@@ -42,9 +44,9 @@ struct Record {
 pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", out.display());
     fs::create_dir_all(out).map_err(failed)?;
-    command::cargo(root, &["build", "--release", "--package", "girih-cli", "--package", "xtask"], &[])?;
-    for name in ["girih", "xtask"] {
-        fs::copy(root.join("target/release").join(name), out.join(name)).map_err(failed)?;
+    for (package, name) in PROGRAMS {
+        let built = built_program(root, &["build", "--package", package, "--bin", name], name)?;
+        fs::copy(&built, out.join(name)).map_err(failed)?;
     }
     for (package, test) in TESTS {
         let built = test_program(root, package, test)?;
@@ -90,16 +92,20 @@ fn program_name(package: &str, test: &str) -> String {
     format!("test-{package}-{test}")
 }
 
-/// Builds a test in release; where its program is.
+/// Builds a test; where its program is.
 fn test_program(root: &Path, package: &str, test: &str) -> Result<PathBuf, String> {
-    let arguments = ["test", "--release", "--no-run", "--package", package, "--test", test, "--message-format=json"];
-    let messages = command::cargo_output(root, &arguments)?;
+    built_program(root, &["test", "--no-run", "--package", package, "--test", test], test)
+}
+
+/// Builds in release; where cargo put the program of a target.
+fn built_program(root: &Path, arguments: &[&str], target: &str) -> Result<PathBuf, String> {
+    let messages = command::cargo_output(root, &[arguments, &["--release", "--message-format=json"]].concat())?;
     let program = |line: &str| -> Option<PathBuf> {
         let message: Value = serde_json::from_str(line).ok()?;
-        (message["target"]["name"] == test).then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+        (message["target"]["name"] == target).then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     };
     let found = String::from_utf8_lossy(&messages).lines().find_map(program);
-    found.ok_or_else(|| format!("cargo built no test {test} of {package}"))
+    found.ok_or_else(|| format!("cargo built no {target}"))
 }
 
 /// Runs a test program on the card; how many tests passed.

@@ -1,18 +1,20 @@
 //! `cargo xtask kernels`: every CUDA source through nvcc, for every architecture, with what its kernels need.
 //!
 //! At run time kernels are compiled for the card at hand. This finds, without a card, what would fail to compile there, and
-//! shows registers and spills. A source names the types that it is compiled with in a line `// Elements: X, Y`; each stands
-//! for `f32` and for `bf16`.
+//! shows registers and spills. A source names the types that it is compiled with in a line `// Elements: X, Y`: it is compiled
+//! with `f32` for all, with `bf16` for each alone, and for all. Other sources name what they are compiled with in lines
+//! `// Constants: A=1 B=2`, one for each variant.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 /// Architectures with machine code of their own; the last one also as PTX, for cards to come.
 const ARCHITECTURES: [&str; 3] = ["80", "90a", "100"];
-const ELEMENTS: [&str; 2] = ["float", "bf16"];
 const LINE_OF_ELEMENTS: &str = "// Elements: ";
+const LINE_OF_CONSTANTS: &str = "// Constants: ";
 /// The compiler and what it needs, as Python packages.
 const PACKAGES: [&str; 5] =
     ["nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"];
@@ -42,11 +44,8 @@ pub fn run(root: &Path, install: bool) -> Result<(), String> {
     for source in &sources {
         let text = fs::read_to_string(source).map_err(|e| format!("{}: {e}", source.display()))?;
         let mut all: BTreeMap<String, Needs> = BTreeMap::new();
-        for defines in variants(&text) {
-            for architecture in ARCHITECTURES {
-                let log = compile(&nvcc, source, &defines, architecture)?;
-                add_needs(&log, &mut all);
-            }
+        for log in compile_all(&nvcc, source, &variants(&text))? {
+            add_needs(&log, &mut all);
         }
         let name = source.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         for (kernel, needs) in all {
@@ -56,25 +55,57 @@ pub fn run(root: &Path, install: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Every choice of elements, as flags of the compiler.
+/// What a source is compiled with, as flags of the compiler: a list for each variant.
 fn variants(text: &str) -> Vec<Vec<String>> {
+    let constants = text.lines().filter_map(|line| line.strip_prefix(LINE_OF_CONSTANTS));
+    let constants: Vec<Vec<String>> =
+        constants.map(|line| line.split_whitespace().map(|constant| format!("-D{constant}")).collect()).collect();
+    if !constants.is_empty() {
+        return constants;
+    }
     let names = text.lines().find_map(|line| line.strip_prefix(LINE_OF_ELEMENTS)).unwrap_or("");
-    let mut all = vec![Vec::new()];
-    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let with = |flags: &Vec<String>| {
-            let flags = flags.clone();
-            ELEMENTS.map(|element| [&flags[..], &[format!("-D{name}={element}")]].concat())
-        };
-        all = all.iter().flat_map(with).collect();
+    let names: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let with = |is_bf16: &dyn Fn(usize) -> bool| -> Vec<String> {
+        let element = |(i, name): (usize, &&str)| format!("-D{name}={}", if is_bf16(i) { "bf16" } else { "float" });
+        names.iter().enumerate().map(element).collect()
+    };
+    let mut all = vec![with(&|_| false)];
+    all.extend((0..names.len()).map(|alone| with(&|i| i == alone)));
+    if names.len() > 1 {
+        all.push(with(&|_| true));
     }
     all
 }
 
-fn compile(nvcc: &Path, source: &Path, defines: &[String], architecture: &str) -> Result<String, String> {
-    let output = tempfile_in_target(source, architecture);
+/// Compiles the variants side by side, one on each core; what the compiler said of each.
+fn compile_all(nvcc: &Path, source: &Path, variants: &[Vec<String>]) -> Result<Vec<String>, String> {
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let mut logs = Vec::new();
+    for (piece, variants) in variants.chunks(at_once).enumerate() {
+        let compiled: Vec<Result<String, String>> = thread::scope(|scope| {
+            let number = |i: usize| piece * at_once + i;
+            let threads: Vec<_> = variants
+                .iter()
+                .enumerate()
+                .map(|(i, defines)| scope.spawn(move || compile(nvcc, source, defines, number(i))))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))).collect()
+        });
+        for log in compiled {
+            logs.push(log?);
+        }
+    }
+    Ok(logs)
+}
+
+fn compile(nvcc: &Path, source: &Path, defines: &[String], number: usize) -> Result<String, String> {
+    let output = temporary(source, number);
+    let [.., last] = ARCHITECTURES;
+    let machine_code = ARCHITECTURES.map(|number| format!("-gencode=arch=compute_{number},code=sm_{number}"));
     let result = Command::new(nvcc)
-        .args(["-std=c++17", "-cubin", "-Xptxas", "-v", "-Werror", "all-warnings"])
-        .arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"))
+        .args(["-std=c++17", "-fatbin", "-Xptxas", "-v", "-Werror", "all-warnings"])
+        .args(machine_code)
+        .arg(format!("-gencode=arch=compute_{last},code=compute_{last}"))
         .args(defines)
         .arg("-o")
         .arg(&output)
@@ -86,12 +117,12 @@ fn compile(nvcc: &Path, source: &Path, defines: &[String], architecture: &str) -
     if result.status.success() {
         return Ok(log);
     }
-    Err(format!("{} {} for sm_{architecture}:\n{log}", source.display(), defines.join(" ")))
+    Err(format!("{} {}:\n{log}", source.display(), defines.join(" ")))
 }
 
-fn tempfile_in_target(source: &Path, architecture: &str) -> PathBuf {
+fn temporary(source: &Path, number: usize) -> PathBuf {
     let name = source.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    std::env::temp_dir().join(format!("girih-{}-{name}-{architecture}.cubin", std::process::id()))
+    std::env::temp_dir().join(format!("girih-{}-{name}-{number}.fatbin", std::process::id()))
 }
 
 /// Reads what the assembler says of each kernel.
@@ -156,7 +187,14 @@ mod tests {
         assert_eq!(variants("// no elements"), [Vec::<String>::new()]);
         let all = variants("// A kernel.\n// Elements: X, Y\n");
         assert_eq!(all.len(), 4);
-        assert_eq!(all[1], ["-DX=float", "-DY=bf16"]);
+        assert_eq!(all[1], ["-DX=bf16", "-DY=float"]);
+        assert_eq!(all[3], ["-DX=bf16", "-DY=bf16"]);
+    }
+
+    #[test]
+    fn constants_are_variants() {
+        let all = variants("// Constants: A=1 B=float\n// Constants: A=2 B=bf16\n");
+        assert_eq!(all, [["-DA=1", "-DB=float"], ["-DA=2", "-DB=bf16"]]);
     }
 
     #[test]

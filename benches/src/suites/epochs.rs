@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_compute::Cpu;
+use girih_compute::Backend;
 use girih_datasets::Dataset;
 use girih_machine::memory;
 use girih_trainer::{Control, EpochTimes, Event, SessionOptions, StageTimes, TrainConfig, train};
@@ -21,7 +21,8 @@ pub(super) struct Epochs {
 
 impl Epochs {
     /// Trains with `config`; after each epoch every peer does one, too.
-    pub(super) fn time(
+    pub(super) fn time<B: Backend>(
+        backend: &B,
         dataset: Dataset,
         config: &TrainConfig,
         protocol: Protocol,
@@ -29,8 +30,7 @@ impl Epochs {
     ) -> Result<Self, Error> {
         let (mut times, mut peers_s, mut failure) = (Vec::new(), vec![Vec::new(); peers.len()], None);
         let can_reset = memory::reset_peak();
-        let cpu = Cpu::new().gathering(config.precision);
-        train(&cpu, dataset, config, &SessionOptions::default(), &mut |event: Event<'_>| {
+        train(backend, dataset, config, &SessionOptions::default(), &mut |event: Event<'_>| {
             let Event::Epoch { report, .. } = event else { return Control::Continue };
             let asked: Result<Vec<f64>, Error> = peers.iter_mut().map(|peer| peer.ask("epoch")).collect();
             match asked {
@@ -52,10 +52,15 @@ impl Epochs {
         }
     }
 
+    /// What an epoch took.
+    pub(super) fn epoch(&self) -> Summary {
+        Summary::of(&self.times.iter().map(|times| times.steps.as_secs_f64()).collect::<Vec<_>>())
+    }
+
     /// The case of the model, and those of the peers that took turns. `needed_bytes` are those of graph, features and
     /// activations: what has to be in memory.
     pub(super) fn cases(&self, name: &str, needed_bytes: u64, peers: &[Peer]) -> Vec<Case> {
-        let time = Summary::of(&self.times.iter().map(|times| times.steps.as_secs_f64()).collect::<Vec<_>>());
+        let time = self.epoch();
         let mut case = with_stages(Case::new(name, time), &self.times, 1);
         if let Some(peak) = self.peak_bytes {
             case = case.with("peak_mb", peak as f64 / 1e6).with("peak_over_needed", peak as f64 / needed_bytes as f64);

@@ -302,6 +302,12 @@ pub trait Backend: Send + Sync {
     /// A short name for logs and results: `cpu`, `cuda:0`.
     fn name(&self) -> String;
 
+    /// How results that have a row for each node are to be stored, and their gradients. Weights, their gradients, sums and
+    /// losses are `f32` everywhere.
+    fn activations(&self) -> Dtype {
+        Dtype::F32
+    }
+
     /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand something
     /// to the host, and the host's clock tells nothing of the others.
     fn is_asynchronous(&self) -> bool {

@@ -10,19 +10,43 @@ use girih_random::Key;
 
 use crate::compile::Source;
 use crate::device::Device;
+use crate::driver::explain;
 use crate::error::KernelError;
+use crate::ops::Tiling;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
 pub struct Cuda {
     pub(crate) device: Device,
+    pub(crate) tiling: Tiling,
+    /// How rows of nodes are stored, and what dense products multiply.
+    pub(crate) precision: Dtype,
 }
 
 impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device }
+        Self { device, tiling: Tiling::default(), precision: Dtype::F32 }
+    }
+
+    /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of bf16
+    /// round the other one to bf16, too, so that tensor cores take them; sums are `f32` throughout.
+    #[must_use]
+    pub fn storing(self, precision: Dtype) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// The same, with a say in which blocks of adjacencies are multiplied by tensor cores.
+    #[must_use]
+    pub fn tiling(self, tiling: Tiling) -> Self {
+        Self { tiling, ..self }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// A kernel for elements of some types, each by the name that its source gives it.
@@ -40,7 +64,7 @@ impl Cuda {
 
     /// What the driver reported of an operation.
     pub(crate) fn failed(operation: &'static str) -> impl Fn(DriverError) -> ComputeError {
-        move |error| ComputeError::device(operation, error.to_string())
+        move |error| ComputeError::device(operation, explain(error.0))
     }
 }
 
@@ -59,6 +83,10 @@ impl Backend for Cuda {
 
     fn name(&self) -> String {
         format!("cuda: {}", self.device.name())
+    }
+
+    fn activations(&self) -> Dtype {
+        self.precision
     }
 
     fn is_asynchronous(&self) -> bool {
@@ -283,7 +311,7 @@ impl Backend for Cuda {
         gain_and_bias: (&CudaMatrix, &CudaMatrix),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalize_columns(self, moments, x, gain_and_bias, out)
+        Self::normalize_columns(self, &moments, x, gain_and_bias, out)
     }
 
     fn normalized_products(
@@ -293,7 +321,7 @@ impl Backend for Cuda {
         grad: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalized_products(self, moments, x, grad, out)
+        Self::normalized_products(self, &moments, x, grad, out)
     }
 
     fn normalize_columns_backward(
@@ -304,7 +332,7 @@ impl Backend for Cuda {
         means: (&CudaMatrix, &CudaMatrix),
         grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::normalize_columns_backward(self, moments, x, gain, means, grad)
+        Self::normalize_columns_backward(self, &moments, x, gain, means, grad)
     }
 
     fn copy_block(

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts, sys};
 use sha2::{Digest, Sha256};
 
+use crate::driver::CudaVersion;
 use crate::error::{KernelError, Kind};
 
 /// A file of `kernels/`.
@@ -45,6 +46,9 @@ macro_rules! sources {
 sources! {
     PASSES = "passes.cu";
     SPMM = "spmm.cu";
+    OPERAND = "operand.cu";
+    TILING = "tiling.cu";
+    TILES = "tiles.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";
@@ -81,6 +85,14 @@ pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32))
     Ok(code)
 }
 
+/// The version of the compiler, which is loaded.
+pub(crate) fn compiler_version() -> CudaVersion {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both pointers are to live numbers.
+    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    CudaVersion { major, minor }
+}
+
 /// As the compiler spells it. Compute capability 9.0 has instructions that later ones lack, which the suffix allows.
 fn architecture((major, minor): (i32, i32)) -> String {
     let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
@@ -104,11 +116,8 @@ fn cache_folder() -> Option<PathBuf> {
 
 /// A name for what a source becomes with some options: a hash of both and of the compiler's version.
 fn key(text: &str, options: &[String]) -> String {
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: both pointers are to live numbers.
-    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
     let mut hash = Sha256::new();
-    hash.update(format!("{major}.{minor} {}\n{text}", options.join(" ")));
+    hash.update(format!("{} {}\n{text}", compiler_version(), options.join(" ")));
     hash.finalize().iter().fold(String::new(), |mut name, byte| {
         let _ = write!(name, "{byte:02x}");
         name

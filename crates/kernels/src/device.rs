@@ -2,27 +2,34 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::cublas::CudaBlas;
-use cudarc::driver::{self, CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
+use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
 
-use crate::compile::{Defines, Source, compile};
+use crate::blas::Blas;
+use crate::compile::{Defines, Source, compile, compiler_version};
+use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
+use crate::libraries;
 use crate::lt::Lt;
+use crate::pool;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
 
+/// Ampere: kernels ask for nothing newer, but for what they choose by the capability at hand.
+const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
+
 /// A card. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
 pub struct Device {
+    pub(crate) blas: Blas,
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
-    pub(crate) blas: CudaBlas,
     /// `None` where it is not installed.
     pub(crate) lt: Option<Lt>,
     capability: (i32, i32),
+    processors: usize,
     modules: Mutex<HashMap<(Source, Defines), Module>>,
 }
 
@@ -36,35 +43,43 @@ impl Device {
     /// Opens a card by its number.
     ///
     /// # Errors
-    /// When there is no driver, no compiler, no cuBLAS or no such card.
+    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such card, or it is too old.
     pub fn open(ordinal: usize) -> Result<Self, KernelError> {
-        check_libraries()?;
-        let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
-        if ordinal as i64 >= i64::from(count) {
-            return Err(Kind::NoDevice { ordinal, count }.into());
-        }
-        let context = CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))?;
+        let driver = Driver::load()?;
+        libraries::COMPILER.load()?;
+        let compiler = compiler_version();
+        driver.check(compiler, &format!("libnvrtc {compiler}"))?;
+        libraries::BLAS.load()?;
+        let context = open_context(ordinal)?;
+        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
+        check_capability(&name_of(&context), capability)?;
         // SAFETY: all work goes to one stream, so that no buffer is used on two.
         unsafe { context.disable_event_tracking() };
-        keep_freed_memory(&context).map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
+        pool::keep_freed_memory(&context)
+            .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
-        let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| Kind::Blas(error.to_string()))?;
-        keep_sums_in_f32(&blas)?;
+        let blas = Blas::new(Arc::clone(&stream))?;
         let lt = Lt::new(&stream);
-        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
-        Ok(Self { context, stream, blas, lt, capability, modules: Mutex::default() })
+        let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
+        Ok(Self { blas, context, stream, lt, capability, processors, modules: Mutex::default() })
     }
 
     /// What the card is called.
     #[must_use]
     pub fn name(&self) -> String {
-        self.context.name().unwrap_or_else(|_| "CUDA device".to_owned())
+        name_of(&self.context)
     }
 
     /// Major and minor number of what the card can compute.
     #[must_use]
     pub fn capability(&self) -> (i32, i32) {
         self.capability
+    }
+
+    /// How many processors work side by side.
+    pub(crate) fn processors(&self) -> usize {
+        self.processors
     }
 
     /// Bytes of memory: free, among them what was freed here and is kept for later, and in all.
@@ -74,9 +89,26 @@ impl Device {
     pub fn memory(&self) -> Result<(usize, usize), KernelError> {
         let ask = || -> Result<(usize, usize), DriverError> {
             let (free, all) = self.context.mem_get_info()?;
-            Ok((free + kept_bytes(&self.context)?, all))
+            Ok((free + pool::kept_bytes(&self.context)?, all))
         };
         ask().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak);
+    /// zero on a card that does not count.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn peak_bytes(&self) -> Result<u64, KernelError> {
+        pool::peak_bytes(&self.context).map_err(KernelError::driver("cannot ask for the most memory in use"))
+    }
+
+    /// Lets [`peak_bytes`](Self::peak_bytes) start again from what is allocated now.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn reset_peak(&self) -> Result<(), KernelError> {
+        pool::reset_peak(&self.context).map_err(KernelError::driver("cannot reset the most memory in use"))
     }
 
     /// A kernel of a source, compiled with `defines` when it is first asked for.
@@ -99,6 +131,35 @@ impl Device {
     }
 }
 
+/// Cards that the driver, which is loaded, lets this process see.
+pub(crate) fn count() -> Result<usize, KernelError> {
+    let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The context of a card that there is.
+pub(crate) fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelError> {
+    let count = count()?;
+    if ordinal >= count {
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        return Err(Kind::NoDevice { ordinal, count, visible }.into());
+    }
+    CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))
+}
+
+/// What a card is called.
+pub(crate) fn name_of(context: &CudaContext) -> String {
+    context.name().unwrap_or_else(|_| "CUDA device".to_owned())
+}
+
+/// Refuses a card without the instructions that kernels are written in: `mma` on bf16 and asynchronous copies.
+pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
+    if capability < OLDEST_CAPABILITY {
+        return Err(Kind::OldCard { card: card.to_owned(), capability }.into());
+    }
+    Ok(())
+}
+
 /// A thread for each of `n` pieces of work, at most as many blocks as a grid may have; kernels stride over the rest.
 pub(crate) fn threads_for(n: usize) -> LaunchConfig {
     let blocks = n.div_ceil(BLOCK as usize).clamp(1, 1 << 20) as u32;
@@ -110,66 +171,18 @@ pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
 }
 
-/// Allocations follow the stream, as frees do, and come from the device's pool of memory. By default it returns what was
-/// freed whenever the host waits, so that every step would ask the system anew.
-fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
-    if !context.has_async_alloc() {
-        return Ok(());
-    }
-    let mut all = u64::MAX;
-    // SAFETY: the device is that of a context, it has a pool, and the attribute is a 64-bit number, which is read before the
-    // call returns.
-    unsafe {
-        let pool = driver::result::device::get_default_mem_pool(context.cu_device())?;
-        let threshold = driver::sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        driver::result::mem_pool::set_attribute(pool, threshold, ptr::from_mut(&mut all).cast())
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Bytes that the pool keeps and nobody uses.
-fn kept_bytes(context: &CudaContext) -> Result<usize, DriverError> {
-    use driver::sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
-    if !context.has_async_alloc() {
-        return Ok(0);
-    }
-    let ask = |attribute| -> Result<u64, DriverError> {
-        let mut bytes = 0u64;
-        // SAFETY: the device is that of a context, it has a pool, and the attribute is a 64-bit number.
-        unsafe {
-            let pool = driver::result::device::get_default_mem_pool(context.cu_device())?;
-            driver::result::mem_pool::get_attribute(pool, attribute, ptr::from_mut(&mut bytes).cast())?;
+    #[test]
+    fn cards_before_ampere_are_refused_by_name() {
+        for (capability, accepted) in
+            [((7, 5), false), ((6, 1), false), ((8, 0), true), ((9, 0), true), ((12, 0), true)]
+        {
+            let checked = check_capability("Some card", capability);
+            assert_eq!(checked.is_ok(), accepted, "{capability:?}");
+            assert!(checked.is_ok() || checked.unwrap_err().to_string().contains("Some card"));
         }
-        Ok(bytes)
-    };
-    let (reserved, used) = (ask(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?, ask(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?);
-    Ok(reserved.saturating_sub(used) as usize)
-}
-
-/// Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not rounded to fewer bits,
-/// which is cuBLAS's default unless a process asks otherwise.
-fn keep_sums_in_f32(blas: &CudaBlas) -> Result<(), KernelError> {
-    use cudarc::cublas::sys;
-    let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    // SAFETY: the handle lives as long as `blas`.
-    let status = unsafe { sys::cublasSetMathMode(*blas.handle(), mode) };
-    status.result().map_err(|error| Kind::Blas(error.to_string()).into())
-}
-
-/// Says what is missing instead of failing inside a call.
-fn check_libraries() -> Result<(), KernelError> {
-    // SAFETY: these look for a library and call nothing in it.
-    let (driver, compiler, blas) = unsafe {
-        (
-            driver::sys::is_culib_present(),
-            cudarc::nvrtc::sys::is_culib_present(),
-            cudarc::cublas::sys::is_culib_present(),
-        )
-    };
-    let missing = |library, remedy| Err(Kind::Missing { library, remedy }.into());
-    match (driver, compiler, blas) {
-        (false, ..) => missing("CUDA driver (libcuda)", "install NVIDIA's driver, or use --device cpu"),
-        (_, false, _) => missing("CUDA compiler (libnvrtc)", "install CUDA 13, or set LD_LIBRARY_PATH to where it is"),
-        (.., false) => missing("cuBLAS (libcublas)", "install CUDA 13, or set LD_LIBRARY_PATH to where it is"),
-        _ => Ok(()),
     }
 }

@@ -7,6 +7,8 @@ use girih_compute::checks::IdRange;
 use girih_compute::{Dtype, EntryNames, Shape};
 use girih_graph_format::Csr;
 
+use crate::ops::Tiles;
+
 /// A dense matrix, row after row.
 pub struct CudaMatrix {
     pub(crate) shape: Shape,
@@ -74,6 +76,8 @@ pub struct CudaSparse {
     pub(crate) left: Option<CudaSlice<f32>>,
     /// Factors of columns.
     pub(crate) right: Option<CudaSlice<f32>>,
+    /// The largest size of factors of rows, and of columns; one where there are none.
+    pub(crate) most: [f32; 2],
     /// The transpose, made when it is first needed.
     pub(crate) transpose: OnceLock<CudaCsr>,
 }
@@ -91,6 +95,8 @@ pub(crate) struct CudaCsr {
     pub(crate) positions: Option<CudaSlice<u64>>,
     /// Rows that are cut into segments, if there are any.
     pub(crate) hubs: Option<Hubs>,
+    /// Dense blocks, found when a product first looks for them; `None` inside where none are worth it.
+    pub(crate) tiles: OnceLock<Option<Box<Tiles>>>,
 }
 
 /// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, cut into segments of as many, so that no warp works long after

@@ -4,6 +4,7 @@ mod apply;
 mod convert;
 mod device;
 mod doctor;
+mod memory;
 mod ordering;
 mod partition;
 mod plan;

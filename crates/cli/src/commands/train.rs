@@ -16,7 +16,7 @@ use girih_reorder::{Auto, OrderKind};
 #[cfg(feature = "mpi")]
 use girih_trainer::distributed::train_as_rank;
 use girih_trainer::distributed::{RankOptions, train_on_threads};
-use girih_trainer::{Event, Outcome, SessionOptions, TrainConfig, TrainError};
+use girih_trainer::{DataSizes, Event, Outcome, Plan, SessionOptions, TrainConfig, TrainError};
 
 use self::facts::Facts;
 use self::observer::Observer;
@@ -42,7 +42,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     config.validate()?;
     let options = args.data.options(config.seed, config.runs as usize);
     if args.plan {
-        return plan::run(&spec, &options, &config, args.output);
+        return plan::run(&spec, &options, &config, (&args.device, args.memory), args.output);
     }
     let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
@@ -53,6 +53,9 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     };
     let backend = choose(&DeviceArgs { device, ..args.device }, config.precision)?;
     let mut dataset = load(&spec, &options)?;
+    if ranks.is_none() {
+        check_memory(&backend, &config, &dataset)?;
+    }
     let facts = Facts::of(&dataset, &spec, &config, backend.name());
     let mut order = OrderKind::None.to_string();
     if let Some(wanted) = wanted_order(args, ranks.as_ref(), &config) {
@@ -97,6 +100,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// Refuses what does not fit into a device's memory, before anything is moved there.
+fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Result<(), CliError> {
+    let Some(room) = backend.room()? else { return Ok(()) };
+    let sizes = DataSizes::of(dataset);
+    // What cannot be planned cannot be trained either, and training says why.
+    Plan::on_cuda(config, &sizes).map_or(Ok(()), |plan| room.check(&plan, config, &sizes))
 }
 
 /// How the work was shared and nodes were numbered; people are told where it is not as usual.

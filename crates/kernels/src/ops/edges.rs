@@ -1,7 +1,7 @@
 //! `kernels/edges.cu`: operations with a number for every entry and head, and products of rows with a vector.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, checks};
+use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
 
 use super::super::backend::Cuda;
 use super::super::compile::Source;
@@ -27,7 +27,7 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         checks::sddmm(self.sparse_shape(a), self.nnz(a), x.shape, y.shape, out.shape)?;
-        let direction = Direction { csr: &a.forward, left: a.left.as_ref(), right: a.right.as_ref() };
+        let direction = self.direction("sddmm", a, Transpose::No, true)?;
         self.sampled("sddmm", direction, x, y, out)
     }
 

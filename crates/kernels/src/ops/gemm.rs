@@ -9,6 +9,7 @@ use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, T
 
 use super::passes::{NULL, number};
 use crate::backend::Cuda;
+use crate::blas::describe;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::lt::{Operands, Product};
@@ -59,10 +60,10 @@ impl Cuda {
         if depth == 0 {
             return self.finish(None, &epilogue, epilogue.accumulate, out);
         }
-        let common = if a.dtype == b.dtype { a.dtype } else { Dtype::F32 };
+        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
         // Masks only drop; the product is scaled instead, so that what stays of a bf16 operand is not rounded.
         let alpha = dropout.map_or(1.0, Dropout::scale);
-        let (a, b) = (self.operand(a, dropout, common)?, self.operand(b, None, common)?);
+        let (a, b) = (self.converted(a, dropout, common)?, self.converted(b, None, common)?);
         let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha, beta: 0.0 };
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
@@ -75,6 +76,18 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
+        if [self.precision, a.dtype, out.dtype] == [Dtype::Bf16; 3] && epilogue.activation != Activation::Identity {
+            // Half the bytes of a product in f32 that a pass would read; the sum is rounded before it is activated.
+            let sum = Epilogue { activation: Activation::Identity, ..*epilogue };
+            self.multiply(dense, (a, b), &sum, out)?;
+            return self.activate(epilogue.activation, None, out);
+        }
+        if let Some(bias) = epilogue.bias.filter(|bias| self.precision == out.dtype && bias.dtype != out.dtype) {
+            // A bias like the result goes through in one pass.
+            let mut rounded = self.uninitialized(bias.shape, out.dtype)?;
+            self.convert(bias, &mut rounded)?;
+            return self.multiply(dense, (a, b), &Epilogue { bias: Some(&rounded), ..*epilogue }, out);
+        }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
         if let (Some(bias), Activation::Identity) = (epilogue.bias, epilogue.activation)
@@ -117,7 +130,7 @@ impl Cuda {
     }
 
     /// What cuBLAS reads of an operand: itself, or a copy that is masked or of another type.
-    fn operand<'a>(
+    fn converted<'a>(
         &self,
         x: &'a CudaMatrix,
         dropout: Option<Dropout>,
@@ -213,7 +226,7 @@ impl Cuda {
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
-        outcome.map_err(|error| ComputeError::device(operation, format!("cuBLAS: {error}")))
+        outcome.map_err(|error| ComputeError::device(operation, format!("cuBLAS: {}", describe(error))))
     }
 }
 

@@ -121,6 +121,20 @@ impl Cuda {
         self.allocate(operation, len, || format!("what {operation} computes on its way"))
     }
 
+    /// A list on the device; of an empty one a zero, because a device allocates no nothing.
+    pub(crate) fn upload_list<T: DeviceRepr + Default>(
+        &self,
+        operation: &'static str,
+        list: &[T],
+    ) -> Result<CudaSlice<T>, ComputeError> {
+        let what = || format!("a list of {} numbers in {operation}", list.len());
+        let mut uploaded = self.allocate::<T>(operation, list.len(), what)?;
+        let zero = [T::default()];
+        let list = if list.is_empty() { &zero } else { list };
+        self.device.stream.memcpy_htod(list, &mut uploaded).map_err(Self::failed(operation))?;
+        Ok(uploaded)
+    }
+
     /// The matrix in `f32`: itself, or a copy.
     pub(crate) fn as_f32<'a>(&self, x: &'a CudaMatrix) -> Result<InF32<'a>, ComputeError> {
         if x.dtype == Dtype::F32 {

@@ -6,6 +6,7 @@ mod gemm;
 mod loss;
 mod memory;
 mod normalize;
+mod operand;
 mod optim;
 mod passes;
 mod ranking;
@@ -13,3 +14,7 @@ mod rows;
 mod segments;
 mod sparse;
 mod spmm;
+mod tiles;
+
+pub(crate) use tiles::Tiles;
+pub use tiles::Tiling;

@@ -137,22 +137,21 @@ impl Cuda {
     }
 
     /// [`Backend::normalize_columns`](girih_compute::Backend::normalize_columns).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn normalize_columns(
         &self,
-        moments: ColumnMoments<'_, CudaMatrix>,
+        moments: &ColumnMoments<'_, CudaMatrix>,
         x: &CudaMatrix,
         (gain, bias): (&CudaMatrix, &CudaMatrix),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalize_columns";
         let rows = [("gain", gain.shape), ("bias", bias.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
+        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
         checks::same(OPERATION, x.shape, out.shape)?;
         if x.shape.is_empty() {
             return Ok(());
         }
-        let moments = self.moments_in_f32(&moments)?;
+        let moments = self.moments_in_f32(moments)?;
         let (gain, bias) = (self.as_f32(gain)?, self.as_f32(bias)?);
         let types = [("X", x.dtype), ("Y", out.dtype)];
         let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns", &types)?;
@@ -167,19 +166,18 @@ impl Cuda {
     }
 
     /// [`Backend::normalized_products`](girih_compute::Backend::normalized_products).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn normalized_products(
         &self,
-        moments: ColumnMoments<'_, CudaMatrix>,
+        moments: &ColumnMoments<'_, CudaMatrix>,
         x: &CudaMatrix,
         grad: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalized_products";
         let rows = [("out", out.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
+        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
         checks::same(OPERATION, x.shape, grad.shape)?;
-        let moments = self.moments_in_f32(&moments)?;
+        let moments = self.moments_in_f32(moments)?;
         let types = [("X", x.dtype), ("Y", grad.dtype)];
         let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalized_products", &types)?;
         self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
@@ -194,10 +192,9 @@ impl Cuda {
     }
 
     /// [`Backend::normalize_columns_backward`](girih_compute::Backend::normalize_columns_backward).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn normalize_columns_backward(
         &self,
-        moments: ColumnMoments<'_, CudaMatrix>,
+        moments: &ColumnMoments<'_, CudaMatrix>,
         x: &CudaMatrix,
         gain: &CudaMatrix,
         (shift, slope): (&CudaMatrix, &CudaMatrix),
@@ -205,12 +202,12 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalize_columns_backward";
         let rows = [("gain", gain.shape), ("mean of grad", shift.shape), ("mean of products", slope.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
+        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
         checks::same(OPERATION, x.shape, grad.shape)?;
         if x.shape.is_empty() {
             return Ok(());
         }
-        let moments = self.moments_in_f32(&moments)?;
+        let moments = self.moments_in_f32(moments)?;
         let (gain, shift, slope) = (self.as_f32(gain)?, self.as_f32(shift)?, self.as_f32(slope)?);
         let types = [("X", x.dtype), ("Y", grad.dtype)];
         let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns_backward", &types)?;

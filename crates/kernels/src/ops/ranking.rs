@@ -37,11 +37,10 @@ impl Cuda {
         if rows * k == 0 || cols == 0 {
             return Ok(vec![girih_compute::NO_COLUMN; rows * k]);
         }
-        let upload = Self::failed(OPERATION);
-        let indptr = self.device.stream.clone_htod(excluded.indptr()).map_err(&upload)?;
+        let indptr = self.upload_list(OPERATION, excluded.indptr())?;
         let indices = match excluded.indices() {
             [] => None,
-            indices => Some(self.device.stream.clone_htod(indices).map_err(&upload)?),
+            indices => Some(self.upload_list(OPERATION, indices)?),
         };
         let chunk = (CHUNK / cols.max(k)).clamp(1, rows);
         let mut keys = self.scratch::<u32>(OPERATION, chunk * cols)?;

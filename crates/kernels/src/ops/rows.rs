@@ -54,7 +54,7 @@ impl Cuda {
         let known = &ids.derived.groups;
         if known.get().is_none() {
             let (starts, positions) = grouped(&self.ids_on_host(operation, ids)?);
-            let upload = |list: &[u64]| self.device.stream.clone_htod(list).map_err(Self::failed(operation));
+            let upload = |list: &[u64]| self.upload_list(operation, list);
             let groups = Groups { n: starts.len() - 1, starts: upload(&starts)?, positions: upload(&positions)? };
             let _ = known.set(groups);
         }

@@ -291,8 +291,8 @@ impl Lstm<'_> {
         let readers = readers(&a.host, rows);
         let offsets = offsets(&readers);
         let n_entries = offsets[readers.len()] as usize;
-        let on_device = cuda.device.stream.clone_htod(rows).map_err(&failed)?;
-        let starts = cuda.device.stream.clone_htod(&offsets).map_err(&failed)?;
+        let on_device = cuda.upload_list(self.operation, rows)?;
+        let starts = cuda.upload_list(self.operation, &offsets)?;
         let mut sources = cuda.scratch::<u32>(self.operation, n_entries)?;
         let mut order = cuda.scratch::<u32>(self.operation, if by.drawn == 1 { cuda.nnz(a) } else { 1 })?;
         let kernel = cuda.kernel(self.operation, Source::SEGMENTS, "lay_out", &[])?;

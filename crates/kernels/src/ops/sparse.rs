@@ -18,12 +18,14 @@ pub(crate) struct Direction<'a> {
     pub(crate) left: Option<&'a CudaSlice<f32>>,
     /// Factors of the rows of the operand.
     pub(crate) right: Option<&'a CudaSlice<f32>>,
+    /// The largest size of these; one where there are none.
+    pub(crate) most_right: f32,
 }
 
 impl<'a> Direction<'a> {
     /// The entries alone, without factors.
     pub(crate) fn of_pattern(csr: &'a CudaCsr) -> Self {
-        Self { csr, left: None, right: None }
+        Self { csr, left: None, right: None, most_right: 1.0 }
     }
 }
 
@@ -78,6 +80,7 @@ impl Cuda {
             forward: self.upload_csr(OPERATION, operand.csr, None)?,
             left: floats(&operand.scales.left)?,
             right: floats(&operand.scales.right)?,
+            most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
             transpose: OnceLock::new(),
         })
     }
@@ -102,10 +105,12 @@ impl Cuda {
         weighted: bool,
     ) -> Result<Direction<'a>, ComputeError> {
         let (left, right) = (a.left.as_ref(), a.right.as_ref());
+        let [most_left, most_right] = a.most;
+        let transposed = |csr| Direction { csr, left: right, right: left, most_right: most_left };
         Ok(match transpose {
-            Transpose::No => Direction { csr: &a.forward, left, right },
-            Transpose::Yes if a.symmetric && !weighted => Direction { csr: &a.forward, left: right, right: left },
-            Transpose::Yes => Direction { csr: self.transpose_of(operation, a)?, left: right, right: left },
+            Transpose::No => Direction { csr: &a.forward, left, right, most_right },
+            Transpose::Yes if a.symmetric && !weighted => transposed(&a.forward),
+            Transpose::Yes => transposed(self.transpose_of(operation, a)?),
         })
     }
 
@@ -138,10 +143,11 @@ impl Cuda {
             values: csr.values().map(|values| self.upload_list(operation, values)).transpose()?,
             positions: positions.map(|positions| self.upload_list(operation, positions)).transpose()?,
             hubs: self.upload_hubs(operation, csr.indptr())?,
+            tiles: OnceLock::new(),
         })
     }
 
-    fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
+    pub(super) fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
         let (mut rows, mut first, mut owner) = (Vec::new(), vec![0], Vec::new());
         for (row, ends) in indptr.windows(2).enumerate() {
             let degree = ends[1] - ends[0];
@@ -161,17 +167,6 @@ impl Cuda {
             first: self.upload_list(operation, &first)?,
             owner: self.upload_list(operation, &owner)?,
         }))
-    }
-
-    /// A list on the device; of an empty one a zero, because a device allocates no nothing.
-    fn upload_list<T: DeviceRepr + Default>(
-        &self,
-        operation: &'static str,
-        list: &[T],
-    ) -> Result<CudaSlice<T>, ComputeError> {
-        let stream = &self.device.stream;
-        let uploaded = if list.is_empty() { stream.clone_htod(&[T::default()]) } else { stream.clone_htod(list) };
-        uploaded.map_err(Self::failed(operation))
     }
 
     /// What kernels are handed of compressed rows.
@@ -194,4 +189,9 @@ impl Cuda {
     pub(crate) fn pointer<T>(&self, slice: Option<&CudaSlice<T>>) -> u64 {
         slice.map_or(0, |slice| slice.device_ptr(&self.device.stream).0)
     }
+}
+
+/// The largest size of any factor; one where there are none.
+fn largest(factors: Option<&[f32]>) -> f32 {
+    factors.map_or(1.0, |factors| factors.iter().fold(0.0, |most, factor| factor.abs().max(most)))
 }

@@ -154,7 +154,15 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer for a result; its contents are unspecified.
+    /// A buffer for a result with a row for each node, stored as the backend stores those; its contents are unspecified.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn activations(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
+        self.pool.take(self.backend, shape, self.backend.activations())
+    }
+
+    /// A buffer of `f32` for a result; its contents are unspecified.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
