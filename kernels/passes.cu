@@ -36,9 +36,32 @@ extern "C" __global__ void column_sums(const X *x, u64 rows, u64 cols, float *pa
     column_partials<1>(rows, cols, partials, load, [](u64, float value, float *sums) { sums[0] += value; });
 }
 
-// Adds the parts that column_partials left of one sum: blocks of 32 columns by 32 pieces.
+// The same with four columns for each thread: cols is a quarter of those of the matrix, and sum k is that of column 4c + k.
+extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, Four<Y> *grad, u64 rows, u64 cols,
+                                                             u32 activation, float *partials) {
+    struct Both {
+        Four<X> y;
+        Four<Y> grad;
+    };
+    const u64 column = my_column();
+    const auto load = [=](u64 row) { return Both{y[row * cols + column], grad[row * cols + column]}; };
+    column_partials<4>(rows, cols, partials, load, [=](u64 row, Both loaded, float *sums) {
+        Four<Y> left;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            left.of[k] = from_f32<Y>(to_f32(loaded.grad.of[k]) * activation_slope(activation, to_f32(loaded.y.of[k])));
+            sums[k] += to_f32(left.of[k]);
+        }
+        grad[row * cols + column] = left;
+    });
+}
+
+// Adds the parts that column_partials left of sum blockIdx.y: blocks of 32 columns by 32 pieces. Results of several sums lie
+// side by side.
 extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64 cols, Y *out) {
     __shared__ double of_threads[32][33];
+    partials += blockIdx.y * pieces * cols;
+    out += blockIdx.y;
     const u64 column = my_column();
     double sum = 0.0;
     if (column < cols) {
@@ -49,7 +72,7 @@ extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64
         __syncthreads();
         if (threadIdx.y < half) of_threads[threadIdx.y][threadIdx.x] += of_threads[threadIdx.y + half][threadIdx.x];
     }
-    if (threadIdx.y == 0 && column < cols) out[column] = from_f32<Y>((float)of_threads[0][threadIdx.x]);
+    if (threadIdx.y == 0 && column < cols) out[column * gridDim.y] = from_f32<Y>((float)of_threads[0][threadIdx.x]);
 }
 
 // Elements in groups of 128, of which a thread takes the eight, 16 apart, that share its Philox block. x[0] is element
@@ -73,11 +96,14 @@ extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 first, u32 key
     }
 }
 
-// bias may be null.
+extern "C" __global__ void activate_all(Y *x, u64 n, u32 activation) {
+    map(x, x, n, [=](float x, u64) { return activated(activation, x); });
+}
+
 extern "C" __global__ void activate(const X *bias, Y *x, u64 rows, u64 cols, u32 activation) {
     const u64 column = my_column();
     if (column >= cols) return;
-    const float shift = bias ? to_f32(bias[column]) : 0.0f;
+    const float shift = to_f32(bias[column]);
     each_row(
         rows, [=](u64 row) { return to_f32(x[row * cols + column]); },
         [=](u64 row, float value) { x[row * cols + column] = from_f32<Y>(activated(activation, value + shift)); });

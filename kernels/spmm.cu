@@ -14,8 +14,10 @@
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
 static const int BYTES = VEC * (int)sizeof(X);
+// Ids that a lane holds: of narrow rows more are read at once.
+static const int IDS = WEIGHTS == 0 && GROUP < 8 ? 8 / GROUP : 1;
 // Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers.
-static const int LOADS = 8 / TILES < GROUP ? 8 / TILES : GROUP;
+static const int LOADS = 8 / TILES < GROUP * IDS ? 8 / TILES : GROUP * IDS;
 
 // Reads bytes, or zeros where nothing is wanted: a load that waits for no branch.
 template <int bytes> __device__ __forceinline__ void read(bool wanted, const void *from, u32 *words);
@@ -114,7 +116,13 @@ __device__ __forceinline__ float factor(const Pattern &a, u64 entry, u32 column,
     return factor;
 }
 
-extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Pattern a, const float *values, const W *weights, u64 heads,
+// A team's next ids: TEAM side by side, IDS times. They are not read again soon.
+__device__ __forceinline__ void read_ids(const u32 *indices, u64 from, u64 end, u32 *ids) {
+#pragma unroll
+    for (int i = 0; i < IDS; i++) ids[i] = from + i * TEAM < end ? __ldcs(indices + from + i * TEAM) : 0;
+}
+
+extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4 : 2) spmm(Pattern a, const float *values, const W *weights, u64 heads,
                                                        const float *right, Operand x, Start start, Out to, float *partial) {
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
     const u64 first = ((u64)blockIdx.y * TILES * GROUP + member % GROUP) * VEC, step = GROUP * VEC;
@@ -162,25 +170,28 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Patte
         }
 #endif
         u64 base = piece.begin;
-        u32 columns = base + member < piece.end ? __ldcs(indices + base + member) : 0;
+        u32 columns[IDS];
+        read_ids(indices, base + member, piece.end, columns);
         while (__any_sync(~0u, base < piece.end)) {
             const u64 left = base < piece.end ? piece.end - base : 0;
-            const int count = left < TEAM ? (int)left : TEAM;
+            const int count = left < TEAM * IDS ? (int)left : TEAM * IDS;
             [[maybe_unused]] float factors = 1.0f;
-            if (WEIGHTS != 0 && member < count) factors = factor(a, base + member, columns, values, weights, right);
+            if (WEIGHTS != 0 && member < count) factors = factor(a, base + member, columns[0], values, weights, right);
 #if WEIGHTS == 2
             u64 positions = member < count ? a.position(base + member) : 0;
 #endif
             // Asked for now, needed after all rows of this round.
-            const u32 next = base + TEAM + member < piece.end ? __ldcs(indices + base + TEAM + member) : 0;
+            u32 next[IDS];
+            read_ids(indices, base + TEAM * IDS + member, piece.end, next);
 #pragma unroll
-            for (int j = 0; j < GROUP; j += LOADS) {
+            for (int j = 0; j < GROUP * IDS; j += LOADS) {
                 if (j > 0 && !__any_sync(~0u, j * AT_ONCE < count)) break;
                 Raw raw[LOADS][TILES];
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
                     const int entry = (j + u) * AT_ONCE + row_of_lane;
-                    const u64 column = __shfl_sync(~0u, columns, entry, TEAM);
+                    // AT_ONCE entries are in the same of the ids that lanes hold.
+                    const u64 column = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
 #pragma unroll
                     for (int t = 0; t < TILES; t++)
                         // Rows that are not named may hold what is no number: zero times it would not be zero.
@@ -211,8 +222,9 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 ? 4 : 2) spmm(Patte
                         }
                 }
             }
-            columns = next;
-            base += TEAM;
+#pragma unroll
+            for (int i = 0; i < IDS; i++) columns[i] = next[i];
+            base += TEAM * IDS;
         }
 #pragma unroll
         for (int t = 0; t < TILES; t++) {

@@ -89,7 +89,10 @@ fn compile_all(nvcc: &Path, source: &Path, variants: &[Vec<String>]) -> Result<V
                 .enumerate()
                 .map(|(i, defines)| scope.spawn(move || compile(nvcc, source, defines, number(i))))
                 .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
+                .collect()
         });
         for log in compiled {
             logs.push(log?);

@@ -116,8 +116,9 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
         let Some(lt) = &self.device.lt else { return Ok(false) };
-        // Types as cuBLAS takes them, and a bias like the result.
-        if bias.dtype != out.dtype || (out.dtype == Dtype::Bf16 && a.dtype == Dtype::F32) {
+        // Types as cuBLAS takes them, and a bias like the result. In bf16 sums are rounded before the bias is added.
+        let rounds = out.dtype == Dtype::Bf16;
+        if bias.dtype != out.dtype || (rounds && (a.dtype == Dtype::F32 || self.precision == Dtype::F32)) {
             return Ok(false);
         }
         self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;

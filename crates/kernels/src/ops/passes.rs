@@ -1,6 +1,6 @@
 //! `kernels/passes.cu`: passes over whole matrices.
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ComputeError, Dropout, Dtype, Shape, checks};
 
 use crate::backend::Cuda;
@@ -98,16 +98,22 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "epilogue_backward";
         let types = [("X", y.dtype), ("Y", grad.dtype)];
-        let kernel = self.kernel(OPERATION, Source::PASSES, "activation_backward_sums", &types)?;
+        let in_fours = y.shape.cols.is_multiple_of(4);
+        let name = if in_fours { "activation_backward_sums_of_fours" } else { "activation_backward_sums" };
+        let kernel = self.kernel(OPERATION, Source::PASSES, name, &types)?;
         let activation = number(activation);
-        self.column_reduction(OPERATION, y.shape, [sums], |rows, cols, partials, config| {
+        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(partials);
-            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for; `partials` has room for
-            // one sum of each column and block.
+            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, which
+            // rows begin with; `partials` has room for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
-        })
+        };
+        if in_fours {
+            return self.reduction_in_fours(OPERATION, y.shape, sums, launch);
+        }
+        self.column_reduction(OPERATION, y.shape, [sums], launch)
     }
 
     /// [`Backend::column_sums`](girih_compute::Backend::column_sums).
@@ -142,16 +148,48 @@ impl Cuda {
         launch(&(shape.rows as u64), &(shape.cols as u64), &mut partials, config)?;
         for (k, out) in outs.into_iter().enumerate() {
             let partials = partials.slice(k * pieces * shape.cols..(k + 1) * pieces * shape.cols);
-            let types = [("X", Dtype::F32), ("Y", out.dtype)];
-            let kernel = self.kernel(operation, Source::PASSES, "finish_columns", &types)?;
-            let (pieces, cols) = (pieces as u64, shape.cols as u64);
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&partials).arg(&pieces).arg(&cols).arg(&mut out.data);
-            let blocks = shape.cols.div_ceil(FINISH as usize) as u32;
-            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
-            // SAFETY: `partials` are `pieces` sums of each column, and `out` is one row of `cols` elements of type Y.
-            unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+            self.finish_columns(operation, &partials, (pieces, shape.cols, 1), out)?;
         }
+        Ok(())
+    }
+
+    /// The same where threads keep to four columns each: `launch` is given a quarter of the columns, and starts a kernel of four
+    /// sums. The number of columns is a multiple of four.
+    fn reduction_in_fours(
+        &self,
+        operation: &'static str,
+        shape: Shape,
+        out: &mut CudaMatrix,
+        launch: impl FnOnce(&u64, &u64, &mut CudaSlice<f32>, LaunchConfig) -> Result<(), ComputeError>,
+    ) -> Result<(), ComputeError> {
+        if shape.cols == 0 {
+            return Ok(());
+        }
+        let fours = Shape::new(shape.rows, shape.cols / 4);
+        let (config, pieces) = reduction_over(fours);
+        let mut partials = self.scratch::<f32>(operation, pieces * shape.cols)?;
+        launch(&(fours.rows as u64), &(fours.cols as u64), &mut partials, config)?;
+        self.finish_columns(operation, &partials.slice(..), (pieces, fours.cols, 4), out)
+    }
+
+    /// Adds up `pieces` parts of `n_sums` sums of each of `cols` columns.
+    fn finish_columns(
+        &self,
+        operation: &'static str,
+        partials: &CudaView<'_, f32>,
+        (pieces, cols, n_sums): (usize, usize, u32),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let types = [("X", Dtype::F32), ("Y", out.dtype)];
+        let kernel = self.kernel(operation, Source::PASSES, "finish_columns", &types)?;
+        let blocks = cols.div_ceil(FINISH as usize) as u32;
+        let (pieces, cols) = (pieces as u64, cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(partials).arg(&pieces).arg(&cols).arg(&mut out.data);
+        let config =
+            LaunchConfig { grid_dim: (blocks, n_sums, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
+        // SAFETY: `partials` are `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of type Y.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 
@@ -206,17 +244,22 @@ impl Cuda {
         if x.shape.is_empty() || (activation, bias.is_none()) == (Activation::Identity, true) {
             return Ok(());
         }
-        let types = [("X", bias.map_or(Dtype::F32, |bias| bias.dtype)), ("Y", x.dtype)];
-        let kernel = self.kernel("activate", Source::PASSES, "activate", &types)?;
-        let (rows, cols, activation) = (x.shape.rows as u64, x.shape.cols as u64, number(activation));
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        match bias {
-            Some(bias) => launch.arg(&bias.data),
-            None => launch.arg(&NULL),
+        let activation = number(activation);
+        let Some(bias) = bias else {
+            let types = [("X", x.dtype), ("Y", x.dtype)];
+            let kernel = self.kernel("activate", Source::PASSES, "activate_all", &types)?;
+            let n = x.shape.len() as u64;
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&mut x.data).arg(&n).arg(&activation);
+            // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for.
+            unsafe { launch.launch(fours_for(x.shape)) }.map_err(Self::failed("activate"))?;
+            return Ok(());
         };
-        launch.arg(&mut x.data).arg(&rows).arg(&cols).arg(&activation);
-        // SAFETY: `x` is rows × cols and `bias`, if there is one, one row of `cols`, of the types that the kernel was
-        // compiled for.
+        let kernel = self.kernel("activate", Source::PASSES, "activate", &[("X", bias.dtype), ("Y", x.dtype)])?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&bias.data).arg(&mut x.data).arg(&rows).arg(&cols).arg(&activation);
+        // SAFETY: `x` is rows × cols and `bias` one row of `cols`, of the types that the kernel was compiled for.
         unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed("activate"))?;
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::tiles::Start;
 use crate::{CudaMatrix, CudaSparse};
 
 /// Narrower operands than this are gathered so fast that tensor cores gain nothing.
-const TILED_WIDTH_MIN: usize = 16;
+const TILED_WIDTH_MIN: usize = 8;
 /// Narrower operands are not worth padding.
 const MADE_WIDTH_MIN: usize = 8;
 /// Entries for each row of the operand from which on it is worth making.
