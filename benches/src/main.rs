@@ -41,6 +41,9 @@ struct Arguments {
     /// lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
+    /// Width of the hidden layer (suite gpu-fullbatch) [default: that of published runs: 64 on synth:products, else 128]
+    #[arg(long, value_name = "N")]
+    hidden: Option<usize>,
 }
 
 fn graph_help() -> String {
@@ -68,6 +71,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         small: arguments.small,
         protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
         orders: arguments.order,
+        hidden: arguments.hidden,
         peer: arguments.peer,
     };
     arguments.suite.run(&setup, &mut report)?;

@@ -71,12 +71,13 @@ fn plans_to_hold() -> Vec<TrainConfig> {
 
 #[test]
 fn training_on_a_device_takes_no_more_memory_than_its_plan() {
-    let Some(cuda) = cuda() else { return };
+    let Some(mut cuda) = cuda() else { return };
     let dataset =
         load("synth:planted,nodes=100000,degree=20,features=128,classes=10", &LoadOptions::default()).unwrap();
     let sizes = DataSizes::of(&dataset);
     for config in plans_to_hold() {
         let planned = Plan::on_cuda(&config, &sizes).unwrap().peak_bytes;
+        cuda = cuda.storing(config.precision);
         cuda.device().reset_peak().unwrap();
         let session = SessionOptions::default();
         girih_trainer::train(&cuda, dataset.clone(), &config, &session, &mut |_| Control::Continue).unwrap();

@@ -32,7 +32,11 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let spec = setup.graph_or(graphs::FULL);
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
-    let suite = FullBatch { hidden: hidden(spec), protocol: setup.protocol, peer: setup.peer.as_deref() };
+    let suite = FullBatch {
+        hidden: setup.hidden.unwrap_or_else(|| hidden(spec)),
+        protocol: setup.protocol,
+        peer: setup.peer.as_deref(),
+    };
     let as_it_is = suite.peer_epoch(&dataset)?;
     if let Some((name, time)) = &as_it_is {
         report.cases.push(Case::new(format!("{}/{name}", OrderKind::None), *time));

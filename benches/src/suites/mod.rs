@@ -97,6 +97,8 @@ pub struct Setup {
     pub orders: Vec<OrderKind>,
     /// Python interpreter with the other library, to run it beside girih.
     pub peer: Option<PathBuf>,
+    /// Width of hidden layers, for suites where runs on different graphs have had different ones.
+    pub hidden: Option<usize>,
 }
 
 impl Setup {
