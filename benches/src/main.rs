@@ -7,6 +7,7 @@ use clap::Parser;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
 use girih_benches::{Error, Report, folder, graphs, table};
+use girih_kernels::Tiling;
 use girih_machine::{Ceilings, Machine};
 use girih_reorder::OrderKind;
 
@@ -41,6 +42,10 @@ struct Arguments {
     /// lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
+    /// Which blocks tensor cores multiply, as for `girih train`, each of which the suite gpu-spmm runs with; the first one is
+    /// compared with cuSPARSE.
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "auto")]
+    density_threshold: Vec<Tiling>,
     /// Width of the hidden layer (suite gpu-fullbatch) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
@@ -72,6 +77,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
         orders: arguments.order,
         hidden: arguments.hidden,
+        tilings: arguments.density_threshold,
         peer: arguments.peer,
     };
     arguments.suite.run(&setup, &mut report)?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm};
-use girih_kernels::{Cuda, CudaMatrix, CudaSparse};
+use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Device};
 
 use super::gpu::{self, Order};
 use super::{DTYPES, Setup, dtype_name, random_matrix};
@@ -21,7 +21,7 @@ const GRAPH: &str = "synth:reddit,features=0";
 
 /// Adds two cases for each order, storage type and width: girih's and cuSPARSE's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let cuda = gpu::open(report)?;
+    gpu::open(report)?;
     let peer = CuSparse::open()?;
     if peer.is_none() {
         eprintln!(
@@ -32,19 +32,16 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
     let graph = dataset.graph.with_values(None)?;
-    let copy_gb_s = report.device.as_ref().map_or(0.0, |device| device.copy_gb_s);
     for &kind in &setup.orders {
         let order = Order::find(kind, &graph)?;
         let ordered =
             order.permutation.as_ref().map_or(Cow::Borrowed(&graph), |order| Cow::Owned(graph.permuted(order)));
-        let bench = Bench { cuda: &cuda, graph: &ordered, sparse: upload(&cuda, &ordered)?, protocol: setup.protocol };
-        for dtype in DTYPES {
-            let adjacency = peer.as_ref().map(|peer| peer.adjacency(&ordered, dtype)).transpose()?;
-            for width in WIDTHS {
-                let measured = bench.measure(dtype, width, adjacency.as_ref())?;
-                let work = Work { n_rows: ordered.n_rows(), nnz: ordered.nnz(), width, dtype, copy_gb_s };
-                report.cases.extend(measured.cases(&format!("{kind}/w{width}/{}", dtype_name(dtype)), &work, &order));
-            }
+        for (i, &tiling) in setup.tilings.iter().enumerate() {
+            let cuda = Cuda::new(Device::open(0)?).tiling(tiling);
+            let sparse = upload(&cuda, &ordered)?;
+            let bench = Bench { cuda: &cuda, graph: &ordered, sparse, protocol: setup.protocol };
+            let suffix = if setup.tilings.len() > 1 { format!("/{tiling}") } else { String::new() };
+            bench.run(&order, peer.as_ref().filter(|_| i == 0), &suffix, report)?;
         }
     }
     Ok(())
@@ -65,6 +62,21 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// All storage types and widths.
+    fn run(&self, order: &Order, peer: Option<&CuSparse>, suffix: &str, report: &mut Report) -> Result<(), Error> {
+        let copy_gb_s = report.device.as_ref().map_or(0.0, |device| device.copy_gb_s);
+        for dtype in DTYPES {
+            let adjacency = peer.map(|peer| peer.adjacency(self.graph, dtype)).transpose()?;
+            for width in WIDTHS {
+                let measured = self.measure(dtype, width, adjacency.as_ref())?;
+                let work = Work { n_rows: self.graph.n_rows(), nnz: self.graph.nnz(), width, dtype, copy_gb_s };
+                let name = format!("{}/w{width}/{}{suffix}", order.kind, dtype_name(dtype));
+                report.cases.extend(measured.cases(&name, &work, order));
+            }
+        }
+        Ok(())
+    }
+
     /// Both libraries on one operand.
     fn measure(&self, dtype: Dtype, width: usize, peer: Option<&Adjacency<'_>>) -> Result<Measured, Error> {
         let x = self.cuda.upload(&random_matrix(self.graph.n_cols(), width)?, dtype)?;

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use girih_compute::Dtype;
 use girih_graph_format::Matrix;
+use girih_kernels::Tiling;
 use girih_random::Key;
 use girih_reorder::OrderKind;
 use rayon::prelude::*;
@@ -99,6 +100,8 @@ pub struct Setup {
     pub peer: Option<PathBuf>,
     /// Width of hidden layers, for suites where runs on different graphs have had different ones.
     pub hidden: Option<usize>,
+    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that.
+    pub tilings: Vec<Tiling>,
 }
 
 impl Setup {

@@ -5,7 +5,7 @@ use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose,
 
 use super::super::backend::{Cuda, element};
 use super::super::compile::{Defines, Source};
-use super::super::device::threads_for;
+use super::super::device::{BLOCK, threads_for};
 use super::operand::{Operand, Wanted};
 use super::sparse::Direction;
 use super::tiles::Start;
@@ -46,6 +46,13 @@ impl Layout {
         let tiles = vectors.div_ceil(32).min(8 / vec).min(4);
         let short = nnz < Self::SHORT * n_rows;
         Self { vec, group, tiles, team: if short { group.max(Self::TEAM_MIN) } else { 32 } }
+    }
+
+    /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
+    fn config(self, n_pieces: usize, n_panels: u32) -> LaunchConfig {
+        let block = if self.team < 32 { BLOCK / 2 } else { BLOCK };
+        let blocks = n_pieces.saturating_mul(self.team).div_ceil(block as usize).clamp(1, 1 << 20) as u32;
+        LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 }
     }
 
     /// Parts of a row that different teams compute.
@@ -162,8 +169,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&values).arg(&weights).arg(&heads).arg(&right).arg(&x).arg(&start).arg(&to).arg(&sums);
         let grid_y = layout.n_panels(width) as u32;
-        let rows = threads_for(csr.n_pieces().saturating_mul(layout.team));
-        let config = LaunchConfig { grid_dim: (rows.grid_dim.0, grid_y, 1), ..rows };
+        let config = layout.config(csr.n_pieces(), grid_y);
         // SAFETY: operands have the types that the kernel was compiled for and the shapes that were checked; the indices of
         // a `Csr` are rows of `x`, whose width the layout was made for; each element of `out` and of the partial sums is
         // written by one team.

@@ -12,6 +12,7 @@
 //! done; each leaves its sums in a slot of its own. The product of the rest starts from the slots of its rows.
 
 use std::cmp::Reverse;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
@@ -79,6 +80,16 @@ impl Tiling {
         match self {
             Self::Auto => coverage >= Self::COVERAGE_MIN,
             Self::Never | Self::From(_) => coverage > 0.0,
+        }
+    }
+}
+
+impl fmt::Display for Tiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => write!(f, "auto"),
+            Self::Never => write!(f, "never"),
+            Self::From(share) => write!(f, "{share}"),
         }
     }
 }
@@ -407,6 +418,7 @@ mod tests {
         assert_eq!("auto".parse(), Ok(Tiling::Auto));
         assert_eq!("never".parse(), Ok(Tiling::Never));
         assert_eq!("0.05".parse(), Ok(Tiling::From(0.05)));
+        assert_eq!(Tiling::From(0.05).to_string().parse(), Ok(Tiling::From(0.05)));
         for wrong in ["", "5 %", "-0.1", "1.5", "NaN"] {
             assert!(wrong.parse::<Tiling>().is_err(), "{wrong}");
         }
