@@ -75,10 +75,12 @@ pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
 
 /// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in halves
 /// where there are blocks, partial sums of hubs, and the sums of blocks.
-pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usize) -> usize {
+pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usize, dtype: Dtype) -> usize {
     let padded = width.next_multiple_of(8);
-    let tiled_rows = if nnz < TILED_ENTRIES_MIN { 0 } else { depth + rows + WINDOW * (SPANS + 1) };
-    F32 * padded * (depth + segments(nnz) + tiled_rows)
+    let is_tiled = nnz >= TILED_ENTRIES_MIN;
+    let halves = if is_tiled && dtype == Dtype::F32 { F32 * depth } else { 0 };
+    let sums = if is_tiled { F32 * (rows + WINDOW * (SPANS + 1)) } else { 0 };
+    padded * (dtype.n_bytes() * depth + halves + F32 * segments(nnz) + sums)
 }
 
 /// A matrix that is rounded on its way to the device.

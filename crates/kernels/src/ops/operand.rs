@@ -11,6 +11,8 @@ use crate::matrix::CudaMatrix;
 
 /// Elements that a thread writes: they begin at 16 bytes in every storage.
 const WIDE: usize = 8;
+/// Of so many elements one is looked at for the largest; `kernels/operand.cu` says the same.
+const SAMPLED: usize = 16;
 /// Blocks of threads that look for the largest element: enough to fill a device.
 const LOOKING_MAX: u32 = 2048;
 
@@ -124,13 +126,13 @@ impl Cuda {
         Ok((operand, halves))
     }
 
-    /// The largest finite size of any element, as the bits of an `f32`.
+    /// The largest finite size of any element, or of many of one in sixteen, as the bits of an `f32`.
     fn largest(&self, operation: &'static str, x: &CudaMatrix) -> Result<CudaSlice<u32>, ComputeError> {
         let mut found = self.scratch::<u32>(operation, 1)?;
         self.device.stream.memset_zeros(&mut found).map_err(Self::failed(operation))?;
         let kernel = self.kernel(operation, Source::OPERAND, "largest", &[("X", x.dtype)])?;
         let n = x.shape.len() as u64;
-        let all = threads_for(x.shape.len().div_ceil(4));
+        let all = threads_for(x.shape.len().div_ceil(4 * SAMPLED));
         let config = LaunchConfig { grid_dim: (all.grid_dim.0.min(LOOKING_MAX), 1, 1), ..all };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&n).arg(&mut found);
