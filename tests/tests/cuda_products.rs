@@ -139,3 +139,29 @@ fn what_is_no_number_reaches_neighbours_alone() {
         }
     }
 }
+
+#[test]
+fn a_number_far_larger_than_the_sample_is_summed_all_the_same() {
+    let Some(cuda) = cuda(Tiling::From(0.0)) else { return };
+    // Wide enough that not every element is looked at before halves are made.
+    let (csr, width, large) = (graph(), 1408, 1e12_f32);
+    let scales = Scales { left: None, right: None };
+    let (mut values, outlier) = (random(N_NODES, width, 6).data().to_vec(), 1000 * width + 700);
+    assert!(outlier / 128 % 16 != 0, "in a run that is not looked at");
+    values[outlier] = large;
+    let (x, bias) = (Matrix::new(N_NODES, width, values).expect("a matrix"), random(1, width, 3));
+    let expected = reference(&csr, &scales, &x, bias.data());
+    let found = multiply(&cuda, &csr, &scales, &x, &bias, Dtype::F32);
+    let (mut distance, mut length) = (0.0, 0.0);
+    for (i, (&found, &expected)) in found.data().iter().zip(&expected).enumerate() {
+        if expected > f64::from(large) / 2.0 {
+            assert!(csr.row(i / width).contains(&1000) && i % width == 700, "element {i} is {expected}");
+            assert!((f64::from(found) - expected).abs() < 1e-6 * expected, "element {i}: {found}, expected {expected}");
+        } else {
+            distance += (f64::from(found) - expected).powi(2);
+            length += expected.powi(2);
+        }
+    }
+    let error = (distance / length).sqrt();
+    assert!(error < 5e-6, "elsewhere: {error}");
+}
