@@ -85,7 +85,7 @@ impl Report {
             suite: suite.to_owned(),
             graph: None,
             date: today(),
-            commit: Commit::at(root),
+            commit: Commit::of_program(root),
             machine: Machine::here(),
             ceilings,
             device: None,

@@ -23,6 +23,8 @@ const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"),
 const TESTS: [(&str, &str); 3] = [("girih-kernels", "cuda"), ("girih-tests", "cuda"), ("girih-tests", "cuda_products")];
 /// Where the hashes of a folder's sources are.
 const SOURCES: &str = "sources.json";
+/// Tells benchmarks what they were built from.
+const COMMIT: &str = "commit";
 /// Makes tests fail that would pass without a GPU by doing nothing.
 const REQUIRE: (&str, &str) = ("GIRIH_REQUIRE_GPU", "1");
 
@@ -55,6 +57,7 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     let sources = gpu_record::hashes(&Listing::read(root)?);
     let text = serde_json::to_string_pretty(&sources).map_err(|e| e.to_string())?;
     fs::write(out.join(SOURCES), text).map_err(failed)?;
+    fs::write(out.join(COMMIT), commit(root)?).map_err(failed)?;
     println!("made {}; on a machine with a GPU: {0}/xtask gpu-test --prebuilt {0}", out.display());
     Ok(())
 }
@@ -86,6 +89,13 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path) -> Result<(), Stri
     fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
     println!("{tests_passed} tests passed on {card}; recorded in {}", out.display());
     Ok(())
+}
+
+/// The commit of the sources, with `-dirty` behind it where files differ.
+fn commit(root: &Path) -> Result<String, String> {
+    let arguments = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"];
+    let output = Command::new("git").args(arguments).current_dir(root).output().map_err(|e| format!("git: {e}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn program_name(package: &str, test: &str) -> String {
