@@ -11,6 +11,8 @@ use crate::Error;
 
 /// A tenth of Reddit's edges over all its nodes: large enough for every cache, small enough for a laptop.
 pub const DEFAULT: &str = "synth:reddit,degree=98";
+/// All of Reddit's edges: for devices, whose caches are larger and which are faster.
+pub const FULL: &str = "synth:reddit";
 /// The graph of a quick run, which shows that everything works and little else.
 pub const SMALL: &str = "synth:planted,nodes=20000,degree=20,features=64,classes=10";
 

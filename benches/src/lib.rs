@@ -4,19 +4,33 @@
 //! - [`timing`]: warm-up, repeats and their summary; contestants take turns, so that a busy minute hits all of them.
 //! - [`provenance`]: from which commit, and when; machine and ceilings come from `girih-machine`, in the same run.
 //! - [`record`]: a [`Report`] as JSON, and the comparison with an earlier one.
+//! - [`cusparse`]: NVIDIA's library of sparse products, which suites of devices run beside girih; [`sampled`] checks both.
 //! - [`peer`]: the same work in another library, in a Python process that takes turns with girih.
 //!
 //! A number travels with its machine, its method and its ceiling, or it is not written down.
 
+pub mod cusparse;
 pub mod graphs;
 pub mod peer;
 pub mod provenance;
 pub mod record;
+pub mod sampled;
 pub mod suites;
 pub mod table;
 pub mod timing;
 
-pub use record::{Case, Report};
+use std::path::{Path, PathBuf};
+
+pub use record::{Accelerator, Case, Report};
+
+/// The folder of the benchmarks: `./benches` where the program runs in the root of the repository, on whatever machine;
+/// else where it was built.
+#[must_use]
+pub fn folder() -> PathBuf {
+    let here = Path::new("benches");
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if here.join("peers").is_dir() { here.to_owned() } else { built.to_owned() }
+}
 
 /// Why a benchmark stopped. It is a program: every error ends it with a message.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

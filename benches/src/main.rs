@@ -1,13 +1,15 @@
 //! `girih-benches`: runs one suite, prints its table and keeps its record. `cargo xtask bench` builds and runs it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
-use girih_benches::{Error, Report, graphs, table};
+use girih_benches::{Error, Report, folder, graphs, table};
+use girih_kernels::Tiling;
 use girih_machine::{Ceilings, Machine};
+use girih_reorder::OrderKind;
 
 /// Measures girih on this machine, beside the ceilings of this machine.
 #[derive(Parser)]
@@ -16,7 +18,7 @@ struct Arguments {
     /// What to measure.
     suite: Suite,
     /// SPEC of the graph, as for `girih train --data`.
-    #[arg(long, value_name = "SPEC", help = format!("SPEC of the graph [default: {}]", graphs::DEFAULT))]
+    #[arg(long, value_name = "SPEC", help = graph_help())]
     graph: Option<String>,
     /// A quick run on small operands, to see that everything works.
     #[arg(long)]
@@ -33,10 +35,24 @@ struct Arguments {
     /// Where the record goes [default: benches/record/SUITE-COMMIT.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Orders of nodes, as `girih reorder` names them, each of which the suites gpu-spmm and gpu-fullbatch run in.
+    #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',', default_value = "community")]
+    order: Vec<OrderKind>,
     /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch;
-    /// lightgcn wants PyTorch alone).
+    /// lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
+    /// Which blocks tensor cores multiply, as for `girih train`, each of which the suite gpu-spmm runs with; the first one is
+    /// compared with cuSPARSE.
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "auto")]
+    density_threshold: Vec<Tiling>,
+    /// Width of the hidden layer (suite gpu-fullbatch) [default: that of published runs: 64 on synth:products, else 128]
+    #[arg(long, value_name = "N")]
+    hidden: Option<usize>,
+}
+
+fn graph_help() -> String {
+    format!("SPEC of the graph [default: {}; on devices {}]", graphs::DEFAULT, graphs::FULL)
 }
 
 fn main() -> ExitCode {
@@ -52,18 +68,21 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Error> {
     rayon::ThreadPoolBuilder::new().num_threads(arguments.threads.unwrap_or(0)).build_global()?;
     let baseline = arguments.baseline.as_deref().map(Report::read).transpose()?;
-    let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let benches = folder();
     let ceilings = Ceilings::measure(&Machine::here())?;
-    let mut report = Report::new(arguments.suite.name(), benches, ceilings);
+    let mut report = Report::new(arguments.suite.name(), &benches, ceilings);
     let setup = Setup {
         graph: arguments.graph,
         small: arguments.small,
         protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
+        orders: arguments.order,
+        hidden: arguments.hidden,
+        tilings: arguments.density_threshold,
         peer: arguments.peer,
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));
-    let path = arguments.out.unwrap_or_else(|| report.default_path(benches));
+    let path = arguments.out.unwrap_or_else(|| report.default_path(&benches));
     report.write(&path)?;
     println!("\nrecord   {}", path.display());
     Ok(())

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::Deserialize;
@@ -52,7 +52,7 @@ impl Peer {
     /// # Errors
     /// When it cannot be started, or ends before it is ready; what it says is on standard error.
     pub fn start(python: &Path, script: &str, arguments: &[&OsStr]) -> Result<Self, Error> {
-        let path = scripts().join(script);
+        let path = crate::folder().join("peers").join(script);
         let mut command = Command::new(python);
         command.arg(&path).args(arguments).envs(ENVIRONMENT);
         for variable in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
@@ -110,10 +110,6 @@ impl Drop for Peer {
         // Nothing useful can be done about a peer that fails on its way out.
         let _ = self.child.wait();
     }
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! Where and when a number comes from: the commit and the date.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+
+/// The file beside a program that tells its commit.
+const NOTE: &str = "commit";
+const DIRTY: &str = "-dirty";
 
 /// The state of the source that was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,9 +21,22 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// The commit checked out at `root`; `None` without git or without a commit.
+    /// What this program was built from: the commit that `cargo xtask dist` noted beside it, or the one checked out at `root`;
+    /// `None` without a note and without git.
     #[must_use]
-    pub fn at(root: &Path) -> Option<Self> {
+    pub fn of_program(root: &Path) -> Option<Self> {
+        let noted =
+            std::env::current_exe().ok().and_then(|program| fs::read_to_string(program.with_file_name(NOTE)).ok());
+        noted.map_or_else(|| Self::at(root), |note| Some(Self::noted(note.trim())))
+    }
+
+    fn noted(note: &str) -> Self {
+        let hash = note.strip_suffix(DIRTY);
+        Self { hash: hash.unwrap_or(note).to_owned(), dirty: hash.is_some() }
+    }
+
+    /// The commit checked out at `root`; `None` without git or without a commit.
+    fn at(root: &Path) -> Option<Self> {
         let hash = git(root, &["rev-parse", "--short=12", "HEAD"])?;
         let dirty = !git(root, &["status", "--porcelain"])?.is_empty();
         Some(Self { hash, dirty })
@@ -27,7 +45,7 @@ impl Commit {
 
 impl std::fmt::Display for Commit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.hash, if self.dirty { "-dirty" } else { "" })
+        write!(f, "{}{}", self.hash, if self.dirty { DIRTY } else { "" })
     }
 }
 
@@ -74,6 +92,14 @@ mod tests {
         assert_eq!(civil_date(11_016), (2000, 2, 29));
         assert_eq!(civil_date(19_722), (2023, 12, 31));
         assert_eq!(civil_date(20_777), (2026, 11, 20));
+    }
+
+    #[test]
+    fn notes_are_read_as_they_are_written() {
+        for dirty in [false, true] {
+            let commit = Commit { hash: "0123456789ab".to_owned(), dirty };
+            assert_eq!(Commit::noted(&commit.to_string()), commit);
+        }
     }
 
     #[test]

@@ -26,8 +26,20 @@ pub struct Report {
     pub machine: Machine,
     /// What that machine reached in the same run.
     pub ceilings: Ceilings,
+    /// The accelerator that the suite ran on, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Accelerator>,
     /// The results, in the order in which they ran.
     pub cases: Vec<Case>,
+}
+
+/// An accelerator, and what it reached in the same run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accelerator {
+    /// What it is called.
+    pub name: String,
+    /// Copying within its memory, 10⁹ bytes a second, read and written bytes counted both.
+    pub copy_gb_s: f64,
 }
 
 /// One line of a report.
@@ -37,6 +49,9 @@ pub struct Case {
     pub name: String,
     /// How long one run took.
     pub time: Summary,
+    /// The way it was done, where the best of several counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// Derived numbers; the unit is the end of the name.
     pub metrics: BTreeMap<String, f64>,
 }
@@ -45,7 +60,13 @@ impl Case {
     /// A case without derived numbers.
     #[must_use]
     pub fn new(name: impl Into<String>, time: Summary) -> Self {
-        Self { name: name.into(), time, metrics: BTreeMap::new() }
+        Self { name: name.into(), time, variant: None, metrics: BTreeMap::new() }
+    }
+
+    /// The same case, done in the way that is named.
+    #[must_use]
+    pub fn by(self, variant: impl Into<String>) -> Self {
+        Self { variant: Some(variant.into()), ..self }
     }
 
     /// The same case with one more derived number.
@@ -64,9 +85,10 @@ impl Report {
             suite: suite.to_owned(),
             graph: None,
             date: today(),
-            commit: Commit::at(root),
+            commit: Commit::of_program(root),
             machine: Machine::here(),
             ceilings,
+            device: None,
             cases: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::Report;
+use crate::{Case, Report};
 
 /// The report with one row a case; a last column compares with `baseline` if there is one.
 #[must_use]
@@ -14,12 +14,17 @@ pub fn render(report: &Report, baseline: Option<&Report>) -> String {
     let speedups = baseline.map(|baseline| report.speedups(baseline));
     for (at, case) in report.cases.iter().enumerate() {
         let time = &case.time;
-        let mut row = vec![case.name.clone(), millis(time.median_s), millis(time.min_s), millis(time.iqr_s)];
+        let mut row = vec![name(case), millis(time.median_s), millis(time.min_s), millis(time.iqr_s)];
         row.extend(metrics.iter().map(|metric| case.metrics.get(*metric).map_or(String::new(), |v| significant(*v))));
         row.extend(speedups.as_ref().map(|s| s[at].map_or(String::new(), |ratio| format!("{ratio:.2}×"))));
         rows.push(row);
     }
     preamble(report) + &align(&rows)
+}
+
+/// The name, and the way it was done.
+fn name(case: &Case) -> String {
+    case.variant.as_ref().map_or_else(|| case.name.clone(), |variant| format!("{} ({variant})", case.name))
 }
 
 fn header(metrics: &BTreeSet<&str>, baseline: Option<&Report>) -> Vec<String> {
@@ -35,8 +40,12 @@ fn header(metrics: &BTreeSet<&str>, baseline: Option<&Report>) -> Vec<String> {
 fn preamble(report: &Report) -> String {
     let commit = report.commit.as_ref().map_or("no commit".to_owned(), ToString::to_string);
     let graph = report.graph.as_ref().map_or(String::new(), |graph| format!("graph    {graph}\n"));
+    let device = report
+        .device
+        .as_ref()
+        .map_or(String::new(), |device| format!("device   {}, copies {:.0} GB/s\n", device.name, device.copy_gb_s));
     format!(
-        "suite    {} ({commit}, {})\nmachine  {}\nceiling  {}\n{graph}\n",
+        "suite    {} ({commit}, {})\nmachine  {}\nceiling  {}\n{device}{graph}\n",
         report.suite,
         report.date,
         report.machine.describe(),

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::{command, tidy};
+use crate::{command, kernels, tidy};
 
 /// What a step does: the arguments of one cargo call with its environment, or a check of this program.
 enum Action {
     Cargo { arguments: Vec<String>, environment: &'static [(&'static str, &'static str)] },
     Tidy,
+    Kernels,
 }
 
 struct Step {
@@ -37,6 +38,7 @@ impl Step {
     fn run(&self, root: &Path) -> Result<(), String> {
         match &self.action {
             Action::Tidy => tidy::run(root),
+            Action::Kernels => kernels::run(root, true),
             Action::Cargo { arguments, environment } => {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 command::cargo(root, &arguments, environment)
@@ -79,6 +81,7 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     steps.push(Step::cargo("format", "fmt --all --check"));
     steps.push(Step::cargo("clippy", "clippy --workspace --all-targets -- -D warnings"));
     steps.push(Step::docs());
+    steps.push(Step { name: "kernels".to_owned(), action: Action::Kernels });
     let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     steps.extend(feature_steps(&metadata));

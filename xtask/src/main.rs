@@ -2,12 +2,16 @@
 //!
 //! - [`tidy`]: facts that can rot, checked against the files.
 //! - [`ci`]: everything that `.ci/run` checks, step by step.
+//! - [`kernels`]: the CUDA sources through nvcc.
+//! - [`gpu`]: programs for a machine with a GPU, and the record that its tests passed there.
 //! - `bench`: builds the benchmark harness in release and hands its arguments on; the harness is `benches/`.
 //!
 //! Not here: anything a user of girih runs. That is `crates/cli`.
 
 mod ci;
 mod command;
+mod gpu;
+mod kernels;
 mod listing;
 mod tidy;
 
@@ -34,6 +38,28 @@ enum Task {
         #[arg(long)]
         skip_tests: bool,
     },
+    /// Compile every CUDA source for every architecture, and show what its kernels need.
+    Kernels {
+        /// Fetch nvcc with pip, into target/, where there is none.
+        #[arg(long)]
+        install: bool,
+    },
+    /// Build a folder of programs for a machine with a GPU and no Rust: girih, the benchmarks, the tests that need a GPU,
+    /// this program.
+    Dist {
+        /// The folder.
+        #[arg(long, default_value = "target/dist")]
+        out: PathBuf,
+    },
+    /// Run the tests that need a GPU, and record that the CUDA sources ran as they are now.
+    GpuTest {
+        /// A folder that `dist` made, instead of building.
+        #[arg(long)]
+        prebuilt: Option<PathBuf>,
+        /// Where the record goes.
+        #[arg(long, default_value = "benches/record/gpu-verified.json")]
+        out: PathBuf,
+    },
     /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
     #[command(disable_help_flag = true)]
     Bench {
@@ -48,6 +74,9 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root),
         Task::Ci { skip_tests } => ci::run(&root, skip_tests),
+        Task::Kernels { install } => kernels::run(&root, install),
+        Task::Dist { out } => gpu::dist(&root, &out),
+        Task::GpuTest { prebuilt, out } => gpu::test(&root, prebuilt.as_deref(), &out),
         Task::Bench { arguments } => bench(&root, &arguments),
     };
     match outcome {

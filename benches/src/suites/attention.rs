@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_graph_format::Csr;
 use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
@@ -33,7 +34,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         report.graph = Some(graphs::describe(&dataset));
         let needed_bytes = needed_bytes(&dataset);
         let rivals = if kind == ModelKind::Gat { &mut peers[..] } else { &mut [] };
-        let epochs = Epochs::time(dataset, &config(kind, setup.protocol), setup.protocol, rivals)?;
+        let epochs = Epochs::time(&Cpu::new(), dataset, &config(kind, setup.protocol), setup.protocol, rivals)?;
         report.cases.extend(epochs.cases(kind.name(), needed_bytes, rivals));
     }
     Ok(())

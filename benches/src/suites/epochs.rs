@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use girih_compute::Cpu;
+use girih_compute::Backend;
 use girih_datasets::Dataset;
 use girih_machine::memory;
-use girih_trainer::{Control, Event, SessionOptions, StageTimes, TrainConfig, train};
+use girih_trainer::{Control, EpochTimes, Event, SessionOptions, StageTimes, TrainConfig, train};
 
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
@@ -13,7 +13,7 @@ use crate::{Case, Error};
 
 /// What the epochs of one model took.
 pub(super) struct Epochs {
-    times: Vec<StageTimes>,
+    times: Vec<EpochTimes>,
     /// Seconds of each peer's epochs.
     peers_s: Vec<Vec<f64>>,
     peak_bytes: Option<u64>,
@@ -21,7 +21,8 @@ pub(super) struct Epochs {
 
 impl Epochs {
     /// Trains with `config`; after each epoch every peer does one, too.
-    pub(super) fn time(
+    pub(super) fn time<B: Backend>(
+        backend: &B,
         dataset: Dataset,
         config: &TrainConfig,
         protocol: Protocol,
@@ -29,8 +30,7 @@ impl Epochs {
     ) -> Result<Self, Error> {
         let (mut times, mut peers_s, mut failure) = (Vec::new(), vec![Vec::new(); peers.len()], None);
         let can_reset = memory::reset_peak();
-        let cpu = Cpu::new().gathering(config.precision);
-        train(&cpu, dataset, config, &SessionOptions::default(), &mut |event: Event<'_>| {
+        train(backend, dataset, config, &SessionOptions::default(), &mut |event: Event<'_>| {
             let Event::Epoch { report, .. } = event else { return Control::Continue };
             let asked: Result<Vec<f64>, Error> = peers.iter_mut().map(|peer| peer.ask("epoch")).collect();
             match asked {
@@ -52,17 +52,16 @@ impl Epochs {
         }
     }
 
+    /// What an epoch took.
+    pub(super) fn epoch(&self) -> Summary {
+        Summary::of(&self.times.iter().map(|times| times.steps.as_secs_f64()).collect::<Vec<_>>())
+    }
+
     /// The case of the model, and those of the peers that took turns. `needed_bytes` are those of graph, features and
     /// activations: what has to be in memory.
     pub(super) fn cases(&self, name: &str, needed_bytes: u64, peers: &[Peer]) -> Vec<Case> {
-        let summary = |stage: fn(&StageTimes) -> Duration| {
-            Summary::of(&self.times.iter().map(|times| stage(times).as_secs_f64()).collect::<Vec<_>>())
-        };
-        let time = summary(StageTimes::epoch);
-        let mut case = Case::new(name, time)
-            .with("forward_ms", summary(|times| times.forward).median_s * 1e3)
-            .with("backward_ms", summary(|times| times.backward).median_s * 1e3)
-            .with("adam_ms", summary(|times| times.optimizer).median_s * 1e3);
+        let time = self.epoch();
+        let mut case = with_stages(Case::new(name, time), &self.times, 1);
         if let Some(peak) = self.peak_bytes {
             case = case.with("peak_mb", peak as f64 / 1e6).with("peak_over_needed", peak as f64 / needed_bytes as f64);
         }
@@ -79,4 +78,19 @@ impl Epochs {
         cases.insert(0, case);
         cases
     }
+}
+
+/// Adds the median time of each stage, of one of the `n_steps` steps of an epoch; none where the backend cannot tell.
+pub(super) fn with_stages(case: Case, times: &[EpochTimes], n_steps: usize) -> Case {
+    let stages: Vec<StageTimes> = times.iter().filter_map(|times| times.stages).collect();
+    if stages.is_empty() {
+        return case;
+    }
+    let median_ms = |stage: fn(&StageTimes) -> Duration| {
+        let seconds: Vec<f64> = stages.iter().map(|times| stage(times).as_secs_f64() / n_steps as f64).collect();
+        Summary::of(&seconds).median_s * 1e3
+    };
+    case.with("forward_ms", median_ms(|times| times.forward))
+        .with("backward_ms", median_ms(|times| times.backward))
+        .with("adam_ms", median_ms(|times| times.optimizer))
 }

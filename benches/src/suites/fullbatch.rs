@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use girih_compute::Dtype;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_graph_format::Csr;
 use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
@@ -32,7 +32,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let name = format!("{}/{}", kind.name(), dtype_name(precision));
             let needed_bytes = needed_bytes(&dataset, kind);
             let rivals = if kind == ModelKind::Gcn { &mut peers[..] } else { &mut [] };
-            let epochs = Epochs::time(dataset, &config(kind, precision, setup.protocol), setup.protocol, rivals)?;
+            let backend = Cpu::new().gathering(precision);
+            let config = config(kind, precision, setup.protocol);
+            let epochs = Epochs::time(&backend, dataset, &config, setup.protocol, rivals)?;
             report.cases.extend(epochs.cases(&name, needed_bytes, rivals));
         }
     }

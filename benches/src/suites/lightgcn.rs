@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use girih_compute::Cpu;
 use girih_datasets::{Dataset, Interactions};
-use girih_trainer::{Control, Event, ModelKind, SessionOptions, StageTimes, TrainConfig, train};
+use girih_trainer::{Control, EpochTimes, Event, ModelKind, SessionOptions, TrainConfig, train};
 
 use super::Setup;
+use super::epochs::with_stages;
 use crate::peer::Peer;
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};
@@ -74,15 +75,12 @@ impl Rivals {
     }
 }
 
-fn cases(times: &[StageTimes], n_batches: usize, n_triples: usize, rivals: &Rivals, peer: &str) -> Vec<Case> {
-    let seconds = |stage: fn(&StageTimes) -> Duration, parts: usize| -> Summary {
-        Summary::of(&times.iter().map(|times| stage(times).as_secs_f64() / parts as f64).collect::<Vec<_>>())
+fn cases(times: &[EpochTimes], n_batches: usize, n_triples: usize, rivals: &Rivals, peer: &str) -> Vec<Case> {
+    let seconds = |time: fn(&EpochTimes) -> Duration, parts: usize| -> Summary {
+        Summary::of(&times.iter().map(|times| time(times).as_secs_f64() / parts as f64).collect::<Vec<_>>())
     };
-    let epoch = seconds(StageTimes::epoch, 1);
-    let batch = Case::new("batch", seconds(StageTimes::epoch, n_batches))
-        .with("forward_ms", seconds(|times| times.forward, n_batches).median_s * 1e3)
-        .with("backward_ms", seconds(|times| times.backward, n_batches).median_s * 1e3)
-        .with("adam_ms", seconds(|times| times.optimizer, n_batches).median_s * 1e3);
+    let epoch = seconds(|times| times.steps, 1);
+    let batch = with_stages(Case::new("batch", seconds(|times| times.steps, n_batches)), times, n_batches);
     let evaluation = Case::new("evaluation", seconds(|times| times.evaluate, 1));
     if rivals.batch.is_empty() {
         return vec![Case::new("epoch", epoch), batch, evaluation];

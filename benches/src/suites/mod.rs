@@ -4,6 +4,9 @@ mod attention;
 mod epochs;
 mod fullbatch;
 mod gemm;
+mod gpu;
+mod gpu_fullbatch;
+mod gpu_spmm;
 mod io;
 mod lightgcn;
 mod reorder;
@@ -14,7 +17,9 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use girih_compute::Dtype;
 use girih_graph_format::Matrix;
+use girih_kernels::Tiling;
 use girih_random::Key;
+use girih_reorder::OrderKind;
 use rayon::prelude::*;
 
 use crate::graphs;
@@ -36,6 +41,10 @@ pub enum Suite {
     Lightgcn,
     /// Orders of nodes: the time that they take, their quality, and the sparse product before and after.
     Reorder,
+    /// Sparse times dense on a CUDA device, beside cuSPARSE.
+    GpuSpmm,
+    /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
+    GpuFullbatch,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -51,6 +60,8 @@ impl Suite {
             Self::Attention => "attention",
             Self::Lightgcn => "lightgcn",
             Self::Reorder => "reorder",
+            Self::GpuSpmm => "gpu-spmm",
+            Self::GpuFullbatch => "gpu-fullbatch",
             Self::Io => "io",
         }
     }
@@ -67,6 +78,8 @@ impl Suite {
             Self::Attention => attention::run(setup, report),
             Self::Lightgcn => lightgcn::run(setup, report),
             Self::Reorder => reorder::run(setup, report),
+            Self::GpuSpmm => gpu_spmm::run(setup, report),
+            Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }
@@ -81,15 +94,26 @@ pub struct Setup {
     pub small: bool,
     /// How often each case runs.
     pub protocol: Protocol,
+    /// Orders of nodes, for suites that run in several.
+    pub orders: Vec<OrderKind>,
     /// Python interpreter with the other library, to run it beside girih.
     pub peer: Option<PathBuf>,
+    /// Width of hidden layers, for suites where runs on different graphs have had different ones.
+    pub hidden: Option<usize>,
+    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that.
+    pub tilings: Vec<Tiling>,
 }
 
 impl Setup {
     /// SPEC of the graph.
     #[must_use]
     pub fn graph(&self) -> &str {
-        let default = if self.small { graphs::SMALL } else { graphs::DEFAULT };
+        self.graph_or(graphs::DEFAULT)
+    }
+
+    /// SPEC of the graph, for a suite with a `default` of its own.
+    fn graph_or<'a>(&'a self, default: &'a str) -> &'a str {
+        let default = if self.small { graphs::SMALL } else { default };
         self.graph.as_deref().unwrap_or(default)
     }
 }

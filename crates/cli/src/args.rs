@@ -6,11 +6,12 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
+use girih_kernels::Tiling;
 use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
-use crate::paths;
+use crate::{paths, sizes};
 
 /// Trains graph neural networks, from two laptop cores up.
 #[derive(Debug, Parser)]
@@ -115,24 +116,40 @@ pub struct OutputArgs {
 }
 
 /// Where computation happens.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct DeviceArgs {
-    /// Device to compute on
-    #[arg(long, value_enum, default_value_t)]
+    /// Device to compute on: auto (the fastest that is there), cpu, cuda, or cuda:N for the N-th CUDA device
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
+    /// Which 256 × 64 blocks of the adjacency a CUDA device multiplies with tensor cores: those in which at least this share
+    /// of places is taken, like 0.05; none with never
+    #[arg(long, value_name = "SHARE", default_value = "auto")]
+    pub density_threshold: Tiling,
     /// Threads to compute with [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }
 
 /// A device to compute on.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The fastest that is there
-    #[default]
+    /// The fastest that is there.
     Auto,
-    /// The processor's cores
+    /// The processor's cores.
     Cpu,
+    /// A CUDA device, by its number.
+    Cuda(usize),
+}
+
+fn parse_device(text: &str) -> Result<Device, String> {
+    let ordinal = text.strip_prefix("cuda:").map(str::parse);
+    match (text, ordinal) {
+        ("auto", _) => Ok(Device::Auto),
+        ("cpu", _) => Ok(Device::Cpu),
+        ("cuda", _) => Ok(Device::Cuda(0)),
+        (_, Some(Ok(ordinal))) => Ok(Device::Cuda(ordinal)),
+        _ => Err("expected auto, cpu, cuda or cuda:N".to_owned()),
+    }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -304,6 +321,9 @@ pub struct TrainArgs {
     /// Predict memory and time, and train nothing
     #[arg(long)]
     pub plan: bool,
+    /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a machine
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub memory: Option<u64>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -328,6 +348,9 @@ pub struct Settings {
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
+    /// Whether a first aggregation that is a constant is computed once, before training, or in every epoch [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub aggregate_once: Option<bool>,
     /// Heads of attention networks' hidden layers, each --hidden wide [default: 8]
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
@@ -416,6 +439,7 @@ impl Settings {
         set(&mut model.hidden, self.hidden);
         set(&mut model.dropout, self.dropout);
         set(&mut model.input_dropout, self.input_dropout.map(Some));
+        set(&mut model.aggregate_once, self.aggregate_once);
         set(&mut model.heads, self.heads);
         set(&mut model.out_heads, self.out_heads);
         set(&mut model.attention_dropout, self.attention_dropout.map(Some));

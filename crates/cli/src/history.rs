@@ -60,7 +60,7 @@ impl Point {
             recall_at_20: scores.and_then(|s| s.ranking).map(|r| r.recall_at_20),
             ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
             lr: report.lr,
-            ms: report.times.epoch().as_secs_f64() * 1e3,
+            ms: report.times.steps.as_secs_f64() * 1e3,
         }
     }
 }

@@ -14,6 +14,7 @@ mod output;
 mod paths;
 mod plots;
 mod report;
+mod sizes;
 
 use std::process::ExitCode;
 

@@ -174,12 +174,38 @@ pub struct AdamStep {
     pub beta2: f32,
     /// Added to the root of the second moment.
     pub eps: f32,
-    /// Weight decay; `0` for none.
-    pub weight_decay: f32,
     /// AdamW: decay the weights directly, in proportion to `lr`, instead of through the gradient.
     pub decoupled: bool,
     /// Number of this step, from 1: corrects the bias of the moments.
     pub step: u64,
+}
+
+/// A parameter in a step of Adam. The matrices have one shape and are `f32`.
+#[derive(Debug)]
+pub struct AdamUpdate<'a, M> {
+    /// The parameter.
+    pub param: &'a mut M,
+    /// Its gradient.
+    pub grad: &'a M,
+    /// Its first moment.
+    pub first: &'a mut M,
+    /// Its second moment.
+    pub second: &'a mut M,
+    /// How much it decays; `0` for not.
+    pub weight_decay: f32,
+}
+
+/// A parameter in a step of stochastic gradient descent. The matrices have one shape and are `f32`.
+#[derive(Debug)]
+pub struct SgdUpdate<'a, M> {
+    /// The parameter.
+    pub param: &'a mut M,
+    /// Its gradient.
+    pub grad: &'a M,
+    /// Its velocity.
+    pub velocity: &'a mut M,
+    /// How much it decays; `0` for not.
+    pub weight_decay: f32,
 }
 
 /// Attention over the entries of a sparse pattern, with one or more heads side by side.
@@ -275,6 +301,18 @@ pub trait Backend: Send + Sync {
 
     /// A short name for logs and results: `cpu`, `cuda:0`.
     fn name(&self) -> String;
+
+    /// How results that have a row for each node are to be stored, and their gradients. Weights, their gradients, sums and
+    /// losses are `f32` everywhere.
+    fn activations(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand something
+    /// to the host, and the host's clock tells nothing of the others.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
 
     /// A matrix of zeros.
     ///
@@ -456,32 +494,17 @@ pub trait Backend: Send + Sync {
     /// When the device fails, or there are no columns.
     fn argmax_rows(&self, x: &Self::Matrix) -> Result<Vec<u32>, ComputeError>;
 
-    /// One step of Adam on `param`, with its two moments; all of them are `f32`.
+    /// One step of Adam on parameters: all of a model together, because many are small.
     ///
     /// # Errors
     /// On shapes that do not fit, other storage than `f32`, or step 0.
-    fn adam(
-        &self,
-        step: AdamStep,
-        grad: &Self::Matrix,
-        moments: (&mut Self::Matrix, &mut Self::Matrix),
-        param: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
-    /// One step of stochastic gradient descent: `v = momentum·v + grad + weight_decay·param`, `param -= lr·v`.
-    /// All operands are `f32`.
+    /// One step of stochastic gradient descent, likewise: `v = momentum·v + grad + weight_decay·param`, `param -= lr·v`.
     ///
     /// # Errors
     /// On shapes that do not fit, or other storage than `f32`.
-    fn sgd(
-        &self,
-        lr: f32,
-        momentum: f32,
-        weight_decay: f32,
-        grad: &Self::Matrix,
-        velocity: &mut Self::Matrix,
-        param: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
     /// `out[e, h] = l[i] · r[j] · Σ_k x[i, c]·y[j, c]` with `c = k · heads + h`, for each entry `e = (i, j)` of `L·A·R`:
     /// the product of `X` and `Yᵀ` sampled at the entries; values of `A` play no part. `x` is `n × (heads·d)`, `y` is `m × (heads·d)`, and `out`

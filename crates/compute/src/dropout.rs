@@ -44,7 +44,8 @@ impl Dropout {
     }
 
     /// The position in the whole of the first element of a piece with rows of `cols` elements.
-    pub(crate) fn first_element(self, cols: usize) -> usize {
+    #[must_use]
+    pub fn first_element(self, cols: usize) -> usize {
         self.first_row * cols
     }
 

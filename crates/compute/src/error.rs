@@ -13,7 +13,10 @@ enum Kind {
     Shape { operation: &'static str, operand: &'static str, found: Shape, expected: Shape },
     #[error("{operation}: {what}")]
     Argument { operation: &'static str, what: String },
-    #[error("{what} needs {needed} bytes, but the device has {available} free")]
+    #[error(
+        "out of memory: {what} needs {needed} bytes, but the device has {available} free; a smaller width, bf16 or a device \
+         with more memory helps"
+    )]
     Memory { what: String, needed: u64, available: u64 },
     #[error("{operation} failed on the device: {message}")]
     Device { operation: &'static str, message: String },

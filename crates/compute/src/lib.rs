@@ -24,8 +24,8 @@ mod sequence;
 pub mod testing;
 
 pub use backend::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, Dtype, EntryNames, Epilogue, HostMatrix,
-    NO_COLUMN, Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, Dtype, EntryNames, Epilogue,
+    HostMatrix, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

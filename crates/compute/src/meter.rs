@@ -4,14 +4,16 @@
 //! each operation adds the bytes that it would move and the arithmetic that it would do. What a plan says is therefore
 //! what the executor does, operation for operation.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod cuda;
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
-    NO_COLUMN, Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
+    Epilogue, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// What a device does in a second.
@@ -44,6 +46,10 @@ pub struct Cost {
 #[derive(Debug)]
 pub struct Meter {
     rates: Rates,
+    /// Counts what a CUDA device allocates besides matrices; the processor's scratch memory is small.
+    cuda: bool,
+    /// How rows of nodes are stored.
+    activations: Dtype,
     cost: Arc<Mutex<Cost>>,
 }
 
@@ -60,15 +66,29 @@ pub struct MeterMatrix {
 pub struct MeterSparse {
     shape: Shape,
     nnz: usize,
+    weighted: bool,
+    symmetric: bool,
     /// Counts the bytes.
     _arrays: MeterMatrix,
+    /// Counts those of a transpose that is made when it is first needed.
+    transpose: OnceLock<MeterMatrix>,
+    /// Those of dense blocks of either direction, which are found when a product first looks for them.
+    tiles: [OnceLock<MeterMatrix>; 2],
 }
 
 impl Meter {
-    /// A device with the given rates.
+    /// A processor with the given rates.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
-        Self { rates, cost: Arc::default() }
+        Self { rates, cuda: false, activations: Dtype::F32, cost: Arc::default() }
+    }
+
+    /// A CUDA device that stores activations as `activations`, of which only the memory counts: time is not predicted, all
+    /// seconds are zero.
+    #[must_use]
+    pub fn cuda(activations: Dtype) -> Self {
+        let rates = Rates { stream_bytes: f64::INFINITY, gather_bytes: f64::INFINITY, flops: f64::INFINITY };
+        Self { rates, cuda: true, activations, cost: Arc::default() }
     }
 
     /// What all operations so far cost.
@@ -88,12 +108,50 @@ impl Meter {
         matrix
     }
 
-    /// A sparse matrix of which only the size is known; `copies` is 2 when its transpose is stored, too.
+    /// A dense matrix that comes from the host.
     #[must_use]
-    pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, copies: usize) -> MeterSparse {
-        let words_per_entry = if weighted { 2 } else { 1 };
-        let words = (nnz * words_per_entry + 2 * (shape.rows + 1) + shape.rows + shape.cols) * copies;
-        MeterSparse { shape, nnz, _arrays: self.matrix(Shape::new(words, 1), Dtype::F32) }
+    pub fn uploaded(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
+        let matrix = self.matrix(shape, dtype);
+        self.scratch(|| cuda::upload(shape, dtype));
+        matrix
+    }
+
+    /// A sparse matrix of which only the size is known; `symmetric` when it is its own transpose, which else is stored, too.
+    #[must_use]
+    pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, symmetric: bool) -> MeterSparse {
+        let words = if self.cuda {
+            cuda::forward(shape, nnz, weighted).div_ceil(size_of::<u32>())
+        } else {
+            let words_per_entry = if weighted { 2 } else { 1 };
+            let copies = if symmetric { 1 } else { 2 };
+            (nnz * words_per_entry + 2 * (shape.rows + 1) + shape.rows + shape.cols) * copies
+        };
+        let arrays = self.matrix(Shape::new(words, 1), Dtype::F32);
+        MeterSparse {
+            shape,
+            nnz,
+            weighted,
+            symmetric,
+            _arrays: arrays,
+            transpose: OnceLock::new(),
+            tiles: Default::default(),
+        }
+    }
+
+    /// An operation allocates so many bytes while it runs, on a CUDA device.
+    fn scratch(&self, bytes: impl FnOnce() -> usize) {
+        if self.cuda {
+            update(&self.cost, |cost| cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes + bytes() as u64));
+        }
+    }
+
+    /// An operation reads the transpose, which on a CUDA device is made when it is first needed. A symmetric matrix stands for
+    /// it unless other weights take the place of its values.
+    fn need_transpose(&self, a: &MeterSparse, other_weights: bool) {
+        if self.cuda && (other_weights || !a.symmetric) {
+            let words = || Shape::new(cuda::transpose(a).div_ceil(size_of::<u32>()), 1);
+            a.transpose.get_or_init(|| self.matrix(words(), Dtype::F32));
+        }
     }
 
     /// An operation that moves `bytes` in order and computes `flops`; whichever takes longer decides.
@@ -109,9 +167,22 @@ impl Meter {
         });
     }
 
+    /// A sparse product looks for dense blocks on a CUDA device, once for each direction.
+    fn need_tiles(&self, a: &MeterSparse, transposed: bool) {
+        if self.cuda && !a.weighted {
+            let transposed = transposed && !a.symmetric;
+            let shape = if transposed { Shape::new(a.shape.cols, a.shape.rows) } else { a.shape };
+            a.tiles[usize::from(transposed)].get_or_init(|| {
+                self.scratch(|| cuda::tiles(shape, a.nnz) + cuda::tile_search(shape, a.nnz));
+                self.matrix(Shape::new(cuda::tiles(shape, a.nnz).div_ceil(size_of::<u32>()), 1), Dtype::F32)
+            });
+        }
+    }
+
     fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix) {
         let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
+        self.scratch(|| cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols, x.dtype));
         // Packing the operand reads and writes it once; the result is written once.
         let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
         self.charge(
@@ -163,12 +234,16 @@ impl Backend for Meter {
         "plan".to_owned()
     }
 
+    fn activations(&self) -> Dtype {
+        self.activations
+    }
+
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
         Ok(self.matrix(shape, dtype))
     }
 
     fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
-        Ok(self.matrix(Shape::new(host.n_rows(), host.n_cols()), dtype))
+        Ok(self.uploaded(Shape::new(host.n_rows(), host.n_cols()), dtype))
     }
 
     /// Zeros: there are no values to return.
@@ -183,8 +258,8 @@ impl Backend for Meter {
 
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<MeterSparse, ComputeError> {
         let csr = operand.csr;
-        let copies = if operand.symmetric { 1 } else { 2 };
-        Ok(self.sparse(Shape::new(csr.n_rows(), csr.n_cols()), csr.nnz(), csr.values().is_some(), copies))
+        let shape = Shape::new(csr.n_rows(), csr.n_cols());
+        Ok(self.sparse(shape, csr.nnz(), csr.values().is_some(), operand.symmetric))
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<MeterMatrix, ComputeError> {
@@ -210,11 +285,13 @@ impl Backend for Meter {
     fn gemm(
         &self,
         (a, ta): (&MeterMatrix, Transpose),
-        _dropout: Option<Dropout>,
+        dropout: Option<Dropout>,
         (b, _): (&MeterMatrix, Transpose),
-        _epilogue: Epilogue<'_, MeterMatrix>,
+        epilogue: Epilogue<'_, MeterMatrix>,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        self.scratch(|| cuda::gemm((a, b), dropout, (plain, self.activations), out));
         let inner = if ta == Transpose::Yes { a.shape.rows } else { a.shape.cols };
         let bytes = a.n_bytes() + b.n_bytes() + out.n_bytes();
         self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64);
@@ -223,17 +300,31 @@ impl Backend for Meter {
 
     fn spmm(
         &self,
-        (a, _): (&MeterSparse, Transpose),
-        _weights: Option<&MeterMatrix>,
+        (a, ta): (&MeterSparse, Transpose),
+        weights: Option<&MeterMatrix>,
         x: &MeterMatrix,
         _epilogue: Epilogue<'_, MeterMatrix>,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        if ta == Transpose::Yes {
+            self.need_transpose(a, weights.is_some());
+        }
+        if weights.is_none() {
+            self.need_tiles(a, ta == Transpose::Yes);
+        }
         self.sparse_product(a, x, out);
         Ok(())
     }
 
-    fn spmm_in_place(&self, (a, _): (&MeterSparse, Transpose), x: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn spmm_in_place(&self, (a, ta): (&MeterSparse, Transpose), x: &mut MeterMatrix) -> Result<(), ComputeError> {
+        if ta == Transpose::Yes {
+            self.need_transpose(a, false);
+        }
+        self.need_tiles(a, ta == Transpose::Yes);
+        // Where it is not done in place, the result is another matrix for a while.
+        self.scratch(|| {
+            x.n_bytes() as usize + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols, x.dtype)
+        });
         self.sparse_product(a, x, x);
         Ok(())
     }
@@ -245,6 +336,7 @@ impl Backend for Meter {
         grad: &mut MeterMatrix,
         _bias_grad: Option<&mut MeterMatrix>,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(grad.shape));
         self.pass(&[y, grad, grad]);
         Ok(())
     }
@@ -280,11 +372,13 @@ impl Backend for Meter {
         _ids: &MeterMatrix,
         _out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::scatter(x.shape.rows));
         self.pass(&[x, x, x]);
         Ok(())
     }
 
     fn column_sums(&self, x: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x]);
         Ok(())
     }
@@ -297,6 +391,7 @@ impl Backend for Meter {
         grad: Option<&mut MeterMatrix>,
         _loss: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| logits.shape.rows * size_of::<u32>());
         self.pass(&[logits]);
         if let Some(grad) = grad {
             self.pass(&[grad]);
@@ -321,31 +416,22 @@ impl Backend for Meter {
 
     /// Zeros: there are no values to compare.
     fn argmax_rows(&self, x: &MeterMatrix) -> Result<Vec<u32>, ComputeError> {
+        self.scratch(|| x.shape.rows * size_of::<u32>());
         self.pass(&[x]);
         Ok(vec![0; x.shape.rows])
     }
 
-    fn adam(
-        &self,
-        _step: AdamStep,
-        grad: &MeterMatrix,
-        (first, second): (&mut MeterMatrix, &mut MeterMatrix),
-        param: &mut MeterMatrix,
-    ) -> Result<(), ComputeError> {
-        self.pass(&[grad, first, first, second, second, param, param]);
+    fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+        for AdamUpdate { param, grad, first, second, .. } in updates {
+            self.pass(&[grad, first, first, second, second, param, param]);
+        }
         Ok(())
     }
 
-    fn sgd(
-        &self,
-        _lr: f32,
-        _momentum: f32,
-        _weight_decay: f32,
-        grad: &MeterMatrix,
-        velocity: &mut MeterMatrix,
-        param: &mut MeterMatrix,
-    ) -> Result<(), ComputeError> {
-        self.pass(&[grad, velocity, velocity, param, param]);
+    fn sgd(&self, _lr: f32, _momentum: f32, updates: &mut [SgdUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+        for SgdUpdate { param, grad, velocity, .. } in updates {
+            self.pass(&[grad, velocity, velocity, param, param]);
+        }
         Ok(())
     }
 
@@ -389,6 +475,7 @@ impl Backend for Meter {
         x_grad: Option<&mut MeterMatrix>,
         _vector_grad: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x, grad]);
         if let Some(x_grad) = x_grad {
             self.pass(&[x_grad, x_grad]);
@@ -402,6 +489,10 @@ impl Backend for Meter {
         out: &mut MeterMatrix,
         log_sums: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| {
+            let Shape { rows, cols } = attention.values.shape;
+            cuda::attention(attention.graph.nnz, attention.heads, cols, rows)
+        });
         self.gather(attention.graph.nnz, attention.source.row_bytes());
         self.gather(attention.graph.nnz, attention.values.row_bytes());
         self.pass(&[attention.destination, out, log_sums]);
@@ -416,6 +507,9 @@ impl Backend for Meter {
         grad: &MeterMatrix,
         grads: AttentionGrads<'_, MeterMatrix>,
     ) -> Result<(), ComputeError> {
+        let (nnz, dropout) = (attention.graph.nnz, attention.dropout.is_some());
+        self.need_transpose(attention.graph, true);
+        self.scratch(|| cuda::attention_backward(nnz, attention.heads, grad.shape, dropout));
         for gathered in [attention.source, attention.values, attention.destination, grad, log_sums] {
             self.gather(attention.graph.nnz, gathered.row_bytes());
         }
@@ -429,8 +523,9 @@ impl Backend for Meter {
         x: &MeterMatrix,
         _gain_and_bias: (&MeterMatrix, &MeterMatrix),
         out: &mut MeterMatrix,
-        _moments: &mut MeterMatrix,
+        moments: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| moments.shape.len() * size_of::<f32>());
         self.pass(&[x, out]);
         Ok(())
     }
@@ -439,10 +534,11 @@ impl Backend for Meter {
         &self,
         x: &MeterMatrix,
         _gain: &MeterMatrix,
-        _moments: &MeterMatrix,
+        moments: &MeterMatrix,
         grad: &mut MeterMatrix,
         _grads: (&mut MeterMatrix, &mut MeterMatrix),
     ) -> Result<(), ComputeError> {
+        self.scratch(|| moments.shape.len() * size_of::<f32>() + cuda::columns(x.shape));
         self.pass(&[x, grad, grad]);
         Ok(())
     }
@@ -453,6 +549,7 @@ impl Backend for Meter {
         _means: &MeterMatrix,
         _out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x]);
         Ok(())
     }
@@ -475,6 +572,7 @@ impl Backend for Meter {
         grad: &MeterMatrix,
         _out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x, grad]);
         Ok(())
     }
@@ -547,7 +645,8 @@ impl Backend for Meter {
     }
 
     /// No columns: there are no values to compare.
-    fn top_k_rows(&self, x: &MeterMatrix, k: usize, _excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+    fn top_k_rows(&self, x: &MeterMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        self.scratch(|| cuda::top_k(x.shape, k, excluded));
         self.pass(&[x]);
         Ok(vec![NO_COLUMN; x.shape.rows * k])
     }
@@ -578,6 +677,7 @@ impl Backend for Meter {
         grad: &MeterMatrix,
         x_grad: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.need_transpose(a, false);
         self.gather(a.nnz, grad.shape.cols * (grad.dtype.n_bytes() + winners.dtype.n_bytes()));
         self.pass(&[x_grad]);
         Ok(())
@@ -590,6 +690,7 @@ impl Backend for Meter {
         weight: &MeterMatrix,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::lstm(a, inputs, weight));
         self.gather(a.nnz, inputs.row_bytes());
         self.operation(out.n_bytes() as f64, 2.0 * (a.nnz * weight.shape.len()) as f64);
         Ok(())
@@ -602,6 +703,8 @@ impl Backend for Meter {
         grad: &MeterMatrix,
         (inputs_grad, _): (&mut MeterMatrix, &mut MeterMatrix),
     ) -> Result<(), ComputeError> {
+        self.need_transpose(a, true);
+        self.scratch(|| cuda::lstm_backward(a, inputs, weight));
         // Forward again, then a product for the states and one for the weight, and gates added to their inputs.
         self.gather(2 * a.nnz, inputs.row_bytes());
         let bytes = (grad.n_bytes() + inputs_grad.n_bytes()) as f64;
@@ -625,6 +728,27 @@ mod tests {
         let second = meter.matrix(Shape::new(10, 10), Dtype::F32);
         assert_eq!(meter.cost().peak_bytes, 4000 + 1000);
         assert_eq!(meter.cost().live_bytes, second.n_bytes());
+    }
+
+    #[test]
+    fn a_cuda_device_makes_a_transpose_once_and_scratch_memory_for_a_while() {
+        let (meter, shape) = (Meter::cuda(Dtype::F32), Shape::new(100, 100));
+        let (x, mut out) = (meter.matrix(Shape::new(100, 8), Dtype::F32), meter.matrix(Shape::new(100, 8), Dtype::F32));
+        for (symmetric, other_weights, transposes) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
+            let a = meter.sparse(shape, 5000, false, symmetric);
+            let weights = meter.matrix(Shape::new(5000, 1), Dtype::F32);
+            let before = meter.cost().live_bytes;
+            for _ in 0..2 {
+                let weights = Some(&weights).filter(|_| other_weights);
+                meter.spmm((&a, Transpose::Yes), weights, &x, Epilogue::default(), &mut out).unwrap();
+            }
+            let made = meter.cost().live_bytes - before;
+            assert_eq!(made.div_ceil(cuda::transpose(&a) as u64), transposes, "symmetric {symmetric}, {other_weights}");
+            assert!(
+                meter.cost().peak_bytes >= meter.cost().live_bytes + cuda::product(shape, 5000, 8, Dtype::F32) as u64
+            );
+        }
+        assert_eq!(meter.cost().seconds, 0.0, "time is not predicted");
     }
 
     #[test]

@@ -172,6 +172,9 @@ pub struct ModelConfig {
     /// Share of input features dropped out; `None` for the same as `dropout`. At zero the first aggregation is a
     /// constant and computed once.
     pub input_dropout: Option<f64>,
+    /// Whether a first aggregation that is a constant is computed once, before training, instead of in every epoch. The
+    /// results agree up to the order of sums. SGC looks only at aggregated features and always computes them once.
+    pub aggregate_once: bool,
     /// How GraphSAGE aggregates; other models do not look at it.
     pub aggregator: Aggregator,
     /// Heads of the hidden layers of attention networks; each is `hidden` wide.
@@ -249,6 +252,7 @@ impl Default for ModelConfig {
             hidden: 16,
             dropout: 0.5,
             input_dropout: None,
+            aggregate_once: true,
             heads: 8,
             out_heads: 1,
             attention_dropout: None,

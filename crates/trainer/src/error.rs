@@ -29,6 +29,8 @@ enum Kind {
     Invalid(String),
     #[error("{path}: {what}", path = .path.display())]
     Checkpoint { path: PathBuf, what: String },
+    #[error("epoch {epoch} of run {}: {source}; {}", run + 1, kept_in_words(kept.as_ref()))]
+    Epoch { run: u64, epoch: u64, source: ComputeError, kept: Option<(PathBuf, u64)> },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
 }
@@ -44,9 +46,29 @@ impl TrainError {
         Self(Box::new(Kind::Rank { rank, message: message.into() }))
     }
 
+    /// Says in which epoch of which run the backend failed, and which checkpoint, of which epoch, is kept. Other errors stay
+    /// as they are.
+    #[must_use]
+    pub fn in_epoch(self, run: u64, epoch: u64, kept: Option<(PathBuf, u64)>) -> Self {
+        match *self.0 {
+            Kind::Compute(source) => Self(Box::new(Kind::Epoch { run, epoch, source, kept })),
+            other => Self(Box::new(other)),
+        }
+    }
+
     /// A checkpoint that cannot be used.
     pub fn checkpoint(path: &Path, what: impl Into<String>) -> Self {
         Self(Box::new(Kind::Checkpoint { path: path.to_owned(), what: what.into() }))
+    }
+}
+
+/// What is left of a run that failed.
+fn kept_in_words(kept: Option<&(PathBuf, u64)>) -> String {
+    match kept {
+        Some((path, epoch)) => {
+            format!("its checkpoint of epoch {epoch} is kept, and training can resume from it: {}", path.display())
+        }
+        None => "it has no checkpoint yet".to_owned(),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::params::Params;
 use crate::predictions::Predictions;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState};
-use crate::tape::{Mode, Tape};
+use crate::tape::{Loss, Mode, Tape};
 use crate::targets::{Part, Targets};
 
 /// The labels and the split of a run, on the host and on the device.
@@ -131,14 +131,14 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
         let loss = tape.loss_of(logits, self.task.targets, &self.task.train)?;
-        let train_loss = loss.value(state.backend)?;
         let forward = start.elapsed();
-        tape.backward(loss, &mut state.gradients)?;
+        let loss = tape.backward(loss, &mut state.gradients)?;
         ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
         let backward = start.elapsed() - forward;
-        state.step(lr, train_loss)?;
+        state.step(lr)?;
         let optimizer = start.elapsed() - forward - backward;
-        Ok((train_loss, StageTimes { forward, backward, optimizer, ..StageTimes::default() }))
+        let train_loss = state.read_losses(lr, loss)?.data()[0];
+        Ok((train_loss, StageTimes { forward, backward, optimizer }))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
@@ -146,20 +146,22 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
         let split = self.task.split;
-        let mut mean_loss = |part: &Part<B>| -> Result<Option<f64>, TrainError> {
-            if part.n_all == 0 {
-                return Ok(None);
-            }
-            let loss = tape.loss_of(logits, self.task.targets, part)?;
-            let value = loss.value(state.backend)?;
-            tape.discard(loss);
-            Ok(Some(f64::from(value)))
+        let mut mean_loss = |part: &Part<B>| -> Result<Option<B::Matrix>, TrainError> {
+            let some = (part.n_all > 0).then_some(part);
+            Ok(some.map(|part| tape.loss_of(logits, self.task.targets, part)).transpose()?.map(Loss::into_value))
         };
-        let val_loss = mean_loss(&self.task.val)?;
-        let test_loss = mean_loss(&self.task.test)?;
+        let (val_loss, test_loss) = (mean_loss(&self.task.val)?, mean_loss(&self.task.test)?);
         let all = tape.gathered(logits)?;
+        // The host reads when all is on its way.
         let predictions = Predictions::of(state.backend, &all, self.task.labels)?;
         state.pool.give(state.backend, all);
+        let mut read = |loss: Option<B::Matrix>| -> Result<Option<f64>, TrainError> {
+            let Some(loss) = loss else { return Ok(None) };
+            let value = state.backend.download(&loss)?.data()[0];
+            state.pool.give(state.backend, loss);
+            Ok(Some(f64::from(value)))
+        };
+        let (val_loss, test_loss) = (read(val_loss)?, read(test_loss)?);
         Ok(Scores {
             train_accuracy: predictions.score(&split.train),
             val_accuracy: predictions.score(&split.val),

@@ -9,6 +9,7 @@ use girih_compute::{Backend, ComputeError, Dtype, Epilogue, SparseOperand, Trans
 use girih_datasets::Features;
 use girih_graph_format::{Csr, Matrix, Norm};
 
+use crate::config::ModelConfig;
 use crate::distributed::{CutAdjacency, CutGraph, Ranks};
 use crate::graph::Graph;
 use crate::tape::Pool;
@@ -33,15 +34,15 @@ pub enum Propagation {
     Always,
     /// When that saves time: for dense features. Products with sparse ones are cheaper than with their dense aggregate.
     WhenDense,
-    /// Never: the raw features change from epoch to epoch.
+    /// Never: the raw features change from epoch to epoch, or the configuration wants it so.
     Never,
 }
 
 impl Propagation {
-    /// For a model that drops out a share of its raw features.
+    /// For a model that aggregates its raw features first: once if they stay as they are and the configuration lets it.
     #[must_use]
-    pub fn with_input_dropout(p: f64) -> Self {
-        if p == 0.0 { Self::WhenDense } else { Self::Never }
+    pub fn of(config: &ModelConfig) -> Self {
+        if config.aggregate_once && config.input_dropout() == 0.0 { Self::WhenDense } else { Self::Never }
     }
 }
 

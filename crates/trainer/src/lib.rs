@@ -48,7 +48,7 @@ pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
-pub use report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
+pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
 pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
 pub use state::{Run, RunState};
 pub use tape::{

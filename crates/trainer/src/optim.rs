@@ -1,6 +1,6 @@
 //! [`Optimizer`]: changes parameters by their gradients.
 
-use girih_compute::{AdamStep, Backend, ComputeError, Dtype};
+use girih_compute::{AdamStep, AdamUpdate, Backend, ComputeError, Dtype, SgdUpdate};
 use girih_graph_format::Matrix;
 
 use crate::config::{Decay, OptimizerConfig, OptimizerKind, Schedule};
@@ -59,31 +59,33 @@ impl<B: Backend> Optimizer<B> {
         params: &mut Params<B>,
     ) -> Result<(), ComputeError> {
         self.step += 1;
-        let ids: Vec<_> = params.iter().map(|(id, param)| (id, param.layer)).collect();
-        for ((id, layer), (first, second)) in ids.into_iter().zip(&mut self.state) {
-            let Some(grad) = gradients.get(id) else { continue };
-            let decays = self.config.decay == Decay::All || layer == 0;
-            let weight_decay = if decays { self.config.weight_decay as f32 } else { 0.0 };
-            let param = params.value_mut(id);
-            match self.config.kind {
-                OptimizerKind::Sgd => {
-                    backend.sgd(lr as f32, self.config.momentum as f32, weight_decay, grad, first, param)?;
-                }
-                OptimizerKind::Adam | OptimizerKind::Adamw => {
-                    let step = AdamStep {
-                        lr: lr as f32,
-                        beta1: self.config.beta1 as f32,
-                        beta2: self.config.beta2 as f32,
-                        eps: self.config.eps as f32,
-                        weight_decay,
-                        decoupled: self.config.kind == OptimizerKind::Adamw,
-                        step: self.step,
-                    };
-                    backend.adam(step, grad, (first, second), param)?;
-                }
+        let config = &self.config;
+        let step = AdamStep {
+            lr: lr as f32,
+            beta1: config.beta1 as f32,
+            beta2: config.beta2 as f32,
+            eps: config.eps as f32,
+            decoupled: config.kind == OptimizerKind::Adamw,
+            step: self.step,
+        };
+        let updates = params.iter_mut().zip(&mut self.state).filter_map(|((id, param), (first, second))| {
+            let decays = config.decay == Decay::All || param.layer == 0;
+            let weight_decay = if decays { config.weight_decay as f32 } else { 0.0 };
+            Some(AdamUpdate { param: &mut param.value, grad: gradients.get(id)?, first, second, weight_decay })
+        });
+        match config.kind {
+            OptimizerKind::Adam | OptimizerKind::Adamw => backend.adam(step, &mut updates.collect::<Vec<_>>()),
+            OptimizerKind::Sgd => {
+                let without_second = |AdamUpdate { param, grad, first, weight_decay, .. }| SgdUpdate {
+                    param,
+                    grad,
+                    velocity: first,
+                    weight_decay,
+                };
+                let momentum = config.momentum as f32;
+                backend.sgd(step.lr, momentum, &mut updates.map(without_second).collect::<Vec<_>>())
             }
         }
-        Ok(())
     }
 
     /// The state on the host, two matrices per parameter.

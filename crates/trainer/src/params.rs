@@ -42,6 +42,11 @@ impl<B: Backend> Params<B> {
         &mut self.entries[id.0].value
     }
 
+    /// All parameters with their ids, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ParamId, &mut Param<B>)> {
+        self.entries.iter_mut().enumerate().map(|(i, param)| (ParamId(i), param))
+    }
+
     /// All parameters with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (ParamId, &Param<B>)> {
         self.entries.iter().enumerate().map(|(i, param)| (ParamId(i), param))

@@ -20,6 +20,11 @@ use crate::recommend::{self, Batch};
 use crate::tape::{Loss, Mode, Pool, Tape};
 use crate::targets::Targets;
 
+/// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (32 MiB on the largest cards), code of kernels.
+const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;
+/// Of so many bytes of a CUDA device one is left unused between allocations, at most.
+const PIECEMEAL_SHARE: u64 = 20;
+
 /// The sizes of a data set: all that a plan needs to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSizes {
@@ -78,35 +83,54 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of `config` on data of the given sizes, on a device with the given rates.
+    /// The plan of `config` on data of the given sizes, on a processor with the given rates.
     ///
     /// # Errors
     /// When the configuration is refused.
     pub fn new(config: &TrainConfig, data: &DataSizes, rates: Rates) -> Result<Self, TrainError> {
+        Self::on(&Meter::new(rates), config, data)
+    }
+
+    /// The same on a CUDA device: bytes alone, since nobody has measured how fast it is. Seconds are zero.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn on_cuda(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
+        Self::on(&Meter::cuda(config.precision), config, data)
+    }
+
+    /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own software
+    /// takes: workspace of dense products and code, and what allocations leave unused between each other.
+    #[must_use]
+    pub fn device_bytes(&self) -> u64 {
+        self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
+    }
+
+    fn on(meter: &Meter, config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
         config.validate()?;
-        let meter = Meter::new(rates);
-        let mut init = ParamInit::new(&meter, config.seed, 0);
+        let mut init = ParamInit::new(meter, config.seed, 0);
         let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
         let model = models::build(&config.model, dims, &mut init)?;
         let mut params = init.finish();
-        let mut gradients = Gradients::new(&meter, &params)?;
-        let mut optimizer = Optimizer::new(&meter, &config.optimizer, &params)?;
+        let mut gradients = Gradients::new(meter, &params)?;
+        let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
         let parameter_bytes = meter.cost().live_bytes;
 
-        let inputs = data.inputs(&meter, &model.needs(), config.precision)?;
-        let task = data.task(&meter, config, &*model)?;
+        let inputs = data.inputs(meter, &model.needs(), config.precision)?;
+        let task = data.task(meter, config, &*model)?;
         let prepared = meter.cost();
 
         let mut pool = Pool::default();
-        let mut tape = Tape::new(&meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
+        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
         let loss = task.loss(&mut tape, &*model, &inputs, config)?;
-        tape.backward(loss, &mut gradients)?;
-        optimizer.step(&meter, config.optimizer.lr, &gradients, &mut params)?;
+        let loss = tape.backward(loss, &mut gradients)?;
+        optimizer.step(meter, config.optimizer.lr, &gradients, &mut params)?;
+        pool.give(meter, loss);
         let stepped = meter.cost();
 
-        let mut tape = Tape::new(&meter, &params, &mut pool, Mode::Evaluate);
+        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate);
         let output = model.forward(&mut tape, &inputs)?;
-        task.evaluate(&meter, tape.value(output))?;
+        task.evaluate(meter, tape.value(output))?;
         drop(tape);
         let evaluated = meter.cost();
 
@@ -207,8 +231,7 @@ impl DataSizes {
     fn inputs(&self, meter: &Meter, needs: &Needs, precision: Dtype) -> Result<Inputs<Meter>, TrainError> {
         let graph = needs.graph.map(|adjacency| {
             let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
-            let copies = if self.symmetric { 1 } else { 2 };
-            Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, copies))
+            Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
         });
         if self.interactions.is_some() {
             return Ok(Inputs { graph, features: None, propagated: None, n_nodes: self.n_nodes, ranks: None });
@@ -219,9 +242,9 @@ impl DataSizes {
         };
         let stored_sparse = self.feature_nnz.filter(keeps_sparse);
         let features = match stored_sparse {
-            None => FeatureInput::Dense(meter.matrix(shape, precision)),
+            None => FeatureInput::Dense(meter.uploaded(shape, precision)),
             Some(nnz) => FeatureInput::Sparse {
-                matrix: meter.sparse(shape, nnz, false, 2),
+                matrix: meter.sparse(shape, nnz, false, false),
                 values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
                 first_value: 0,
             },

@@ -1,4 +1,4 @@
-//! What training says of itself: [`Scores`], [`StageTimes`], [`EpochReport`] and [`RunSummary`].
+//! What training says of itself: [`Scores`], [`EpochTimes`], [`EpochReport`] and [`RunSummary`].
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -70,7 +70,19 @@ pub struct TestReport {
     pub average_precision: Vec<Option<f64>>,
 }
 
-/// Time spent in the stages of an epoch.
+/// Where the time of an epoch went.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EpochTimes {
+    /// The training steps, until their loss is known on the host.
+    pub steps: Duration,
+    /// Their stages. `None` on an [asynchronous](girih_compute::Backend::is_asynchronous) backend: the host would time how
+    /// long it takes to ask for a stage. A profiler of the device tells more.
+    pub stages: Option<StageTimes>,
+    /// Evaluation after the steps.
+    pub evaluate: Duration,
+}
+
+/// Time spent in the stages of training steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTimes {
     /// Forward pass and loss.
@@ -79,16 +91,6 @@ pub struct StageTimes {
     pub backward: Duration,
     /// The optimiser's step.
     pub optimizer: Duration,
-    /// Evaluation after the step; not part of the epoch's time.
-    pub evaluate: Duration,
-}
-
-impl StageTimes {
-    /// Time of the training step: all but evaluation.
-    #[must_use]
-    pub fn epoch(&self) -> Duration {
-        self.forward + self.backward + self.optimizer
-    }
 }
 
 impl AddAssign for StageTimes {
@@ -96,7 +98,6 @@ impl AddAssign for StageTimes {
         self.forward += other.forward;
         self.backward += other.backward;
         self.optimizer += other.optimizer;
-        self.evaluate += other.evaluate;
     }
 }
 
@@ -110,7 +111,7 @@ pub struct EpochReport {
     /// Learning rate of the step.
     pub lr: f64,
     /// Where the time went.
-    pub times: StageTimes,
+    pub times: EpochTimes,
     /// Scores after the step, when this epoch evaluates.
     pub scores: Option<Scores>,
 }

@@ -16,7 +16,7 @@ use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
 use crate::recommend;
-use crate::report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
+use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
 use crate::state::{Run, RunState};
 use crate::targets::Targets;
 
@@ -78,8 +78,8 @@ pub struct Outcome {
     pub runs: Vec<RunSummary>,
     /// The best parameters of the last run on its test nodes.
     pub test: Option<TestReport>,
-    /// Stage times of every epoch trained in this session.
-    pub times: Vec<StageTimes>,
+    /// Times of every epoch trained in this session.
+    pub times: Vec<EpochTimes>,
     /// The observer stopped training before its end.
     pub stopped: bool,
 }
@@ -111,16 +111,10 @@ impl Outcome {
         Spread::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
     }
 
-    /// Median time of a training step; `None` when no epoch ran.
+    /// Median of a time over the epochs of this session; `None` when none of them has it.
     #[must_use]
-    pub fn epoch_time_median(&self) -> Option<Duration> {
-        self.median(StageTimes::epoch)
-    }
-
-    /// Median of a stage over the epochs of this session.
-    #[must_use]
-    pub fn median(&self, stage: impl Fn(&StageTimes) -> Duration) -> Option<Duration> {
-        let mut times: Vec<Duration> = self.times.iter().map(stage).collect();
+    pub fn median(&self, time: impl Fn(&EpochTimes) -> Option<Duration>) -> Option<Duration> {
+        let mut times: Vec<Duration> = self.times.iter().filter_map(time).collect();
         times.sort_unstable();
         times.get(times.len() / 2).copied()
     }
@@ -175,36 +169,69 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
             break;
         }
         let mut trainer = start(run)?;
-        let path = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
-        if let Some(path) = path.as_deref().filter(|path| options.resume && path.exists()) {
-            resume(trainer.state_mut(), path, config, data)?;
-        }
-        let epochs_done = trainer.state().epochs_done();
-        outcome.stopped = observe(Event::RunStarted { run, epochs_done }) == Control::Stop;
-        while !outcome.stopped && !trainer.state().is_finished() {
-            let report = trainer.epoch()?;
-            outcome.times.push(report.times);
-            outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
-            let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
-            let last = outcome.stopped || trainer.state().is_finished();
-            if let Some(path) = path.as_deref().filter(|_| due || last) {
-                // Rows that are spread over ranks come together, whoever writes them.
-                let checkpoint = trainer.state().checkpoint(data.clone())?;
-                if options.writes {
-                    checkpoint.save(path)?;
-                }
-            }
-        }
-        if let Some(summary) = trainer.state().summary() {
-            if trainer.state().is_finished() {
-                observe(Event::RunFinished(&summary));
-            }
-            trainer.state_mut().restore_best()?;
-            outcome.test = trainer.test_report()?;
-            outcome.runs.push(summary);
-        }
+        let file = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
+        let mut reached = Reached { epoch: 1, kept: None };
+        let done = train_run(
+            &mut *trainer,
+            run,
+            file.as_deref(),
+            (config, data, options),
+            observe,
+            &mut outcome,
+            &mut reached,
+        );
+        done.map_err(|error| error.in_epoch(run, reached.epoch, file.zip(reached.kept)))?;
     }
     Ok(outcome)
+}
+
+/// How far a run has come: the epoch that it is at, and that of the checkpoint that is in its file.
+struct Reached {
+    epoch: u64,
+    kept: Option<u64>,
+}
+
+/// Trains a run whose checkpoints go to `file`.
+fn train_run<'a, B: Backend + 'a>(
+    trainer: &mut (dyn Run<'a, B> + 'a),
+    run: u64,
+    file: Option<&Path>,
+    (config, data, options): (&TrainConfig, &DataShape, &SessionOptions),
+    observe: &mut dyn FnMut(Event<'_>) -> Control,
+    outcome: &mut Outcome,
+    reached: &mut Reached,
+) -> Result<(), TrainError> {
+    if let Some(path) = file.filter(|path| options.resume && path.exists()) {
+        resume(trainer.state_mut(), path, config, data)?;
+        reached.kept = Some(trainer.state().epochs_done());
+    }
+    let epochs_done = trainer.state().epochs_done();
+    outcome.stopped = observe(Event::RunStarted { run, epochs_done }) == Control::Stop;
+    while !outcome.stopped && !trainer.state().is_finished() {
+        reached.epoch = trainer.state().epochs_done() + 1;
+        let report = trainer.epoch()?;
+        outcome.times.push(report.times);
+        outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
+        let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
+        let last = outcome.stopped || trainer.state().is_finished();
+        if let Some(path) = file.filter(|_| due || last) {
+            // Rows that are spread over ranks come together, whoever writes them.
+            let checkpoint = trainer.state().checkpoint(data.clone())?;
+            if options.writes {
+                checkpoint.save(path)?;
+            }
+            reached.kept = Some(report.epoch);
+        }
+    }
+    if let Some(summary) = trainer.state().summary() {
+        if trainer.state().is_finished() {
+            observe(Event::RunFinished(&summary));
+        }
+        trainer.state_mut().restore_best()?;
+        outcome.test = trainer.test_report()?;
+        outcome.runs.push(summary);
+    }
+    Ok(())
 }
 
 /// Scores of the best parameters of a checkpoint on a data set, and the logits of all its nodes.
@@ -336,4 +363,76 @@ fn resume<B: Backend>(
         return Err(TrainError::checkpoint(path, what));
     }
     state.restore(&checkpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_compute::{ComputeError, Cpu};
+    use girih_datasets::{LoadOptions, load};
+
+    use super::*;
+    use crate::report::StageTimes;
+
+    /// A run whose device fails in an epoch.
+    struct Failing<'a> {
+        run: FullBatch<'a, Cpu>,
+        epoch: u64,
+    }
+
+    impl<'a> Run<'a, Cpu> for Failing<'a> {
+        fn state(&self) -> &RunState<'a, Cpu> {
+            self.run.state()
+        }
+
+        fn state_mut(&mut self) -> &mut RunState<'a, Cpu> {
+            self.run.state_mut()
+        }
+
+        fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError> {
+            if self.state().epochs_done() + 1 == self.epoch {
+                return Err(ComputeError::device("spmm", "its memory failed").into());
+            }
+            self.run.train_once(lr)
+        }
+
+        fn evaluate(&mut self) -> Result<Scores, TrainError> {
+            self.run.evaluate()
+        }
+
+        fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
+            self.run.test_report()
+        }
+    }
+
+    /// Trains with checkpoints every second epoch in `folder` until the device fails, and says why.
+    fn failure_in(epoch: u64, folder: &Path, resume: bool) -> String {
+        let cpu = Cpu::new();
+        let config = TrainConfig { epochs: 9, ..TrainConfig::default() };
+        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
+        let data = DataShape::of(&dataset);
+        let session = Prepared::new(&cpu, dataset, &config).unwrap();
+        let checkpoints = Some(folder.to_owned());
+        let options = SessionOptions { checkpoints, checkpoint_every: Some(2), resume, writes: true };
+        let start = |run| -> Result<Box<dyn Run<'_, Cpu>>, TrainError> {
+            Ok(Box::new(Failing { run: session.run(&cpu, &config, run)?, epoch }))
+        };
+        train_runs(&config, &data, &options, &mut |_| Control::Continue, start).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_failure_of_the_device_names_the_epoch_and_the_checkpoint_that_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = checkpoint_path(folder.path(), 0);
+        let first = failure_in(1, folder.path(), false);
+        assert!(first.starts_with("epoch 1 of run 1: spmm failed on the device: its memory failed"), "{first}");
+        assert!(first.ends_with("no checkpoint yet") && !file.exists(), "{first}");
+
+        let later = failure_in(6, folder.path(), false);
+        assert!(later.starts_with("epoch 6 of run 1") && later.contains("epoch 4 is kept"), "{later}");
+        assert!(later.ends_with(file.to_str().unwrap()), "{later}");
+        assert_eq!(Checkpoint::load(&file).unwrap().progress.epoch, 4);
+
+        let resumed = failure_in(5, folder.path(), true);
+        assert!(resumed.starts_with("epoch 5 of run 1") && resumed.contains("epoch 4 is kept"), "{resumed}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::config::{OptimizerConfig, TrainConfig};
 use crate::distributed::Ranks;
 use crate::optim::Optimizer;
 use crate::params::{Gradients, Param, Params};
-use crate::report::{EpochReport, RunSummary, Scores, StageTimes, TestReport};
+use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
 use crate::tape::Pool;
 
 /// Where a run stands: parameters, the optimiser's state, epochs done, and the best scores so far.
@@ -46,10 +46,12 @@ pub trait Run<'a, B: Backend + 'a> {
     /// Where the run stands, to be changed.
     fn state_mut(&mut self) -> &mut RunState<'a, B>;
 
-    /// Goes through the training data once at learning rate `lr`; returns the mean loss and where the time went.
+    /// Goes through the training data once at learning rate `lr`; returns the mean loss, and the time of stages as the
+    /// host's clock tells it.
     ///
     /// # Errors
-    /// When the backend fails, or the loss is no longer finite.
+    /// When the backend fails, or the loss is no longer finite. A run has no further epoch then: its parameters may be those
+    /// of a step that leads nowhere.
     fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError>;
 
     /// Scores of the parameters as they are.
@@ -67,11 +69,14 @@ pub trait Run<'a, B: Backend + 'a> {
     /// Trains one epoch, then takes scores when they are due.
     ///
     /// # Errors
-    /// When the backend fails, or the loss is no longer finite.
+    /// As [`train_once`](Self::train_once).
     fn epoch(&mut self) -> Result<EpochReport, TrainError> {
-        let lr = self.state().lr();
-        let (train_loss, mut times) = self.train_once(lr)?;
+        let (start, lr) = (Instant::now(), self.state().lr());
+        let (train_loss, stages) = self.train_once(lr)?;
+        let steps = start.elapsed();
         let state = self.state_mut();
+        let stages = (!state.backend.is_asynchronous()).then_some(stages);
+        let mut times = EpochTimes { steps, stages, ..EpochTimes::default() };
         state.epoch += 1;
         state.train_loss = train_loss;
         let epoch = state.epoch;
@@ -153,15 +158,28 @@ impl<'a, B: Backend> RunState<'a, B> {
     /// One step of the optimiser by the gradients at hand.
     ///
     /// # Errors
-    /// When `loss` is not finite, or the backend fails.
-    pub(crate) fn step(&mut self, lr: f64, loss: f32) -> Result<(), TrainError> {
-        if !loss.is_finite() {
-            return Err(TrainError::invalid(format!(
+    /// When the backend fails.
+    pub(crate) fn step(&mut self, lr: f64) -> Result<(), TrainError> {
+        Ok(self.optimizer.step(self.backend, lr, &self.gradients, &mut self.params)?)
+    }
+
+    /// The losses of steps that were taken at learning rate `lr`, on the host, and their buffer back in the pool.
+    ///
+    /// Here the host waits for the steps, and not between their passes. A step by a loss that is no number is taken before
+    /// that is seen; the error ends the run, and a checkpoint is only written after an epoch without one.
+    ///
+    /// # Errors
+    /// When a loss is not finite, or the backend fails.
+    pub(crate) fn read_losses(&mut self, lr: f64, losses: B::Matrix) -> Result<Matrix, TrainError> {
+        let values = self.backend.download(&losses)?;
+        self.pool.give(self.backend, losses);
+        match values.data().iter().find(|loss| !loss.is_finite()) {
+            None => Ok(values),
+            Some(loss) => Err(TrainError::invalid(format!(
                 "the training loss is {loss} in epoch {}; lower the learning rate (now {lr}) or check the features",
                 self.epoch + 1
-            )));
+            ))),
         }
-        Ok(self.optimizer.step(self.backend, lr, &self.gradients, &mut self.params)?)
     }
 
     /// Takes note of the latest scores, and keeps the parameters when they are the best so far.

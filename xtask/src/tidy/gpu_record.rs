@@ -35,6 +35,11 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
     }
 }
 
+/// The hash of every CUDA source and wrapper, by path.
+pub fn hashes(listing: &Listing) -> BTreeMap<String, String> {
+    listing.files().filter(is_verified_source).map(|file| (file.path.clone(), sha256(&file.bytes))).collect()
+}
+
 fn compare(sources: &[&File], record: &Record) -> Vec<Finding> {
     let changed = |file: &&&File| record.sources.get(&file.path) != Some(&sha256(&file.bytes));
     let unverified = sources

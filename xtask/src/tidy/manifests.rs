@@ -12,8 +12,8 @@ const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "
 /// Tables that name dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// The binding to CUDA, and the one crate that may see it.
-const CUDA: (&str, &str) = ("cudarc", "crates/kernels/Cargo.toml");
+/// The binding to CUDA; the one crate that may see it; and the benchmarks, which run NVIDIA's libraries beside that crate.
+const CUDA: (&str, [&str; 2]) = ("cudarc", ["crates/kernels/Cargo.toml", "benches/Cargo.toml"]);
 
 /// Members share package fields and lints, and depend only on what lies below them.
 pub fn check(listing: &Listing) -> Vec<Finding> {
@@ -94,9 +94,9 @@ impl Member<'_> {
     }
 
     fn cuda(&self) -> Option<Finding> {
-        let (package, home) = CUDA;
-        let seen = self.path != home && self.dependencies().any(|dependency| dependency == package);
-        let remedy = format!("only {home} may; put what needs it there");
+        let (package, homes) = CUDA;
+        let seen = !homes.contains(&self.path) && self.dependencies().any(|dependency| dependency == package);
+        let remedy = format!("only {} may; put what needs it there", homes[0]);
         seen.then(|| self.finding(package, format!("depends on {package}"), remedy))
     }
 
@@ -159,6 +159,7 @@ mod tests {
     fn only_one_crate_may_see_cuda() {
         let text = format!("{GOOD}cudarc.workspace = true\n");
         assert!(check_text("crates/kernels/Cargo.toml", &text).is_empty());
+        assert!(check_text("benches/Cargo.toml", &text).is_empty());
         assert_eq!(check_text("crates/low/Cargo.toml", &text).len(), 1);
     }
 

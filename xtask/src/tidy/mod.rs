@@ -8,7 +8,7 @@
 //! - [`gpu_record`]: CUDA sources against the record of their last run on a card.
 
 mod architecture;
-mod gpu_record;
+pub mod gpu_record;
 mod links;
 mod manifests;
 mod sources;

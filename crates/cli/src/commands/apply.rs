@@ -4,12 +4,12 @@ mod recommend;
 
 use std::path::{Path, PathBuf};
 
-use girih_compute::{Backend, Cpu};
 use girih_datasets::Dataset;
 use girih_graph_format::{Matrix, file};
-use girih_trainer::{Checkpoint, Scores, TestReport, mean_over_labels};
+use girih_trainer::{Checkpoint, Recommendations, Scores, TestReport, mean_over_labels};
 
-use super::{backend, load_required};
+use super::device::{Chosen, choose, on_backend};
+use super::load_required;
 use crate::args::{DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -18,7 +18,7 @@ use crate::paths;
 /// A trained model, and the data that it is to be applied to.
 struct Loaded {
     checkpoint: Checkpoint,
-    backend: Cpu,
+    backend: Chosen,
     dataset: Dataset,
 }
 
@@ -124,10 +124,16 @@ impl Loaded {
     fn new(data: &DataArgs, path: &Path, device: &DeviceArgs) -> Result<Self, CliError> {
         let checkpoint = best_checkpoint(path)?;
         let config = &checkpoint.progress.config;
-        let backend = backend(device, config.precision)?;
+        let backend = choose(device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
         let dataset = load_required(data, &data.options(config.seed, config.runs as usize))?;
         Ok(Self { checkpoint, backend, dataset })
+    }
+
+    /// The recommender applied to all users.
+    fn recommend(self) -> Result<Recommendations, CliError> {
+        let (dataset, checkpoint) = (self.dataset, &self.checkpoint);
+        Ok(on_backend!(&self.backend, backend => girih_trainer::recommend(backend, dataset, checkpoint))?)
     }
 
     fn is_recommender(&self) -> bool {
@@ -151,7 +157,9 @@ impl Loaded {
 impl Applied {
     fn new(loaded: Loaded) -> Result<Self, CliError> {
         let (description, multi_label) = (loaded.describe(), loaded.dataset.is_multi_label());
-        let (scores, test, logits) = girih_trainer::apply(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+        let (dataset, checkpoint) = (loaded.dataset, &loaded.checkpoint);
+        let applied = on_backend!(&loaded.backend, backend => girih_trainer::apply(backend, dataset, checkpoint));
+        let (scores, test, logits) = applied?;
         Ok(Self { description, scores, test, logits, multi_label })
     }
 }

@@ -1,7 +1,9 @@
 //! `girih doctor`: what this machine offers and what is missing.
 
 use girih_compute::{Backend, Cpu};
-use girih_machine::{Ceilings, Machine};
+use girih_kernels::{Card, Driver, FoundLibrary, KernelError, Survey};
+use girih_machine::{Ceilings, Machine, readable_bytes};
+use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
@@ -21,8 +23,8 @@ pub fn run(output: OutputArgs) -> Result<(), CliError> {
         .add("machine", serde_json::to_value(&machine).unwrap_or_default(), "Machine", machine.describe())
         .add("instruction_set", backend.instruction_set(), "Instruction set", backend.instruction_set())
         .add("ceilings", serde_json::to_value(&ceilings).unwrap_or_default(), "Ceilings", ceilings.describe())
-        .add("devices", vec![backend.name()], "Devices", backend.name())
-        .add("cuda", false, "CUDA", "not used: this version computes on the processor only");
+        .add("devices", vec![backend.name()], "Devices", backend.name());
+    add_cuda(&mut results, &Survey::here());
     let advice = advice(&machine, &ceilings);
     results.add("advice", advice.clone(), "Advice", if advice.is_empty() { "none" } else { "" });
     results.print(output.json);
@@ -30,6 +32,59 @@ pub fn run(output: OutputArgs) -> Result<(), CliError> {
         advice.iter().for_each(|line| println!("- {line}"));
     }
     Ok(())
+}
+
+/// What there is of CUDA, and for each piece that is missing what to do.
+fn add_cuda(results: &mut Results, survey: &Survey) {
+    let text = |found: &Result<String, KernelError>| match found {
+        Ok(found) => found.clone(),
+        Err(missing) => missing.to_string(),
+    };
+    let usable = |card: &Result<Card, KernelError>| card.as_ref().is_ok_and(|card| card.refused.is_none());
+    let ready = survey.driver.is_ok()
+        && survey.libraries.iter().all(|library| library.found.is_ok())
+        && survey.cards.first().is_some_and(usable);
+    let driver = survey.driver.as_ref().map_or_else(KernelError::to_string, describe_driver);
+    results.add(
+        "cuda",
+        ready,
+        "CUDA",
+        if ready { "ready: --device cuda" } else { "not ready, so the processor computes" },
+    );
+    results.add("cuda_driver", driver.clone(), "  driver", driver);
+    let libraries = survey.libraries.iter();
+    let found = |library: &FoundLibrary| json!({"ok": library.found.is_ok(), "text": text(&library.found)});
+    let values: serde_json::Map<_, _> = libraries.clone().map(|l| (l.file.to_owned(), found(l))).collect();
+    let line = |library: &FoundLibrary| match &library.found {
+        Ok(found) => format!("{} ({}): {found}", library.file, library.purpose),
+        Err(missing) => missing.to_string(),
+    };
+    let lines: Vec<String> = libraries.map(line).collect();
+    results.add("cuda_libraries", values, "  libraries", lines.join("\n"));
+    let lines: Vec<String> = survey.cards.iter().map(describe_card).collect();
+    let cards: Vec<_> =
+        survey.cards.iter().zip(&lines).map(|(c, text)| json!({"ok": usable(c), "text": text})).collect();
+    results.add("cuda_cards", cards, "  cards", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
+}
+
+/// The driver in a line.
+fn describe_driver(driver: &Driver) -> String {
+    match &driver.path {
+        Some(path) => format!("{driver}, {}", path.display()),
+        None => driver.to_string(),
+    }
+}
+
+/// A card in a line.
+fn describe_card(card: &Result<Card, KernelError>) -> String {
+    let Card { ordinal, name, capability: (major, minor), memory: (free, all), refused } = match card {
+        Ok(card) => card,
+        Err(error) => return error.to_string(),
+    };
+    let memory = [*free, *all].map(|bytes| readable_bytes(bytes as u64));
+    let found =
+        format!("cuda:{ordinal}, {name}, compute capability {major}.{minor}, {} free of {}", memory[0], memory[1]);
+    refused.as_ref().map_or(found.clone(), |refused| format!("{found}: {refused}"))
 }
 
 /// The ceilings of this machine, which take seconds to measure; `remedy` says how to do without.

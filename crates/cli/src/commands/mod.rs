@@ -2,7 +2,9 @@
 
 mod apply;
 mod convert;
+mod device;
 mod doctor;
+mod memory;
 mod ordering;
 mod partition;
 mod plan;
@@ -10,11 +12,10 @@ mod reorder;
 mod stats;
 mod train;
 
-use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_partition::ProcessGrid;
 
-use crate::args::{Command, DataArgs, DeviceArgs, PartitionKind};
+use crate::args::{Command, DataArgs, PartitionKind};
 use crate::error::CliError;
 
 /// The data of `girih train` without `--data`.
@@ -48,13 +49,4 @@ fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliE
 fn process_grid(kind: &PartitionKind, ranks: u16) -> Result<ProcessGrid, CliError> {
     let grid = ProcessGrid::new(kind.partition, usize::from(ranks), kind.replication);
     grid.map_err(|error| CliError::Usage(error.to_string()))
-}
-
-/// The backend that the flags ask for.
-fn backend(device: &DeviceArgs, gather: Dtype) -> Result<Cpu, CliError> {
-    if let Some(threads) = device.threads {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-        pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
-    }
-    Ok(Cpu::new().gathering(gather))
 }

@@ -5,8 +5,10 @@ use girih_datasets::{LoadOptions, load};
 use girih_machine::{Ceilings, Machine, readable_bytes};
 use girih_trainer::{DataSizes, Plan, TrainConfig};
 
+use super::device::choose;
 use super::doctor;
-use crate::args::OutputArgs;
+use super::memory::Room;
+use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -15,34 +17,62 @@ pub(super) const GATHER_SHARE: f64 = 0.7;
 /// Share of the arithmetic ceiling that dense products reach.
 const DENSE_SHARE: f64 = 0.8;
 
+/// What a session is planned for.
+enum Target {
+    /// A processor with so many bytes of main memory, if that is known.
+    Processor(Option<u64>),
+    Cuda(Room),
+}
+
+impl Target {
+    /// The device that training would take, or one with `memory` bytes that need not be here.
+    fn of(args: &DeviceArgs, memory: Option<u64>, precision: Dtype) -> Result<Self, CliError> {
+        if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
+            return Ok(Self::Cuda(Room { device: "a CUDA device as given by --memory".to_owned(), free }));
+        }
+        let processor = || Self::Processor(memory.or(Machine::here().memory_bytes));
+        Ok(choose(args, precision)?.room()?.map_or_else(processor, Self::Cuda))
+    }
+}
+
 /// Prints the plan of a session; trains nothing.
-pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: OutputArgs) -> Result<(), CliError> {
-    let dataset = load(spec, options)?;
-    let sizes = DataSizes::of(&dataset);
-    drop(dataset);
-    let machine = Machine::here();
-    let plan = Plan::new(config, &sizes, rates(&doctor::measure(&machine, "", output)?, config.precision))?;
-    let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+pub fn run(
+    spec: &str,
+    options: &LoadOptions,
+    config: &TrainConfig,
+    (device, memory): (&DeviceArgs, Option<u64>),
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let target = Target::of(device, memory, config.precision)?;
+    let sizes = DataSizes::of(&load(spec, options)?);
     let mut results = Results::default();
+    results.add("model", config.model.kind.name(), "Model", config.model.kind.name()).add("data", spec, "Data", spec);
+    match target {
+        Target::Processor(memory) => on_processor(memory, config, &sizes, results, output),
+        Target::Cuda(room) => on_cuda(&room, config, &sizes, results, output),
+    }
+}
+
+/// Memory and time on the processor here.
+fn on_processor(
+    memory: Option<u64>,
+    config: &TrainConfig,
+    sizes: &DataSizes,
+    mut results: Results,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let rates = rates(&doctor::measure(&Machine::here(), "", output)?, config.precision);
+    let plan = Plan::new(config, sizes, rates)?;
+    let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+    add_bytes(&mut results, &plan);
     results
-        .add("model", config.model.kind.name(), "Model", config.model.kind.name())
-        .add("data", spec, "Data", spec)
-        .add("input_bytes", plan.input_bytes, "Graph and features", readable_bytes(plan.input_bytes))
-        .add("parameter_bytes", plan.parameter_bytes, "Parameters and state", readable_bytes(plan.parameter_bytes))
-        .add("predicted_peak_bytes", plan.peak_bytes, "Peak of matrices", readable_bytes(plan.peak_bytes))
-        .add(
-            "available_bytes",
-            machine.memory_bytes,
-            "Main memory",
-            machine.memory_bytes.map_or(String::new(), readable_bytes),
-        )
-        .add("aggregates_once", plan.aggregates_once, "First aggregation", once(plan.aggregates_once))
+        .add("available_bytes", memory, "Main memory", memory.map_or(String::new(), readable_bytes))
         .add("predicted_prepare_ms", 1e3 * plan.prepare_seconds, "Before the first epoch", ms(plan.prepare_seconds))
         .add("predicted_epoch_ms", 1e3 * plan.epoch_seconds, "Epoch", ms(plan.epoch_seconds))
         .add("predicted_evaluate_ms", 1e3 * plan.evaluate_seconds, "Evaluation", ms(plan.evaluate_seconds))
         .add("predicted_seconds", plan.total_seconds, "All epochs and runs", format!("{:.1} s", plan.total_seconds));
     results.print(output.json);
-    match machine.memory_bytes {
+    match memory {
         Some(memory) if plan.peak_bytes > memory => Err(CliError::Other(format!(
             "the plan needs {}, but the machine has {}; try --precision bf16, a smaller --hidden, or a larger machine",
             readable_bytes(plan.peak_bytes),
@@ -52,8 +82,33 @@ pub fn run(spec: &str, options: &LoadOptions, config: &TrainConfig, output: Outp
     }
 }
 
-fn once(aggregates_once: bool) -> &'static str {
-    if aggregates_once { "computed once" } else { "in every epoch" }
+/// Memory on a CUDA device.
+fn on_cuda(
+    room: &Room,
+    config: &TrainConfig,
+    sizes: &DataSizes,
+    mut results: Results,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let plan = Plan::on_cuda(config, sizes)?;
+    let needed = plan.device_bytes();
+    results.add("device", room.device.clone(), "Device", room.device.clone());
+    add_bytes(&mut results, &plan);
+    results
+        .add("needed_bytes", needed, "Needed, with workspace", readable_bytes(needed))
+        .add("available_bytes", room.free, "Free on the device", readable_bytes(room.free))
+        .add("fits", needed <= room.free, "Fits", if needed <= room.free { "yes" } else { "no" });
+    results.print(output.json);
+    room.check(&plan, config, sizes)
+}
+
+fn add_bytes(results: &mut Results, plan: &Plan) {
+    let once = if plan.aggregates_once { "computed once" } else { "in every epoch" };
+    results
+        .add("aggregates_once", plan.aggregates_once, "First aggregation", once)
+        .add("input_bytes", plan.input_bytes, "Graph and features", readable_bytes(plan.input_bytes))
+        .add("parameter_bytes", plan.parameter_bytes, "Parameters and state", readable_bytes(plan.parameter_bytes))
+        .add("predicted_peak_bytes", plan.peak_bytes, "Peak of matrices", readable_bytes(plan.peak_bytes));
 }
 
 /// What kernels reach of what the machine does.

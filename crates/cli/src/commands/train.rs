@@ -9,21 +9,22 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use girih_comm::{launched_rank, launched_ranks};
-use girih_compute::{Backend, Cpu};
+use girih_compute::Cpu;
 use girih_datasets::{Dataset, load};
 use girih_partition::counted;
 use girih_reorder::{Auto, OrderKind};
 #[cfg(feature = "mpi")]
 use girih_trainer::distributed::train_as_rank;
 use girih_trainer::distributed::{RankOptions, train_on_threads};
-use girih_trainer::{Event, Outcome, SessionOptions, TrainConfig, TrainError};
+use girih_trainer::{DataSizes, Event, Outcome, Plan, SessionOptions, TrainConfig, TrainError};
 
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
+use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
-use super::{backend, plan, process_grid};
-use crate::args::{OutputArgs, RankArgs, TrainArgs};
+use super::{plan, process_grid};
+use crate::args::{Device, DeviceArgs, OutputArgs, RankArgs, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -41,12 +42,20 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     config.validate()?;
     let options = args.data.options(config.seed, config.runs as usize);
     if args.plan {
-        return plan::run(&spec, &options, &config, args.output);
+        return plan::run(&spec, &options, &config, (&args.device, args.memory), args.output);
     }
     let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
-    let backend = backend(&args.device, config.precision)?;
+    // Ranks are threads or processes on processors, whatever else is there.
+    let device = match (&ranks, args.device.device) {
+        (Some(_), Device::Auto) => Device::Cpu,
+        (_, device) => device,
+    };
+    let backend = choose(&DeviceArgs { device, ..args.device }, config.precision)?;
     let mut dataset = load(&spec, &options)?;
+    if ranks.is_none() {
+        check_memory(&backend, &config, &dataset)?;
+    }
     let facts = Facts::of(&dataset, &spec, &config, backend.name());
     let mut order = OrderKind::None.to_string();
     if let Some(wanted) = wanted_order(args, ranks.as_ref(), &config) {
@@ -64,9 +73,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     };
     let mut observer = Observer::new(&config, args.output.json, outputs.clone())?;
     let mut observe = |event: Event<'_>| observer.observe(&event);
-    let outcome = match &ranks {
-        None => girih_trainer::train(&backend, dataset, &config, &session, &mut observe),
-        Some(ranks) => train_on_ranks(&backend, dataset, &config, ranks, &session, &mut observe),
+    let outcome = match (&ranks, &backend) {
+        (None, backend) => {
+            on_backend!(backend, backend => girih_trainer::train(backend, dataset, &config, &session, &mut observe))
+        }
+        (Some(ranks), Chosen::Cpu(cpu)) => train_on_ranks(cpu, dataset, &config, ranks, &session, &mut observe),
+        (Some(_), Chosen::Cuda(_)) => {
+            return Err(CliError::Usage("ranks compute on the processor; give --device cpu with --ranks".to_owned()));
+        }
     };
     let history = observer.finish()?;
     let outcome = outcome?;
@@ -86,6 +100,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// Refuses what does not fit into a device's memory, before anything is moved there.
+fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Result<(), CliError> {
+    let Some(room) = backend.room()? else { return Ok(()) };
+    let sizes = DataSizes::of(dataset);
+    // What cannot be planned cannot be trained either, and training says why.
+    Plan::on_cuda(config, &sizes).map_or(Ok(()), |plan| room.check(&plan, config, &sizes))
 }
 
 /// How the work was shared and nodes were numbered; people are told where it is not as usual.

@@ -2,6 +2,7 @@
 //! status.
 
 mod bad_input;
+mod cuda;
 mod data;
 mod girih;
 mod interrupted;

@@ -77,6 +77,7 @@ fn every_model_and_setting_runs() {
         &["--model", "mlp", "--optimizer", "sgd", "--lr", "0.1", "--schedule", "cosine", "--warmup", "2"],
         &["--model", "gcn", "--precision", "bf16", "--optimizer", "adamw", "--decay", "all", "--eval-every", "2"],
         &["--schedule", "step:2:0.5", "--patience", "3", "--dropout", "0.2", "--weight-decay", "0"],
+        &["--input-dropout", "0", "--aggregate-once", "false"],
     ] {
         let args = [&["train", "--data", SMALL, "--epochs", "4", "--json"], flags].concat();
         let result = girih(&args).ok().result();

@@ -50,8 +50,8 @@ pub use self::sparse::CpuSparse;
 pub use self::spmm::CpuTiles;
 use crate::checks::{self, IdRange};
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype, Epilogue,
-    Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
+    Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// The processor, as a backend.
@@ -313,31 +313,19 @@ impl Backend for Cpu {
         Ok(typed!(values = x.storage() => rows::argmax(values, x.shape().cols)))
     }
 
-    fn adam(
-        &self,
-        step: AdamStep,
-        grad: &CpuMatrix,
-        (first, second): (&mut CpuMatrix, &mut CpuMatrix),
-        param: &mut CpuMatrix,
-    ) -> Result<(), ComputeError> {
-        checks::adam(step.step, param.kind(), grad.kind(), first.kind(), second.kind())?;
-        let (first, second) = (first.expect_f32_mut(), second.expect_f32_mut());
-        optim::adam(step, grad.expect_f32(), first, second, param.expect_f32_mut());
+    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CpuMatrix>]) -> Result<(), ComputeError> {
+        for AdamUpdate { param, grad, first, second, .. } in &*updates {
+            checks::adam(step.step, param.kind(), grad.kind(), first.kind(), second.kind())?;
+        }
+        updates.iter_mut().for_each(|update| optim::adam(step, update));
         Ok(())
     }
 
-    fn sgd(
-        &self,
-        lr: f32,
-        momentum: f32,
-        weight_decay: f32,
-        grad: &CpuMatrix,
-        velocity: &mut CpuMatrix,
-        param: &mut CpuMatrix,
-    ) -> Result<(), ComputeError> {
-        checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
-        let (velocity, param) = (velocity.expect_f32_mut(), param.expect_f32_mut());
-        optim::sgd(lr, momentum, weight_decay, grad.expect_f32(), velocity, param);
+    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, CpuMatrix>]) -> Result<(), ComputeError> {
+        for SgdUpdate { param, grad, velocity, .. } in &*updates {
+            checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
+        }
+        updates.iter_mut().for_each(|update| optim::sgd(lr, momentum, update));
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::AdamStep;
+use super::CpuMatrix;
+use crate::{AdamStep, AdamUpdate, SgdUpdate};
 
 /// Elements in a piece.
 const CHUNK: usize = 1 << 13;
@@ -25,10 +26,9 @@ struct AdamFactors {
 }
 
 impl AdamFactors {
-    fn new(step: AdamStep) -> Self {
+    fn new(step: AdamStep, weight_decay: f32) -> Self {
         let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
-        let (coupled, kept) =
-            if step.decoupled { (0.0, 1.0 - step.lr * step.weight_decay) } else { (step.weight_decay, 1.0) };
+        let (coupled, kept) = if step.decoupled { (0.0, 1.0 - step.lr * weight_decay) } else { (weight_decay, 1.0) };
         Self {
             beta1: step.beta1,
             beta2: step.beta2,
@@ -41,9 +41,11 @@ impl AdamFactors {
     }
 }
 
-/// One step of Adam or AdamW; all slices have one length.
-pub(crate) fn adam(step: AdamStep, grad: &[f32], first: &mut [f32], second: &mut [f32], param: &mut [f32]) {
-    let (arch, factors) = (Arch::new(), AdamFactors::new(step));
+/// One step of Adam or AdamW on a parameter, all of whose matrices have one shape and are `f32`.
+pub(crate) fn adam(step: AdamStep, update: &mut AdamUpdate<'_, CpuMatrix>) {
+    let (arch, factors) = (Arch::new(), AdamFactors::new(step, update.weight_decay));
+    let [first, second] = [&mut *update.first, &mut *update.second].map(CpuMatrix::expect_f32_mut);
+    let (param, grad) = (update.param.expect_f32_mut(), update.grad.expect_f32());
     let state = first.par_chunks_mut(CHUNK).zip(second.par_chunks_mut(CHUNK));
     let pieces = param.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(state);
     pieces.for_each(|((param, grad), (first, second))| {
@@ -68,9 +70,11 @@ fn adam_piece(f: AdamFactors, grad: &[f32], first: &mut [f32], second: &mut [f32
     }
 }
 
-/// One step of stochastic gradient descent; all slices have one length.
-pub(crate) fn sgd(lr: f32, momentum: f32, weight_decay: f32, grad: &[f32], velocity: &mut [f32], param: &mut [f32]) {
-    let arch = Arch::new();
+/// One step of stochastic gradient descent on a parameter, all of whose matrices have one shape and are `f32`.
+pub(crate) fn sgd(lr: f32, momentum: f32, update: &mut SgdUpdate<'_, CpuMatrix>) {
+    let (arch, weight_decay) = (Arch::new(), update.weight_decay);
+    let (param, velocity) = (update.param.expect_f32_mut(), update.velocity.expect_f32_mut());
+    let grad = update.grad.expect_f32();
     let pieces = param.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(velocity.par_chunks_mut(CHUNK));
     pieces.for_each(|((param, grad), velocity)| {
         arch.dispatch(

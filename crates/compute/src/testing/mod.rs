@@ -15,6 +15,9 @@ mod ranking;
 mod refusals;
 mod segments;
 
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use girih_graph_format::Matrix;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -101,21 +104,32 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<segments::SegmentLstm>();
 }
 
-/// Compares every operation of `backend` with [`Reference`].
+/// Compares every operation of `backend` with [`Reference`]; goes on after an operation that differs.
 ///
 /// # Panics
-/// At the first difference beyond the tolerance of its operation, with the smallest case found.
+/// When operations differ beyond their tolerance: each panics with the smallest case found, and the last message names all.
 pub fn check_backend<B: Backend>(backend: &B) {
-    struct Differential<'a, B>(&'a B);
+    struct Differential<'a, B> {
+        backend: &'a B,
+        failed: RefCell<Vec<&'static str>>,
+    }
     impl<B: Backend> Visitor for Differential<'_, B> {
         fn visit<L: Law>(&self) {
-            for_cases::<L>(CASES, ROWS_MAX, |case| {
-                let (found, expected) = (L::run(self.0, case), L::run(&Reference, case));
-                compare(L::NAME, L::tolerance(case), &found, &expected);
-            });
+            let compare_cases = || {
+                for_cases::<L>(CASES, ROWS_MAX, |case| {
+                    let (found, expected) = (L::run(self.backend, case), L::run(&Reference, case));
+                    compare(L::NAME, L::tolerance(case), &found, &expected);
+                });
+            };
+            if catch_unwind(AssertUnwindSafe(compare_cases)).is_err() {
+                self.failed.borrow_mut().push(L::NAME);
+            }
         }
     }
-    visit_laws(&Differential(backend));
+    let differential = Differential { backend, failed: RefCell::default() };
+    visit_laws(&differential);
+    let failed = differential.failed.into_inner();
+    assert!(failed.is_empty(), "differ from the reference: {}", failed.join(", "));
     refusals::check(backend);
 }
 

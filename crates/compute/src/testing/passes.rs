@@ -1,11 +1,12 @@
 //! Laws of the operations that pass over matrices: storage, element by element, rows, columns, losses, optimisers.
 
 use girih_random::Key;
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
 use super::{Law, Output, Results};
-use crate::{Activation, AdamStep, Backend, ColumnMoments, Dropout, Dtype, Shape};
+use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape};
 
 /// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
 #[derive(Debug)]
@@ -145,7 +146,10 @@ impl Law for Rows {
         backend.gather_rows(&x, &ids, &mut gathered).expect("gather_rows");
         let grad = draws.matrix(backend, listed, case.dtypes[2]);
         let mut scattered = draws.matrix(backend, case.shape, case.dtypes[3]);
-        backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
+        // Twice, because a backend may keep what it works out from a list.
+        for _ in 0..2 {
+            backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
+        }
         let largest = backend.argmax_rows(&x).expect("argmax_rows").into_iter().map(|column| column as f32).collect();
         let largest = Output { values: host(Shape::new(case.shape.rows, 1), largest), rounded: false };
         vec![Output::of(backend, &gathered), Output::of(backend, &scattered), largest]
@@ -320,13 +324,18 @@ impl Law for SoftmaxLoss {
         for &row in &rows {
             classes[row as usize] = draws.ids(1, shape.cols)[0];
         }
-        let (rows, classes) =
-            (backend.upload_ids(&rows).expect("upload"), backend.upload_ids(&classes).expect("upload"));
+        let more_classes: Vec<u32> = classes.iter().copied().chain([0]).collect();
+        let ids = |ids: &[u32]| backend.upload_ids(ids).expect("upload");
+        let (rows, classes, more_classes) = (ids(&rows), ids(&classes), ids(&more_classes));
         let mut grad = draws.matrix(backend, shape, case.pass.dtypes[1]);
         let [mut loss, mut loss_alone] = [(); 2].map(|()| draws.matrix(backend, Shape::new(1, 1), Dtype::F32));
         backend.softmax_cross_entropy(&logits, &classes, &rows, Some(&mut grad), &mut loss).expect("loss");
         backend.softmax_cross_entropy(&logits, &classes, &rows, None, &mut loss_alone).expect("loss");
-        [loss, loss_alone, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
+        // The same rows of other logits, because a backend may keep what it works out from a list.
+        let more = draws.matrix(backend, Shape::new(shape.rows + 1, shape.cols), case.pass.dtypes[0]);
+        let mut loss_of_more = draws.matrix(backend, Shape::new(1, 1), Dtype::F32);
+        backend.softmax_cross_entropy(&more, &more_classes, &rows, None, &mut loss_of_more).expect("loss");
+        [loss, loss_alone, loss_of_more, grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }
 
@@ -356,38 +365,52 @@ impl Law for SigmoidLoss {
     }
 }
 
+/// Decays of parameters that are changed together: a few, or more than a table of a device may hold.
+fn decays() -> impl Strategy<Value = Vec<f32>> {
+    let decay = prop_oneof![Just(0.0f32), 0.0f32..0.1];
+    prop_oneof![3 => vec(decay.clone(), 0..4), 1 => vec(decay, 60..140)]
+}
+
+/// A shape for each of `n` parameters, each smaller than the one before.
+fn shapes(shape: Shape, n: usize) -> impl Iterator<Item = Shape> {
+    (1..=n).map(move |k| Shape::new(shape.rows / k, shape.cols))
+}
+
 /// Three steps of Adam and of AdamW.
 pub(super) struct Adam;
 
 impl Law for Adam {
     const NAME: &'static str = "adam";
     const TOLERANCE: f64 = 1e-5;
-    type Case = (PassCase, f32, bool);
+    type Case = (PassCase, Vec<f32>, bool);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        (passes(n_rows(rows_max)), prop_oneof![Just(0.0f32), 0.0f32..0.1], any::<bool>())
+        (passes(n_rows(rows_max)), decays(), any::<bool>())
     }
 
-    fn run<B: Backend>(backend: &B, (case, weight_decay, decoupled): &Self::Case) -> Results {
+    fn run<B: Backend>(backend: &B, (case, decays, decoupled): &Self::Case) -> Results {
         let mut draws = case.draws();
-        let mut param = draws.matrix(backend, case.shape, Dtype::F32);
-        let mut moments = [(); 2].map(|()| backend.zeros(case.shape, Dtype::F32).expect("zeros"));
+        let shapes: Vec<Shape> = shapes(case.shape, decays.len()).collect();
+        let zeros = |&shape: &Shape| backend.zeros(shape, Dtype::F32).expect("zeros");
+        let mut drawn =
+            || -> Vec<B::Matrix> { shapes.iter().map(|&shape| draws.matrix(backend, shape, Dtype::F32)).collect() };
+        let mut params = drawn();
+        let [mut firsts, mut seconds] = [(); 2].map(|()| shapes.iter().map(zeros).collect::<Vec<_>>());
         for step in 1..=3 {
-            let grad = draws.matrix(backend, case.shape, Dtype::F32);
-            let [first, second] = &mut moments;
-            let step = AdamStep {
-                lr: 0.05,
-                beta1: 0.9,
-                beta2: 0.999,
-                eps: 1e-8,
-                weight_decay: *weight_decay,
-                decoupled: *decoupled,
-                step,
+            let grads = drawn();
+            let step = AdamStep { lr: 0.05, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: *decoupled, step };
+            let moments = firsts.iter_mut().zip(&mut seconds);
+            let matrices = params.iter_mut().zip(&grads).zip(moments).zip(decays);
+            let update = |(((param, grad), (first, second)), &weight_decay)| AdamUpdate {
+                param,
+                grad,
+                first,
+                second,
+                weight_decay,
             };
-            backend.adam(step, &grad, (first, second), &mut param).expect("adam");
+            backend.adam(step, &mut matrices.map(update).collect::<Vec<_>>()).expect("adam");
         }
-        let [first, second] = moments;
-        [param, first, second].iter().map(|matrix| Output::of(backend, matrix)).collect()
+        [params, firsts, seconds].iter().flatten().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }
 
@@ -397,20 +420,26 @@ pub(super) struct Sgd;
 impl Law for Sgd {
     const NAME: &'static str = "sgd";
     const TOLERANCE: f64 = 1e-5;
-    type Case = (PassCase, f32, f32);
+    type Case = (PassCase, Vec<f32>, f32);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        (passes(n_rows(rows_max)), 0.0f32..0.99, 0.0f32..0.1)
+        (passes(n_rows(rows_max)), decays(), 0.0f32..0.99)
     }
 
-    fn run<B: Backend>(backend: &B, (case, momentum, weight_decay): &Self::Case) -> Results {
+    fn run<B: Backend>(backend: &B, (case, decays, momentum): &Self::Case) -> Results {
         let mut draws = case.draws();
-        let mut param = draws.matrix(backend, case.shape, Dtype::F32);
-        let mut velocity = backend.zeros(case.shape, Dtype::F32).expect("zeros");
+        let shapes: Vec<Shape> = shapes(case.shape, decays.len()).collect();
+        let mut drawn =
+            || -> Vec<B::Matrix> { shapes.iter().map(|&shape| draws.matrix(backend, shape, Dtype::F32)).collect() };
+        let mut params = drawn();
+        let zeros = |&shape: &Shape| backend.zeros(shape, Dtype::F32).expect("zeros");
+        let mut velocities: Vec<B::Matrix> = shapes.iter().map(zeros).collect();
         for _ in 0..3 {
-            let grad = draws.matrix(backend, case.shape, Dtype::F32);
-            backend.sgd(0.1, *momentum, *weight_decay, &grad, &mut velocity, &mut param).expect("sgd");
+            let grads = drawn();
+            let matrices = params.iter_mut().zip(&grads).zip(&mut velocities).zip(decays);
+            let update = |(((param, grad), velocity), &weight_decay)| SgdUpdate { param, grad, velocity, weight_decay };
+            backend.sgd(0.1, *momentum, &mut matrices.map(update).collect::<Vec<_>>()).expect("sgd");
         }
-        vec![Output::of(backend, &param), Output::of(backend, &velocity)]
+        [params, velocities].iter().flatten().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }

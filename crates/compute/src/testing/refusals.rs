@@ -4,8 +4,8 @@ use girih_graph_format::{Csr, Matrix, Scales};
 
 use super::inputs::host;
 use crate::{
-    Activation, AdamStep, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue, Reference,
-    Shape, SparseOperand, Transpose,
+    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue,
+    Reference, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// A call that should have been refused.
@@ -166,6 +166,13 @@ impl<B: Backend> Trial<'_, B> {
             let untouched = backend.download(&grad).expect("download") == counting(4, 3);
             Refusal { untouched: refusal.untouched && untouched, ..refusal }
         };
+        // Rows that had classes among the columns before, with other classes.
+        let softmax_again = |call, classes: &[u32]| {
+            let [good, other, rows] = [&[0, 1, 2, u32::MAX], classes, &[0, 2]].map(|ids| self.ids(ids));
+            let mut loss = self.matrix(1, 1);
+            backend.softmax_cross_entropy(&logits, &good, &rows, None, &mut loss).expect("classes among the columns");
+            self.refuses(call, (1, 1), |loss| backend.softmax_cross_entropy(&logits, &other, &rows, None, loss))
+        };
         let sigmoid = |call, targets: &B::Matrix, rows: &[u32]| {
             let rows = self.ids(rows);
             self.refuses(call, (1, 1), |loss| backend.sigmoid_cross_entropy(&logits, targets, &rows, None, loss))
@@ -173,6 +180,7 @@ impl<B: Backend> Trial<'_, B> {
         vec![
             softmax("softmax: classes", &[0, 1, 2], &[0], (1, 1)),
             softmax("softmax: class", &[0, 1, 3, 0], &[0, 2], (1, 1)),
+            softmax_again("softmax: class of rows that had another", &[0, 1, 3, u32::MAX]),
             softmax("softmax: no rows", &[0, 1, 2, 0], &[], (1, 1)),
             softmax("softmax: row", &[0, 1, 2, 0], &[4], (1, 1)),
             softmax("softmax: loss", &[0, 1, 2, 0], &[0], (2, 1)),
@@ -201,18 +209,29 @@ impl<B: Backend> Trial<'_, B> {
 
     fn optimizers(&self) -> Vec<Refusal> {
         let (good, tall, backend) = (self.matrix(2, 3), self.matrix(3, 2), self.backend);
-        let step =
-            |step| AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decoupled: false, step };
+        let step = |step| AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: false, step };
+        // What does not fit comes last, so that the parameter before it shows whether anything was written.
         let adam = |call, step, grad: &B::Matrix, first_dtype| {
-            let (mut first, mut second) = (self.stored(2, 3, first_dtype), self.matrix(2, 3));
-            self.refuses(call, (2, 3), |param| backend.adam(step, grad, (&mut first, &mut second), param))
+            let [mut first, mut second, mut other, mut other_second] = [(); 4].map(|()| self.matrix(2, 3));
+            let mut other_first = self.stored(2, 3, first_dtype);
+            self.refuses(call, (2, 3), |param| {
+                let fits = AdamUpdate { param, grad: &good, first: &mut first, second: &mut second, weight_decay: 0.0 };
+                let (first, second) = (&mut other_first, &mut other_second);
+                backend
+                    .adam(step, &mut [fits, AdamUpdate { param: &mut other, grad, first, second, weight_decay: 0.0 }])
+            })
         };
-        let mut velocity = self.matrix(3, 2);
+        let [mut velocity, mut other] = [(); 2].map(|()| self.matrix(2, 3));
+        let mut tall_velocity = self.matrix(3, 2);
         vec![
             adam("adam: grad", step(1), &tall, Dtype::F32),
             adam("adam: step", step(0), &good, Dtype::F32),
             adam("adam: storage", step(1), &good, Dtype::Bf16),
-            self.refuses("sgd", (2, 3), |param| backend.sgd(0.1, 0.9, 0.0, &good, &mut velocity, param)),
+            self.refuses("sgd", (2, 3), |param| {
+                let fits = SgdUpdate { param, grad: &good, velocity: &mut velocity, weight_decay: 0.0 };
+                let (param, velocity) = (&mut other, &mut tall_velocity);
+                backend.sgd(0.1, 0.9, &mut [fits, SgdUpdate { param, grad: &good, velocity, weight_decay: 0.0 }])
+            }),
         ]
     }
 

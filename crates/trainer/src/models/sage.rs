@@ -47,7 +47,7 @@ impl Sage {
 impl<B: Backend> Model<B> for Sage {
     fn needs(&self) -> Needs {
         let (norm, propagation) = match self.config.aggregator {
-            Aggregator::Mean => (Norm::Row, Propagation::with_input_dropout(self.config.input_dropout())),
+            Aggregator::Mean => (Norm::Row, Propagation::of(&self.config)),
             Aggregator::Pool | Aggregator::Lstm => (Norm::None, Propagation::Never),
         };
         Needs { graph: Some(Adjacency { self_loops: false, norm }), hops: 1, raw_features: true, propagation }

@@ -207,11 +207,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
             graph: Some(C::ADJACENCY),
             hops: usize::from(aggregates_first),
             raw_features: !aggregates_first,
-            propagation: if aggregates_first {
-                Propagation::with_input_dropout(self.config.input_dropout())
-            } else {
-                Propagation::Never
-            },
+            propagation: if aggregates_first { Propagation::of(&self.config) } else { Propagation::Never },
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use girih_compute::Backend;
+use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::Interactions;
 use girih_graph_format::NodeId;
 use girih_random::purpose;
@@ -55,8 +55,13 @@ impl<'a, B: Backend> Recommender<'a, B> {
         Ok(Self { state, inputs, interactions, model, embedding, blocks: Pool::default() })
     }
 
-    /// One step on the triples of `nodes`; returns their mean loss.
-    fn step(&mut self, lr: f64, nodes: &[NodeId]) -> Result<(f32, StageTimes), TrainError> {
+    /// One step on the triples of `nodes`; their mean loss becomes row `row` of `losses`.
+    fn step(
+        &mut self,
+        lr: f64,
+        nodes: &[NodeId],
+        (losses, row): (&mut B::Matrix, usize),
+    ) -> Result<StageTimes, TrainError> {
         let start = Instant::now();
         let state = &mut self.state;
         let ranks = self.inputs.ranks.as_deref();
@@ -65,18 +70,19 @@ impl<'a, B: Backend> Recommender<'a, B> {
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode).among(ranks);
         let decay = state.config.optimizer.weight_decay as f32;
         let loss = batch.loss(&mut tape, &*self.model, self.inputs, self.embedding, decay)?;
-        let value = loss.value(state.backend)?;
         let forward = start.elapsed();
-        tape.backward(loss, &mut state.gradients)?;
+        let loss = tape.backward(loss, &mut state.gradients)?;
         ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
         let backward = start.elapsed() - forward;
-        state.step(lr, value)?;
+        state.step(lr)?;
+        state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
+        state.pool.give(state.backend, loss);
         if ranks.is_some() {
             // How many rows a rank holds and fetches of a batch's is different in every batch.
             state.pool.drop_unused();
         }
         let optimizer = start.elapsed() - forward - backward;
-        Ok((value, StageTimes { forward, backward, optimizer, ..StageTimes::default() }))
+        Ok(StageTimes { forward, backward, optimizer })
     }
 
     /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
@@ -111,19 +117,22 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         &mut self.state
     }
 
-    /// One step on every batch; drawing a batch counts as part of the forward pass.
+    /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the last
+    /// step is on its way.
     fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError> {
         let key = self.state.key(purpose::TRIPLES);
         let triples = Triples::new(self.interactions, key, self.state.config.batch_size);
-        let (mut total, mut times) = (0.0, StageTimes::default());
-        for batch in 0..triples.n_batches() {
+        let (n_batches, mut times) = (triples.n_batches(), StageTimes::default());
+        let mut losses = self.state.pool.take(self.state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
+        for batch in 0..n_batches {
             let start = Instant::now();
             let nodes = triples.batch(batch);
             times.forward += start.elapsed();
-            let (loss, stages) = self.step(lr, &nodes)?;
-            total += f64::from(loss) * (nodes.len() / 3) as f64;
-            times += stages;
+            times += self.step(lr, &nodes, (&mut losses, batch))?;
         }
+        let losses = self.state.read_losses(lr, losses)?;
+        let weighed = losses.data().iter().enumerate();
+        let total: f64 = weighed.map(|(batch, &loss)| f64::from(loss) * triples.n_triples(batch) as f64).sum();
         Ok(((total / self.interactions.train().nnz() as f64) as f32, times))
     }
 

@@ -24,9 +24,13 @@ impl<'a> Triples<'a> {
         self.train.nnz().div_ceil(self.batch_size)
     }
 
+    pub(crate) fn n_triples(&self, batch: usize) -> usize {
+        self.batch_size.min(self.train.nnz() - batch * self.batch_size)
+    }
+
     /// The nodes of a batch: its users, then the items that they met, then those that they did not.
     pub(crate) fn batch(&self, batch: usize) -> Vec<NodeId> {
-        let n_triples = self.batch_size.min(self.train.nnz() - batch * self.batch_size);
+        let n_triples = self.n_triples(batch);
         let key = self.key.child(batch as u64);
         let triples: Vec<[NodeId; 3]> =
             (0..n_triples).into_par_iter().with_min_len(256).map(|t| self.draw(key, t as u64)).collect();

@@ -48,7 +48,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         options: AttentionOptions,
     ) -> Result<Var, ComputeError> {
         let (rows, width) = (self.backend().sparse_shape(graph).rows, self.shape(operands.values).cols);
-        let mut out = self.buffer(Shape::new(rows, width))?;
+        let mut out = self.activations(Shape::new(rows, width))?;
         let mut log_sums = self.buffer(Shape::new(rows, options.heads))?;
         let attention = resolve::<B>(graph, options, operands, |var| self.value(var));
         self.backend().attention(&attention, &mut out, &mut log_sums)?;
@@ -81,10 +81,7 @@ fn resolve<'v, B: Backend>(
 impl<B: Backend> Operation<B> for Attended<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
         let AttentionOperands { destination, source, vector, values } = self.operands;
-        let mut buffer = |var: Var| {
-            let shape = pass.backend().shape(pass.value(var));
-            pass.buffer(shape)
-        };
+        let mut buffer = |var: Var| pass.grad_buffer(var);
         let (mut of_destination, mut of_source) = (buffer(destination)?, buffer(source)?);
         let (mut of_vector, mut of_values) = (vector.map(&mut buffer).transpose()?, buffer(values)?);
         let attention = resolve::<B>(self.graph, self.options, self.operands, |var| pass.value(var));
@@ -126,9 +123,8 @@ impl<B: Backend> Tape<'_, B> {
 
 impl<B: Backend> Operation<B> for HeadDots {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let shape = |pass: &BackwardPass<'_, '_, B>, var| pass.backend().shape(pass.value(var));
-        let mut of_vector = pass.buffer(shape(pass, self.vector))?;
-        let mut of_x = if pass.needs_grad(self.x) { Some(pass.zeros(shape(pass, self.x))?) } else { None };
+        let mut of_vector = pass.grad_buffer(self.vector)?;
+        let mut of_x = pass.needs_grad(self.x).then(|| pass.zero_grad(self.x)).transpose()?;
         let (x, vector) = (pass.value(self.x), pass.value(self.vector));
         pass.backend().head_dots_backward(x, vector, &grad, of_x.as_mut(), &mut of_vector)?;
         pass.recycle(grad);

@@ -36,7 +36,19 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer with unspecified contents.
+    /// A buffer for the gradient of `var`: of its shape and type, with unspecified contents.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    ///
+    /// # Panics
+    /// When the value was consumed as the `add` of another operation.
+    pub fn grad_buffer(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
+        let (shape, dtype) = (self.backend.shape(self.value(var)), self.backend.dtype(self.value(var)));
+        self.pool.take(self.backend, shape, dtype)
+    }
+
+    /// A buffer of `f32` with unspecified contents.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -44,12 +56,15 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.pool.take(self.backend, shape, Dtype::F32)
     }
 
-    /// A buffer of zeros.
+    /// As [`grad_buffer`](Self::grad_buffer), of zeros.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub fn zeros(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
-        let mut matrix = self.buffer(shape)?;
+    ///
+    /// # Panics
+    /// When the value was consumed as the `add` of another operation.
+    pub fn zero_grad(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
+        let mut matrix = self.grad_buffer(var)?;
         self.backend.set_zero(&mut matrix)?;
         Ok(matrix)
     }
@@ -76,10 +91,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
             Some(param) => self.gradients.take(param),
             None => match self.grads[var.0].take() {
                 Some(grad) => (grad, true),
-                None => {
-                    let shape = self.backend.shape(self.value(var));
-                    (self.buffer(shape)?, false)
-                }
+                None => (self.grad_buffer(var)?, false),
             },
         };
         write(self, &mut grad, accumulate)?;

@@ -26,7 +26,7 @@ impl<B: Backend> Tape<'_, B> {
     ) -> Result<Var, ComputeError> {
         let ((first_factor, first), others) = terms.split_first().expect("at least one term");
         let shape = self.shape(*first);
-        let mut out = self.buffer(shape)?;
+        let mut out = self.activations(shape)?;
         self.backend().scale(*first_factor, self.value(*first), &mut out)?;
         for (factor, x) in others {
             self.backend().add_scaled(*factor, self.value(*x), &mut out)?;
@@ -81,7 +81,7 @@ impl<B: Backend> Tape<'_, B> {
     pub fn concat(&mut self, parts: &[Var]) -> Result<Var, ComputeError> {
         let rows = self.shape(*parts.first().expect("at least one part")).rows;
         let width = parts.iter().map(|&part| self.shape(part).cols).sum();
-        let mut out = self.buffer(Shape::new(rows, width))?;
+        let mut out = self.activations(Shape::new(rows, width))?;
         let mut to = 0;
         for &part in parts {
             let n = self.shape(part).cols;
@@ -98,7 +98,7 @@ impl<B: Backend> Operation<B> for Concatenated {
         for &part in &self.parts {
             let shape = pass.backend().shape(pass.value(part));
             if pass.needs_grad(part) {
-                let mut share = pass.buffer(shape)?;
+                let mut share = pass.grad_buffer(part)?;
                 pass.backend().copy_block(shape, &grad, (0, from), &mut share, (0, 0))?;
                 pass.give(part, share)?;
             }

@@ -17,7 +17,7 @@ impl<B: Backend> Tape<'_, B> {
     pub fn dropout(&mut self, x: Var, dropout: Option<Dropout>) -> Result<Var, ComputeError> {
         let Some(dropout) = dropout else { return Ok(x) };
         let shape = self.shape(x);
-        let mut out = self.buffer(shape)?;
+        let mut out = self.activations(shape)?;
         self.backend().dropout(self.value(x), dropout, &mut out)?;
         Ok(self.record(out, &[x], Masked { x, dropout }))
     }

@@ -22,7 +22,7 @@ impl Recorded {
     pub fn target<B: Backend>(self, tape: &mut Tape<'_, B>, shape: Shape) -> Result<(B::Matrix, bool), ComputeError> {
         match self.add {
             Some(add) => Ok((tape.consume(add), true)),
-            None => Ok((tape.buffer(shape)?, false)),
+            None => Ok((tape.activations(shape)?, false)),
         }
     }
 

@@ -15,7 +15,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// # Errors
     /// When an id is out of range or `n_ids` is not their number, or when the backend fails.
     pub fn gather_rows(&mut self, x: Var, ids: &'a B::Ids, n_ids: usize) -> Result<Var, ComputeError> {
-        let mut out = self.buffer(Shape::new(n_ids, self.shape(x).cols))?;
+        let mut out = self.activations(Shape::new(n_ids, self.shape(x).cols))?;
         self.backend().gather_rows(self.value(x), ids, &mut out)?;
         Ok(self.record(out, &[x], Gathered::<B> { x, ids }))
     }

@@ -3,7 +3,7 @@
 //! By Horner's rule, `X + Â·(X + Â·(X + …))`, which takes two more matrices whatever `k` is. Its backward is the same
 //! with `Âᵀ`.
 
-use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Transpose};
+use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
 use super::{BackwardPass, Operation, Pool, Tape, Var};
 use crate::graph::Graph;
@@ -25,7 +25,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
     pub fn hop_mean(&mut self, graph: &'a Graph<B>, x: Var, hops: usize) -> Result<Var, ComputeError> {
-        let mut out = self.buffer(self.shape(x))?;
+        let mut out = self.activations(self.shape(x))?;
         self.backend.scale(weight(hops), self.value(x), &mut out)?;
         add_powers(self.backend, self.pool, (graph, Transpose::No), hops, &mut out)?;
         Ok(self.record(out, &[x], HopMean::<B> { graph, x, hops }))
@@ -34,7 +34,7 @@ impl<'a, B: Backend> Tape<'a, B> {
 
 impl<B: Backend> Operation<B> for HopMean<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
+        let mut x_grad = pass.grad_buffer(self.x)?;
         pass.backend.scale(weight(self.hops), &grad, &mut x_grad)?;
         pass.recycle(grad);
         add_powers(pass.backend, pass.pool, (self.graph, Transpose::Yes), self.hops, &mut x_grad)?;
@@ -55,7 +55,7 @@ fn add_powers<B: Backend>(
     }
     let shape = backend.shape(y);
     let copy_of_y = |pool: &mut Pool<B>, y: &B::Matrix| -> Result<B::Matrix, ComputeError> {
-        let mut copy = pool.take(backend, shape, Dtype::F32)?;
+        let mut copy = pool.take(backend, shape, backend.dtype(y))?;
         backend.convert(y, &mut copy)?;
         Ok(copy)
     };

@@ -78,8 +78,7 @@ impl Linear {
         if !pass.needs_grad(self.x) {
             return Ok(());
         }
-        let shape = pass.backend().shape(pass.value(self.x));
-        let mut x_grad = pass.buffer(shape)?;
+        let mut x_grad = pass.grad_buffer(self.x)?;
         product(pass, &mut x_grad, false)?;
         pass.backend().dropout_in_place(dropout, &mut x_grad)?;
         pass.give(self.x, x_grad)

@@ -1,6 +1,6 @@
 //! The losses at the end of a tape; value and gradient come from one pass over the logits.
 
-use girih_compute::{Backend, ComputeError, Dtype, Shape};
+use girih_compute::{Backend, ComputeError, Shape};
 
 use super::{Tape, Var};
 use crate::targets::{Part, Targets};
@@ -24,6 +24,12 @@ impl<B: Backend> Loss<B> {
     #[must_use]
     pub fn matrix(&self) -> &B::Matrix {
         &self.value
+    }
+
+    /// The buffer of the loss of a tape that evaluates, which has no others.
+    pub(crate) fn into_value(self) -> B::Matrix {
+        debug_assert!(self.grads.is_empty(), "gradients are walked back from, not dropped");
+        self.value
     }
 }
 
@@ -62,7 +68,8 @@ impl<B: Backend> Tape<'_, B> {
     /// Makes a mean over some rows their share of the mean over more.
     fn weigh(&mut self, share: f32, mean: &mut Loss<B>) -> Result<(), ComputeError> {
         for matrix in std::iter::once(&mut mean.value).chain(mean.grads.iter_mut().map(|(_, grad)| grad)) {
-            let mut weighed = self.pool.take(self.backend, self.backend.shape(matrix), Dtype::F32)?;
+            let (shape, dtype) = (self.backend.shape(matrix), self.backend.dtype(matrix));
+            let mut weighed = self.pool.take(self.backend, shape, dtype)?;
             self.backend.scale(share, matrix, &mut weighed)?;
             self.pool.give(self.backend, std::mem::replace(matrix, weighed));
         }
@@ -116,15 +123,7 @@ impl<B: Backend> Tape<'_, B> {
 
     /// A buffer for the gradient of `var`, if anybody wants it.
     fn grad_buffer(&mut self, var: Var) -> Result<Option<B::Matrix>, ComputeError> {
-        let shape = self.shape(var);
-        self.needs_grad(var).then(|| self.buffer(shape)).transpose()
-    }
-
-    /// Gives the buffers of a loss that is not walked back from to the pool.
-    pub fn discard(&mut self, loss: Loss<B>) {
-        self.pool.give(self.backend, loss.value);
-        for (_, grad) in loss.grads {
-            self.pool.give(self.backend, grad);
-        }
+        let (shape, dtype) = (self.shape(var), self.backend.dtype(self.value(var)));
+        self.needs_grad(var).then(|| self.pool.take(self.backend, shape, dtype)).transpose()
     }
 }

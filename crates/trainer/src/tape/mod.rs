@@ -154,7 +154,15 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer for a result; its contents are unspecified.
+    /// A buffer for a result with a row for each node, stored as the backend stores those; its contents are unspecified.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn activations(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
+        self.pool.take(self.backend, shape, self.backend.activations())
+    }
+
+    /// A buffer of `f32` for a result; its contents are unspecified.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -213,14 +221,15 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used.
+    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used. Returns the
+    /// value of the loss, `1 × 1`, so that the host need not wait for it before all that follows is on its way.
     ///
     /// # Errors
     /// When the backend fails.
     ///
     /// # Panics
     /// When the tape evaluates instead of training.
-    pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<(), ComputeError> {
+    pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<B::Matrix, ComputeError> {
         assert!(self.is_training(), "a tape that evaluates keeps nothing for a backward pass");
         gradients.begin();
         let mut pass = BackwardPass {
@@ -230,11 +239,11 @@ impl<'a, B: Backend> Tape<'a, B> {
             pool: self.pool,
             gradients,
         };
-        pass.recycle(loss.value);
         for (var, grad) in loss.grads {
             pass.grads[var.0] = Some(grad);
         }
-        pass.run()
+        pass.run()?;
+        Ok(loss.value)
     }
 
     fn push(

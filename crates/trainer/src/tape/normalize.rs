@@ -31,7 +31,7 @@ impl<B: Backend> Tape<'_, B> {
     /// On shapes that do not fit, or when the backend fails.
     pub fn normalize_rows(&mut self, x: Var, gain: Var, bias: Var) -> Result<Var, ComputeError> {
         let shape = self.shape(x);
-        let (mut out, mut moments) = (self.buffer(shape)?, self.buffer(Shape::new(shape.rows, 2))?);
+        let (mut out, mut moments) = (self.activations(shape)?, self.buffer(Shape::new(shape.rows, 2))?);
         let scales = (self.value(gain), self.value(bias));
         self.backend.normalize_rows(EPS, self.value(x), scales, &mut out, &mut moments)?;
         let moments = self.keep(moments);
@@ -45,7 +45,7 @@ impl<B: Backend> Tape<'_, B> {
     /// On shapes that do not fit, or when the backend or another rank fails.
     pub fn normalize_columns(&mut self, x: Var, gain: Var, bias: Var) -> Result<Var, ComputeError> {
         let (shape, ranks) = (self.shape(x), self.ranks);
-        let (mut out, mut sums) = (self.buffer(shape)?, self.buffer(Shape::new(1, shape.cols))?);
+        let (mut out, mut sums) = (self.activations(shape)?, self.buffer(Shape::new(1, shape.cols))?);
         self.backend.column_sums(self.value(x), &mut sums)?;
         let means = mean_of_all(self.backend, self.pool, ranks, &sums, shape.rows)?;
         // A pass of its own, around the means: squares of the values themselves would cancel.

@@ -29,7 +29,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// On shapes that do not fit, or when the backend fails.
     pub fn segment_max(&mut self, matrix: &'a B::Sparse, x: Var) -> Result<Var, ComputeError> {
         let shape = Shape::new(self.backend().sparse_shape(matrix).rows, self.shape(x).cols);
-        let mut out = self.buffer(shape)?;
+        let mut out = self.activations(shape)?;
         let mut winners = match self.needs_grad(x) {
             true => Some(self.pool.take_ids(self.backend, shape.len())?),
             false => None,
@@ -47,7 +47,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     pub fn segment_lstm(&mut self, matrix: &'a B::Sparse, inputs: Var, weight: Var) -> Result<Var, ComputeError> {
         let order = self.next_key();
         let shape = Shape::new(self.backend().sparse_shape(matrix).rows, self.shape(weight).rows);
-        let mut out = self.buffer(shape)?;
+        let mut out = self.activations(shape)?;
         self.backend().segment_lstm((matrix, order), self.value(inputs), self.value(weight), &mut out)?;
         Ok(self.record(out, &[inputs, weight], SegmentLstm::<B> { matrix, order, inputs, weight }))
     }
@@ -56,8 +56,8 @@ impl<'a, B: Backend> Tape<'a, B> {
 impl<B: Backend> Operation<B> for SegmentMax<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
         let winners = self.winners.take().expect("winners are kept where a gradient is taken, until it is");
-        let (shape, out_shape) = (pass.backend().shape(pass.value(self.x)), pass.backend().shape(&grad));
-        let mut x_grad = pass.buffer(shape)?;
+        let out_shape = pass.backend().shape(&grad);
+        let mut x_grad = pass.grad_buffer(self.x)?;
         pass.backend().segment_max_backward(self.matrix, &winners, &grad, &mut x_grad)?;
         pass.pool.give_ids(out_shape.len(), winners);
         pass.recycle(grad);
@@ -67,9 +67,7 @@ impl<B: Backend> Operation<B> for SegmentMax<'_, B> {
 
 impl<B: Backend> Operation<B> for SegmentLstm<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let shape_of = |var| pass.backend().shape(pass.value(var));
-        let (inputs_shape, weight_shape) = (shape_of(self.inputs), shape_of(self.weight));
-        let (mut inputs_grad, mut weight_grad) = (pass.buffer(inputs_shape)?, pass.buffer(weight_shape)?);
+        let (mut inputs_grad, mut weight_grad) = (pass.grad_buffer(self.inputs)?, pass.grad_buffer(self.weight)?);
         let operands = (pass.value(self.inputs), pass.value(self.weight));
         let grads = (&mut inputs_grad, &mut weight_grad);
         pass.backend().segment_lstm_backward((self.matrix, self.order), operands, &grad, grads)?;

@@ -1,8 +1,12 @@
 //! Data at the edge of what training can work with, and beyond it.
 
+use girih_compute::Cpu;
 use girih_datasets::{Dataset, Features, Labels, Split, UNLABELLED};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
-use girih_trainer::{ModelConfig, OptimizerConfig, OptimizerKind, TrainConfig};
+use girih_trainer::{
+    Checkpoint, Control, Event, ModelConfig, OptimizerConfig, OptimizerKind, SessionOptions, TrainConfig,
+    checkpoint_path,
+};
 
 use crate::{ALL_MODELS, ModelKind, config, planted, train};
 
@@ -88,6 +92,33 @@ fn a_loss_that_is_no_number_ends_the_run_with_advice() {
             let says_why = message.contains("training loss is") && message.contains("lower the learning rate");
             assert!(says_why, "{model:?} {kind:?}: {message}");
         }
+    }
+}
+
+#[test]
+fn a_step_by_a_loss_that_is_no_number_is_not_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SessionOptions {
+        checkpoints: Some(folder.path().to_owned()),
+        checkpoint_every: Some(1),
+        ..SessionOptions::default()
+    };
+    let optimizer = OptimizerConfig { lr: 1e30, ..OptimizerConfig::default() };
+    let config = TrainConfig { optimizer, ..config(ModelKind::Gcn, 50) };
+    let mut losses = Vec::new();
+    let outcome = girih_trainer::train(&Cpu::new(), planted("nodes=200"), &config, &options, &mut |event| {
+        if let Event::Epoch { report, .. } = event {
+            losses.push(report.train_loss);
+        }
+        Control::Continue
+    });
+    assert!(outcome.is_err() && !losses.is_empty() && losses.iter().all(|loss| loss.is_finite()));
+    let saved = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+    assert_eq!(saved.progress.epoch, losses.len() as u64, "the last epoch whose loss was a number");
+    for (name, param) in &saved.params {
+        let (first, second) = &saved.moments[name];
+        let mut values = [param, first, second].into_iter().flat_map(|matrix| matrix.data());
+        assert!(values.all(|value| value.is_finite()), "{name}");
     }
 }
 

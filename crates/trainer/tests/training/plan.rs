@@ -17,14 +17,15 @@ fn a_plan_knows_when_the_first_aggregation_is_a_constant() {
     let sparse = with_bags_of_words(&planted("nodes=300"));
     for dataset in [densified(&sparse), sparse] {
         for kind in ALL_MODELS {
-            for p in [0.0, 0.5] {
-                let config = with_input_dropout(config(kind, 10), p);
+            for (p, aggregate_once) in [(0.0, true), (0.0, false), (0.5, true)] {
+                let mut config = with_input_dropout(config(kind, 10), p);
+                config.model.aggregate_once = aggregate_once;
                 let planned = plan(&config, &dataset).aggregates_once;
                 let done = Stage::new(dataset.clone(), &config).inputs.propagated.is_some();
                 assert_eq!(
                     planned,
                     done,
-                    "{kind:?}, dropout {p}, sparse {}",
+                    "{kind:?}, dropout {p}, once {aggregate_once}, sparse {}",
                     DataSizes::of(&dataset).feature_nnz.is_some()
                 );
             }

@@ -49,6 +49,14 @@ pub(crate) fn lightgcn(epochs: u64) -> TrainConfig {
 }
 
 #[test]
+fn a_batch_whose_loss_is_no_number_ends_the_run_with_its_epoch() {
+    let steep = |lr| TrainConfig { optimizer: OptimizerConfig { lr, ..lightgcn(9).optimizer }, ..lightgcn(9) };
+    let message = train(tastes(), &steep(1e30)).unwrap_err().to_string();
+    let says_why = message.contains("training loss is") && message.contains("in epoch 1; lower the learning rate");
+    assert!(says_why, "{message}");
+}
+
+#[test]
 fn tastes_are_learnt() {
     let outcome = train(tastes(), &lightgcn(20)).unwrap();
     let run = &outcome.runs[0];

@@ -12,7 +12,7 @@ use crate::paths;
 /// Prints how well the items ranked first agree with the test items.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
     let mut results = loaded.describe();
-    let recommendations = girih_trainer::recommend(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+    let recommendations = loaded.recommend()?;
     let ranking = recommendations.scores.ranking;
     let score = |of: fn(&Ranking) -> f64| ranking.as_ref().map(of);
     let shown = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
@@ -34,7 +34,7 @@ pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
         return Err(CliError::Other(message.to_owned()));
     }
     let mut results = loaded.describe();
-    let recommendations = girih_trainer::recommend(&loaded.backend, loaded.dataset, &loaded.checkpoint)?;
+    let recommendations = loaded.recommend()?;
     let item = |&item: &u32| if item == NO_COLUMN { -1 } else { i64::from(item) };
     let items: Vec<i64> = recommendations.items.iter().map(item).collect();
     paths::make_parents(&args.out)?;

@@ -163,14 +163,15 @@ fn add_ranking(results: &mut Results, outcome: &Outcome) {
 
 fn add_times(results: &mut Results, outcome: &Outcome) {
     let ms = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e3);
-    let median = ms(outcome.epoch_time_median());
+    let median = ms(outcome.median(|t| Some(t.steps)));
+    let stage = |stage: fn(StageTimes) -> Duration| ms(outcome.median(|t| t.stages.map(stage)));
     let stages = serde_json::json!({
-        "forward": ms(outcome.median(|t| t.forward)),
-        "backward": ms(outcome.median(|t| t.backward)),
-        "optimizer": ms(outcome.median(|t| t.optimizer)),
-        "evaluate": ms(outcome.median(|t| t.evaluate)),
+        "forward": stage(|t| t.forward),
+        "backward": stage(|t| t.backward),
+        "optimizer": stage(|t| t.optimizer),
+        "evaluate": ms(outcome.median(|t| Some(t.evaluate))),
     });
-    let fastest = ms(outcome.times.iter().map(StageTimes::epoch).min());
+    let fastest = ms(outcome.times.iter().map(|t| t.steps).min());
     results
         .add("epoch_ms_median", median, "Epoch, median", median.map_or(String::new(), |ms| format!("{ms:.2} ms")))
         .add_hidden("epoch_ms_min", fastest)

@@ -1,0 +1,134 @@
+//! `gpu-fullbatch`: whole training epochs of a two-layer GCN on a CUDA device, as `girih train` runs them, in each order of
+//! nodes and storage type, with the first aggregation computed once and in every epoch.
+//!
+//! Nothing is dropped out. The device works while the host goes on, so that only whole epochs are timed: each waits for the
+//! one before, and nothing runs between them. For the same reason the peer does not take turns but runs after girih.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::Path;
+
+use girih_compute::Dtype;
+use girih_datasets::Dataset;
+use girih_kernels::{Cuda, Device};
+use girih_reorder::OrderKind;
+use girih_trainer::{ModelConfig, OptimizerConfig, TrainConfig};
+
+use super::epochs::Epochs;
+use super::gpu::{self, Order};
+use super::{DTYPES, Setup, dtype_name};
+use crate::peer::Peer;
+use crate::timing::{Contestant, Protocol, Summary, compete};
+use crate::{Case, Error, Report, graphs};
+
+/// Width of the hidden layer, but for [`NARROW`].
+const HIDDEN: usize = 128;
+/// The graph whose published runs have a narrower hidden layer, and its width.
+const NARROW: (&str, usize) = ("synth:products", 64);
+
+/// Adds four cases for each order, and the peer's: in the order that there is, and in those that are asked for.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    gpu::open(report)?;
+    let spec = setup.graph_or(graphs::FULL);
+    let dataset = graphs::load(spec)?;
+    report.graph = Some(graphs::describe(&dataset));
+    let suite = FullBatch {
+        hidden: setup.hidden.unwrap_or_else(|| hidden(spec)),
+        protocol: setup.protocol,
+        peer: setup.peer.as_deref(),
+    };
+    let as_it_is = suite.peer_epoch(&dataset)?;
+    if let Some((name, time)) = &as_it_is {
+        report.cases.push(Case::new(format!("{}/{name}", OrderKind::None), *time));
+    }
+    for &kind in &setup.orders {
+        let order = Order::find(kind, &dataset.graph)?;
+        let ordered = match &order.permutation {
+            Some(permutation) => Cow::Owned(dataset.clone().permuted(permutation)?),
+            None => Cow::Borrowed(&dataset),
+        };
+        let in_order = if order.permutation.is_some() { suite.peer_epoch(&ordered)? } else { None };
+        let rivals = [("x_peer", &as_it_is), ("x_peer_same_order", &in_order)];
+        report.cases.extend(suite.cases(&ordered, &order, rivals)?);
+        report.cases.extend(in_order.map(|(name, time)| Case::new(format!("{kind}/{name}"), time)));
+    }
+    Ok(())
+}
+
+fn hidden(spec: &str) -> usize {
+    if spec.starts_with(NARROW.0) { NARROW.1 } else { HIDDEN }
+}
+
+/// The library and the time of its epochs, if there is a peer.
+type PeerEpoch = Option<(String, Summary)>;
+
+struct FullBatch<'a> {
+    hidden: usize,
+    protocol: Protocol,
+    peer: Option<&'a Path>,
+}
+
+impl FullBatch<'_> {
+    /// girih's cases in one order, each beside the `rivals` that there are.
+    fn cases(&self, dataset: &Dataset, order: &Order, rivals: [(&str, &PeerEpoch); 2]) -> Result<Vec<Case>, Error> {
+        let mut cases = Vec::new();
+        for precision in DTYPES {
+            let cuda = Cuda::new(Device::open(0)?).storing(precision);
+            for aggregate_once in [true, false] {
+                let config = self.config(precision, aggregate_once);
+                let time = Epochs::time(&cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
+                let aggregates = if aggregate_once { "once" } else { "every" };
+                let name = format!("{}/{}/{aggregates}", order.kind, dtype_name(precision));
+                let mut case = Case::new(name, time).with("order_s", order.seconds);
+                for (metric, rival) in rivals {
+                    if let Some((_, peer)) = rival {
+                        case = case.with(metric, peer.median_s / time.median_s);
+                    }
+                }
+                cases.push(case);
+            }
+        }
+        Ok(cases)
+    }
+
+    fn config(&self, precision: Dtype, aggregate_once: bool) -> TrainConfig {
+        let epochs = (self.protocol.warm_up + self.protocol.repeats) as u64;
+        TrainConfig {
+            model: ModelConfig { hidden: self.hidden, dropout: 0.0, aggregate_once, ..ModelConfig::default() },
+            optimizer: OptimizerConfig { lr: 0.01, weight_decay: 0.0, ..OptimizerConfig::default() },
+            epochs,
+            eval_every: epochs,
+            precision,
+            ..TrainConfig::default()
+        }
+    }
+
+    /// Epochs of the peer on the graph as it is numbered.
+    fn peer_epoch(&self, dataset: &Dataset) -> Result<PeerEpoch, Error> {
+        let Some(python) = self.peer else { return Ok(None) };
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("graph");
+        graphs::export_graph(&dataset.graph.with_self_loops(), &path)?;
+        let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
+        let sizes = [dataset.n_features(), self.hidden, dataset.n_classes(), n_train];
+        let sizes = sizes.map(|size| OsString::from(size.to_string()));
+        let arguments: Vec<_> =
+            std::iter::once(path.as_os_str()).chain(sizes.iter().map(OsString::as_os_str)).collect();
+        let mut peer = Peer::start(python, "torch_gcn.py", &arguments)?;
+        let name = peer.name().to_owned();
+        let contestant = Contestant::timed(name.as_str(), || peer.ask("epoch"));
+        let mut results = compete(self.protocol, vec![contestant])?;
+        Ok(results.pop())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_layers_are_as_wide_as_published() {
+        assert_eq!(hidden("synth:products@0.1"), 64);
+        assert_eq!([graphs::FULL, graphs::SMALL, "synth:archaea"].map(hidden), [128; 3]);
+    }
+}

@@ -1,0 +1,214 @@
+//! `gpu-spmm`: `A·X` on a CUDA device, with the plain adjacency: sums of neighbours. cuSPARSE takes turns, by each of its
+//! algorithms on the same order of nodes; the best of them counts.
+
+use std::borrow::Cow;
+
+use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{Csr, Matrix, Norm};
+use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Device};
+
+use super::gpu::{self, Order};
+use super::{DTYPES, Setup, dtype_name, random_matrix};
+use crate::cusparse::{Adjacency, CuSparse, Operands, Product};
+use crate::sampled::SampledProduct;
+use crate::timing::{Contestant, Protocol, Summary, compete};
+use crate::{Case, Error, Report, graphs};
+
+/// Columns of the operand.
+const WIDTHS: [usize; 4] = [32, 64, 128, 256];
+/// The graph, whose features are of no use here.
+const GRAPH: &str = "synth:reddit,features=0";
+
+/// Adds two cases for each order, storage type and width: girih's and cuSPARSE's.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    gpu::open(report)?;
+    let peer = CuSparse::open()?;
+    if peer.is_none() {
+        eprintln!(
+            "no cuSPARSE (libcusparse, or libnvJitLink that it needs) was found: girih runs alone; install CUDA 13, or set \
+             LD_LIBRARY_PATH to where it is"
+        );
+    }
+    let dataset = graphs::load(setup.graph_or(GRAPH))?;
+    report.graph = Some(graphs::describe(&dataset));
+    let graph = dataset.graph.with_values(None)?;
+    for &kind in &setup.orders {
+        let order = Order::find(kind, &graph)?;
+        let ordered =
+            order.permutation.as_ref().map_or(Cow::Borrowed(&graph), |order| Cow::Owned(graph.permuted(order)));
+        for (i, &tiling) in setup.tilings.iter().enumerate() {
+            let cuda = Cuda::new(Device::open(0)?).tiling(tiling);
+            let sparse = upload(&cuda, &ordered)?;
+            let bench = Bench { cuda: &cuda, graph: &ordered, sparse, protocol: setup.protocol };
+            let suffix = if setup.tilings.len() > 1 { format!("/{tiling}") } else { String::new() };
+            bench.run(&order, peer.as_ref().filter(|_| i == 0), &suffix, report)?;
+        }
+    }
+    Ok(())
+}
+
+fn upload(cuda: &Cuda, graph: &Csr) -> Result<CudaSparse, Error> {
+    let scales = graph.scales(Norm::None);
+    // Only the product itself is asked for, never that with the transpose.
+    Ok(cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?)
+}
+
+/// A graph in one order.
+struct Bench<'a> {
+    cuda: &'a Cuda,
+    graph: &'a Csr,
+    sparse: CudaSparse,
+    protocol: Protocol,
+}
+
+impl Bench<'_> {
+    /// All storage types and widths.
+    fn run(&self, order: &Order, peer: Option<&CuSparse>, suffix: &str, report: &mut Report) -> Result<(), Error> {
+        let copy_gb_s = report.device.as_ref().map_or(0.0, |device| device.copy_gb_s);
+        for dtype in DTYPES {
+            let adjacency = peer.map(|peer| peer.adjacency(self.graph, dtype)).transpose()?;
+            for width in WIDTHS {
+                let measured = self.measure(dtype, width, adjacency.as_ref())?;
+                let work = Work { n_rows: self.graph.n_rows(), nnz: self.graph.nnz(), width, dtype, copy_gb_s };
+                let name = format!("{}/w{width}/{}{suffix}", order.kind, dtype_name(dtype));
+                report.cases.extend(measured.cases(&name, &work, order));
+            }
+        }
+        Ok(())
+    }
+
+    /// Both libraries on one operand.
+    fn measure(&self, dtype: Dtype, width: usize, peer: Option<&Adjacency<'_>>) -> Result<Measured, Error> {
+        let x = self.cuda.upload(&random_matrix(self.graph.n_cols(), width)?, dtype)?;
+        let mut out = self.cuda.zeros(Shape::new(self.graph.n_rows(), width), dtype)?;
+        // As it is stored, so that rounding it is no error of the product.
+        let host = self.cuda.download(&x)?;
+        let sampled = SampledProduct::of(self.graph, &host);
+        let operands = peer.map(|peer| peer.operands(host.data(), width)).transpose()?;
+        drop(host);
+        let products = operands.as_ref().map(Operands::products).transpose()?.unwrap_or_default();
+        let mut results = compete(self.protocol, self.contestants(&products, &x, &mut out))?;
+        let girih = (results.remove(0).1, sampled.relative_error(self.rows(&out, sampled.rows())?.data()));
+        let mut measured = Measured { girih, peer: None };
+        if let (Some(at), Some(operands)) = (fastest(&results), &operands) {
+            products[at].run()?;
+            let error = sampled.relative_error(&operands.rows(sampled.rows())?);
+            measured.peer = Some((products[at].algorithm().name(), results[at].1, error));
+        }
+        Ok(measured)
+    }
+
+    /// girih first, then every algorithm of the peer.
+    fn contestants<'c>(
+        &'c self,
+        products: &'c [Product<'c>],
+        x: &'c CudaMatrix,
+        out: &'c mut CudaMatrix,
+    ) -> Vec<Contestant<'c>> {
+        let product = move || {
+            let a = (&self.sparse, Transpose::No);
+            self.cuda.elapsed(|| Ok(self.cuda.spmm(a, None, x, Epilogue::default(), &mut *out)?))
+        };
+        let rivals = products.iter().map(|product| Contestant::timed(product.algorithm().name(), || product.seconds()));
+        std::iter::once(Contestant::timed("girih", product)).chain(rivals).collect()
+    }
+
+    /// Some rows of a matrix.
+    fn rows(&self, matrix: &CudaMatrix, rows: &[u32]) -> Result<Matrix, Error> {
+        let ids = self.cuda.upload_ids(rows)?;
+        let shape = Shape::new(rows.len(), self.cuda.shape(matrix).cols);
+        let mut gathered = self.cuda.zeros(shape, self.cuda.dtype(matrix))?;
+        self.cuda.gather_rows(matrix, &ids, &mut gathered)?;
+        Ok(self.cuda.download(&gathered)?)
+    }
+}
+
+/// Which result has the lowest median.
+fn fastest(results: &[(String, Summary)]) -> Option<usize> {
+    (0..results.len()).min_by(|&a, &b| results[a].1.median_s.total_cmp(&results[b].1.median_s))
+}
+
+/// What a product has to do, and the ceiling beside which it is put.
+struct Work {
+    n_rows: usize,
+    nnz: usize,
+    width: usize,
+    dtype: Dtype,
+    copy_gb_s: f64,
+}
+
+impl Work {
+    /// Bytes of operand rows that are read, once for each entry.
+    fn gathered_bytes(&self) -> f64 {
+        (self.nnz * self.width * self.dtype.n_bytes()) as f64
+    }
+
+    /// Bytes that have to pass the memory even if caches hold everything: offsets, indices, operand and result, once each.
+    fn compulsory_bytes(&self) -> f64 {
+        let pattern = (self.n_rows + 1) * size_of::<u64>() + self.nnz * size_of::<u32>();
+        (pattern + 2 * self.n_rows * self.width * self.dtype.n_bytes()) as f64
+    }
+
+    fn rated(&self, name: String, time: Summary, error: f64) -> Case {
+        let gathered_gb_s = self.gathered_bytes() / time.median_s / 1e9;
+        let compulsory_gb_s = self.compulsory_bytes() / time.median_s / 1e9;
+        Case::new(name, time)
+            .with("gathered_gb_s", gathered_gb_s)
+            .with("gathered_of_copy", gathered_gb_s / self.copy_gb_s)
+            .with("compulsory_mb", self.compulsory_bytes() / 1e6)
+            .with("compulsory_of_copy", compulsory_gb_s / self.copy_gb_s)
+            .with("error_millionths", error * 1e6)
+    }
+}
+
+/// Times and errors of one operand.
+struct Measured {
+    girih: (Summary, f64),
+    /// The best of the peer's algorithms, by name.
+    peer: Option<(&'static str, Summary, f64)>,
+}
+
+impl Measured {
+    fn cases(&self, name: &str, work: &Work, order: &Order) -> Vec<Case> {
+        let (time, error) = self.girih;
+        let mut girih = work.rated(format!("{name}/girih"), time, error).with("order_s", order.seconds);
+        let mut cases = Vec::new();
+        if let Some((algorithm, peer_time, error)) = self.peer {
+            girih = girih.with("x_cusparse", peer_time.median_s / time.median_s);
+            cases.push(work.rated(format!("{name}/cusparse"), peer_time, error).by(algorithm));
+        }
+        cases.insert(0, girih);
+        cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_reorder::OrderKind;
+
+    use super::*;
+
+    #[test]
+    fn the_lowest_median_is_the_fastest() {
+        let result = |name: &str, seconds: &[f64]| (name.to_owned(), Summary::of(seconds));
+        let results = [result("a", &[3.0, 3.0, 3.0]), result("b", &[9.0, 2.0, 2.0]), result("c", &[1.0, 4.0, 4.0])];
+        assert_eq!(fastest(&results), Some(1));
+        assert_eq!(fastest(&[]), None);
+    }
+
+    #[test]
+    fn rates_follow_from_time_and_bytes() {
+        let work = Work { n_rows: 1_000_000, nnz: 100_000_000, width: 100, dtype: Dtype::Bf16, copy_gb_s: 80.0 };
+        let second = Summary::of(&[1.0]);
+        let measured = Measured { girih: (second, 1e-3), peer: Some(("csr_alg2", Summary::of(&[2.0]), 0.0)) };
+        let order = Order { kind: OrderKind::None, seconds: 5.0, permutation: None };
+        let cases = measured.cases("w100/bf16", &work, &order);
+        let [girih, peer] = &cases[..] else { panic!("two libraries") };
+        assert_eq!(girih.metrics["gathered_gb_s"], 20.0);
+        assert_eq!(girih.metrics["gathered_of_copy"], 0.25);
+        assert_eq!(girih.metrics["compulsory_mb"], 8.000_008 + 400.0 + 400.0);
+        assert_eq!(girih.metrics["x_cusparse"], 2.0);
+        assert_eq!((peer.name.as_str(), peer.variant.as_deref()), ("w100/bf16/cusparse", Some("csr_alg2")));
+        assert_eq!(peer.metrics["gathered_gb_s"], 10.0);
+    }
+}

@@ -1,0 +1,75 @@
+//! The backend that `--device` asks for.
+
+use girih_compute::{Backend, Cpu, Dtype};
+use girih_kernels::{Cuda, KernelError, Tiling};
+
+use super::memory::Room;
+use crate::args::{Device, DeviceArgs};
+use crate::error::CliError;
+
+/// A backend, found at run time. [`on_backend`] runs generic code on it.
+pub enum Chosen {
+    Cpu(Cpu),
+    Cuda(Box<Cuda>),
+}
+
+/// Evaluates an expression with the backend that was chosen.
+macro_rules! on_backend {
+    ($chosen:expr, $backend:ident => $work:expr) => {
+        match $chosen {
+            $crate::commands::device::Chosen::Cpu($backend) => $work,
+            $crate::commands::device::Chosen::Cuda($backend) => {
+                let $backend = &**$backend;
+                $work
+            }
+        }
+    };
+}
+pub(super) use on_backend;
+
+impl Chosen {
+    /// What results call it.
+    pub fn name(&self) -> String {
+        on_backend!(self, backend => backend.name())
+    }
+
+    /// The memory that what is computed must fit into; `None` for the processor, whose memory the system extends.
+    pub fn room(&self) -> Result<Option<Room>, CliError> {
+        let Self::Cuda(cuda) = self else { return Ok(None) };
+        let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
+        Ok(Some(Room { device: cuda.device().name(), free: free as u64 }))
+    }
+}
+
+/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the processor
+/// stores rows that sparse products gather, and a device all rows of nodes.
+pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
+    if let Some(threads) = args.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+        pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
+    }
+    let blocks = args.density_threshold;
+    if args.device == Device::Cpu && blocks != Tiling::Auto {
+        return Err(CliError::Other(
+            "--density-threshold is for CUDA devices: leave it out, or take --device cuda".into(),
+        ));
+    }
+    let cpu = || Chosen::Cpu(Cpu::new().gathering(precision));
+    let cuda = |ordinal| {
+        let device = girih_kernels::Device::open(ordinal)?;
+        Ok::<_, KernelError>(Chosen::Cuda(Box::new(Cuda::new(device).storing(precision).tiling(blocks))))
+    };
+    match args.device {
+        Device::Cpu => Ok(cpu()),
+        Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
+        Device::Auto => Ok(cuda(0).unwrap_or_else(|error| {
+            // Where there is no card nobody misses one; where there is, nothing should be slow in silence.
+            if error.is_no_card() {
+                tracing::debug!("on the processor: {error}");
+            } else {
+                tracing::warn!("computing on the processor, because {error}");
+            }
+            cpu()
+        })),
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether a training session fits into the memory of a CUDA device.
+
+use girih_compute::Dtype;
+use girih_machine::readable_bytes;
+use girih_trainer::{DataSizes, ModelConfig, Plan, TrainConfig};
+
+use crate::error::CliError;
+
+/// A device's memory.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// What the device is called.
+    pub device: String,
+    /// Bytes that are free.
+    pub free: u64,
+}
+
+impl Room {
+    /// Refuses a session that does not fit, with what would.
+    pub fn check(&self, plan: &Plan, config: &TrainConfig, sizes: &DataSizes) -> Result<(), CliError> {
+        let needed = plan.device_bytes();
+        if needed <= self.free {
+            return Ok(());
+        }
+        Err(CliError::Other(format!(
+            "training needs {} ({needed} bytes), but {} has {} ({} bytes) free; {}",
+            readable_bytes(needed),
+            self.device,
+            readable_bytes(self.free),
+            self.free,
+            remedies(config, sizes, self.free)
+        )))
+    }
+}
+
+/// What fits into so many bytes instead, from what changes least.
+fn remedies(config: &TrainConfig, sizes: &DataSizes, free: u64) -> String {
+    let fits = |config: &TrainConfig| Plan::on_cuda(config, sizes).is_ok_and(|plan| plan.device_bytes() <= free);
+    let bf16 = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
+    let narrower = |config: &TrainConfig| {
+        let mut narrower = config.clone();
+        while narrower.model.hidden > 1 {
+            narrower.model = ModelConfig { hidden: narrower.model.hidden / 2, ..narrower.model };
+            if fits(&narrower) {
+                return Some(narrower.model.hidden);
+            }
+        }
+        None
+    };
+    let mut remedies = Vec::new();
+    if config.precision == Dtype::F32 && fits(&bf16) {
+        remedies.push("--precision bf16 fits".to_owned());
+    }
+    if let Some(hidden) = narrower(config) {
+        remedies.push(format!("--hidden {hidden} fits"));
+    } else if let Some(hidden) = narrower(&bf16).filter(|_| remedies.is_empty()) {
+        remedies.push(format!("--precision bf16 with --hidden {hidden} fits"));
+    }
+    if remedies.is_empty() {
+        return "no --hidden is small enough: take --device cpu, or a card with more memory".to_owned();
+    }
+    format!("{}; else take --device cpu, or a card with more memory", remedies.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: DataSizes = DataSizes {
+        n_nodes: 1_000_000,
+        n_edges: 20_000_000,
+        weighted: false,
+        symmetric: true,
+        n_features: 100,
+        feature_nnz: None,
+        n_classes: 40,
+        multi_label: false,
+        n_train: 500_000,
+        interactions: None,
+    };
+
+    fn config() -> TrainConfig {
+        let model = ModelConfig { hidden: 512, ..ModelConfig::default() };
+        TrainConfig { model, ..TrainConfig::default() }
+    }
+
+    fn needed(config: &TrainConfig) -> u64 {
+        Plan::on_cuda(config, &SIZES).unwrap().device_bytes()
+    }
+
+    fn refused(free: u64) -> String {
+        let room = Room { device: "Some card".to_owned(), free };
+        let (config, sizes) = (config(), SIZES);
+        room.check(&Plan::on_cuda(&config, &sizes).unwrap(), &config, &sizes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_fits_is_not_refused() {
+        let (config, plan) = (config(), Plan::on_cuda(&config(), &SIZES).unwrap());
+        let room = |free| Room { device: "Some card".to_owned(), free };
+        assert!(room(plan.device_bytes()).check(&plan, &config, &SIZES).is_ok());
+        assert!(room(plan.device_bytes() - 1).check(&plan, &config, &SIZES).is_err());
+    }
+
+    #[test]
+    fn a_refusal_names_bytes_and_what_would_fit() {
+        let (all, half) = (needed(&config()), needed(&TrainConfig { precision: Dtype::Bf16, ..config() }));
+        assert!(half < all);
+        let message = refused(all - 1);
+        for part in [&*format!("{all} bytes"), &format!("{} bytes", all - 1), "Some card", "--precision bf16 fits"] {
+            assert!(message.contains(part), "no {part}: {message}");
+        }
+        let narrow = refused(half - 1);
+        assert!(!narrow.contains("--precision bf16 fits") && narrow.contains("--hidden "), "{narrow}");
+        assert!(narrow.contains("--device cpu"), "{narrow}");
+        let hopeless = refused(1 << 20);
+        assert!(!hopeless.contains(" fits") && hopeless.contains("--device cpu"), "{hopeless}");
+    }
+
+    #[test]
+    fn the_width_that_is_named_fits() {
+        let free = needed(&config()) / 2;
+        let message = refused(free);
+        let hidden = message.split("--hidden ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let model = ModelConfig { hidden: hidden.parse().unwrap(), ..config().model };
+        assert!(needed(&TrainConfig { model, ..config() }) <= free, "{message}");
+    }
+}

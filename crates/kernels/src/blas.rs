@@ -1,0 +1,65 @@
+//! [`Blas`]: cuBLAS on a stream.
+
+use std::sync::Arc;
+
+use cudarc::cublas::{result, sys};
+use cudarc::driver::CudaStream;
+
+use crate::error::{KernelError, Kind};
+
+/// A handle of cuBLAS whose work goes to one stream. cudarc's own panics when it is dropped after the device has failed, which
+/// would hide why.
+pub(crate) struct Blas {
+    handle: sys::cublasHandle_t,
+    stream: Arc<CudaStream>,
+}
+
+// SAFETY: cuBLAS allows a handle to be used by any thread, one at a time or not; all work goes to one stream.
+unsafe impl Send for Blas {}
+// SAFETY: as above; nothing is changed about the handle after it is made.
+unsafe impl Sync for Blas {}
+
+impl Blas {
+    /// A handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not
+    /// rounded to fewer bits, which is cuBLAS's default unless a process asks otherwise.
+    pub(crate) fn new(stream: Arc<CudaStream>) -> Result<Self, KernelError> {
+        let failed = |error: result::CublasError| Kind::Blas(describe(error));
+        stream.context().bind_to_thread().map_err(KernelError::driver("cannot use the CUDA device"))?;
+        let blas = Self { handle: result::create_handle().map_err(failed)?, stream };
+        let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+        // SAFETY: the handle is live, and it holds on to the stream.
+        unsafe {
+            result::set_stream(blas.handle, blas.stream.cu_stream().cast()).map_err(failed)?;
+            sys::cublasSetMathMode(blas.handle, mode).result().map_err(failed)?;
+        }
+        Ok(blas)
+    }
+
+    /// The handle, for as long as this lives.
+    pub(crate) fn handle(&self) -> &sys::cublasHandle_t {
+        &self.handle
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        // After a failure of the device neither can succeed, and nothing is lost.
+        let _ = self.stream.context().bind_to_thread();
+        // SAFETY: the handle is live, and nobody uses it after this.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+/// What an error of cuBLAS means.
+pub(crate) fn describe(error: result::CublasError) -> String {
+    use sys::cublasStatus_t as S;
+    match error.0 {
+        S::CUBLAS_STATUS_ALLOC_FAILED => {
+            format!("the card's memory does not suffice for its workspace ({:?})", error.0)
+        }
+        S::CUBLAS_STATUS_EXECUTION_FAILED => {
+            format!("a product, or an operation shortly before it, failed on the card ({:?})", error.0)
+        }
+        status => format!("{status:?}"),
+    }
+}

@@ -1,0 +1,167 @@
+//! Sources of kernels, and how they become code for a card.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts, sys};
+use sha2::{Digest, Sha256};
+
+use crate::driver::CudaVersion;
+use crate::error::{KernelError, Kind};
+
+/// A file of `kernels/`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) name: &'static str,
+    text: &'static str,
+}
+
+// By name: kernels are looked up for every launch, and texts are long.
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Source {}
+
+impl Hash for Source {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+macro_rules! sources {
+    ($($ident:ident = $file:literal;)*) => {
+        impl Source {
+            $(#[doc = concat!("`kernels/", $file, "`.")]
+            pub(crate) const $ident: Self =
+                Self { name: $file, text: include_str!(concat!("../../../kernels/", $file)) };)*
+        }
+    };
+}
+
+sources! {
+    PASSES = "passes.cu";
+    SPMM = "spmm.cu";
+    OPERAND = "operand.cu";
+    TILING = "tiling.cu";
+    TILES = "tiles.cu";
+    EDGES = "edges.cu";
+    ATTENTION = "attention.cu";
+    NORMALIZE = "normalize.cu";
+    ROWS = "rows.cu";
+    OPTIM = "optim.cu";
+    GEMM = "gemm.cu";
+    LOSS = "loss.cu";
+    RANKING = "ranking.cu";
+    SEGMENTS = "segments.cu";
+}
+
+/// What every source includes.
+const COMMON: &str = include_str!("../../../kernels/common.cuh");
+const INCLUDE: &str = "#include \"common.cuh\"";
+
+/// Names and values that a source is compiled with: types of elements, widths.
+pub(crate) type Defines = Vec<(&'static str, String)>;
+
+/// Compiles a source for a compute capability, or takes from the cache what was compiled before.
+pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32)) -> Result<Ptx, KernelError> {
+    let arch = architecture(capability);
+    let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
+    options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
+    let text = source.text.replacen(INCLUDE, COMMON, 1);
+    let cached = cache_folder().map(|folder| folder.join(key(&text, &options)));
+    if let Some(code) = cached.as_ref().and_then(|path| fs::read_to_string(path).ok()) {
+        return Ok(Ptx::from_src(code));
+    }
+    let options = CompileOptions { options, name: Some(source.name.to_owned()), ..CompileOptions::default() };
+    let code = compile_ptx_with_opts(text, options).map_err(|error| failed(source, arch, error))?;
+    if let Some(path) = cached {
+        store(&path, &code.to_src());
+    }
+    Ok(code)
+}
+
+/// The version of the compiler, which is loaded.
+pub(crate) fn compiler_version() -> CudaVersion {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both pointers are to live numbers.
+    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    CudaVersion { major, minor }
+}
+
+/// As the compiler spells it. Compute capability 9.0 has instructions that later ones lack, which the suffix allows.
+fn architecture((major, minor): (i32, i32)) -> String {
+    let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
+    format!("compute_{major}{minor}{suffix}")
+}
+
+fn failed(source: Source, arch: String, error: CompileError) -> KernelError {
+    let log = match error {
+        CompileError::CompileError { log, .. } => log.to_string_lossy().into_owned(),
+        other => other.to_string(),
+    };
+    Kind::Compile { source_name: source.name, arch, log }.into()
+}
+
+/// Where compiled kernels are kept: below `GIRIH_CACHE`, else below the user's folder of caches, if there is one.
+fn cache_folder() -> Option<PathBuf> {
+    let below = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let users = || below("XDG_CACHE_HOME").or_else(|| Some(below("HOME")?.join(".cache")));
+    below("GIRIH_CACHE").or_else(|| Some(users()?.join("girih"))).map(|folder| folder.join("kernels"))
+}
+
+/// A name for what a source becomes with some options: a hash of both and of the compiler's version.
+fn key(text: &str, options: &[String]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(format!("{} {}\n{text}", compiler_version(), options.join(" ")));
+    hash.finalize().iter().fold(String::new(), |mut name, byte| {
+        let _ = write!(name, "{byte:02x}");
+        name
+    }) + ".ptx"
+}
+
+/// Keeps compiled code; a cache that cannot be written only costs time.
+fn store(path: &Path, code: &str) {
+    let write = || -> std::io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        // Other processes may be about to write the same: whole files take each other's place.
+        let unfinished = path.with_extension(std::process::id().to_string());
+        fs::write(&unfinished, code)?;
+        fs::rename(unfinished, path)
+    };
+    if let Err(error) = write() {
+        tracing::debug!("compiled kernels are not kept in {}: {error}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_spelt_as_the_compiler_does() {
+        assert_eq!(architecture((8, 0)), "compute_80");
+        assert_eq!(architecture((9, 0)), "compute_90a");
+        assert_eq!(architecture((12, 0)), "compute_120");
+    }
+
+    #[test]
+    fn every_source_includes_what_it_uses() {
+        assert!(Source::PASSES.text.contains(INCLUDE));
+        assert!(!COMMON.contains("#include"));
+    }
+
+    #[test]
+    fn code_is_stored_whole() {
+        let folder = std::env::temp_dir().join(format!("girih-kernels-{}", std::process::id()));
+        store(&folder.join("a.ptx"), "code");
+        assert_eq!(fs::read_to_string(folder.join("a.ptx")).unwrap(), "code");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,188 @@
+//! [`Device`]: a card, the stream that work is put on, and the kernels that were compiled for it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
+
+use crate::blas::Blas;
+use crate::compile::{Defines, Source, compile, compiler_version};
+use crate::driver::Driver;
+use crate::error::{KernelError, Kind};
+use crate::libraries;
+use crate::lt::Lt;
+use crate::pool;
+
+/// Threads of a block where nothing else is said.
+pub(crate) const BLOCK: u32 = 256;
+
+/// Ampere: kernels ask for nothing newer, but for what they choose by the capability at hand.
+const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
+
+/// A card. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
+pub struct Device {
+    pub(crate) blas: Blas,
+    context: Arc<CudaContext>,
+    pub(crate) stream: Arc<CudaStream>,
+    /// `None` where it is not installed.
+    pub(crate) lt: Option<Lt>,
+    capability: (i32, i32),
+    processors: usize,
+    modules: Mutex<HashMap<(Source, Defines), Module>>,
+}
+
+/// A source as it was compiled, and those of its kernels that were asked for.
+struct Module {
+    code: Arc<CudaModule>,
+    kernels: HashMap<String, CudaFunction>,
+}
+
+impl Device {
+    /// Opens a card by its number.
+    ///
+    /// # Errors
+    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such card, or it is too old.
+    pub fn open(ordinal: usize) -> Result<Self, KernelError> {
+        let driver = Driver::load()?;
+        libraries::COMPILER.load()?;
+        let compiler = compiler_version();
+        driver.check(compiler, &format!("libnvrtc {compiler}"))?;
+        libraries::BLAS.load()?;
+        let context = open_context(ordinal)?;
+        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
+        check_capability(&name_of(&context), capability)?;
+        // SAFETY: all work goes to one stream, so that no buffer is used on two.
+        unsafe { context.disable_event_tracking() };
+        pool::keep_freed_memory(&context)
+            .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
+        let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
+        let blas = Blas::new(Arc::clone(&stream))?;
+        let lt = Lt::new(&stream);
+        let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
+        Ok(Self { blas, context, stream, lt, capability, processors, modules: Mutex::default() })
+    }
+
+    /// What the card is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        name_of(&self.context)
+    }
+
+    /// Major and minor number of what the card can compute.
+    #[must_use]
+    pub fn capability(&self) -> (i32, i32) {
+        self.capability
+    }
+
+    /// How many processors work side by side.
+    pub(crate) fn processors(&self) -> usize {
+        self.processors
+    }
+
+    /// Bytes of memory: free, among them what was freed here and is kept for later, and in all.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn memory(&self) -> Result<(usize, usize), KernelError> {
+        let ask = || -> Result<(usize, usize), DriverError> {
+            let (free, all) = self.context.mem_get_info()?;
+            Ok((free + pool::kept_bytes(&self.context)?, all))
+        };
+        ask().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak);
+    /// zero on a card that does not count.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn peak_bytes(&self) -> Result<u64, KernelError> {
+        pool::peak_bytes(&self.context).map_err(KernelError::driver("cannot ask for the most memory in use"))
+    }
+
+    /// Lets [`peak_bytes`](Self::peak_bytes) start again from what is allocated now.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn reset_peak(&self) -> Result<(), KernelError> {
+        pool::reset_peak(&self.context).map_err(KernelError::driver("cannot reset the most memory in use"))
+    }
+
+    /// A kernel of a source, compiled with `defines` when it is first asked for.
+    pub(crate) fn kernel(&self, source: Source, name: &str, defines: &Defines) -> Result<CudaFunction, KernelError> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = match modules.entry((source, defines.clone())) {
+            Entry::Occupied(module) => module.into_mut(),
+            Entry::Vacant(place) => {
+                let code = compile(source, defines, self.capability)?;
+                let code = self.context.load_module(code).map_err(KernelError::driver("cannot load kernels"))?;
+                place.insert(Module { code, kernels: HashMap::new() })
+            }
+        };
+        if let Some(kernel) = module.kernels.get(name) {
+            return Ok(kernel.clone());
+        }
+        let kernel = module.code.load_function(name).map_err(KernelError::driver("a kernel is not in its source"))?;
+        module.kernels.insert(name.to_owned(), kernel.clone());
+        Ok(kernel)
+    }
+}
+
+/// Cards that the driver, which is loaded, lets this process see.
+pub(crate) fn count() -> Result<usize, KernelError> {
+    let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The context of a card that there is.
+pub(crate) fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelError> {
+    let count = count()?;
+    if ordinal >= count {
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        return Err(Kind::NoDevice { ordinal, count, visible }.into());
+    }
+    CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))
+}
+
+/// What a card is called.
+pub(crate) fn name_of(context: &CudaContext) -> String {
+    context.name().unwrap_or_else(|_| "CUDA device".to_owned())
+}
+
+/// Refuses a card without the instructions that kernels are written in: `mma` on bf16 and asynchronous copies.
+pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
+    if capability < OLDEST_CAPABILITY {
+        return Err(Kind::OldCard { card: card.to_owned(), capability }.into());
+    }
+    Ok(())
+}
+
+/// A thread for each of `n` pieces of work, at most as many blocks as a grid may have; kernels stride over the rest.
+pub(crate) fn threads_for(n: usize) -> LaunchConfig {
+    let blocks = n.div_ceil(BLOCK as usize).clamp(1, 1 << 20) as u32;
+    LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
+}
+
+/// A warp for each of `n` pieces of work, likewise.
+pub(crate) fn warps_for(n: usize) -> LaunchConfig {
+    threads_for(n.saturating_mul(32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_before_ampere_are_refused_by_name() {
+        for (capability, accepted) in
+            [((7, 5), false), ((6, 1), false), ((8, 0), true), ((9, 0), true), ((12, 0), true)]
+        {
+            let checked = check_capability("Some card", capability);
+            assert_eq!(checked.is_ok(), accepted, "{capability:?}");
+            assert!(checked.is_ok() || checked.unwrap_err().to_string().contains("Some card"));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! NVIDIA's driver: its version, what it has to understand, and what its errors mean.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use cudarc::driver::sys::{self, CUresult};
+
+use crate::error::{KernelError, Kind};
+use crate::libraries;
+
+/// What is asked of a driver first is asked by functions that this version has.
+const OLDEST: CudaVersion = CudaVersion { major: 13, minor: 0 };
+
+/// The first driver of [`OLDEST`] on Linux.
+const OLDEST_RELEASE: &str = "580.65.06";
+
+/// A version of CUDA, as drivers and compilers state it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion {
+    /// Changes when programs have to be built anew.
+    pub major: i32,
+    /// Changes with what code may contain.
+    pub minor: i32,
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The driver of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// Its own version, like `580.65.06`, where the system tells.
+    pub release: Option<String>,
+    /// The newest CUDA whose code it understands.
+    pub cuda: CudaVersion,
+    /// Where its library is, where the system tells.
+    pub path: Option<PathBuf>,
+}
+
+impl Driver {
+    /// Loads the driver and starts it.
+    ///
+    /// # Errors
+    /// When there is none, it is too old for any kernel, or it does not start.
+    pub(crate) fn load() -> Result<Self, KernelError> {
+        let path = libraries::DRIVER.load()?;
+        let mut version = 0;
+        // SAFETY: the driver is loaded, the pointer is to a live number, and this may be asked before the driver starts.
+        let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+        asked.result().map_err(KernelError::driver("cannot ask the CUDA driver for its version"))?;
+        let cuda = CudaVersion { major: version / 1000, minor: version % 1000 / 10 };
+        let driver = Self { release: release(), cuda, path };
+        driver.check(OLDEST, "girih")?;
+        cudarc::driver::result::init().map_err(KernelError::driver("the CUDA driver does not start"))?;
+        Ok(driver)
+    }
+
+    /// Refuses a driver that does not understand what `whose` code needs.
+    ///
+    /// # Errors
+    /// When the driver is older than that.
+    pub(crate) fn check(&self, needed: CudaVersion, whose: &str) -> Result<(), KernelError> {
+        if self.cuda >= needed {
+            return Ok(());
+        }
+        let release = if needed == OLDEST {
+            format!(" ({OLDEST_RELEASE} or newer)")
+        } else {
+            " (`nvidia-smi` names what a driver is for)".to_owned()
+        };
+        Err(Kind::OldDriver { driver: self.clone(), needed, whose: whose.to_owned(), release }.into())
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(release) = &self.release {
+            write!(f, "{release}, ")?;
+        }
+        write!(f, "for CUDA {} and older", self.cuda)
+    }
+}
+
+/// The version of the driver's kernel module.
+fn release() -> Option<String> {
+    release_in(&fs::read_to_string("/proc/driver/nvidia/version").ok()?)
+}
+
+/// The first word with a dot between numbers, of a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  …`.
+fn release_in(text: &str) -> Option<String> {
+    let is_version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
+    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+/// What an error of the driver means and what helps; its name where that says as much.
+pub(crate) fn explain(code: CUresult) -> String {
+    use CUresult as C;
+    let what = match code {
+        C::CUDA_ERROR_NO_DEVICE => match std::env::var("CUDA_VISIBLE_DEVICES") {
+            Ok(visible) => return format!("no NVIDIA card is visible; CUDA_VISIBLE_DEVICES is `{visible}` ({code:?})"),
+            Err(_) => {
+                "there is no NVIDIA card, or this user or container may not use it; `nvidia-smi` lists what there is"
+            }
+        },
+        C::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the driver's library and its kernel module are of different versions; restart the machine"
+        }
+        C::CUDA_ERROR_STUB_LIBRARY => {
+            "the loader finds the toolkit's stub instead of the driver's library; take `stubs` out of LD_LIBRARY_PATH"
+        }
+        C::CUDA_ERROR_SYSTEM_NOT_READY => "the system is not ready; check that nvidia-fabricmanager runs",
+        C::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process has the card to itself; wait for it, or take another card",
+        C::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            "the driver is older than the compiler of kernels (libnvrtc); update the driver, or install an older libnvrtc"
+        }
+        C::CUDA_ERROR_OUT_OF_MEMORY => {
+            "the card's memory is full; --precision bf16, a smaller --hidden or --device cpu may help"
+        }
+        C::CUDA_ERROR_ECC_UNCORRECTABLE => {
+            "the card's memory failed, and what it held is lost; look at `nvidia-smi -q -d ECC`, and have the card reset \
+             before it is used again"
+        }
+        C::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
+            "the link between cards failed, and what it carried is lost; look at `nvidia-smi nvlink -e`, and have the cards \
+             reset before they are used again"
+        }
+        C::CUDA_ERROR_LAUNCH_TIMEOUT => {
+            "the card's display stopped a kernel that took too long; use a card without a display, or a smaller graph"
+        }
+        C::CUDA_ERROR_ILLEGAL_ADDRESS
+        | C::CUDA_ERROR_MISALIGNED_ADDRESS
+        | C::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | C::CUDA_ERROR_INVALID_PC
+        | C::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | C::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | C::CUDA_ERROR_ASSERT
+        | C::CUDA_ERROR_LAUNCH_FAILED => {
+            "a kernel of this operation, or of one shortly before it, went wrong, and this process cannot use the card any \
+             more; start again, with --device cpu if it happens again, and report it as an error of girih"
+        }
+        _ => return format!("{code:?}"),
+    };
+    format!("{what} ({code:?})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn driver(release: Option<&str>, major: i32, minor: i32) -> Driver {
+        Driver { release: release.map(str::to_owned), cuda: CudaVersion { major, minor }, path: None }
+    }
+
+    #[test]
+    fn the_release_is_the_kernel_modules() {
+        let closed =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC 12.2.0\n";
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n";
+        assert_eq!(release_in(closed).as_deref(), Some("535.183.01"));
+        assert_eq!(release_in(open).as_deref(), Some("580.65.06"));
+        assert_eq!(release_in(""), None);
+    }
+
+    #[test]
+    fn an_old_driver_is_named_with_both_versions() {
+        let message = driver(Some("535.183.01"), 12, 2).check(OLDEST, "girih").unwrap_err().to_string();
+        for part in ["535.183.01", "CUDA 12.2", "CUDA 13.0", OLDEST_RELEASE, "--device cpu"] {
+            assert!(message.contains(part), "no {part}: {message}");
+        }
+        let newer = CudaVersion { major: 13, minor: 2 };
+        let message = driver(None, 13, 0).check(newer, "libnvrtc 13.2").unwrap_err().to_string();
+        for part in ["CUDA 13.0", "CUDA 13.2", "libnvrtc 13.2"] {
+            assert!(message.contains(part), "no {part}: {message}");
+        }
+        assert!(driver(None, 13, 2).check(newer, "libnvrtc 13.2").is_ok());
+        assert!(driver(None, 14, 0).check(newer, "libnvrtc 13.2").is_ok());
+    }
+
+    #[test]
+    fn errors_keep_the_name_that_the_web_knows() {
+        for code in [
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+            CUresult::CUDA_ERROR_NO_DEVICE,
+            CUresult::CUDA_ERROR_INVALID_VALUE,
+        ] {
+            assert!(explain(code).contains(&format!("{code:?}")));
+        }
+        assert!(explain(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS).contains("start again"));
+    }
+}

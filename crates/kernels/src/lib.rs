@@ -1,0 +1,32 @@
+//! CUDA: devices found at run time, kernels compiled for the card at hand, and [`Cuda`], the backend made of them.
+//!
+//! Nothing here is linked against CUDA: the driver, the run-time compiler, cuBLAS and cuBLASLt are loaded when a device is
+//! opened. On a machine without them [`Device::open`] fails with a message that says what is missing; [`Survey`] looks at each
+//! piece.
+//!
+//! - [`Device`]: a card, its stream, its kernels.
+//! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in `kernels/`.
+//!
+//! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
+
+mod backend;
+mod blas;
+mod compile;
+mod device;
+mod driver;
+mod error;
+mod libraries;
+mod lt;
+mod matrix;
+mod ops;
+mod pool;
+mod survey;
+mod timing;
+
+pub use backend::Cuda;
+pub use device::Device;
+pub use driver::{CudaVersion, Driver};
+pub use error::KernelError;
+pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
+pub use ops::Tiling;
+pub use survey::{Card, FoundLibrary, Survey};

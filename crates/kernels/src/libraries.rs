@@ -1,0 +1,225 @@
+//! Where CUDA's libraries are: the system's loader is asked first, then the folders where installers and Python environments
+//! put them.
+//!
+//! cudarc asks the loader for names like `libnvrtc.so.13`, and the loader answers with a library of that name which the process
+//! has loaded already, from wherever. So what the loader does not find by itself is loaded by its path first, and never unloaded.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use libloading::Library as Loaded;
+
+use crate::error::{KernelError, Kind};
+
+/// A library that is loaded at run time.
+pub(crate) struct Library {
+    /// The name that the loader knows it by.
+    pub(crate) file: &'static str,
+    pub(crate) purpose: &'static str,
+    remedy: &'static str,
+    /// How the names of those begin that it opens itself, and that the loader may not find either.
+    opens: &'static [&'static str],
+    /// Folders besides the loader's, where `*` stands for anything.
+    folders: fn(&Environment<'_>) -> Vec<PathBuf>,
+    /// Whether cudarc finds it.
+    present: unsafe fn() -> bool,
+    /// Lets cudarc load and keep it; panics where it is not present.
+    keep: unsafe fn() -> &'static Loaded,
+}
+
+/// NVIDIA's driver.
+pub(crate) const DRIVER: Library = Library {
+    file: "libcuda.so.1",
+    purpose: "NVIDIA's driver",
+    remedy: "install NVIDIA's driver (in a container: start it with the host's, as `docker run --gpus all` does)",
+    opens: &[],
+    folders: |_| DRIVER_FOLDERS.map(PathBuf::from).to_vec(),
+    present: cudarc::driver::sys::is_culib_present,
+    keep: cudarc::driver::sys::culib,
+};
+
+/// The compiler of kernels.
+pub(crate) const COMPILER: Library = Library {
+    file: "libnvrtc.so.13",
+    purpose: "CUDA's compiler of kernels",
+    remedy: "install CUDA 13, or `pip install 'nvidia-cuda-nvrtc>=13,<14'` in an active virtual environment, or set \
+             LD_LIBRARY_PATH to where it is",
+    opens: &["libnvrtc-builtins.so.13"],
+    folders: toolkit_folders,
+    present: cudarc::nvrtc::sys::is_culib_present,
+    keep: cudarc::nvrtc::sys::culib,
+};
+
+/// Dense products.
+pub(crate) const BLAS: Library = Library {
+    file: "libcublas.so.13",
+    purpose: "CUDA's dense products",
+    remedy: "install CUDA 13, or `pip install 'nvidia-cublas>=13,<14'` in an active virtual environment, or set \
+             LD_LIBRARY_PATH to where it is",
+    opens: &["libcublasLt.so.13"],
+    folders: toolkit_folders,
+    present: cudarc::cublas::sys::is_culib_present,
+    keep: cudarc::cublas::sys::culib,
+};
+
+/// Where the Windows subsystem and Kubernetes put the driver.
+const DRIVER_FOLDERS: [&str; 2] = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
+
+/// The value of a variable of the environment.
+type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+impl Library {
+    /// Loads the library for cudarc to find; where it is, if the system says so.
+    ///
+    /// # Errors
+    /// When it is nowhere, or cannot be loaded from where it is.
+    pub(crate) fn load(&self) -> Result<Option<PathBuf>, KernelError> {
+        self.load_given(&|name| std::env::var_os(name).filter(|value| !value.is_empty()))
+    }
+
+    fn load_given(&self, environment: &Environment<'_>) -> Result<Option<PathBuf>, KernelError> {
+        // SAFETY: this looks for the library, whose initialisers ask nothing of the process, and calls nothing in it.
+        let present = || unsafe { (self.present)() };
+        if !present() {
+            let places = (self.folders)(environment);
+            let refused = self.load_from(&places);
+            if !present() {
+                let Self { file, purpose, remedy, .. } = *self;
+                return Err(Kind::Missing { file, purpose, places, refused, remedy }.into());
+            }
+        }
+        // SAFETY: as above.
+        let _ = unsafe { (self.keep)() };
+        Ok(loaded_from(self.file))
+    }
+
+    /// Loads the library from the first folder that has it; what the loader said where it could not.
+    fn load_from(&self, patterns: &[PathBuf]) -> Option<String> {
+        let mut refused = None;
+        for folder in patterns.iter().flat_map(|pattern| expand(pattern)) {
+            let path = folder.join(self.file);
+            if !path.exists() {
+                continue;
+            }
+            for needed in self.opens.iter().flat_map(|prefix| files_in(&folder, prefix)) {
+                // Where it matters that this fails, the library itself does not load.
+                let _ = keep_loaded(&needed);
+            }
+            match keep_loaded(&path) {
+                Ok(()) => return None,
+                Err(message) => refused = Some(message),
+            }
+        }
+        refused
+    }
+}
+
+/// Loads a library for as long as the process lives.
+fn keep_loaded(path: &Path) -> Result<(), String> {
+    // SAFETY: these are CUDA's libraries, whose initialisers ask nothing of the process; nothing is called here.
+    let loaded = unsafe { Loaded::new(path) }.map_err(|error| format!("{}: {error}", path.display()))?;
+    std::mem::forget(loaded);
+    Ok(())
+}
+
+/// Where installers of CUDA and the active Python environment put its libraries.
+fn toolkit_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
+    let roots = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| environment(name).map(PathBuf::from));
+    let roots = roots.chain([PathBuf::from("/usr/local/cuda")]);
+    let arch = std::env::consts::ARCH;
+    let mut folders: Vec<PathBuf> =
+        roots.flat_map(|root| [root.join("lib64"), root.join(format!("targets/{arch}-linux/lib"))]).collect();
+    let python = environment("VIRTUAL_ENV").map(PathBuf::from);
+    folders.extend(python.map(|root| root.join("lib/python*/site-packages/nvidia/*/lib")));
+    let mut seen = BTreeSet::new();
+    folders.retain(|folder| seen.insert(folder.clone()));
+    folders
+}
+
+/// The folders that a pattern names; a component may end in `*`.
+fn expand(pattern: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::new()];
+    for component in pattern.components() {
+        let prefix = match component {
+            Component::Normal(name) => name.to_str().and_then(|name| name.strip_suffix('*')),
+            _ => None,
+        };
+        folders = match prefix {
+            None => folders.into_iter().map(|folder| folder.join(component)).collect(),
+            Some(prefix) => folders.iter().flat_map(|folder| files_in(folder, prefix)).collect(),
+        };
+    }
+    folders
+}
+
+/// What is in a folder and has a name that begins so, in order.
+fn files_in(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)));
+    let mut paths: Vec<PathBuf> = named.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The file that a loaded library came from; of `libx.so.13`, any version of `libx.so`.
+fn loaded_from(file: &str) -> Option<PathBuf> {
+    let stem = file.find(".so").map_or(file, |at| &file[..at + ".so".len()]);
+    file_among(&fs::read_to_string("/proc/self/maps").ok()?, stem)
+}
+
+/// The first file in a process's map of memory whose name begins so.
+fn file_among(maps: &str, prefix: &str) -> Option<PathBuf> {
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+    let named = |path: &&Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.starts_with(prefix));
+    paths.filter(named).map(Path::to_owned).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_those_of_the_environment() {
+        let environment = |name: &str| match name {
+            "CUDA_HOME" | "CUDA_PATH" => Some("/sdk/cuda".into()),
+            "VIRTUAL_ENV" => Some("/venv".into()),
+            _ => None,
+        };
+        let folders = toolkit_folders(&environment);
+        let count = |folder: &str| folders.iter().filter(|found| **found == Path::new(folder)).count();
+        assert_eq!(count("/sdk/cuda/lib64"), 1, "what two variables name is searched once");
+        assert_eq!(count("/usr/local/cuda/lib64"), 1);
+        assert_eq!(count("/venv/lib/python*/site-packages/nvidia/*/lib"), 1);
+        assert_eq!(toolkit_folders(&|_| None).len(), 2, "the usual folder is searched in any case");
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["python3.12/nvidia/cublas/lib", "python3.12/nvidia/cu13/lib", "other/nvidia/x/lib"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let found = expand(&root.path().join("python*/nvidia/*/lib"));
+        let expected = ["python3.12/nvidia/cu13/lib", "python3.12/nvidia/cublas/lib"];
+        assert_eq!(found, expected.map(|folder| root.path().join(folder)));
+        assert!(expand(&root.path().join("none*/lib")).is_empty());
+    }
+
+    #[test]
+    fn libraries_are_found_in_the_map_of_memory() {
+        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /sdk/cuda lib/libcublasLt.so.13.0.0\n\
+                    7f02-7f03 r-xp 00000000 08:01 13   /sdk/cuda lib/libcublas.so.13.0.0\n7f04-7f05 rw-p 0 0 0\n";
+        assert_eq!(file_among(maps, "libcublas.so"), Some("/sdk/cuda lib/libcublas.so.13.0.0".into()));
+        assert_eq!(file_among(maps, "libnvrtc.so"), None);
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_named_with_what_the_loader_says() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(BLAS.file), "not a library").unwrap();
+        let said = BLAS.load_from(&[root.path().to_owned()]).expect("the loader refuses it");
+        assert!(said.contains(root.path().to_str().unwrap()), "{said}");
+    }
+}

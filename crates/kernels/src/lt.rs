@@ -1,0 +1,255 @@
+//! [`Lt`]: dense products with a bias in one pass, by cuBLASLt.
+//!
+//! What cuBLASLt does not take, or all where it is not installed, is left to a product and a pass. So are activations: its
+//! rectifier is documented as `max(x, 0)`, which may turn what is no number into zero and hide a diverging model.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use girih_compute::Dtype;
+
+/// Bytes that a product may use on its way, as NVIDIA suggests for its latest cards.
+const WORKSPACE: usize = 32 << 20;
+
+/// What a way to multiply is chosen for. As cuBLASLt reads columns, `rows` are the columns of a row-major result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Product {
+    pub(crate) rows: u64,
+    pub(crate) cols: u64,
+    pub(crate) depth: u64,
+    /// Whether the first and the second operand are read transposed.
+    pub(crate) transposed: [bool; 2],
+    /// Of both operands.
+    pub(crate) operands: Dtype,
+    /// Of the result and the bias.
+    pub(crate) out: Dtype,
+}
+
+/// Where the matrices of a product are on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operands {
+    pub(crate) a: u64,
+    pub(crate) b: u64,
+    /// One number for each of `rows`.
+    pub(crate) bias: u64,
+    pub(crate) out: u64,
+}
+
+/// cuBLASLt on a stream.
+pub(crate) struct Lt {
+    stream: Arc<CudaStream>,
+    handle: sys::cublasLtHandle_t,
+    workspace: CudaSlice<u8>,
+    /// How to multiply, once for each kind of product; `None` for what cuBLASLt does not offer.
+    plans: Mutex<HashMap<Product, Option<Plan>>>,
+}
+
+// SAFETY: cuBLASLt takes a handle from any thread, also from several at once.
+unsafe impl Send for Lt {}
+// SAFETY: as above; what is not safe to share, descriptors and the workspace, is used under the lock of `plans`.
+unsafe impl Sync for Lt {}
+
+impl Lt {
+    /// cuBLASLt on a stream; `None` where it is not installed or does not start.
+    pub(crate) fn new(stream: &Arc<CudaStream>) -> Option<Self> {
+        // SAFETY: this looks for a library and calls nothing in it.
+        if !unsafe { sys::is_culib_present() } {
+            tracing::debug!("there is no cuBLASLt: biases are added in passes of their own");
+            return None;
+        }
+        stream.context().bind_to_thread().ok()?;
+        // SAFETY: nobody reads the workspace before cuBLASLt writes there.
+        let workspace = unsafe { stream.alloc::<u8>(WORKSPACE) }.ok()?;
+        let handle = result::create_handle().ok()?;
+        Some(Self { stream: Arc::clone(stream), handle, workspace, plans: Mutex::default() })
+    }
+
+    /// Puts `out = alpha · op(a)·op(b) + beta · out + bias` on the stream. `false`, and nothing is done, where cuBLASLt does not
+    /// offer the product.
+    ///
+    /// # Safety
+    /// The addresses are those of matrices of the shapes and types that `product` names, without gaps between their columns,
+    /// each at the start of an allocation, which live until all work that was put on the stream before they are freed is
+    /// done; `out` may be written, and overlaps none of the others.
+    pub(crate) unsafe fn multiply(
+        &self,
+        product: Product,
+        (alpha, beta): (f32, f32),
+        operands: Operands,
+    ) -> Result<bool, CublasError> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(plan) = plans.entry(product).or_insert_with(|| self.plan(product, operands.bias)) else {
+            return Ok(false);
+        };
+        // SAFETY: the caller vouches for the matrices, and the plan is that of the product.
+        match unsafe { self.launch(plan, (alpha, beta), operands) } {
+            Ok(()) => Ok(true),
+            // The heuristic promised too much.
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => {
+                plans.insert(product, None);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// # Safety
+    /// As [`multiply`](Self::multiply), for the product of the plan.
+    unsafe fn launch(&self, plan: &mut Plan, (alpha, beta): (f32, f32), operands: Operands) -> Result<(), CublasError> {
+        plan.desc.set_bias(operands.bias)?;
+        let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
+        // SAFETY: the caller vouches for the matrices; descriptors are those of the plan and alive; the workspace is as large
+        // as the algorithm was chosen for, and used by one product at a time, because all are on one stream; alpha and beta
+        // are numbers on the host and are read before the call returns.
+        unsafe {
+            result::matmul(
+                self.handle,
+                plan.desc.0,
+                ptr::from_ref(&alpha).cast(),
+                ptr::from_ref(&beta).cast(),
+                operands.a as *const c_void,
+                plan.a.0,
+                operands.b as *const c_void,
+                plan.b.0,
+                operands.out as *const c_void,
+                plan.out.0,
+                operands.out as *mut c_void,
+                plan.out.0,
+                &raw const plan.algorithm,
+                workspace as *mut c_void,
+                WORKSPACE,
+                self.stream.cu_stream().cast(),
+            )
+        }
+    }
+
+    /// How cuBLASLt would multiply; `None` where it would not.
+    fn plan(&self, product: Product, bias: u64) -> Option<Plan> {
+        let plan = Plan::new(self.handle, product, bias);
+        if let Err(error) = &plan {
+            tracing::debug!("cuBLASLt does not offer {product:?}: {error}");
+        }
+        plan.ok()
+    }
+}
+
+impl Drop for Lt {
+    fn drop(&mut self) {
+        let _ = self.stream.context().bind_to_thread();
+        // SAFETY: the handle is freed once, here; descriptors do not refer to it.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+/// A way to multiply, chosen by cuBLASLt's heuristic.
+struct Plan {
+    desc: Desc,
+    a: Layout,
+    b: Layout,
+    out: Layout,
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+impl Plan {
+    /// For a bias at any address like this one: the heuristic asks for one.
+    fn new(handle: sys::cublasLtHandle_t, product: Product, bias: u64) -> Result<Self, CublasError> {
+        let Product { rows, cols, depth, transposed: [ta, tb], operands, out } = product;
+        let layout = |dtype, (rows, cols): (u64, u64), transposed: bool| {
+            let (rows, cols) = if transposed { (cols, rows) } else { (rows, cols) };
+            result::create_matrix_layout(data_type(dtype), rows, cols, rows as i64).map(Layout)
+        };
+        let (a, b) = (layout(operands, (rows, depth), ta)?, layout(operands, (depth, cols), tb)?);
+        let (mut desc, out) = (Desc::new(ta, tb)?, layout(out, (rows, cols), false)?);
+        desc.set_bias(bias)?;
+        let preference = Preference::new()?;
+        // SAFETY: all descriptors are alive.
+        let found = unsafe { result::get_matmul_algo_heuristic(handle, desc.0, a.0, b.0, out.0, out.0, preference.0)? };
+        Ok(Self { desc, a, b, out, algorithm: found.algo })
+    }
+}
+
+/// What is to be computed. Sums are in f32, and f32 operands are not rounded to fewer bits, which would be another compute
+/// type.
+struct Desc(sys::cublasLtMatmulDesc_t);
+
+impl Desc {
+    fn new(ta: bool, tb: bool) -> Result<Self, CublasError> {
+        use sys::cublasLtMatmulDescAttributes_t::{
+            CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB,
+        };
+        let (compute, scale) = (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F);
+        let mut desc = Self(result::create_matmul_desc(compute, scale)?);
+        // `CUBLAS_OP_T` is 1 and `CUBLAS_OP_N` is 0.
+        desc.set(CUBLASLT_MATMUL_DESC_TRANSA, &i32::from(ta))?;
+        desc.set(CUBLASLT_MATMUL_DESC_TRANSB, &i32::from(tb))?;
+        desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, &(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32))?;
+        Ok(desc)
+    }
+
+    fn set_bias(&mut self, bias: u64) -> Result<(), CublasError> {
+        self.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)
+    }
+
+    fn set<T>(&mut self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<(), CublasError> {
+        // SAFETY: the descriptor is alive, and the value is copied before the call returns.
+        unsafe { result::set_matmul_desc_attribute(self.0, attribute, ptr::from_ref(value).cast(), size_of::<T>()) }
+    }
+}
+
+impl Drop for Desc {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once, here.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+/// A matrix.
+struct Layout(sys::cublasLtMatrixLayout_t);
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once, here.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
+}
+
+/// What the heuristic may choose from: algorithms that use no more than the workspace, and where several blocks share a sum,
+/// add it in f32 and in a fixed order.
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn new() -> Result<Self, CublasError> {
+        use sys::cublasLtMatmulPreferenceAttributes_t::{
+            CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        };
+        let preference = Self(result::create_matmul_pref()?);
+        let scheme = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+        preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE)?;
+        preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme)?;
+        Ok(preference)
+    }
+
+    fn set<T>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: &T) -> Result<(), CublasError> {
+        // SAFETY: the preference is alive, and the value is copied before the call returns.
+        unsafe { result::set_matmul_pref_attribute(self.0, attribute, ptr::from_ref(value).cast(), size_of::<T>()) }
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once, here.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+fn data_type(dtype: Dtype) -> sys::cudaDataType {
+    match dtype {
+        Dtype::F32 => sys::cudaDataType::CUDA_R_32F,
+        Dtype::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+    }
+}

@@ -1,0 +1,282 @@
+//! `kernels/edges.cu`: operations with a number for every entry and head, and products of rows with a vector.
+
+use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+
+use super::super::backend::Cuda;
+use super::super::compile::Source;
+use super::super::device::{BLOCK, warps_for};
+use super::super::matrix::CudaCsr;
+use super::sparse::Direction;
+use crate::{CudaMatrix, CudaSparse};
+
+/// Threads of a block that works on a hub.
+const HUB_BLOCK: u32 = 1024;
+/// Blocks of rows that sums over all rows are made of: a number that no device plays a part in.
+const ROW_BLOCKS_MAX: usize = 2048;
+/// Rows that a block is worth being started for.
+const ROWS_OF_BLOCK_MIN: usize = 64;
+
+impl Cuda {
+    /// [`Backend::sddmm`](girih_compute::Backend::sddmm).
+    pub(crate) fn sddmm(
+        &self,
+        a: &CudaSparse,
+        x: &CudaMatrix,
+        y: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::sddmm(self.sparse_shape(a), self.nnz(a), x.shape, y.shape, out.shape)?;
+        let direction = self.direction("sddmm", a, Transpose::No, true)?;
+        self.sampled("sddmm", direction, x, y, out)
+    }
+
+    /// The product of `X` and `Yᵀ` at the entries of an untransposed direction, whose operands fit.
+    pub(crate) fn sampled(
+        &self,
+        operation: &'static str,
+        direction: Direction<'_>,
+        x: &CudaMatrix,
+        y: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        let heads = out.shape.cols;
+        let (n_heads, depth) = (heads as u64, (x.shape.cols / heads) as u64);
+        let (left, right) = (self.pointer(direction.left), self.pointer(direction.right));
+        let pattern = self.pattern(direction.csr);
+        let types = [("X", x.dtype), ("Y", y.dtype), ("Z", out.dtype)];
+        let kernel = self.kernel(operation, Source::EDGES, "sddmm", &types)?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&pattern).arg(&n_heads).arg(&depth).arg(&left).arg(&right);
+        launch.arg(&x.data).arg(&y.data).arg(&mut out.data);
+        // SAFETY: rows of `x` are those of the pattern, rows of `y` its columns, both `heads · depth` wide; `out` has a row of
+        // `heads` for each entry, which one warp writes.
+        unsafe { launch.launch(warps_for(direction.csr.n_pieces())) }.map_err(Self::failed(operation))?;
+        Ok(())
+    }
+
+    /// [`Backend::segment_softmax`](girih_compute::Backend::segment_softmax).
+    pub(crate) fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::segment_softmax(self.nnz(a), scores.shape, None)?;
+        self.softmax_entries("segment_softmax", &a.forward, scores, None)
+    }
+
+    /// Softmax over the entries of rows in place; `log_sums`, if wanted, receive the logarithms of the denominators.
+    pub(crate) fn softmax_entries(
+        &self,
+        operation: &'static str,
+        csr: &CudaCsr,
+        scores: &mut CudaMatrix,
+        log_sums: Option<&mut CudaMatrix>,
+    ) -> Result<(), ComputeError> {
+        if scores.shape.cols == 0 {
+            return Ok(());
+        }
+        let (pattern, heads) = (self.pattern(csr), scores.shape.cols as u64);
+        let log_dtype = log_sums.as_ref().map_or(Dtype::F32, |log_sums| log_sums.dtype);
+        let log_sums = self.pointer(log_sums.map(|log_sums| &log_sums.data));
+        let types = [("Z", scores.dtype), ("L", log_dtype)];
+        let names = ("segment_softmax", "segment_softmax_hubs");
+        for (kernel, config) in self.row_kernels(operation, names, csr, &types)? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&mut scores.data).arg(&log_sums);
+            // SAFETY: scores have a row of `heads` for each entry and log sums one for each row, of the types that the kernel
+            // was compiled for; each row of the pattern is one team's.
+            unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        }
+        Ok(())
+    }
+
+    /// [`Backend::segment_softmax_backward`](girih_compute::Backend::segment_softmax_backward).
+    pub(crate) fn segment_softmax_backward(
+        &self,
+        a: &CudaSparse,
+        shares: &CudaMatrix,
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::segment_softmax(self.nnz(a), shares.shape, Some(grad.shape))?;
+        self.softmax_entries_backward("segment_softmax_backward", &a.forward, shares, grad)
+    }
+
+    /// The way back through [`softmax_entries`](Self::softmax_entries), in place.
+    pub(crate) fn softmax_entries_backward(
+        &self,
+        operation: &'static str,
+        csr: &CudaCsr,
+        shares: &CudaMatrix,
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if grad.shape.is_empty() {
+            return Ok(());
+        }
+        let (pattern, heads) = (self.pattern(csr), grad.shape.cols as u64);
+        let types = [("X", shares.dtype), ("Z", grad.dtype)];
+        let names = ("segment_softmax_backward", "segment_softmax_backward_hubs");
+        for (kernel, config) in self.row_kernels(operation, names, csr, &types)? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&shares.data).arg(&mut grad.data);
+            // SAFETY: both matrices have a row of `heads` for each entry, of the types that the kernel was compiled for; each
+            // row of the pattern is one team's.
+            unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        }
+        Ok(())
+    }
+
+    /// `out[i, h] = Σ entries[e, h]` over the entries of row `i`; `entries` are `f32` in the order of the untransposed entries.
+    pub(crate) fn sum_entries(
+        &self,
+        operation: &'static str,
+        csr: &CudaCsr,
+        entries: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        let (pattern, heads) = (self.pattern(csr), out.shape.cols as u64);
+        let names = ("segment_sums", "segment_sums_hubs");
+        for (kernel, config) in self.row_kernels(operation, names, csr, &[("Z", out.dtype)])? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&entries.data).arg(&mut out.data);
+            // SAFETY: `entries` has a row of `heads` floats for each entry, `out` one for each row of the pattern.
+            unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        }
+        Ok(())
+    }
+
+    /// The kernel for rows, and the one for hubs where there are some, with their launches.
+    fn row_kernels(
+        &self,
+        operation: &'static str,
+        (of_rows, of_hubs): (&str, &str),
+        csr: &CudaCsr,
+        types: &[(&'static str, Dtype)],
+    ) -> Result<Vec<(CudaFunction, LaunchConfig)>, ComputeError> {
+        let kernel = |name| self.kernel(operation, Source::EDGES, name, types);
+        let mut kernels = Vec::with_capacity(2);
+        if csr.n_hubs() > 0 {
+            let blocks = csr.n_hubs().min(1 << 20) as u32;
+            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (HUB_BLOCK, 1, 1), shared_mem_bytes: 0 };
+            kernels.push((kernel(of_hubs)?, config));
+        }
+        kernels.push((kernel(of_rows)?, warps_for(csr.shape.rows)));
+        Ok(kernels)
+    }
+
+    /// [`Backend::head_dots`](girih_compute::Backend::head_dots).
+    pub(crate) fn head_dots(
+        &self,
+        x: &CudaMatrix,
+        vector: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::head_dots(x.shape, vector.shape, out.shape)?;
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        let (n_rows, heads) = (x.shape.rows as u64, out.shape.cols as u64);
+        let depth = x.shape.cols as u64 / heads;
+        let types = [("X", x.dtype), ("V", vector.dtype), ("Z", out.dtype)];
+        let kernel = self.kernel("head_dots", Source::EDGES, "head_dots", &types)?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector.data).arg(&mut out.data);
+        // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the kernel
+        // was compiled for.
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed("head_dots"))?;
+        Ok(())
+    }
+
+    /// [`Backend::head_dots_backward`](girih_compute::Backend::head_dots_backward).
+    pub(crate) fn head_dots_backward(
+        &self,
+        x: &CudaMatrix,
+        vector: &CudaMatrix,
+        grad: &CudaMatrix,
+        x_grad: Option<&mut CudaMatrix>,
+        vector_grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let x_grad_shape = x_grad.as_ref().map(|x_grad| x_grad.shape);
+        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
+        if vector_grad.shape.is_empty() {
+            return Ok(());
+        }
+        self.head_dots_vector(x, grad, vector_grad)?;
+        x_grad.map_or(Ok(()), |x_grad| self.head_dots_rows(vector, grad, x_grad))
+    }
+
+    /// `x_grad[r, c] += grad[r, h]·vector[c]`.
+    fn head_dots_rows(
+        &self,
+        vector: &CudaMatrix,
+        grad: &CudaMatrix,
+        x_grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if x_grad.shape.is_empty() {
+            return Ok(());
+        }
+        let Shape { rows, cols } = x_grad.shape;
+        let (n_rows, heads, width) = (rows as u64, grad.shape.cols as u64, cols as u64);
+        let types = [("X", grad.dtype), ("V", vector.dtype), ("Z", x_grad.dtype)];
+        let kernel = self.kernel("head_dots_backward", Source::EDGES, "head_dots_rows", &types)?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&grad.data).arg(&n_rows).arg(&heads).arg(&width).arg(&vector.data).arg(&mut x_grad.data);
+        // SAFETY: `grad` is `n_rows × heads`, the vector `width` wide, `x_grad` `n_rows × width`, of the types that the kernel
+        // was compiled for.
+        unsafe { launch.launch(warps_for(rows)) }.map_err(Self::failed("head_dots_backward"))?;
+        Ok(())
+    }
+
+    /// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: sums of blocks of rows, then the sum of these.
+    fn head_dots_vector(
+        &self,
+        x: &CudaMatrix,
+        grad: &CudaMatrix,
+        vector_grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "head_dots_backward";
+        let Shape { rows, cols } = x.shape;
+        let rows_of_block = rows.div_ceil(ROW_BLOCKS_MAX).max(ROWS_OF_BLOCK_MIN);
+        let n_blocks = rows.div_ceil(rows_of_block);
+        let mut partial = self.uninitialized(Shape::new(n_blocks, cols), Dtype::F32)?;
+        if n_blocks > 0 {
+            let (n_rows, heads, width) = (rows as u64, grad.shape.cols as u64, cols as u64);
+            let rows_of_block = rows_of_block as u64;
+            let types = [("X", grad.dtype), ("Y", x.dtype)];
+            let kernel = self.kernel(OPERATION, Source::EDGES, "head_dots_vector", &types)?;
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&grad.data).arg(&x.data).arg(&n_rows).arg(&heads).arg(&width).arg(&rows_of_block);
+            launch.arg(&mut partial.data);
+            let grid_dim = (n_blocks as u32, 1, 1);
+            // SAFETY: `grad` is `n_rows × heads`, `x` `n_rows × width`; there is a row of partial sums for each block, and the
+            // kernel expects blocks of 256 threads.
+            unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }) }
+                .map_err(Self::failed(OPERATION))?;
+        }
+        self.total_columns(OPERATION, &partial, vector_grad)
+    }
+
+    /// `out` (one row) becomes the sums of the columns of partial sums in `f32`.
+    pub(crate) fn total_columns(
+        &self,
+        operation: &'static str,
+        partial: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        let (n_rows, width) = (partial.shape.rows as u64, partial.shape.cols as u64);
+        let kernel = self.kernel(operation, Source::EDGES, "column_totals", &[("Z", out.dtype)])?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&mut out.data);
+        let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
+        // SAFETY: `partial` holds `n_rows × width` floats, `out` one row as wide; blocks of 1024 threads are what the kernel
+        // expects.
+        unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (1024, 1, 1), shared_mem_bytes: 0 }) }
+            .map_err(Self::failed(operation))?;
+        Ok(())
+    }
+}

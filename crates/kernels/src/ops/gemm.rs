@@ -1,0 +1,279 @@
+//! Dense products by cuBLAS and cuBLASLt, and `kernels/gemm.cu`: what follows them.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use cudarc::cublas::{result, sys};
+use cudarc::driver::{DevicePtr, PushKernelArg};
+use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, checks};
+
+use super::passes::{NULL, number};
+use crate::backend::Cuda;
+use crate::blas::describe;
+use crate::compile::Source;
+use crate::device::threads_for;
+use crate::lt::{Operands, Product};
+use crate::matrix::CudaMatrix;
+
+/// `out = alpha · op(A)·op(B) + beta · out`, row-major.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dense {
+    /// Rows and columns of `out`.
+    pub(super) shape: Shape,
+    /// The summed dimension.
+    pub(super) depth: usize,
+    pub(super) transposes: (Transpose, Transpose),
+    pub(super) alpha: f32,
+    pub(super) beta: f32,
+}
+
+impl Dense {
+    /// The product as libraries see it that read columns: rows of a matrix are columns of its transpose, and
+    /// `(A·B)ᵀ = Bᵀ·Aᵀ`. A number for each column is then one for each row.
+    fn by_columns(self, operands: Dtype, out: Dtype) -> Product {
+        let Self { shape: Shape { rows, cols }, depth, transposes: (ta, tb), .. } = self;
+        let [rows, cols, depth] = [cols, rows, depth].map(|n| n as u64);
+        let transposed = [tb, ta].map(|transpose| transpose == Transpose::Yes);
+        Product { rows, cols, depth, transposed, operands, out }
+    }
+}
+
+/// The address of a dense matrix, and how its elements are stored.
+pub(super) type Address = (u64, Dtype);
+
+impl Cuda {
+    /// [`Backend::gemm`](girih_compute::Backend::gemm).
+    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
+    pub(crate) fn gemm(
+        &self,
+        (a, ta): (&CudaMatrix, Transpose),
+        dropout: Option<Dropout>,
+        (b, tb): (&CudaMatrix, Transpose),
+        epilogue: Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::gemm((a.shape, ta), (b.shape, tb), epilogue.bias.map(|bias| bias.shape), out.shape)?;
+        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        if depth == 0 {
+            return self.finish(None, &epilogue, epilogue.accumulate, out);
+        }
+        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
+        // Masks only drop; the product is scaled instead, so that what stays of a bf16 operand is not rounded.
+        let alpha = dropout.map_or(1.0, Dropout::scale);
+        let (a, b) = (self.converted(a, dropout, common)?, self.converted(b, None, common)?);
+        let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha, beta: 0.0 };
+        self.multiply(dense, (a.get(), b.get()), &epilogue, out)
+    }
+
+    /// The product of operands of one type, and its epilogue.
+    fn multiply(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if [self.precision, a.dtype, out.dtype] == [Dtype::Bf16; 3] && epilogue.activation != Activation::Identity {
+            // Half the bytes of a product in f32 that a pass would read; the sum is rounded before it is activated.
+            let sum = Epilogue { activation: Activation::Identity, ..*epilogue };
+            self.multiply(dense, (a, b), &sum, out)?;
+            return self.activate(epilogue.activation, None, out);
+        }
+        if let Some(bias) = epilogue.bias.filter(|bias| self.precision == out.dtype && bias.dtype != out.dtype) {
+            // A bias like the result goes through in one pass.
+            let mut rounded = self.uninitialized(bias.shape, out.dtype)?;
+            self.convert(bias, &mut rounded)?;
+            return self.multiply(dense, (a, b), &Epilogue { bias: Some(&rounded), ..*epilogue }, out);
+        }
+        let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
+        if let (Some(bias), Activation::Identity) = (epilogue.bias, epilogue.activation)
+            && self.multiply_biased(in_place, (a, b), bias, out)?
+        {
+            return Ok(());
+        }
+        // cuBLAS sums in f32 and rounds to bf16 only where the operands are bf16, too.
+        if out.dtype == Dtype::F32 || (plain && a.dtype == Dtype::Bf16) {
+            // SAFETY: the shapes were checked, and all three matrices live until the product is on the stream.
+            unsafe { self.dense("gemm", in_place, self.address(a), self.address(b), self.address(out)) }?;
+            return if plain { Ok(()) } else { self.finish(None, epilogue, true, out) };
+        }
+        let product = self.uninitialized(out.shape, Dtype::F32)?;
+        // SAFETY: as above.
+        unsafe { self.dense("gemm", dense, self.address(a), self.address(b), self.address(&product)) }?;
+        self.finish(Some(&product), epilogue, epilogue.accumulate, out)
+    }
+
+    /// The product and a bias in one pass; `false`, and nothing is done, where cuBLASLt does not offer it.
+    fn multiply_biased(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        bias: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        let Some(lt) = &self.device.lt else { return Ok(false) };
+        // Types as cuBLAS takes them, and a bias like the result. In bf16 sums are rounded before the bias is added.
+        let rounds = out.dtype == Dtype::Bf16;
+        if bias.dtype != out.dtype || (rounds && (a.dtype == Dtype::F32 || self.precision == Dtype::F32)) {
+            return Ok(false);
+        }
+        self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;
+        let address = |matrix: &CudaMatrix| self.address(matrix).0;
+        let operands = Operands { a: address(b), b: address(a), bias: address(bias), out: address(out) };
+        // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the stream;
+        // `out` is borrowed alone, and every matrix has an allocation of its own.
+        let done = unsafe { lt.multiply(dense.by_columns(a.dtype, out.dtype), (dense.alpha, dense.beta), operands) };
+        done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
+    }
+
+    /// What cuBLAS reads of an operand: itself, or a copy that is masked or of another type.
+    fn converted<'a>(
+        &self,
+        x: &'a CudaMatrix,
+        dropout: Option<Dropout>,
+        dtype: Dtype,
+    ) -> Result<Operand<'a>, ComputeError> {
+        if dropout.is_none() && x.dtype == dtype {
+            return Ok(Operand::Same(x));
+        }
+        let mut copy = self.uninitialized(x.shape, dtype)?;
+        match dropout {
+            Some(dropout) => self.dropout_unscaled(x, dropout, &mut copy)?,
+            None => self.convert(x, &mut copy)?,
+        }
+        Ok(Operand::Copy(copy))
+    }
+
+    /// `out = activation(product + (keep ? out : 0) + bias)`, where the product may be in `out` already.
+    fn finish(
+        &self,
+        product: Option<&CudaMatrix>,
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        keep: bool,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let types = [("X", epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype)), ("Y", out.dtype)];
+        let kernel = self.kernel("gemm", Source::GEMM, "epilogue", &types)?;
+        let (n, cols) = (out.shape.len() as u64, out.shape.cols as u64);
+        let (keep, activation) = (u32::from(keep), number(epilogue.activation));
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        for operand in [product, epilogue.bias] {
+            match operand {
+                Some(operand) => launch.arg(&operand.data),
+                None => launch.arg(&NULL),
+            };
+        }
+        launch.arg(&mut out.data).arg(&n).arg(&cols).arg(&keep).arg(&activation);
+        // SAFETY: `out` and the product, in f32, hold `n` elements, and the bias one row of `cols`, of the types that the
+        // kernel was compiled for.
+        unsafe { launch.launch(threads_for(out.shape.len())) }.map_err(Self::failed("gemm"))?;
+        Ok(())
+    }
+
+    /// Where a matrix lies, for as long as it lives.
+    pub(super) fn address(&self, matrix: &CudaMatrix) -> Address {
+        (matrix.data.device_ptr(&self.device.stream).0, matrix.dtype)
+    }
+
+    /// A product with sums in `f32`, put on the stream. No dimension may be zero.
+    ///
+    /// # Safety
+    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type, which live until all
+    /// work that was put on the stream before they are freed is done; `out` may be written, and overlaps neither.
+    pub(super) unsafe fn dense(
+        &self,
+        operation: &'static str,
+        dense: Dense,
+        a: Address,
+        b: Address,
+        out: Address,
+    ) -> Result<(), ComputeError> {
+        let Dense { shape: Shape { rows, cols }, depth, transposes: (ta, tb), alpha, beta } = dense;
+        let int = |n: usize| {
+            let large = |_| ComputeError::argument(operation, format!("cuBLAS takes no matrix with a side of {n}"));
+            i32::try_from(n).map_err(large)
+        };
+        let (m, n, k) = (int(cols)?, int(rows)?, int(depth)?);
+        let lda = if ta == Transpose::No { k } else { n };
+        let ldb = if tb == Transpose::No { m } else { k };
+        self.device.stream.context().bind_to_thread().map_err(Self::failed(operation))?;
+        // cuBLAS reads columns: rows of a matrix are columns of its transpose, and (A·B)ᵀ = Bᵀ·Aᵀ.
+        // SAFETY: the caller vouches for the matrices, whose rows follow each other without gaps; alpha and beta are numbers
+        // on the host and are read before the call returns.
+        let outcome = unsafe {
+            result::gemm_ex(
+                *self.device.blas.handle(),
+                flag(tb),
+                flag(ta),
+                m,
+                n,
+                k,
+                ptr::from_ref(&alpha).cast(),
+                b.0 as *const c_void,
+                data_type(b.1),
+                ldb,
+                a.0 as *const c_void,
+                data_type(a.1),
+                lda,
+                ptr::from_ref(&beta).cast(),
+                out.0 as *mut c_void,
+                data_type(out.1),
+                m,
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        outcome.map_err(|error| ComputeError::device(operation, format!("cuBLAS: {}", describe(error))))
+    }
+}
+
+/// An operand, or what stands in for it.
+enum Operand<'a> {
+    Same(&'a CudaMatrix),
+    Copy(CudaMatrix),
+}
+
+impl Operand<'_> {
+    fn get(&self) -> &CudaMatrix {
+        match self {
+            Self::Same(matrix) => matrix,
+            Self::Copy(matrix) => matrix,
+        }
+    }
+}
+
+fn flag(transpose: Transpose) -> sys::cublasOperation_t {
+    match transpose {
+        Transpose::No => sys::cublasOperation_t::CUBLAS_OP_N,
+        Transpose::Yes => sys::cublasOperation_t::CUBLAS_OP_T,
+    }
+}
+
+fn data_type(dtype: Dtype) -> sys::cudaDataType {
+    match dtype {
+        Dtype::F32 => sys::cudaDataType::CUDA_R_32F,
+        Dtype::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_by_columns_multiply_the_other_way_round() {
+        let (shape, depth, alpha, beta) = (Shape::new(2, 3), 5, 1.0, 0.0);
+        let by_columns = |ta, tb| {
+            let dense = Dense { shape, depth, transposes: (ta, tb), alpha, beta };
+            let Product { rows, cols, depth, transposed, .. } = dense.by_columns(Dtype::F32, Dtype::F32);
+            ((rows, cols, depth), transposed)
+        };
+        assert_eq!(by_columns(Transpose::No, Transpose::No), ((3, 2, 5), [false, false]));
+        assert_eq!(by_columns(Transpose::Yes, Transpose::No), ((3, 2, 5), [false, true]));
+        assert_eq!(by_columns(Transpose::No, Transpose::Yes), ((3, 2, 5), [true, false]));
+    }
+}

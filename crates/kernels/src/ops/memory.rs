@@ -1,0 +1,233 @@
+//! Matrices and ids: made, filled, read.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError, PushKernelArg};
+use girih_compute::checks::IdRange;
+use girih_compute::{ComputeError, Dtype, Shape, checks};
+use girih_graph_format::Matrix;
+
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::device::threads_for;
+use crate::matrix::{CudaIds, CudaMatrix, Derived};
+
+/// Elements that are rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
+const UPLOAD_PIECE: usize = 1 << 26;
+
+impl Cuda {
+    /// [`Backend::zeros`](girih_compute::Backend::zeros).
+    pub(crate) fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        let mut matrix = self.uninitialized(shape, dtype)?;
+        self.set_zero(&mut matrix)?;
+        Ok(matrix)
+    }
+
+    /// [`Backend::set_zero`](girih_compute::Backend::set_zero).
+    pub(crate) fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        self.device.stream.memset_zeros(&mut out.data).map_err(Self::failed("set_zero"))
+    }
+
+    /// [`Backend::upload`](girih_compute::Backend::upload).
+    pub(crate) fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        let mut matrix = self.uninitialized(Shape::new(host.n_rows(), host.n_cols()), dtype)?;
+        self.fill("upload", host.data(), &mut matrix)?;
+        Ok(matrix)
+    }
+
+    /// [`Backend::write`](girih_compute::Backend::write).
+    pub(crate) fn write(&self, host: &Matrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
+        self.fill("write", host.data(), out)
+    }
+
+    /// [`Backend::download`](girih_compute::Backend::download).
+    pub(crate) fn download(&self, matrix: &CudaMatrix) -> Result<Matrix, ComputeError> {
+        let values = match matrix.dtype {
+            Dtype::F32 => self.read("download", &elements::<f32>(matrix))?,
+            // Half the bytes travel; on the host, bf16 is the upper half of an f32.
+            Dtype::Bf16 => {
+                let halves = self.read("download", &elements::<u16>(matrix))?;
+                halves.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
+            }
+        };
+        Matrix::new(matrix.shape.rows, matrix.shape.cols, values)
+            .map_err(|error| ComputeError::argument("download", error.to_string()))
+    }
+
+    /// [`Backend::upload_ids`](girih_compute::Backend::upload_ids).
+    pub(crate) fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
+        let mut on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
+        if !ids.is_empty() {
+            self.device.stream.memcpy_htod(ids, &mut on_device).map_err(Self::failed("upload_ids"))?;
+        }
+        Ok(CudaIds { range: IdRange::of(ids), host: ids.into(), ids: on_device, derived: Derived::default() })
+    }
+
+    /// [`Backend::zero_ids`](girih_compute::Backend::zero_ids).
+    pub(crate) fn zero_ids(&self, len: usize) -> Result<CudaIds, ComputeError> {
+        checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
+        let mut ids = self.allocate::<u32>("zero_ids", len, || format!("a list of {len} ids"))?;
+        self.device.stream.memset_zeros(&mut ids).map_err(Self::failed("zero_ids"))?;
+        let range = IdRange { len, end: u64::from(len > 0) };
+        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
+    }
+
+    /// The ids on the host: kept there, or read from the device where an operation wrote them.
+    pub(crate) fn ids_on_host<'a>(
+        &self,
+        operation: &'static str,
+        ids: &'a CudaIds,
+    ) -> Result<Cow<'a, [u32]>, ComputeError> {
+        if ids.is_on_host() {
+            return Ok(Cow::Borrowed(&ids.host));
+        }
+        Ok(Cow::Owned(self.read(operation, &ids.ids.slice(..ids.range.len))?))
+    }
+
+    /// A matrix whose elements are whatever the memory held: an operation overwrites them all.
+    pub(crate) fn uninitialized(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        checks::allocation(shape, dtype.n_bytes())?;
+        let data = self.allocate::<u8>("zeros", shape.len() * dtype.n_bytes(), || format!("a matrix of {shape}"))?;
+        Ok(CudaMatrix { shape, dtype, data })
+    }
+
+    /// Memory for `len` elements or one, holding whatever it held; `what` names them where memory does not suffice.
+    pub(crate) fn allocate<T: DeviceRepr>(
+        &self,
+        operation: &'static str,
+        len: usize,
+        what: impl FnOnce() -> String,
+    ) -> Result<CudaSlice<T>, ComputeError> {
+        // SAFETY: all elements are numbers, of which every pattern of bits is one; callers write before they read.
+        unsafe { self.device.stream.alloc::<T>(len.max(1)) }.map_err(|error| match error {
+            DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                let free = self.device.memory().map_or(0, |(free, _)| free as u64);
+                ComputeError::memory(what(), (len * size_of::<T>()) as u64, free)
+            }
+            error => Self::failed(operation)(error),
+        })
+    }
+
+    /// Memory for what an operation computes on its way.
+    pub(crate) fn scratch<T: DeviceRepr>(
+        &self,
+        operation: &'static str,
+        len: usize,
+    ) -> Result<CudaSlice<T>, ComputeError> {
+        self.allocate(operation, len, || format!("what {operation} computes on its way"))
+    }
+
+    /// A list on the device; of an empty one a zero, because a device allocates no nothing.
+    pub(crate) fn upload_list<T: DeviceRepr + Default>(
+        &self,
+        operation: &'static str,
+        list: &[T],
+    ) -> Result<CudaSlice<T>, ComputeError> {
+        let what = || format!("a list of {} numbers in {operation}", list.len());
+        let mut uploaded = self.allocate::<T>(operation, list.len(), what)?;
+        let zero = [T::default()];
+        let list = if list.is_empty() { &zero } else { list };
+        self.device.stream.memcpy_htod(list, &mut uploaded).map_err(Self::failed(operation))?;
+        Ok(uploaded)
+    }
+
+    /// The matrix in `f32`: itself, or a copy.
+    pub(crate) fn as_f32<'a>(&self, x: &'a CudaMatrix) -> Result<InF32<'a>, ComputeError> {
+        if x.dtype == Dtype::F32 {
+            return Ok(InF32::Same(x));
+        }
+        let mut copy = self.uninitialized(x.shape, Dtype::F32)?;
+        self.convert(x, &mut copy)?;
+        Ok(InF32::Copy(copy))
+    }
+
+    /// What a view holds, once all that was asked of the device before is done.
+    pub(crate) fn read<T: DeviceRepr + Default + Clone>(
+        &self,
+        operation: &'static str,
+        view: &CudaView<'_, T>,
+    ) -> Result<Vec<T>, ComputeError> {
+        let mut values = vec![T::default(); view.len()];
+        if !view.is_empty() {
+            self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
+            // The driver need not wait for copies to memory that it can address itself.
+            self.device.stream.synchronize().map_err(Self::failed(operation))?;
+        }
+        Ok(values)
+    }
+
+    /// Overwrites all elements of `out` with as many `values`.
+    fn fill(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        match out.dtype {
+            Dtype::F32 => {
+                let mut out = elements_mut::<f32>(out);
+                self.device.stream.memcpy_htod(values, &mut out).map_err(Self::failed(operation))
+            }
+            Dtype::Bf16 => self.fill_rounded(operation, values, out),
+        }
+    }
+
+    /// [`fill`](Self::fill) for a matrix in bf16: the device rounds, piece after piece.
+    fn fill_rounded(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        let types = [("X", Dtype::F32), ("Y", Dtype::Bf16)];
+        let kernel = self.kernel(operation, Source::PASSES, "convert", &types)?;
+        let mut staged = self.scratch::<f32>(operation, values.len().min(UPLOAD_PIECE))?;
+        let mut out = elements_mut::<u16>(out);
+        for (piece, values) in values.chunks(UPLOAD_PIECE).enumerate() {
+            self.device.stream.memcpy_htod(values, &mut staged).map_err(Self::failed(operation))?;
+            let start = piece * UPLOAD_PIECE;
+            let mut out = out.slice_mut(start..start + values.len());
+            let n = values.len() as u64;
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&staged).arg(&mut out).arg(&n);
+            // SAFETY: `staged` holds at least `n` floats and `out` is a piece of `n` bf16s, which starts at a multiple of
+            // four of them; the stream keeps the next piece from overwriting `staged` before.
+            unsafe { launch.launch(threads_for(values.len().div_ceil(4))) }.map_err(Self::failed(operation))?;
+        }
+        Ok(())
+    }
+}
+
+/// A matrix in `f32`; see [`Cuda::as_f32`].
+pub(crate) enum InF32<'a> {
+    Same(&'a CudaMatrix),
+    Copy(CudaMatrix),
+}
+
+impl Deref for InF32<'_> {
+    type Target = CudaMatrix;
+
+    fn deref(&self) -> &CudaMatrix {
+        match self {
+            Self::Same(matrix) => matrix,
+            Self::Copy(matrix) => matrix,
+        }
+    }
+}
+
+/// The elements of a matrix as numbers of their size.
+///
+/// # Panics
+/// When `T` is of another size.
+fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
+    assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
+    // SAFETY: every pattern of bits is a number, and allocations begin where any number may.
+    unsafe { matrix.data.transmute(matrix.shape.len()) }.expect("a matrix holds its elements")
+}
+
+/// [`elements`], to be written.
+///
+/// # Panics
+/// When `T` is of another size.
+fn elements_mut<T>(matrix: &mut CudaMatrix) -> CudaViewMut<'_, T> {
+    assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
+    // SAFETY: as in `elements`.
+    unsafe { matrix.data.transmute_mut(matrix.shape.len()) }.expect("a matrix holds its elements")
+}

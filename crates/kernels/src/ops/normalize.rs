@@ -1,0 +1,233 @@
+//! `kernels/normalize.cu`: layer and batch normalisation.
+
+use cudarc::driver::PushKernelArg;
+use girih_compute::{ColumnMoments, ComputeError, Dtype, Shape, checks};
+
+use super::memory::InF32;
+use super::passes::columns_of;
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::device::warps_for;
+use crate::matrix::CudaMatrix;
+
+/// [`ColumnMoments`] in `f32`.
+struct MomentsInF32<'a> {
+    means: InF32<'a>,
+    variances: InF32<'a>,
+    eps: f32,
+}
+
+impl Cuda {
+    /// [`Backend::normalize_rows`](girih_compute::Backend::normalize_rows).
+    pub(crate) fn normalize_rows(
+        &self,
+        eps: f32,
+        x: &CudaMatrix,
+        (gain, bias): (&CudaMatrix, &CudaMatrix),
+        out: &mut CudaMatrix,
+        moments: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::per_column("normalize_rows", x.shape, &[("gain", gain.shape), ("bias", bias.shape)])?;
+        checks::normalize_rows(x.shape, out.shape, moments.shape)?;
+        if x.shape.rows == 0 {
+            return Ok(());
+        }
+        let (gain, bias) = (self.as_f32(gain)?, self.as_f32(bias)?);
+        if moments.dtype == Dtype::F32 {
+            return self.rows_forward(eps, x, (&gain, &bias), out, moments);
+        }
+        let mut exact = self.uninitialized(moments.shape, Dtype::F32)?;
+        self.rows_forward(eps, x, (&gain, &bias), out, &mut exact)?;
+        self.convert(&exact, moments)
+    }
+
+    /// [`normalize_rows`](Self::normalize_rows) by gain and bias in `f32`, with moments in `f32`.
+    fn rows_forward(
+        &self,
+        eps: f32,
+        x: &CudaMatrix,
+        (gain, bias): (&CudaMatrix, &CudaMatrix),
+        out: &mut CudaMatrix,
+        moments: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_rows";
+        let types = [("X", x.dtype), ("Y", out.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_rows", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&eps);
+        launch.arg(&mut out.data).arg(&mut moments.data);
+        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for, gain and bias one row of
+        // floats each, and moments two floats for each row.
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    /// [`Backend::normalize_rows_backward`](girih_compute::Backend::normalize_rows_backward).
+    pub(crate) fn normalize_rows_backward(
+        &self,
+        x: &CudaMatrix,
+        gain: &CudaMatrix,
+        moments: &CudaMatrix,
+        grad: &mut CudaMatrix,
+        (gain_grad, bias_grad): (&mut CudaMatrix, &mut CudaMatrix),
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_rows_backward";
+        let rows = [("gain", gain.shape), ("gain_grad", gain_grad.shape), ("bias_grad", bias_grad.shape)];
+        checks::per_column(OPERATION, x.shape, &rows)?;
+        checks::normalize_rows(x.shape, grad.shape, moments.shape)?;
+        let (gain, moments) = (self.as_f32(gain)?, self.as_f32(moments)?);
+        // The sums first: they are of the gradient that the second kernel overwrites.
+        self.rows_backward_sums(x, &moments, grad, [gain_grad, bias_grad])?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let types = [("X", x.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_rows_backward", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&gain.data).arg(&moments.data).arg(&rows).arg(&cols).arg(&mut grad.data);
+        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, gain one row of floats, and
+        // moments two floats for each row.
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    /// The gradients of gain and bias, given moments in `f32`.
+    fn rows_backward_sums(
+        &self,
+        x: &CudaMatrix,
+        moments: &CudaMatrix,
+        grad: &CudaMatrix,
+        sums: [&mut CudaMatrix; 2],
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_rows_backward";
+        let types = [("X", x.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_rows_sums", &types)?;
+        self.column_reduction(OPERATION, x.shape, sums, |rows, cols, partials, config| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(&grad.data).arg(&moments.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments two floats for
+            // each row; `partials` has room for two sums of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        })
+    }
+
+    /// [`Backend::column_squares`](girih_compute::Backend::column_squares).
+    pub(crate) fn column_squares(
+        &self,
+        x: &CudaMatrix,
+        means: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "column_squares";
+        checks::per_column(OPERATION, x.shape, &[("means", means.shape), ("out", out.shape)])?;
+        let means = self.as_f32(means)?;
+        let types = [("X", x.dtype), ("Y", x.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "column_squares", &types)?;
+        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(&means.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, means are one row of floats;
+            // `partials` has room for one sum of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        })
+    }
+
+    /// [`Backend::normalize_columns`](girih_compute::Backend::normalize_columns).
+    pub(crate) fn normalize_columns(
+        &self,
+        moments: &ColumnMoments<'_, CudaMatrix>,
+        x: &CudaMatrix,
+        (gain, bias): (&CudaMatrix, &CudaMatrix),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_columns";
+        let rows = [("gain", gain.shape), ("bias", bias.shape)];
+        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
+        checks::same(OPERATION, x.shape, out.shape)?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let moments = self.moments_in_f32(moments)?;
+        let (gain, bias) = (self.as_f32(gain)?, self.as_f32(bias)?);
+        let types = [("X", x.dtype), ("Y", out.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
+        launch.arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&mut out.data);
+        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for; the others are one row of
+        // floats each.
+        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    /// [`Backend::normalized_products`](girih_compute::Backend::normalized_products).
+    pub(crate) fn normalized_products(
+        &self,
+        moments: &ColumnMoments<'_, CudaMatrix>,
+        x: &CudaMatrix,
+        grad: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalized_products";
+        let rows = [("out", out.shape)];
+        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
+        checks::same(OPERATION, x.shape, grad.shape)?;
+        let moments = self.moments_in_f32(moments)?;
+        let types = [("X", x.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalized_products", &types)?;
+        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
+            launch.arg(&grad.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments one row of
+            // floats each; `partials` has room for one sum of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        })
+    }
+
+    /// [`Backend::normalize_columns_backward`](girih_compute::Backend::normalize_columns_backward).
+    pub(crate) fn normalize_columns_backward(
+        &self,
+        moments: &ColumnMoments<'_, CudaMatrix>,
+        x: &CudaMatrix,
+        gain: &CudaMatrix,
+        (shift, slope): (&CudaMatrix, &CudaMatrix),
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_columns_backward";
+        let rows = [("gain", gain.shape), ("mean of grad", shift.shape), ("mean of products", slope.shape)];
+        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
+        checks::same(OPERATION, x.shape, grad.shape)?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let moments = self.moments_in_f32(moments)?;
+        let (gain, shift, slope) = (self.as_f32(gain)?, self.as_f32(shift)?, self.as_f32(slope)?);
+        let types = [("X", x.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns_backward", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
+        launch.arg(&gain.data).arg(&shift.data).arg(&slope.data).arg(&rows).arg(&cols).arg(&mut grad.data);
+        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for; the others are one row of
+        // floats each.
+        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    fn moments_in_f32<'a>(&self, moments: &ColumnMoments<'a, CudaMatrix>) -> Result<MomentsInF32<'a>, ComputeError> {
+        let (means, variances) = (self.as_f32(moments.means)?, self.as_f32(moments.variances)?);
+        Ok(MomentsInF32 { means, variances, eps: moments.eps })
+    }
+}
+
+/// The moments by name, for checks.
+fn shapes(moments: &ColumnMoments<'_, CudaMatrix>) -> [(&'static str, Shape); 2] {
+    [("means", moments.means.shape), ("variances", moments.variances.shape)]
+}

@@ -1,0 +1,161 @@
+//! `kernels/optim.cu`: steps of optimisers.
+
+use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
+use girih_compute::checks::{self, Kind};
+use girih_compute::{AdamStep, AdamUpdate, ComputeError, SgdUpdate};
+
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::device::BLOCK;
+use crate::matrix::CudaMatrix;
+
+/// Elements that a block changes.
+const PIECE: u64 = 4 * BLOCK as u64;
+/// Parameters that a launch carries.
+const UPDATES_MAX: usize = 64;
+
+/// `Update` of `kernels/optim.cu`: a parameter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Update {
+    param: u64,
+    grad: u64,
+    first: u64,
+    second: u64,
+    n: u64,
+    end: u32,
+    coupled: f32,
+    kept: f32,
+    padding: u32,
+}
+
+/// `Updates` of `kernels/optim.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Updates {
+    of: [Update; UPDATES_MAX],
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Updates {}
+
+/// What one launch changes.
+struct Table {
+    updates: Updates,
+    n_blocks: u32,
+}
+
+impl Table {
+    /// At most [`UPDATES_MAX`] parameters, none of them empty.
+    fn new(parameters: &[Update]) -> Self {
+        let mut updates = Updates { of: [Update::default(); UPDATES_MAX] };
+        let mut n_blocks = 0;
+        for (update, parameter) in updates.of.iter_mut().zip(parameters) {
+            n_blocks += parameter.n.div_ceil(PIECE) as u32;
+            *update = Update { end: n_blocks, ..*parameter };
+        }
+        Self { updates, n_blocks }
+    }
+
+    fn config(&self) -> LaunchConfig {
+        LaunchConfig { grid_dim: (self.n_blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
+    }
+}
+
+/// Parameters in the tables of as many launches as it takes.
+fn tables(parameters: impl Iterator<Item = Update>) -> Vec<Table> {
+    let parameters: Vec<Update> = parameters.filter(|parameter| parameter.n > 0).collect();
+    parameters.chunks(UPDATES_MAX).map(Table::new).collect()
+}
+
+impl Cuda {
+    /// [`Backend::adam`](girih_compute::Backend::adam).
+    pub(crate) fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+        for AdamUpdate { param, grad, first, second, .. } in &*updates {
+            checks::adam(step.step, kind(param), kind(grad), kind(first), kind(second))?;
+        }
+        let parameter = |update: &AdamUpdate<'_, CudaMatrix>| {
+            let decay = update.weight_decay;
+            let (coupled, kept) = if step.decoupled { (0.0, 1.0 - step.lr * decay) } else { (decay, 1.0) };
+            let second = self.address(update.second).0;
+            Update { second, kept, ..self.parameter(update.param, update.grad, update.first, coupled) }
+        };
+        let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
+        let rate = (f64::from(step.lr) / correction(step.beta1)) as f32;
+        let root_correction = correction(step.beta2).sqrt().recip() as f32;
+        let kernel = self.kernel("adam", Source::OPTIM, "adam", &[])?;
+        for table in tables(updates.iter().map(parameter)) {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&table.updates).arg(&step.beta1).arg(&step.beta2);
+            launch.arg(&rate).arg(&root_correction).arg(&step.eps);
+            // SAFETY: all four matrices of an update hold `n` floats, all but the gradient are ours to write, and the
+            // blocks are those of the table.
+            unsafe { launch.launch(table.config()) }.map_err(Self::failed("adam"))?;
+        }
+        Ok(())
+    }
+
+    /// [`Backend::sgd`](girih_compute::Backend::sgd).
+    pub(crate) fn sgd(
+        &self,
+        lr: f32,
+        momentum: f32,
+        updates: &mut [SgdUpdate<'_, CudaMatrix>],
+    ) -> Result<(), ComputeError> {
+        for SgdUpdate { param, grad, velocity, .. } in &*updates {
+            checks::sgd(kind(param), kind(grad), kind(velocity))?;
+        }
+        let parameter = |update: &SgdUpdate<'_, CudaMatrix>| {
+            self.parameter(update.param, update.grad, update.velocity, update.weight_decay)
+        };
+        let kernel = self.kernel("sgd", Source::OPTIM, "sgd", &[])?;
+        for table in tables(updates.iter().map(parameter)) {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&table.updates).arg(&lr).arg(&momentum);
+            // SAFETY: all three matrices of an update hold `n` floats, parameter and velocity are ours to write, and the
+            // blocks are those of the table.
+            unsafe { launch.launch(table.config()) }.map_err(Self::failed("sgd"))?;
+        }
+        Ok(())
+    }
+
+    /// Where a parameter, its gradient and its first state are.
+    fn parameter(&self, param: &CudaMatrix, grad: &CudaMatrix, first: &CudaMatrix, coupled: f32) -> Update {
+        let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).0);
+        Update { param: param_at, grad, first, n: param.shape.len() as u64, coupled, kept: 1.0, ..Update::default() }
+    }
+}
+
+/// Shape and storage, as checks take them.
+fn kind(matrix: &CudaMatrix) -> Kind {
+    (matrix.shape, matrix.dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_of_every_parameter_has_one_place() {
+        let lengths: Vec<u64> = (0..150).map(|k| [0, 1, PIECE - 1, PIECE, PIECE + 1, 7 * PIECE][k % 6]).collect();
+        let parameters = lengths.iter().enumerate().map(|(k, &n)| Update { param: k as u64, n, ..Update::default() });
+        let tables = tables(parameters);
+        let mut covered = vec![0; lengths.len()];
+        for table in &tables {
+            for block in 0..table.n_blocks {
+                // As a block of the kernel finds its place.
+                let k = table.updates.of.iter().position(|update| block < update.end).unwrap();
+                let before = if k > 0 { table.updates.of[k - 1].end } else { 0 };
+                let update = table.updates.of[k];
+                covered[update.param as usize] += PIECE.min(update.n - u64::from(block - before) * PIECE);
+            }
+        }
+        assert_eq!(covered, lengths);
+        assert_eq!(tables.len(), 125usize.div_ceil(UPDATES_MAX), "one launch for as many as it carries");
+    }
+
+    #[test]
+    fn a_table_fits_into_the_arguments_of_a_launch() {
+        assert!(size_of::<Updates>() + 5 * size_of::<f32>() <= 4096);
+    }
+}

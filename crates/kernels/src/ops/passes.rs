@@ -1,0 +1,398 @@
+//! `kernels/passes.cu`: passes over whole matrices.
+
+use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
+use girih_compute::{Activation, ComputeError, Dropout, Dtype, Shape, checks};
+
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::device::{BLOCK, threads_for};
+use crate::matrix::CudaMatrix;
+
+/// Columns, or rows, that a block of `finish_columns` has.
+const FINISH: u32 = 32;
+/// Blocks that sum squares, at most.
+const SQUARES_BLOCKS: u32 = 1 << 10;
+
+impl Cuda {
+    /// [`Backend::convert`](girih_compute::Backend::convert).
+    pub(crate) fn convert(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::same("convert", x.shape, out.shape)?;
+        self.pass("convert", "convert", x, None, out)
+    }
+
+    /// [`Backend::scale`](girih_compute::Backend::scale).
+    pub(crate) fn scale(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::same("scale", x.shape, out.shape)?;
+        self.pass("scale", "scale", x, Some(factor), out)
+    }
+
+    /// [`Backend::add_scaled`](girih_compute::Backend::add_scaled).
+    pub(crate) fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::same("add_scaled", x.shape, out.shape)?;
+        self.pass("add_scaled", "add_scaled", x, Some(factor), out)
+    }
+
+    /// A kernel that takes an element of `x` to the same place of `out`, both of the same shape.
+    fn pass(
+        &self,
+        operation: &'static str,
+        kernel: &str,
+        x: &CudaMatrix,
+        factor: Option<f32>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let n = x.shape.len() as u64;
+        let kernel = self.kernel(operation, Source::PASSES, kernel, &[("X", x.dtype), ("Y", out.dtype)])?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&mut out.data).arg(&n);
+        if let Some(factor) = &factor {
+            launch.arg(factor);
+        }
+        // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
+        unsafe { launch.launch(fours_for(x.shape)) }.map_err(Self::failed(operation))?;
+        Ok(())
+    }
+
+    /// [`Backend::epilogue_backward`](girih_compute::Backend::epilogue_backward).
+    pub(crate) fn epilogue_backward(
+        &self,
+        activation: Activation,
+        y: &CudaMatrix,
+        grad: &mut CudaMatrix,
+        bias_grad: Option<&mut CudaMatrix>,
+    ) -> Result<(), ComputeError> {
+        checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
+        match (activation, bias_grad) {
+            (Activation::Identity, None) => Ok(()),
+            (Activation::Identity, Some(bias_grad)) => self.column_sums(grad, bias_grad),
+            (_, None) => self.activation_backward(activation, y, grad),
+            (_, Some(bias_grad)) => self.activation_backward_sums(activation, y, grad, bias_grad),
+        }
+    }
+
+    /// `grad ⊙= activation'(y)`.
+    fn activation_backward(
+        &self,
+        activation: Activation,
+        y: &CudaMatrix,
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "epilogue_backward";
+        let types = [("X", y.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::PASSES, "activation_backward", &types)?;
+        let (n, activation) = (y.shape.len() as u64, number(activation));
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&y.data).arg(&mut grad.data).arg(&n).arg(&activation);
+        // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
+        unsafe { launch.launch(fours_for(y.shape)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    /// `grad ⊙= activation'(y)` and the column sums of what it leaves.
+    fn activation_backward_sums(
+        &self,
+        activation: Activation,
+        y: &CudaMatrix,
+        grad: &mut CudaMatrix,
+        sums: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "epilogue_backward";
+        let types = [("X", y.dtype), ("Y", grad.dtype)];
+        let in_fours = y.shape.cols.is_multiple_of(4);
+        let name = if in_fours { "activation_backward_sums_of_fours" } else { "activation_backward_sums" };
+        let kernel = self.kernel(OPERATION, Source::PASSES, name, &types)?;
+        let activation = number(activation);
+        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(partials);
+            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, which
+            // rows begin with; `partials` has room for one sum of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        };
+        if in_fours {
+            return self.reduction_in_fours(OPERATION, y.shape, sums, launch);
+        }
+        self.column_reduction(OPERATION, y.shape, [sums], launch)
+    }
+
+    /// [`Backend::column_sums`](girih_compute::Backend::column_sums).
+    pub(crate) fn column_sums(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "column_sums";
+        checks::column_sums(x.shape, out.shape)?;
+        let kernel = self.kernel(OPERATION, Source::PASSES, "column_sums", &[("X", x.dtype), ("Y", x.dtype)])?;
+        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for; `partials` has room for one sum of
+            // each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        })
+    }
+
+    /// Sums over the rows of a matrix of `shape`: `launch`, given rows, columns, room for partial sums and the grid, starts
+    /// a kernel that calls `column_partials` of `common.cuh`; its sums end up in `outs`, one row each.
+    pub(super) fn column_reduction<const N: usize>(
+        &self,
+        operation: &'static str,
+        shape: Shape,
+        outs: [&mut CudaMatrix; N],
+        launch: impl FnOnce(&u64, &u64, &mut CudaSlice<f32>, LaunchConfig) -> Result<(), ComputeError>,
+    ) -> Result<(), ComputeError> {
+        if shape.cols == 0 {
+            return Ok(());
+        }
+        let (config, pieces) = reduction_over(shape);
+        let mut partials = self.scratch::<f32>(operation, N * pieces * shape.cols)?;
+        launch(&(shape.rows as u64), &(shape.cols as u64), &mut partials, config)?;
+        for (k, out) in outs.into_iter().enumerate() {
+            let partials = partials.slice(k * pieces * shape.cols..(k + 1) * pieces * shape.cols);
+            self.finish_columns(operation, &partials, (pieces, shape.cols, 1), out)?;
+        }
+        Ok(())
+    }
+
+    /// The same where threads keep to four columns each: `launch` is given a quarter of the columns, and starts a kernel of four
+    /// sums. The number of columns is a multiple of four.
+    fn reduction_in_fours(
+        &self,
+        operation: &'static str,
+        shape: Shape,
+        out: &mut CudaMatrix,
+        launch: impl FnOnce(&u64, &u64, &mut CudaSlice<f32>, LaunchConfig) -> Result<(), ComputeError>,
+    ) -> Result<(), ComputeError> {
+        if shape.cols == 0 {
+            return Ok(());
+        }
+        let fours = Shape::new(shape.rows, shape.cols / 4);
+        let (config, pieces) = reduction_over(fours);
+        let mut partials = self.scratch::<f32>(operation, pieces * shape.cols)?;
+        launch(&(fours.rows as u64), &(fours.cols as u64), &mut partials, config)?;
+        self.finish_columns(operation, &partials.slice(..), (pieces, fours.cols, 4), out)
+    }
+
+    /// Adds up `pieces` parts of `n_sums` sums of each of `cols` columns.
+    fn finish_columns(
+        &self,
+        operation: &'static str,
+        partials: &CudaView<'_, f32>,
+        (pieces, cols, n_sums): (usize, usize, u32),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let types = [("X", Dtype::F32), ("Y", out.dtype)];
+        let kernel = self.kernel(operation, Source::PASSES, "finish_columns", &types)?;
+        let blocks = cols.div_ceil(FINISH as usize) as u32;
+        let (pieces, cols) = (pieces as u64, cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(partials).arg(&pieces).arg(&cols).arg(&mut out.data);
+        let config =
+            LaunchConfig { grid_dim: (blocks, n_sums, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
+        // SAFETY: `partials` are `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of type Y.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        Ok(())
+    }
+
+    /// [`Backend::dropout`](girih_compute::Backend::dropout).
+    pub(crate) fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::same("dropout", x.shape, out.shape)?;
+        self.masked(x, &Mask::new(dropout, x.shape), out)
+    }
+
+    /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is rounded.
+    pub(super) fn dropout_unscaled(
+        &self,
+        x: &CudaMatrix,
+        dropout: Dropout,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        self.masked(x, &Mask { scale: 1.0, ..Mask::new(dropout, x.shape) }, out)
+    }
+
+    fn masked(&self, x: &CudaMatrix, mask: &Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        let kernel = self.kernel("dropout", Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&mut out.data).arg(&mask.n).arg(&mask.first);
+        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
+        // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
+        unsafe { launch.launch(mask.config()) }.map_err(Self::failed("dropout"))?;
+        Ok(())
+    }
+
+    /// [`Backend::dropout_in_place`](girih_compute::Backend::dropout_in_place).
+    pub(crate) fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "dropout_in_place";
+        let kernel = self.kernel(OPERATION, Source::PASSES, "dropout", &[("X", x.dtype), ("Y", x.dtype)])?;
+        let mask = Mask::new(dropout, x.shape);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&x.data).arg(&mask.n).arg(&mask.first);
+        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
+        // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for, it is ours to write, and every
+        // element is read and then written by one thread.
+        unsafe { launch.launch(mask.config()) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    /// [`Backend::activate`](girih_compute::Backend::activate).
+    pub(crate) fn activate(
+        &self,
+        activation: Activation,
+        bias: Option<&CudaMatrix>,
+        x: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::activate(bias.map(|bias| bias.shape), x.shape)?;
+        if x.shape.is_empty() || (activation, bias.is_none()) == (Activation::Identity, true) {
+            return Ok(());
+        }
+        let activation = number(activation);
+        let Some(bias) = bias else {
+            let types = [("X", x.dtype), ("Y", x.dtype)];
+            let kernel = self.kernel("activate", Source::PASSES, "activate_all", &types)?;
+            let n = x.shape.len() as u64;
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&mut x.data).arg(&n).arg(&activation);
+            // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for.
+            unsafe { launch.launch(fours_for(x.shape)) }.map_err(Self::failed("activate"))?;
+            return Ok(());
+        };
+        let kernel = self.kernel("activate", Source::PASSES, "activate", &[("X", bias.dtype), ("Y", x.dtype)])?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&bias.data).arg(&mut x.data).arg(&rows).arg(&cols).arg(&activation);
+        // SAFETY: `x` is rows × cols and `bias` one row of `cols`, of the types that the kernel was compiled for.
+        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed("activate"))?;
+        Ok(())
+    }
+
+    /// [`Backend::copy_block`](girih_compute::Backend::copy_block).
+    pub(crate) fn copy_block(
+        &self,
+        shape: Shape,
+        x: &CudaMatrix,
+        from: (usize, usize),
+        out: &mut CudaMatrix,
+        to: (usize, usize),
+    ) -> Result<(), ComputeError> {
+        checks::copy_block(shape, x.shape, from, out.shape, to)?;
+        if shape.is_empty() {
+            return Ok(());
+        }
+        let kernel = self.kernel("copy_block", Source::PASSES, "copy_block", &[("X", x.dtype), ("Y", out.dtype)])?;
+        let (x_cols, out_cols) = (x.shape.cols as u64, out.shape.cols as u64);
+        let (x_start, out_start) = (from.0 as u64 * x_cols + from.1 as u64, to.0 as u64 * out_cols + to.1 as u64);
+        let (rows, cols) = (shape.rows as u64, shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&x_cols).arg(&x_start);
+        launch.arg(&mut out.data).arg(&out_cols).arg(&out_start).arg(&rows).arg(&cols);
+        // SAFETY: the block lies inside both matrices, which are of the types that the kernel was compiled for.
+        unsafe { launch.launch(columns_of(shape)) }.map_err(Self::failed("copy_block"))?;
+        Ok(())
+    }
+
+    /// [`Backend::l2_penalty`](girih_compute::Backend::l2_penalty).
+    pub(crate) fn l2_penalty(
+        &self,
+        weight: f32,
+        x: &CudaMatrix,
+        grad: Option<&mut CudaMatrix>,
+        loss: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::l2_penalty(x.shape, grad.as_deref().map(|grad| grad.shape), loss.shape)?;
+        self.add_squares(f64::from(weight) / 2.0, x, loss)?;
+        grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
+    }
+
+    /// `loss += factor · Σ x²`.
+    fn add_squares(&self, factor: f64, x: &CudaMatrix, loss: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "l2_penalty";
+        let mut config = threads_for(x.shape.len());
+        config.grid_dim.0 = config.grid_dim.0.min(SQUARES_BLOCKS);
+        let mut partials = self.scratch::<f64>(OPERATION, config.grid_dim.0 as usize)?;
+        let types = [("X", x.dtype), ("Y", loss.dtype)];
+        let squares = self.kernel(OPERATION, Source::PASSES, "squares", &types)?;
+        let n = x.shape.len() as u64;
+        let mut launch = self.device.stream.launch_builder(&squares);
+        launch.arg(&x.data).arg(&n).arg(&mut partials);
+        // SAFETY: `x` holds `n` elements of type X, and there is a partial sum for each block.
+        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+        let add = self.kernel(OPERATION, Source::PASSES, "add_squares", &types)?;
+        let n_partials = u64::from(config.grid_dim.0);
+        let mut launch = self.device.stream.launch_builder(&add);
+        launch.arg(&partials).arg(&n_partials).arg(&factor).arg(&mut loss.data);
+        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (SQUARES_BLOCKS, 1, 1), shared_mem_bytes: 0 };
+        // SAFETY: there are `n_partials` partial sums, and `loss` is one element of type Y.
+        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+}
+
+/// What a kernel takes for a pointer that there is not.
+pub(super) const NULL: u64 = 0;
+
+/// What a mask is drawn from, and how many of its elements.
+struct Mask {
+    n: u64,
+    first: u64,
+    key: [u32; 2],
+    threshold: u32,
+    scale: f32,
+}
+
+impl Mask {
+    fn new(dropout: Dropout, shape: Shape) -> Self {
+        Self {
+            n: shape.len() as u64,
+            first: dropout.first_element(shape.cols) as u64,
+            key: dropout.key().words(),
+            threshold: dropout.threshold(),
+            scale: dropout.scale(),
+        }
+    }
+
+    /// A thread for each Philox block, of which eight elements draw.
+    fn config(&self) -> LaunchConfig {
+        threads_for((self.n / 8) as usize + 32)
+    }
+}
+
+/// Activations as `common.cuh` numbers them.
+pub(super) fn number(activation: Activation) -> u32 {
+    match activation {
+        Activation::Identity => 0,
+        Activation::Relu => 1,
+        Activation::Elu => 2,
+    }
+}
+
+/// A thread for every four elements.
+fn fours_for(shape: Shape) -> LaunchConfig {
+    threads_for(shape.len().div_ceil(4))
+}
+
+/// Columns and rows of a block of threads on a matrix of `cols` columns: as many columns as a warp has threads, fewer where
+/// the matrix has fewer, and powers of two.
+fn block_over(cols: usize) -> (u32, u32) {
+    let x = cols.clamp(1, 32).next_power_of_two() as u32;
+    (x, BLOCK / x)
+}
+
+/// A grid on a matrix, where every thread keeps to a column and takes four rows or more: `my_column` and its neighbours in
+/// `common.cuh`.
+pub(super) fn columns_of(shape: Shape) -> LaunchConfig {
+    let (x, y) = block_over(shape.cols);
+    let pieces = shape.rows.div_ceil(4 * y as usize).clamp(1, usize::from(u16::MAX)) as u32;
+    let blocks = shape.cols.div_ceil(x as usize).max(1) as u32;
+    LaunchConfig { grid_dim: (blocks, pieces, 1), block_dim: (x, y, 1), shared_mem_bytes: 0 }
+}
+
+/// The same for sums over rows, and in how many pieces rows are summed. It depends on the shape alone, and not on the
+/// card, so that sums are the same on all of them.
+fn reduction_over(shape: Shape) -> (LaunchConfig, usize) {
+    let (x, y) = block_over(shape.cols);
+    let blocks = shape.cols.div_ceil(x as usize).max(1);
+    let most = (2048 / blocks).max(64);
+    let pieces = (shape.rows / (16 * y as usize)).clamp(1, most);
+    let config =
+        LaunchConfig { grid_dim: (blocks as u32, pieces as u32, 1), block_dim: (x, y, 1), shared_mem_bytes: 0 };
+    (config, pieces)
+}

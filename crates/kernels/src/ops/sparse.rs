@@ -1,0 +1,197 @@
+//! Sparse matrices on a device: their two directions, and how kernels are handed a pattern.
+
+use std::sync::OnceLock;
+
+use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr};
+use girih_compute::{ComputeError, Shape, SparseOperand, Transpose, checks};
+use girih_graph_format::{Csr, Transposed};
+
+use super::super::backend::Cuda;
+use super::super::matrix::{CudaCsr, Hubs};
+use crate::CudaSparse;
+
+/// What a product with a sparse matrix, or with its transpose, reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Direction<'a> {
+    pub(crate) csr: &'a CudaCsr,
+    /// Factors of the rows of the result.
+    pub(crate) left: Option<&'a CudaSlice<f32>>,
+    /// Factors of the rows of the operand.
+    pub(crate) right: Option<&'a CudaSlice<f32>>,
+    /// The largest size of these; one where there are none.
+    pub(crate) most_right: f32,
+}
+
+impl<'a> Direction<'a> {
+    /// The entries alone, without factors.
+    pub(crate) fn of_pattern(csr: &'a CudaCsr) -> Self {
+        Self { csr, left: None, right: None, most_right: 1.0 }
+    }
+}
+
+/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is as valid as the [`CudaCsr`] that it was made from.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern {
+    indptr: u64,
+    indices: u64,
+    positions: u64,
+    hub_rows: u64,
+    hub_first: u64,
+    hub_owner: u64,
+    n_rows: u64,
+    n_hubs: u64,
+    n_segments: u64,
+}
+
+// SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Pattern {}
+
+impl CudaCsr {
+    /// Rows and segments: what warps are given to.
+    pub(crate) fn n_pieces(&self) -> usize {
+        self.shape.rows + self.n_segments()
+    }
+
+    /// Rows that are cut into segments.
+    pub(crate) fn n_hubs(&self) -> usize {
+        self.hubs.as_ref().map_or(0, |hubs| hubs.n_rows)
+    }
+
+    /// Segments of hubs.
+    pub(crate) fn n_segments(&self) -> usize {
+        self.hubs.as_ref().map_or(0, |hubs| hubs.n_segments)
+    }
+}
+
+impl Cuda {
+    /// [`Backend::upload_sparse`](girih_compute::Backend::upload_sparse).
+    pub(crate) fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
+        const OPERATION: &str = "upload_sparse";
+        checks::sparse(operand)?;
+        let floats =
+            |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
+        let names = operand.names.as_ref();
+        Ok(CudaSparse {
+            host: operand.csr.clone(),
+            symmetric: operand.symmetric,
+            names: operand.names.clone(),
+            column_names: names.map(|names| self.upload_list(OPERATION, &names.columns)).transpose()?,
+            forward: self.upload_csr(OPERATION, operand.csr, None)?,
+            left: floats(&operand.scales.left)?,
+            right: floats(&operand.scales.right)?,
+            most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
+            transpose: OnceLock::new(),
+        })
+    }
+
+    /// [`Backend::sparse_shape`](girih_compute::Backend::sparse_shape).
+    pub(crate) fn sparse_shape(&self, sparse: &CudaSparse) -> Shape {
+        sparse.forward.shape
+    }
+
+    /// [`Backend::nnz`](girih_compute::Backend::nnz).
+    pub(crate) fn nnz(&self, sparse: &CudaSparse) -> usize {
+        sparse.forward.nnz
+    }
+
+    /// What a product with the matrix or with its transpose reads. A symmetric matrix stands for its own transpose unless
+    /// `weighted`: other weights in the place of its values need not be symmetric.
+    pub(crate) fn direction<'a>(
+        &self,
+        operation: &'static str,
+        a: &'a CudaSparse,
+        transpose: Transpose,
+        weighted: bool,
+    ) -> Result<Direction<'a>, ComputeError> {
+        let (left, right) = (a.left.as_ref(), a.right.as_ref());
+        let [most_left, most_right] = a.most;
+        let transposed = |csr| Direction { csr, left: right, right: left, most_right: most_left };
+        Ok(match transpose {
+            Transpose::No => Direction { csr: &a.forward, left, right, most_right },
+            Transpose::Yes if a.symmetric && !weighted => transposed(&a.forward),
+            Transpose::Yes => transposed(self.transpose_of(operation, a)?),
+        })
+    }
+
+    /// The transpose, made on the host when it is first asked for.
+    pub(crate) fn transpose_of<'a>(
+        &self,
+        operation: &'static str,
+        a: &'a CudaSparse,
+    ) -> Result<&'a CudaCsr, ComputeError> {
+        if let Some(transpose) = a.transpose.get() {
+            return Ok(transpose);
+        }
+        // Built outside the lock: a thread that waits inside rayon may take up a task that wants the same transpose.
+        let Transposed { csr, positions } = a.host.transposed_with_positions();
+        let transpose = self.upload_csr(operation, &csr, Some(&positions))?;
+        Ok(a.transpose.get_or_init(|| transpose))
+    }
+
+    fn upload_csr(
+        &self,
+        operation: &'static str,
+        csr: &Csr,
+        positions: Option<&[u64]>,
+    ) -> Result<CudaCsr, ComputeError> {
+        Ok(CudaCsr {
+            shape: Shape::new(csr.n_rows(), csr.n_cols()),
+            nnz: csr.nnz(),
+            indptr: self.upload_list(operation, csr.indptr())?,
+            indices: self.upload_list(operation, csr.indices())?,
+            values: csr.values().map(|values| self.upload_list(operation, values)).transpose()?,
+            positions: positions.map(|positions| self.upload_list(operation, positions)).transpose()?,
+            hubs: self.upload_hubs(operation, csr.indptr())?,
+            tiles: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
+        let (mut rows, mut first, mut owner) = (Vec::new(), vec![0], Vec::new());
+        for (row, ends) in indptr.windows(2).enumerate() {
+            let degree = ends[1] - ends[0];
+            if degree > Hubs::SEGMENT {
+                owner.resize(owner.len() + degree.div_ceil(Hubs::SEGMENT) as usize, rows.len() as u32);
+                rows.push(row as u32);
+                first.push(owner.len() as u64);
+            }
+        }
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Hubs {
+            n_rows: rows.len(),
+            n_segments: owner.len(),
+            rows: self.upload_list(operation, &rows)?,
+            first: self.upload_list(operation, &first)?,
+            owner: self.upload_list(operation, &owner)?,
+        }))
+    }
+
+    /// What kernels are handed of compressed rows.
+    pub(crate) fn pattern(&self, csr: &CudaCsr) -> Pattern {
+        let hubs = csr.hubs.as_ref();
+        Pattern {
+            indptr: self.pointer(Some(&csr.indptr)),
+            indices: self.pointer(Some(&csr.indices)),
+            positions: self.pointer(csr.positions.as_ref()),
+            hub_rows: self.pointer(hubs.map(|hubs| &hubs.rows)),
+            hub_first: self.pointer(hubs.map(|hubs| &hubs.first)),
+            hub_owner: self.pointer(hubs.map(|hubs| &hubs.owner)),
+            n_rows: csr.shape.rows as u64,
+            n_hubs: csr.n_hubs() as u64,
+            n_segments: csr.n_segments() as u64,
+        }
+    }
+
+    /// The address of what may be absent: zero then. Work that is put on the stream while `slice` lives may use it.
+    pub(crate) fn pointer<T>(&self, slice: Option<&CudaSlice<T>>) -> u64 {
+        slice.map_or(0, |slice| slice.device_ptr(&self.device.stream).0)
+    }
+}
+
+/// The largest size of any factor; one where there are none.
+fn largest(factors: Option<&[f32]>) -> f32 {
+    factors.map_or(1.0, |factors| factors.iter().fold(0.0, |most, factor| factor.abs().max(most)))
+}

@@ -1,0 +1,271 @@
+//! `kernels/spmm.cu`: sparse products.
+
+use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
+use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
+
+use super::super::backend::{Cuda, element};
+use super::super::compile::{Defines, Source};
+use super::super::device::{BLOCK, threads_for};
+use super::operand::{Operand, Wanted};
+use super::sparse::Direction;
+use super::tiles::Start;
+use crate::{CudaMatrix, CudaSparse};
+
+/// Narrower operands than this are gathered so fast that tensor cores gain nothing.
+const TILED_WIDTH_MIN: usize = 8;
+/// Narrower operands are not worth padding.
+const MADE_WIDTH_MIN: usize = 8;
+/// Entries for each row of the operand from which on it is worth making.
+const OFTEN: usize = 4;
+
+/// How lanes read rows: see `kernels/spmm.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    /// Elements that a lane reads at once.
+    vec: usize,
+    /// Lanes that read a row of the operand.
+    group: usize,
+    /// Vectors that a lane holds of a row.
+    tiles: usize,
+    /// Lanes that share a row of the pattern.
+    team: usize,
+}
+
+impl Layout {
+    /// Rows of the pattern with fewer entries on average leave lanes of a whole warp idle.
+    const SHORT: usize = 32;
+    /// The fewest lanes of a team: they read that many ids at once.
+    const TEAM_MIN: usize = 8;
+
+    /// Loads of 16 bytes where the width allows them, because rows then start where such loads may.
+    fn of(width: usize, dtype: Dtype, nnz: usize, n_rows: usize) -> Self {
+        let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
+        let vectors = width / vec;
+        let group = vectors.next_power_of_two().min(32);
+        // A lane holds few elements, so that registers suffice for enough warps.
+        let tiles = vectors.div_ceil(32).min(8 / vec).min(4);
+        let short = nnz < Self::SHORT * n_rows;
+        Self { vec, group, tiles, team: if short { group.max(Self::TEAM_MIN) } else { 32 } }
+    }
+
+    /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
+    fn config(self, n_pieces: usize, n_panels: u32) -> LaunchConfig {
+        let block = if self.team < 32 { BLOCK / 2 } else { BLOCK };
+        let blocks = n_pieces.saturating_mul(self.team).div_ceil(block as usize).clamp(1, 1 << 20) as u32;
+        LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 }
+    }
+
+    /// Parts of a row that different teams compute.
+    fn n_panels(self, width: usize) -> usize {
+        width.div_ceil(self.vec * self.group * self.tiles)
+    }
+}
+
+/// What entries are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weighing {
+    Nothing = 0,
+    Entries = 1,
+    Heads = 2,
+}
+
+impl Weighing {
+    fn of(direction: Direction<'_>, weights: Option<&CudaMatrix>) -> Self {
+        match weights {
+            Some(weights) if weights.shape.cols > 1 => Self::Heads,
+            None if direction.csr.values.is_none() && direction.right.is_none() => Self::Nothing,
+            _ => Self::Entries,
+        }
+    }
+}
+
+/// `Out` of `kernels/spmm.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Out {
+    left: u64,
+    bias: u64,
+    out: u64,
+    width: u64,
+    pitch: u64,
+    accumulate: i32,
+    activation: i32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Out {}
+
+impl Cuda {
+    /// [`Backend::spmm`](girih_compute::Backend::spmm).
+    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
+    pub(crate) fn spmm(
+        &self,
+        (a, ta): (&CudaSparse, Transpose),
+        weights: Option<&CudaMatrix>,
+        x: &CudaMatrix,
+        epilogue: Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let (weights_shape, bias_shape) = (weights.map(|weights| weights.shape), epilogue.bias.map(|bias| bias.shape));
+        checks::spmm((self.sparse_shape(a), ta), self.nnz(a), weights_shape, x.shape, bias_shape, out.shape)?;
+        let direction = self.direction("spmm", a, ta, weights.is_some())?;
+        self.product("spmm", direction, weights, x, &epilogue, out)
+    }
+
+    /// The product of one direction, whose operands fit. Weights are in the order of the untransposed entries.
+    pub(crate) fn product(
+        &self,
+        operation: &'static str,
+        direction: Direction<'_>,
+        weights: Option<&CudaMatrix>,
+        x: &CudaMatrix,
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        let whole = direction.csr;
+        let plain = weights.is_none() && whole.values.is_none();
+        let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole)? } else { None };
+        let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles.is_some(), x))?;
+        let direction = Direction { right: direction.right.filter(|_| !operand.is_scaled), ..direction };
+        let Some(tiles) = tiles else {
+            return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
+        };
+        let sums = self.tile_sums(operation, tiles, &operand, halves.as_ref())?;
+        let start = tiles.start(self, whole, &sums, operand.shape.cols);
+        self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
+    }
+
+    /// The product of compressed rows, from `start` on.
+    #[expect(clippy::too_many_arguments, reason = "operands, and what happens to the result")]
+    fn gather(
+        &self,
+        operation: &'static str,
+        direction: Direction<'_>,
+        weights: Option<&CudaMatrix>,
+        x: &Operand<'_>,
+        start: Start,
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let (csr, width) = (direction.csr, x.shape.cols);
+        let layout = Layout::of(width, x.dtype, csr.nnz, csr.shape.rows);
+        let weighing = Weighing::of(direction, weights);
+        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], start.is_some());
+        let n_segments = csr.n_segments();
+        let partial = match n_segments {
+            0 => None,
+            n => Some(self.uninitialized(Shape::new(n, width), Dtype::F32)?),
+        };
+        let sums = self.pointer(partial.as_ref().map(|partial| &partial.data));
+        let (pattern, x, to) = (self.pattern(csr), x.argument(self), self.out(direction, epilogue, width, out));
+        let values = self.pointer(csr.values.as_ref());
+        let heads = weights.map_or(1, |weights| weights.shape.cols) as u64;
+        let weights = self.pointer(weights.map(|weights| &weights.data));
+        let right = self.pointer(direction.right);
+        let kernel = self.spmm_kernel(operation, "spmm", &defines)?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&pattern).arg(&values).arg(&weights).arg(&heads).arg(&right).arg(&x).arg(&start).arg(&to).arg(&sums);
+        let grid_y = layout.n_panels(width) as u32;
+        let config = layout.config(csr.n_pieces(), grid_y);
+        // SAFETY: operands have the types that the kernel was compiled for and the shapes that were checked; the indices of
+        // a `Csr` are rows of `x`, whose width the layout was made for; each element of `out` and of the partial sums is
+        // written by one team.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        if n_segments == 0 {
+            return Ok(());
+        }
+        let hubs = self.spmm_kernel(operation, "spmm_hubs", &defines)?;
+        let mut launch = self.device.stream.launch_builder(&hubs);
+        launch.arg(&pattern).arg(&x).arg(&start).arg(&to).arg(&sums);
+        // SAFETY: as above; the partial sums of all segments are written before, on the same stream.
+        unsafe { launch.launch(threads_for(csr.n_hubs() * out.shape.cols)) }.map_err(Self::failed(operation))?;
+        Ok(())
+    }
+
+    fn out(
+        &self,
+        direction: Direction<'_>,
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        padded_width: usize,
+        out: &mut CudaMatrix,
+    ) -> Out {
+        Out {
+            left: self.pointer(direction.left),
+            bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
+            out: self.pointer(Some(&out.data)),
+            width: out.shape.cols as u64,
+            pitch: padded_width as u64,
+            accumulate: i32::from(epilogue.accumulate),
+            activation: match epilogue.activation {
+                Activation::Identity => 0,
+                Activation::Relu => 1,
+                Activation::Elu => 2,
+            },
+        }
+    }
+
+    fn spmm_kernel(
+        &self,
+        operation: &'static str,
+        name: &str,
+        defines: &Defines,
+    ) -> Result<CudaFunction, ComputeError> {
+        let kernel = self.device.kernel(Source::SPMM, name, defines);
+        kernel.map_err(|error| ComputeError::device(operation, error.to_string()))
+    }
+}
+
+/// What is worth making of the operand.
+fn wanted(direction: Direction<'_>, plain: bool, tiled: bool, x: &CudaMatrix) -> Wanted {
+    let width = x.shape.cols;
+    let as_it_is = direction.right.is_none() && width.is_multiple_of(widest(x.dtype));
+    // Each element is read once to be made, and then as often as its row is named.
+    let often = direction.csr.nnz >= OFTEN * x.shape.rows && width >= MADE_WIDTH_MIN;
+    Wanted { rows: !as_it_is && (tiled || (plain && often)), halves: tiled && x.dtype == Dtype::F32 }
+}
+
+/// Elements of the widest load.
+fn widest(dtype: Dtype) -> usize {
+    16 / dtype.n_bytes()
+}
+
+/// What the source is compiled with; `operands` are the result, the weights and the bias.
+fn defines(
+    layout: Layout,
+    weighing: Weighing,
+    dtype: Dtype,
+    operands: [Option<&CudaMatrix>; 3],
+    starts: bool,
+) -> Defines {
+    let types = ["Y", "W", "B"].into_iter().zip(operands);
+    let types =
+        types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
+    let Layout { vec, group, tiles, team } = layout;
+    let constants = [("VEC", vec), ("GROUP", group), ("TILES", tiles), ("TEAM", team)];
+    let constants = constants.into_iter().chain([("WEIGHTS", weighing as usize), ("STARTS", usize::from(starts))]);
+    let operand = [("X", element(dtype).to_owned())];
+    operand.into_iter().chain(types).chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Lanes of all panels hold every element of a row, and as many rows at once as the kernel's loops expect.
+        #[test]
+        fn layouts_cover_rows(width in 1_usize..2000, is_f32: bool) {
+            let dtype = if is_f32 { Dtype::F32 } else { Dtype::Bf16 };
+            let Layout { vec, group, tiles, .. } = Layout::of(width, dtype, 1 << 10, 1);
+            prop_assert!(width.is_multiple_of(vec) && group.is_power_of_two() && group <= 32 && (1..=4).contains(&tiles));
+            let layout = Layout::of(width, dtype, 1, 1);
+            prop_assert!(layout.team.is_multiple_of(layout.group) && layout.team <= 32);
+            prop_assert!(layout.n_panels(width) * vec * group * tiles >= width);
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! `kernels/tiling.cu` and `kernels/tiles.cu`: dense blocks of a pattern, found on the device and multiplied by tensor cores.
+//!
+//! ```text
+//!            64 columns
+//!          ┌──┬──┬──┬──┐
+//! 256 rows │▓▓│  │▓▓│  │  a window: its blocks with enough entries become bitmaps;
+//!          ├──┼──┼──┼──┤  all other entries stay compressed rows, the rest
+//!          │  │▓▓│▓▓│  │
+//!          └──┴──┴──┴──┘
+//! ```
+//! A span is a run of blocks of one window, short enough that no window keeps a processor busy long after the others are
+//! done; each leaves its sums in a slot of its own. The product of the rest starts from the slots of its rows.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{
+    CUfunction_attribute, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
+    CUtensorMapL2promotion, CUtensorMapSwizzle, cuTensorMapEncodeTiled,
+};
+use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
+use girih_compute::{ComputeError, Dtype, Shape};
+
+use super::operand::{Halves, Operand};
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::matrix::CudaCsr;
+
+/// Rows of a window; `kernels/common.cuh` says the same.
+const WINDOW: usize = 256;
+/// Columns of a block.
+const PANEL: usize = 64;
+/// Words of a block's bits.
+const WORDS: usize = WINDOW * PANEL / u32::BITS as usize;
+/// Columns of the dense operand that a thread block computes at most.
+const COLS_MAX: usize = 128;
+/// Blocks on their way to a thread block; `kernels/tiles.cu` says the same.
+const STAGES: usize = 8;
+/// Threads of a block: two warpgroups that multiply, one that fetches.
+const THREADS: u32 = 384;
+/// Bytes that thread blocks of [`Cuda::build_tiles`] count in, all together.
+const COUNTS_BYTES_MAX: usize = 1 << 30;
+/// Spans for each processor: enough to even out the last ones.
+const SPANS_PER_PROCESSOR: usize = 4;
+
+/// Which blocks of an adjacency are multiplied by tensor cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Tiling {
+    /// Those that are faster so, of adjacencies that are worth it.
+    #[default]
+    Auto,
+    /// None.
+    Never,
+    /// Those in which at least this share of places is taken.
+    From(f64),
+}
+
+impl Tiling {
+    /// Where a block multiplies as fast as its entries one by one: measured, and the same within a fifth for all widths.
+    const BREAK_EVEN: f64 = 0.02;
+    /// Fewer entries are not worth the search.
+    const ENTRIES_MIN: usize = 1 << 20;
+    /// Blocks that hold less than this share of all entries are not worth a second kernel.
+    const COVERAGE_MIN: f64 = 0.1;
+
+    /// Entries from which on a block is one; `None` where there shall be no blocks.
+    fn least(self, csr: &CudaCsr) -> Option<u32> {
+        let threshold = match self {
+            Self::Never => return None,
+            Self::Auto if csr.nnz < Self::ENTRIES_MIN => return None,
+            Self::Auto => Self::BREAK_EVEN,
+            Self::From(threshold) => threshold,
+        };
+        Some(((threshold * (WINDOW * PANEL) as f64).ceil() as u32).max(1))
+    }
+
+    fn is_worth(self, coverage: f64) -> bool {
+        match self {
+            Self::Auto => coverage >= Self::COVERAGE_MIN,
+            Self::Never | Self::From(_) => coverage > 0.0,
+        }
+    }
+}
+
+impl fmt::Display for Tiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => write!(f, "auto"),
+            Self::Never => write!(f, "never"),
+            Self::From(share) => write!(f, "{share}"),
+        }
+    }
+}
+
+impl FromStr for Tiling {
+    type Err = String;
+
+    /// `auto`, `never`, or a share between zero and one.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "never" => Ok(Self::Never),
+            share => match share.parse() {
+                Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self::From(share)),
+                _ => Err("neither auto, never, nor a share between 0 and 1".to_owned()),
+            },
+        }
+    }
+}
+
+/// `Span` of `kernels/tiles.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span {
+    slot: u32,
+    first: u32,
+    last: u32,
+    padding: u32,
+}
+
+// SAFETY: plain 32-bit words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Span {}
+
+/// `Tiling` of `kernels/tiling.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Search {
+    indptr: u64,
+    indices: u64,
+    n_rows: u64,
+    n_panels: u64,
+    least: u32,
+    padding: u32,
+    counts: u64,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Search {}
+
+/// `TensorMap` of `kernels/tiles.cu`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct TensorMap(CUtensorMap);
+
+// SAFETY: the driver's own layout, which kernels only hand to the copy engine.
+unsafe impl DeviceRepr for TensorMap {}
+
+/// `Start` of `kernels/common.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Start {
+    slots: u64,
+    sums: u64,
+    pitch: u64,
+    indptr: u64,
+    indices: u64,
+}
+
+// SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Start {}
+
+impl Start {
+    /// Whether sums start from anything but zero.
+    pub(crate) fn is_some(self) -> bool {
+        self.slots != 0
+    }
+}
+
+/// Dense blocks of a pattern, and the rest of it.
+pub(crate) struct Tiles {
+    /// The entries outside of blocks.
+    pub(crate) rest: CudaCsr,
+    /// Runs of blocks, the longest first.
+    spans: CudaSlice<Span>,
+    n_spans: usize,
+    /// Of each window the first slot, and one more.
+    slots: CudaSlice<u32>,
+    /// The first column of each block.
+    columns: CudaSlice<u32>,
+    /// [`WORDS`] for each block.
+    bits: CudaSlice<u32>,
+}
+
+impl Tiles {
+    /// What the product of the rest starts from.
+    pub(crate) fn start(&self, cuda: &Cuda, whole: &CudaCsr, sums: &CudaSlice<f32>, pitch: usize) -> Start {
+        Start {
+            slots: cuda.pointer(Some(&self.slots)),
+            sums: cuda.pointer(Some(sums)),
+            pitch: pitch as u64,
+            indptr: cuda.pointer(Some(&whole.indptr)),
+            indices: cuda.pointer(Some(&whole.indices)),
+        }
+    }
+}
+
+impl Cuda {
+    /// The blocks of a pattern, found when they are first asked for; `None` where there are none worth it.
+    pub(crate) fn tiles_of<'a>(
+        &self,
+        operation: &'static str,
+        csr: &'a CudaCsr,
+    ) -> Result<Option<&'a Tiles>, ComputeError> {
+        // The kernel speaks to the tensor cores of this generation alone.
+        let least = self.tiling.least(csr).filter(|_| self.device.capability() == (9, 0) && csr.nnz > 0);
+        let Some(least) = least else { return Ok(None) };
+        if csr.tiles.get().is_none() {
+            let tiles = self.build_tiles(operation, csr, least)?;
+            let _ = csr.tiles.set(tiles.map(Box::new));
+        }
+        Ok(csr.tiles.get().and_then(|tiles| tiles.as_deref()))
+    }
+
+    fn build_tiles(&self, operation: &'static str, csr: &CudaCsr, least: u32) -> Result<Option<Tiles>, ComputeError> {
+        let Shape { rows, cols } = csr.shape;
+        let (n_windows, n_panels) = (rows.div_ceil(WINDOW), cols.div_ceil(PANEL));
+        let at_once = n_windows.min(8 * self.device.processors()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
+        let counts = self.scratch::<u32>(operation, at_once * n_panels)?;
+        let search = Search {
+            indptr: self.pointer(Some(&csr.indptr)),
+            indices: self.pointer(Some(&csr.indices)),
+            n_rows: rows as u64,
+            n_panels: n_panels as u64,
+            least,
+            padding: 0,
+            counts: self.pointer(Some(&counts)),
+        };
+        let config = LaunchConfig { grid_dim: (at_once as u32, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        let (blocks, outside) = self.count_blocks(operation, search, config, (n_windows, rows))?;
+        let (first, rest_indptr) = (ends::<u32>(&blocks), ends::<u64>(&outside));
+        let (n_blocks, n_rest) = (first[n_windows] as usize, rest_indptr[rows] as usize);
+        let coverage = 1.0 - n_rest as f64 / csr.nnz as f64;
+        tracing::debug!("{n_blocks} blocks of {least} entries or more hold {:.1} % of {}", 100.0 * coverage, csr.nnz);
+        if n_blocks == 0 || !self.tiling.is_worth(coverage) {
+            return Ok(None);
+        }
+        let mut columns = self.scratch::<u32>(operation, n_blocks)?;
+        let mut bits = self.scratch::<u32>(operation, n_blocks * WORDS)?;
+        self.device.stream.memset_zeros(&mut bits).map_err(Self::failed(operation))?;
+        let mut rest_indices = self.scratch::<u32>(operation, n_rest)?;
+        let (first_on_device, indptr) =
+            (self.upload_list(operation, &first)?, self.upload_list(operation, &rest_indptr)?);
+        let kernel = self.kernel(operation, Source::TILING, "fill_blocks", &[])?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&search).arg(&first_on_device).arg(&mut columns).arg(&mut bits).arg(&indptr).arg(&mut rest_indices);
+        // SAFETY: as in `count_blocks`, whose counts say how many blocks and how many other entries of each row there are.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        let hubs = self.upload_hubs(operation, &rest_indptr)?;
+        let rest = CudaCsr {
+            shape: csr.shape,
+            nnz: n_rest,
+            indptr,
+            indices: rest_indices,
+            values: None,
+            positions: None,
+            hubs,
+            tiles: OnceLock::new(),
+        };
+        let (spans, slots) = spans(&first, self.device.processors());
+        let n_spans = spans.len();
+        let (spans, slots) = (self.upload_list(operation, &spans)?, self.upload_list(operation, &slots)?);
+        Ok(Some(Tiles { rest, spans, n_spans, slots, columns, bits }))
+    }
+
+    /// How many blocks each window has, and how many entries of each row lie outside.
+    fn count_blocks(
+        &self,
+        operation: &'static str,
+        search: Search,
+        config: LaunchConfig,
+        (n_windows, n_rows): (usize, usize),
+    ) -> Result<(Vec<u32>, Vec<u32>), ComputeError> {
+        let mut blocks = self.scratch::<u32>(operation, n_windows)?;
+        let mut rest = self.scratch::<u32>(operation, n_rows)?;
+        let kernel = self.kernel(operation, Source::TILING, "count_blocks", &[])?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&search).arg(&mut blocks).arg(&mut rest);
+        // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number for
+        // each window and each row.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        let read = |list: &CudaSlice<u32>, n: usize| self.read(operation, &list.slice(..n));
+        Ok((read(&blocks, n_windows)?, read(&rest, n_rows)?))
+    }
+
+    /// The sums of all blocks, slot after slot: rows of as many elements as the operand has columns, padding included.
+    /// Operands in `f32` come as halves.
+    pub(crate) fn tile_sums(
+        &self,
+        operation: &'static str,
+        tiles: &Tiles,
+        x: &Operand<'_>,
+        halves: Option<&Halves>,
+    ) -> Result<CudaSlice<f32>, ComputeError> {
+        let pitch = x.shape.cols;
+        let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * pitch)?;
+        let n_chunks = pitch.div_ceil(COLS_MAX);
+        let cols = pitch.div_ceil(n_chunks).next_multiple_of(16);
+        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), cols)?;
+        let [high, low] = self.tensor_maps(operation, x, halves)?;
+        let unscale = self.pointer(halves.map(|halves| &halves.unscale));
+        let (n_spans, sums_pitch) = (tiles.n_spans as u32, pitch as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&high).arg(&low).arg(&tiles.spans).arg(&n_spans).arg(&tiles.columns).arg(&tiles.bits).arg(&unscale);
+        launch.arg(&mut sums).arg(&sums_pitch);
+        let grid_dim = (n_spans.min(self.device.processors() as u32), n_chunks as u32, 1);
+        let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
+        // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and each
+        // has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        Ok(sums)
+    }
+
+    /// The maps of larger and smaller halves, or twice that of an operand in bf16.
+    fn tensor_maps(
+        &self,
+        operation: &'static str,
+        x: &Operand<'_>,
+        halves: Option<&Halves>,
+    ) -> Result<[TensorMap; 2], ComputeError> {
+        let row_bytes = |shape: Shape| (shape.cols * size_of::<u16>()) as u64;
+        let Some(halves) = halves else {
+            assert_eq!(x.dtype, Dtype::Bf16, "operands in f32 come as halves");
+            let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+            let map =
+                tensor_map(kind, x.shape, row_bytes(x.shape), x.address(self)).map_err(Self::failed(operation))?;
+            return Ok([map; 2]);
+        };
+        let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+        let (larger, row_bytes) = (self.pointer(Some(&halves.data)), row_bytes(halves.shape));
+        let map = |address| tensor_map(kind, halves.shape, 2 * row_bytes, address).map_err(Self::failed(operation));
+        Ok([map(larger)?, map(larger + row_bytes)?])
+    }
+
+    /// The kernel for so many columns at once, and the shared memory that it asks for.
+    fn tiles_kernel(
+        &self,
+        operation: &'static str,
+        halves: bool,
+        cols: usize,
+    ) -> Result<(CudaFunction, u32), ComputeError> {
+        let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
+        let kernel = self.device.kernel(Source::TILES, "tiles", &defines);
+        let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
+        let stage_bytes = cols.div_ceil(PANEL) * PANEL * 128 + WORDS * size_of::<u32>();
+        let shared_bytes = (STAGES * stage_bytes + 1024) as u32;
+        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(operation))?;
+        Ok((kernel, shared_bytes))
+    }
+}
+
+/// Where each of many lists of known lengths begins, and where the last one ends.
+fn ends<T: Copy + Default + std::ops::Add<Output = T> + From<u32>>(lengths: &[u32]) -> Vec<T> {
+    let mut end = T::default();
+    let ends = lengths.iter().map(|&length| {
+        end = end + T::from(length);
+        end
+    });
+    std::iter::once(T::default()).chain(ends).collect()
+}
+
+/// Cuts each window's blocks, which begin at `first`, into spans, one for each slot, and puts the longest first; and the
+/// first slot of each window, and one more.
+fn spans(first: &[u32], n_processors: usize) -> (Vec<Span>, Vec<u32>) {
+    let n_blocks = first.last().copied().unwrap_or(0) as usize;
+    let most = n_blocks.div_ceil(n_processors * SPANS_PER_PROCESSOR).max(16) as u32;
+    let (mut spans, mut slots) = (Vec::new(), vec![0]);
+    for ends in first.windows(2) {
+        let n_spans = (ends[1] - ends[0]).div_ceil(most);
+        for i in 0..n_spans {
+            // Even parts: the last one is not a remnant.
+            let cut = |i: u32| ends[0] + (u64::from(ends[1] - ends[0]) * u64::from(i) / u64::from(n_spans)) as u32;
+            spans.push(Span { slot: spans.len() as u32, first: cut(i), last: cut(i + 1), padding: 0 });
+        }
+        slots.push(spans.len() as u32);
+    }
+    spans.sort_by_key(|span| Reverse(span.last - span.first));
+    (spans, slots)
+}
+
+/// How the copy engine reads boxes of 64 × 64 elements of two bytes: swizzled over 128 bytes, zeros beyond the edges.
+fn tensor_map(kind: CUtensorMapDataType, shape: Shape, row_bytes: u64, address: u64) -> Result<TensorMap, DriverError> {
+    let (sizes, strides) = ([shape.cols as u64, shape.rows as u64], [row_bytes]);
+    let (boxes, steps) = ([PANEL as u32; 2], [1u32; 2]);
+    let mut map = std::mem::MaybeUninit::<CUtensorMap>::uninit();
+    // SAFETY: lists have an element for each of two dimensions, one less for strides; the driver writes the map or fails.
+    let status = unsafe {
+        cuTensorMapEncodeTiled(
+            map.as_mut_ptr(),
+            kind,
+            2,
+            address as *mut std::ffi::c_void,
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            boxes.as_ptr(),
+            steps.as_ptr(),
+            CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    status.result()?;
+    // SAFETY: the driver has written it.
+    Ok(TensorMap(unsafe { map.assume_init() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn shares_are_read() {
+        assert_eq!("auto".parse(), Ok(Tiling::Auto));
+        assert_eq!("never".parse(), Ok(Tiling::Never));
+        assert_eq!("0.05".parse(), Ok(Tiling::From(0.05)));
+        assert_eq!(Tiling::From(0.05).to_string().parse(), Ok(Tiling::From(0.05)));
+        for wrong in ["", "5 %", "-0.1", "1.5", "NaN"] {
+            assert!(wrong.parse::<Tiling>().is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        /// Every block is in one span, spans are no longer than their fair share, and slots are those of the window.
+        #[test]
+        fn spans_share_out_all_blocks(lengths in prop::collection::vec(0_u32..400, 1..40), n_processors in 1_usize..8) {
+            let first = ends::<u32>(&lengths);
+            let (mut spans, slots) = spans(&first, n_processors);
+            prop_assert!(spans.is_sorted_by_key(|span| Reverse(span.last - span.first)));
+            spans.sort_by_key(|span| span.slot);
+            let n_blocks = first[lengths.len()];
+            let most = (n_blocks as usize).div_ceil(n_processors * SPANS_PER_PROCESSOR).max(16) as u32;
+            for (window, slots) in slots.windows(2).enumerate() {
+                let of_window = &spans[slots[0] as usize..slots[1] as usize];
+                let mut next = first[window];
+                for span in of_window {
+                    prop_assert!(span.first == next && span.last > next && span.last - span.first <= most);
+                    next = span.last;
+                }
+                prop_assert_eq!(next, first[window + 1]);
+            }
+            prop_assert_eq!(spans.len(), slots[lengths.len()] as usize);
+        }
+    }
+}

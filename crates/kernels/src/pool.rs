@@ -1,0 +1,56 @@
+//! The pool that a device's allocations come from, in the order of its stream. Devices without one allocate and free at once.
+
+use cudarc::driver::result::{device, mem_pool};
+use cudarc::driver::sys::{CUmemPool_attribute as Attribute, CUmemoryPool};
+use cudarc::driver::{CudaContext, DriverError};
+
+/// Lets the pool keep what is freed. By default it returns that whenever the host waits, so that every step would ask the
+/// system anew.
+pub(crate) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
+    set(context, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
+}
+
+/// Bytes that the pool keeps and nobody uses.
+pub(crate) fn kept_bytes(context: &CudaContext) -> Result<usize, DriverError> {
+    let reserved = get(context, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+    let used = get(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+    Ok(reserved.saturating_sub(used) as usize)
+}
+
+/// The most bytes in use at once since the last [`reset_peak`].
+pub(crate) fn peak_bytes(context: &CudaContext) -> Result<u64, DriverError> {
+    get(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+}
+
+/// Lets [`peak_bytes`] start again from what is in use now.
+pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
+    set(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
+}
+
+/// The pool of a context's device, if it has one.
+fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
+    if !context.has_async_alloc() {
+        return Ok(None);
+    }
+    // SAFETY: the device is that of a context.
+    unsafe { device::get_default_mem_pool(context.cu_device()) }.map(Some)
+}
+
+/// An attribute that is a 64-bit number; zero without a pool.
+fn get(context: &CudaContext, attribute: Attribute) -> Result<u64, DriverError> {
+    let mut value = 0_u64;
+    if let Some(pool) = pool(context)? {
+        // SAFETY: the pool lives as long as its device, and the attributes asked for are 64-bit numbers.
+        unsafe { mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()) }?;
+    }
+    Ok(value)
+}
+
+/// Sets an attribute that is a 64-bit number, where there is a pool.
+fn set(context: &CudaContext, attribute: Attribute, mut value: u64) -> Result<(), DriverError> {
+    match pool(context)? {
+        // SAFETY: as in `get`; the number is read before the call returns.
+        Some(pool) => unsafe { mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) },
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,102 @@
+// The dense operand of a sparse product, as its kernels want it: rows multiplied by their factors and padded, so that each
+// begins where wide loads may; and for tensor cores, numbers as sums of two in half precision, which hold 22 of their bits: the
+// larger ones of a row, then the smaller ones, all times a power of two. X is the storage of what is read and of rows.
+// Elements: X
+#include "common.cuh"
+
+// Elements that a thread writes.
+static const u64 WIDE = 8;
+
+__device__ __forceinline__ void load(const X *x, const float *right, u64 row, u64 column, u64 cols, float *values) {
+    const float factor = right ? right[row] : 1.0f;
+    const X *from = x + row * cols + column;
+    if (cols % WIDE == 0) {
+        const Four<X> first = reinterpret_cast<const Four<X> *>(from)[0], second = reinterpret_cast<const Four<X> *>(from)[1];
+#pragma unroll
+        for (int i = 0; i < 4; i++) values[i] = factor * to_f32(first.of[i]), values[4 + i] = factor * to_f32(second.of[i]);
+        return;
+    }
+#pragma unroll
+    for (u64 i = 0; i < WIDE; i++) values[i] = column + i < cols ? factor * to_f32(from[i]) : 0.0f;
+}
+
+// The largest finite size of some of n elements, as the bits of an f32; zero before. Of many elements, one of every SAMPLED runs
+// of 128 is looked at: see `exponent_for`.
+static const u64 SAMPLED = 16, RUN = 32, MANY = 1 << 22;
+
+extern "C" __global__ void __launch_bounds__(256) largest(const X *x, u64 n, u32 *found) {
+    u32 most = 0;
+    const auto see = [&](float value) {
+        const u32 size = __float_as_uint(value) & 0x7fffffffu;
+        most = size < 0x7f800000u && size > most ? size : most;
+    };
+    const u64 step = n < MANY ? 1 : SAMPLED;
+    for (u64 i = first_thread();; i += n_threads()) {
+        const u64 at = i / RUN * RUN * step + i % RUN;
+        if (at >= n / 4) break;
+        const Four<X> four = reinterpret_cast<const Four<X> *>(x)[at];
+#pragma unroll
+        for (int k = 0; k < 4; k++) see(to_f32(four.of[k]));
+    }
+    for (u64 i = n / 4 * 4 + first_thread(); i < n; i += n_threads()) see(to_f32(x[i]));
+    most = __reduce_max_sync(~0u, most);
+    // Whole numbers: the order in which they come does not matter.
+    if (threadIdx.x % 32 == 0) atomicMax(found, most);
+}
+
+// The power of two that takes sizes of at most this to below 2^10, as an exponent. Half precision ends at 2^16, so that an
+// element may be 2^6 times larger than all that were looked at. One that is larger still makes sums infinite, and their rows
+// are gathered whole. Smaller numbers lose bits only below 2^-24, which is 2^-34 of the largest.
+__device__ __forceinline__ int exponent_for(float most) {
+    const int exponent = 9 - ((int)(__float_as_uint(most) >> 23) - 127);
+    return exponent > 126 ? 126 : exponent < -126 ? -126 : exponent;
+}
+__device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((u32)(exponent + 127) << 23); }
+
+struct alignas(16) Sixteens {
+    unsigned short of[WIDE];
+};
+
+__device__ __forceinline__ void store(const float *values, float *out) {
+    reinterpret_cast<float4 *>(out)[0] = {values[0], values[1], values[2], values[3]};
+    reinterpret_cast<float4 *>(out)[1] = {values[4], values[5], values[6], values[7]};
+}
+__device__ __forceinline__ void store(const float *values, bf16 *out) {
+    Sixteens rounded;
+#pragma unroll
+    for (u64 i = 0; i < WIDE; i++) rounded.of[i] = from_f32<bf16>(values[i]).bits;
+    *reinterpret_cast<Sixteens *>(out) = rounded;
+}
+__device__ __forceinline__ void store_halves(const float *values, float scale, unsigned short *out, u64 low) {
+    Sixteens larger, smaller;
+#pragma unroll
+    for (u64 i = 0; i < WIDE; i++) {
+        const float scaled = scale * values[i];
+        larger.of[i] = to_f16(scaled);
+        // What is not finite stays what it is: the difference would be no number.
+        smaller.of[i] = is_finite(scaled) ? to_f16(scaled - from_f16(larger.of[i])) : 0;
+    }
+    *reinterpret_cast<Sixteens *>(out) = larger;
+    *reinterpret_cast<Sixteens *>(out + low) = smaller;
+}
+
+// Writes rows of `pitch` elements, halves of as many numbers, or both; what is not wanted is null. For halves, `found` is what
+// `largest` found and `most_right` the largest factor; `unscale` becomes what undoes the power of two.
+extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, u64 pitch,
+                                                          X *out, unsigned short *halves, const u32 *found, float most_right,
+                                                          float *unscale) {
+    float scale = 1.0f;
+    if (halves) {
+        const int exponent = exponent_for(__uint_as_float(*found) * most_right);
+        scale = power_of_two(exponent);
+        if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) *unscale = power_of_two(-exponent);
+    }
+    // A row for each thread.y, a vector of its columns for each thread.x.
+    for (u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y; row < rows; row += (u64)gridDim.x * blockDim.y)
+        for (u64 column = threadIdx.x * WIDE; column < pitch; column += blockDim.x * WIDE) {
+            float values[WIDE];
+            load(x, right, row, column, cols, values);
+            if (out) store(values, out + row * pitch + column);
+            if (halves) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
+        }
+}

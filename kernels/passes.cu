@@ -1,0 +1,140 @@
+// Passes over whole matrices. X and Y are the storage of what is read and of what is written.
+// Elements: X, Y
+#include "common.cuh"
+
+extern "C" __global__ void convert(const X *x, Y *out, u64 n) {
+    map(x, out, n, [](float x, u64) { return x; });
+}
+
+extern "C" __global__ void scale(const X *x, Y *out, u64 n, float factor) {
+    map(x, out, n, [=](float x, u64) { return factor * x; });
+}
+
+extern "C" __global__ void add_scaled(const X *x, Y *out, u64 n, float factor) {
+    combine(x, out, n, [=](float x, float out) { return out + factor * x; });
+}
+
+extern "C" __global__ void activation_backward(const X *y, Y *grad, u64 n, u32 activation) {
+    combine(y, grad, n, [=](float y, float grad) { return grad * activation_slope(activation, y); });
+}
+
+// The same, and the sums of what it leaves, as it is stored.
+extern "C" __global__ void activation_backward_sums(const X *y, Y *grad, u64 rows, u64 cols, u32 activation,
+                                                    float *partials) {
+    const u64 column = my_column();
+    const auto load = [=](u64 row) { return Pair{to_f32(y[row * cols + column]), to_f32(grad[row * cols + column])}; };
+    column_partials<1>(rows, cols, partials, load, [=](u64 row, Pair loaded, float *sums) {
+        const Y left = from_f32<Y>(loaded.b * activation_slope(activation, loaded.a));
+        grad[row * cols + column] = left;
+        sums[0] += to_f32(left);
+    });
+}
+
+extern "C" __global__ void column_sums(const X *x, u64 rows, u64 cols, float *partials) {
+    const u64 column = my_column();
+    const auto load = [=](u64 row) { return to_f32(x[row * cols + column]); };
+    column_partials<1>(rows, cols, partials, load, [](u64, float value, float *sums) { sums[0] += value; });
+}
+
+// The same with four columns for each thread: cols is a quarter of those of the matrix, and sum k is that of column 4c + k.
+extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, Four<Y> *grad, u64 rows, u64 cols,
+                                                             u32 activation, float *partials) {
+    struct Both {
+        Four<X> y;
+        Four<Y> grad;
+    };
+    const u64 column = my_column();
+    const auto load = [=](u64 row) { return Both{y[row * cols + column], grad[row * cols + column]}; };
+    column_partials<4>(rows, cols, partials, load, [=](u64 row, Both loaded, float *sums) {
+        Four<Y> left;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            left.of[k] = from_f32<Y>(to_f32(loaded.grad.of[k]) * activation_slope(activation, to_f32(loaded.y.of[k])));
+            sums[k] += to_f32(left.of[k]);
+        }
+        grad[row * cols + column] = left;
+    });
+}
+
+// Adds the parts that column_partials left of sum blockIdx.y: blocks of 32 columns by 32 pieces. Results of several sums lie
+// side by side.
+extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64 cols, Y *out) {
+    __shared__ double of_threads[32][33];
+    partials += blockIdx.y * pieces * cols;
+    out += blockIdx.y;
+    const u64 column = my_column();
+    double sum = 0.0;
+    if (column < cols) {
+        for (u64 piece = threadIdx.y; piece < pieces; piece += 32) sum += (double)partials[piece * cols + column];
+    }
+    of_threads[threadIdx.y][threadIdx.x] = sum;
+    for (u32 half = 16; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half) of_threads[threadIdx.y][threadIdx.x] += of_threads[threadIdx.y + half][threadIdx.x];
+    }
+    if (threadIdx.y == 0 && column < cols) out[column * gridDim.y] = from_f32<Y>((float)of_threads[0][threadIdx.x]);
+}
+
+// Elements in groups of 128, of which a thread takes the eight, 16 apart, that share its Philox block. x[0] is element
+// `first` of the masked matrix, in group first / 128.
+extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 first, u32 key0, u32 key1, u32 threshold, float scale) {
+    const u64 base = first / 128 * 128, lanes = (first % 128 + n + 127) / 128 * 16;
+    for (u64 lane = first_thread(); lane < lanes; lane += n_threads()) {
+        const Words words = philox(0, base / 8 + lane, key0, key1);
+        // Elements before the first wrap around to numbers beyond n.
+        const u64 start = lane / 16 * 128 + lane % 16 - first % 128;
+        float values[8];
+#pragma unroll
+        for (u32 half = 0; half < 8; half++) {
+            if (start + 16 * half < n) values[half] = to_f32(x[start + 16 * half]);
+        }
+#pragma unroll
+        for (u32 half = 0; half < 8; half++) {
+            const float factor = half_of(words, half) < threshold ? 0.0f : scale;
+            if (start + 16 * half < n) out[start + 16 * half] = from_f32<Y>(values[half] * factor);
+        }
+    }
+}
+
+extern "C" __global__ void activate_all(Y *x, u64 n, u32 activation) {
+    map(x, x, n, [=](float x, u64) { return activated(activation, x); });
+}
+
+extern "C" __global__ void activate(const X *bias, Y *x, u64 rows, u64 cols, u32 activation) {
+    const u64 column = my_column();
+    if (column >= cols) return;
+    const float shift = to_f32(bias[column]);
+    each_row(
+        rows, [=](u64 row) { return to_f32(x[row * cols + column]); },
+        [=](u64 row, float value) { x[row * cols + column] = from_f32<Y>(activated(activation, value + shift)); });
+}
+
+// A block of rows by cols elements, which begins at x_start in x and at out_start in out.
+extern "C" __global__ void copy_block(const X *x, u64 x_cols, u64 x_start, Y *out, u64 out_cols, u64 out_start, u64 rows,
+                                      u64 cols) {
+    const u64 column = my_column();
+    if (column >= cols) return;
+    each_row(
+        rows, [=](u64 row) { return to_f32(x[x_start + row * x_cols + column]); },
+        [=](u64 row, float value) { out[out_start + row * out_cols + column] = from_f32<Y>(value); });
+}
+
+// The sums of squares of blocks.
+extern "C" __global__ void squares(const X *x, u64 n, double *partials) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (u64 i = first_thread(); i < n; i += n_threads()) {
+        const double value = (double)to_f32(x[i]);
+        sum += value * value;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+// loss += factor times the sum of partials, on one block.
+extern "C" __global__ void add_squares(const double *partials, u64 n, double factor, Y *loss) {
+    double sum = 0.0;
+    for (u64 i = threadIdx.x; i < n; i += blockDim.x) sum += partials[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) loss[0] = from_f32<Y>((float)((double)to_f32(loss[0]) + factor * sum));
+}

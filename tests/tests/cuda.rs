@@ -1,0 +1,90 @@
+//! Training on a CUDA device against training on the processor. Without a device the tests say so and pass, unless
+//! `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+
+use girih_compute::{Backend, Cpu, Dtype};
+use girih_datasets::{LoadOptions, load};
+use girih_kernels::{Cuda, Device};
+use girih_trainer::{Aggregator, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig};
+
+const EPOCHS: u64 = 20;
+
+fn cuda() -> Option<Cuda> {
+    match Device::open(0) {
+        Ok(device) => Some(Cuda::new(device)),
+        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// The training loss of every epoch.
+fn losses<B: Backend>(backend: &B, kind: ModelKind) -> Vec<f32> {
+    let spec = "synth:planted,nodes=1500,degree=12,features=24,classes=5";
+    let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
+    let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
+    let mut losses = Vec::new();
+    let mut observe = |event: Event<'_>| {
+        if let Event::Epoch { report, .. } = event {
+            losses.push(report.train_loss);
+        }
+        Control::Continue
+    };
+    girih_trainer::train(backend, dataset, &config, &SessionOptions::default(), &mut observe).expect("training");
+    losses
+}
+
+#[test]
+fn models_learn_on_a_device_what_they_learn_on_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
+    for kind in kinds.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp, ModelKind::Mlp]) {
+        let (expected, found) = (losses(&Cpu::new(), kind), losses(&cuda, kind));
+        for (epoch, (a, b)) in expected.iter().zip(&found).enumerate() {
+            assert!((a - b).abs() < 1e-4 * a.abs(), "{kind:?}, epoch {epoch}: {b}, on the processor {a}");
+        }
+        assert_eq!(found, losses(&cuda, kind), "{kind:?}: the same bits again");
+    }
+}
+
+/// Bytes that a plan may be short of: the workspace of cuBLAS, and partial sums.
+const WORKSPACE_BYTES: u64 = 64 << 20;
+
+/// Large enough that what operations allocate on their way outweighs the workspace.
+fn plans_to_hold() -> Vec<TrainConfig> {
+    let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
+    let wide = |kind, precision| {
+        let hidden = if matches!(kind, ModelKind::Gat | ModelKind::Gatv2) { 16 } else { 128 };
+        let base = TrainConfig::for_model(kind);
+        TrainConfig { epochs: 2, eval_every: 1, precision, model: ModelConfig { hidden, ..base.model.clone() }, ..base }
+    };
+    let mut plans: Vec<TrainConfig> =
+        kinds.into_iter().flat_map(|kind| [Dtype::F32, Dtype::Bf16].map(|precision| wide(kind, precision))).collect();
+    for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
+        let mut config = wide(ModelKind::Sage, Dtype::F32);
+        config.model = ModelConfig { aggregator, hidden: 32, ..config.model };
+        plans.push(config);
+    }
+    plans
+}
+
+#[test]
+fn training_on_a_device_takes_no_more_memory_than_its_plan() {
+    let Some(mut cuda) = cuda() else { return };
+    let dataset =
+        load("synth:planted,nodes=100000,degree=20,features=128,classes=10", &LoadOptions::default()).unwrap();
+    let sizes = DataSizes::of(&dataset);
+    for config in plans_to_hold() {
+        let planned = Plan::on_cuda(&config, &sizes).unwrap().peak_bytes;
+        cuda = cuda.storing(config.precision);
+        cuda.device().reset_peak().unwrap();
+        let session = SessionOptions::default();
+        girih_trainer::train(&cuda, dataset.clone(), &config, &session, &mut |_| Control::Continue).unwrap();
+        let measured = cuda.device().peak_bytes().unwrap();
+        let what = format!("{:?} {:?} {:?}", config.model.kind, config.model.aggregator, config.precision);
+        println!("{what}: planned {planned}, measured {measured}");
+        assert!(measured <= planned + WORKSPACE_BYTES, "{what}: planned {planned}, measured {measured}");
+        assert!(2 * planned <= 5 * measured, "{what}: planned {planned}, measured only {measured}");
+    }
+}

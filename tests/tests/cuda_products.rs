@@ -1,0 +1,167 @@
+//! Sparse products on a CUDA device, by tensor cores and without, against sums in `f64`. Without a device the tests say so and
+//! pass, unless `GIRIH_REQUIRE_GPU` is set.
+
+use girih_compute::{Activation, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{Csr, Matrix, Norm, Scales};
+use girih_kernels::{Cuda, Device, Tiling};
+use girih_random::Key;
+
+fn cuda(tiling: Tiling) -> Option<Cuda> {
+    match Device::open(0) {
+        Ok(device) => Some(Cuda::new(device).tiling(tiling)),
+        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Rows and columns of the graph: no multiple of what kernels work in.
+const N_NODES: usize = 2999;
+
+/// A symmetric graph with dense corners: groups of 150 nodes, of which every third pair is joined, edges anywhere, and one
+/// node that is everyone's neighbour.
+fn graph() -> Csr {
+    let mut stream = Key::new(7, 1).stream(0, 0);
+    let mut rows = vec![std::collections::BTreeSet::new(); N_NODES];
+    let mut join = |a: usize, b: usize| {
+        rows[a].insert(b as u32);
+        rows[b].insert(a as u32);
+    };
+    for a in 0..N_NODES {
+        join(a, 17);
+        for b in a / 150 * 150..a {
+            if stream.below(3) == 0 {
+                join(a, b);
+            }
+        }
+        for _ in 0..4 {
+            join(a, stream.below(N_NODES as u64) as usize);
+        }
+    }
+    let mut indptr = vec![0];
+    indptr.extend(rows.iter().scan(0, |end, row| {
+        *end += row.len() as u64;
+        Some(*end)
+    }));
+    let indices: Vec<u32> = rows.into_iter().flatten().collect();
+    Csr::new(N_NODES, N_NODES, indptr, indices, None).expect("a graph")
+}
+
+fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
+    let mut stream = Key::new(seed, 2).stream(0, 0);
+    // Sizes that differ by orders of magnitude from column to column, as gradients do.
+    let values: Vec<f32> = (0..rows * cols).map(|i| stream.normal() * 10f32.powi((i % cols % 7) as i32 - 5)).collect();
+    Matrix::new(rows, cols, values).expect("a matrix")
+}
+
+/// `relu(L·A·R·X + b)` in `f64`.
+fn reference(csr: &Csr, scales: &Scales, x: &Matrix, bias: &[f32]) -> Vec<f64> {
+    let factor = |of: &Option<Vec<f32>>, i: usize| of.as_ref().map_or(1.0, |of| f64::from(of[i]));
+    let mut out = Vec::with_capacity(csr.n_rows() * x.n_cols());
+    for v in 0..csr.n_rows() {
+        let mut sums = vec![0.0; x.n_cols()];
+        for &u in csr.row(v) {
+            let right = factor(&scales.right, u as usize);
+            sums.iter_mut().zip(x.row(u as usize)).for_each(|(sum, &x)| *sum += right * f64::from(x));
+        }
+        let left = factor(&scales.left, v);
+        out.extend(sums.iter().zip(bias).map(|(sum, &b)| (left * sum + f64::from(b)).max(0.0)));
+    }
+    out
+}
+
+/// `‖found - expected‖ / ‖expected‖`; no number where a number is found where none is expected, or the other way round.
+fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
+    let (mut distance, mut length) = (0.0, 0.0);
+    for (&found, &expected) in found.data().iter().zip(expected) {
+        distance += (f64::from(found) - expected).powi(2);
+        length += expected.powi(2);
+    }
+    (distance / length).sqrt()
+}
+
+fn multiply(cuda: &Cuda, csr: &Csr, scales: &Scales, x: &Matrix, bias: &Matrix, dtype: Dtype) -> Matrix {
+    let operand = SparseOperand { csr, scales: scales.clone(), symmetric: true, names: None };
+    let a = cuda.upload_sparse(&operand).expect("memory");
+    let (x, bias) = (cuda.upload(x, dtype).expect("memory"), cuda.upload(bias, Dtype::F32).expect("memory"));
+    let mut out = cuda.zeros(Shape::new(csr.n_rows(), cuda.shape(&x).cols), dtype).expect("memory");
+    let epilogue = Epilogue { bias: Some(&bias), activation: Activation::Relu, accumulate: false };
+    cuda.spmm((&a, Transpose::No), None, &x, epilogue, &mut out).expect("a product");
+    cuda.download(&out).expect("memory")
+}
+
+#[test]
+fn products_by_tensor_cores_are_as_exact_as_their_storage() {
+    let csr = graph();
+    let scaled = csr.scales(Norm::Symmetric);
+    let plain = Scales { left: None, right: None };
+    for tiling in [Tiling::From(0.0), Tiling::From(0.02), Tiling::From(0.2), Tiling::Never] {
+        let Some(cuda) = cuda(tiling) else { return };
+        for (width, scales) in
+            [16, 41, 48, 64, 72, 100, 128, 200, 256].into_iter().flat_map(|width| [(width, &scaled), (width, &plain)])
+        {
+            let (x, bias) = (random(N_NODES, width, width as u64), random(1, width, 3));
+            let expected = reference(&csr, scales, &x, bias.data());
+            for (dtype, bound) in [(Dtype::F32, 5e-6), (Dtype::Bf16, 5e-3)] {
+                let found = multiply(&cuda, &csr, scales, &x, &bias, dtype);
+                let error = relative_error(&found, &expected);
+                assert!(error < bound, "{tiling:?}, width {width}, {dtype:?}: {error}");
+                let again = multiply(&cuda, &csr, scales, &x, &bias, dtype);
+                assert!(found.data() == again.data(), "{tiling:?}, width {width}, {dtype:?}: not the same bits again");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_reaches_neighbours_alone() {
+    let Some(cuda) = cuda(Tiling::From(0.0)) else { return };
+    let csr = graph();
+    let scales = Scales { left: None, right: None };
+    let (mut values, lost) = (random(N_NODES, 48, 5).data().to_vec(), 1234);
+    values[lost * 48 + 3] = f32::NAN;
+    values[lost * 48 + 40] = f32::INFINITY;
+    let (x, bias) = (Matrix::new(N_NODES, 48, values).expect("a matrix"), random(1, 48, 3));
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let found = multiply(&cuda, &csr, &scales, &x, &bias, dtype);
+        for v in 0..N_NODES {
+            let reached = csr.row(v).contains(&(lost as u32));
+            for (column, &value) in found.row(v).iter().enumerate() {
+                let expected = match column {
+                    3 => value.is_nan() == reached,
+                    40 => (value == f32::INFINITY) == reached,
+                    _ => value.is_finite(),
+                };
+                assert!(expected, "{dtype:?}: row {v}, column {column} is {value}, reached: {reached}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_far_larger_than_the_sample_is_summed_all_the_same() {
+    let Some(cuda) = cuda(Tiling::From(0.0)) else { return };
+    // Wide enough that not every element is looked at before halves are made.
+    let (csr, width, large) = (graph(), 1408, 1e12_f32);
+    let scales = Scales { left: None, right: None };
+    let (mut values, outlier) = (random(N_NODES, width, 6).data().to_vec(), 1000 * width + 700);
+    assert!(outlier / 128 % 16 != 0, "in a run that is not looked at");
+    values[outlier] = large;
+    let (x, bias) = (Matrix::new(N_NODES, width, values).expect("a matrix"), random(1, width, 3));
+    let expected = reference(&csr, &scales, &x, bias.data());
+    let found = multiply(&cuda, &csr, &scales, &x, &bias, Dtype::F32);
+    let (mut distance, mut length) = (0.0, 0.0);
+    for (i, (&found, &expected)) in found.data().iter().zip(&expected).enumerate() {
+        if expected > f64::from(large) / 2.0 {
+            assert!(csr.row(i / width).contains(&1000) && i % width == 700, "element {i} is {expected}");
+            assert!((f64::from(found) - expected).abs() < 1e-6 * expected, "element {i}: {found}, expected {expected}");
+        } else {
+            distance += (f64::from(found) - expected).powi(2);
+            length += expected.powi(2);
+        }
+    }
+    let error = (distance / length).sqrt();
+    assert!(error < 5e-6, "elsewhere: {error}");
+}

@@ -1,0 +1,158 @@
+//! `cargo xtask dist` and `cargo xtask gpu-test`: what runs on a machine with a GPU, and the record that it did.
+//!
+//! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver and
+//! CUDA's libraries: `girih`, the benchmarks, the tests that need a GPU, this program, and the hashes of the CUDA sources in them. There,
+//! `DIR/xtask gpu-test --prebuilt DIR` runs the tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::command;
+use crate::listing::Listing;
+use crate::tidy::gpu_record;
+
+/// Programs that are copied: package and name of the program.
+const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
+/// Tests that need a GPU: package and name of the test.
+const TESTS: [(&str, &str); 3] = [("girih-kernels", "cuda"), ("girih-tests", "cuda"), ("girih-tests", "cuda_products")];
+/// Where the hashes of a folder's sources are.
+const SOURCES: &str = "sources.json";
+/// Tells benchmarks what they were built from.
+const COMMIT: &str = "commit";
+/// Makes tests fail that would pass without a GPU by doing nothing.
+const REQUIRE: (&str, &str) = ("GIRIH_REQUIRE_GPU", "1");
+
+/// What a run on a card leaves.
+#[derive(Serialize)]
+struct Record {
+    device: String,
+    driver: String,
+    /// Seconds since 1970.
+    time: u64,
+    tests_passed: usize,
+    sources: BTreeMap<String, String>,
+}
+
+/// Builds the folder.
+///
+/// # Errors
+/// When something does not build or cannot be copied.
+pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", out.display());
+    fs::create_dir_all(out).map_err(failed)?;
+    for (package, name) in PROGRAMS {
+        let built = built_program(root, &["build", "--package", package, "--bin", name], name)?;
+        fs::copy(&built, out.join(name)).map_err(failed)?;
+    }
+    for (package, test) in TESTS {
+        let built = test_program(root, package, test)?;
+        fs::copy(&built, out.join(program_name(package, test))).map_err(failed)?;
+    }
+    let sources = gpu_record::hashes(&Listing::read(root)?);
+    let text = serde_json::to_string_pretty(&sources).map_err(|e| e.to_string())?;
+    fs::write(out.join(SOURCES), text).map_err(failed)?;
+    fs::write(out.join(COMMIT), commit(root)?).map_err(failed)?;
+    println!("made {}; on a machine with a GPU: {0}/xtask gpu-test --prebuilt {0}", out.display());
+    Ok(())
+}
+
+/// Runs the tests, from source or from a folder that [`dist`] made, and writes the record.
+///
+/// # Errors
+/// When a test fails or none ran, or the record cannot be written.
+pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path) -> Result<(), String> {
+    let (programs, sources) = match prebuilt {
+        Some(folder) => {
+            let programs: Vec<PathBuf> = TESTS.iter().map(|(p, t)| folder.join(program_name(p, t))).collect();
+            let path = folder.join(SOURCES);
+            let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            (programs, serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
+        }
+        None => {
+            let programs: Result<Vec<_>, String> = TESTS.iter().map(|(p, t)| test_program(root, p, t)).collect();
+            (programs?, gpu_record::hashes(&Listing::read(root)?))
+        }
+    };
+    let passed: Result<Vec<usize>, String> = programs.iter().map(|program| run(program)).collect();
+    let tests_passed = passed?.into_iter().sum();
+    let card = card()?;
+    let (device, driver) = card.split_once(", ").unwrap_or((&card, "unknown"));
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let record = Record { device: device.to_owned(), driver: driver.to_owned(), time, tests_passed, sources };
+    let text = serde_json::to_string_pretty(&record).map_err(|e| e.to_string())? + "\n";
+    fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
+    println!("{tests_passed} tests passed on {card}; recorded in {}", out.display());
+    Ok(())
+}
+
+/// The commit of the sources, with `-dirty` behind it where files differ.
+fn commit(root: &Path) -> Result<String, String> {
+    let arguments = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"];
+    let output = Command::new("git").args(arguments).current_dir(root).output().map_err(|e| format!("git: {e}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn program_name(package: &str, test: &str) -> String {
+    format!("test-{package}-{test}")
+}
+
+/// Builds a test; where its program is.
+fn test_program(root: &Path, package: &str, test: &str) -> Result<PathBuf, String> {
+    built_program(root, &["test", "--no-run", "--package", package, "--test", test], test)
+}
+
+/// Builds in release; where cargo put the program of a target.
+fn built_program(root: &Path, arguments: &[&str], target: &str) -> Result<PathBuf, String> {
+    let messages = command::cargo_output(root, &[arguments, &["--release", "--message-format=json"]].concat())?;
+    let program = |line: &str| -> Option<PathBuf> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        (message["target"]["name"] == target).then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+    };
+    let found = String::from_utf8_lossy(&messages).lines().find_map(program);
+    found.ok_or_else(|| format!("cargo built no {target}"))
+}
+
+/// Runs a test program on the card; how many tests passed.
+fn run(program: &Path) -> Result<usize, String> {
+    let output = Command::new(program)
+        .args(["--test-threads", "1", "--nocapture"])
+        .env(REQUIRE.0, REQUIRE.1)
+        .output()
+        .map_err(|e| format!("{}: {e}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    let passed = text.lines().find_map(passed_in).unwrap_or(0);
+    if output.status.success() && passed > 0 { Ok(passed) } else { Err(format!("{}: failed", program.display())) }
+}
+
+/// The number in `test result: ok. 7 passed; …`.
+fn passed_in(line: &str) -> Option<usize> {
+    line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok()
+}
+
+/// Name and driver of the first card.
+fn card() -> Result<String, String> {
+    let output = Command::new("nvidia-smi")
+        .args(["--query-gpu=name,driver_version", "--format=csv,noheader"])
+        .output()
+        .map_err(|e| format!("nvidia-smi: {e}; is there a card?"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(|line| line.trim().to_owned()).ok_or_else(|| "nvidia-smi names no card".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_tests_are_read() {
+        assert_eq!(passed_in("test result: ok. 7 passed; 0 failed; 0 ignored"), Some(7));
+        assert_eq!(passed_in("test result: FAILED. 6 passed; 1 failed"), None);
+    }
+}
