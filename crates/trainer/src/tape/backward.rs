@@ -44,8 +44,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// # Panics
     /// When the value was consumed as the `add` of another operation.
     pub fn grad_buffer(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
-        let (shape, dtype) = (self.backend.shape(self.value(var)), self.backend.dtype(self.value(var)));
-        self.pool.take(self.backend, shape, dtype)
+        self.pool.take_like(self.backend, self.nodes[var.0].matrix())
     }
 
     /// A buffer of `f32` with unspecified contents.

@@ -53,9 +53,8 @@ fn add_powers<B: Backend>(
     if hops == 0 {
         return Ok(());
     }
-    let shape = backend.shape(y);
     let copy_of_y = |pool: &mut Pool<B>, y: &B::Matrix| -> Result<B::Matrix, ComputeError> {
-        let mut copy = pool.take(backend, shape, backend.dtype(y))?;
+        let mut copy = pool.take_like(backend, y)?;
         backend.convert(y, &mut copy)?;
         Ok(copy)
     };

@@ -68,8 +68,7 @@ impl<B: Backend> Tape<'_, B> {
     /// Makes a mean over some rows their share of the mean over more.
     fn weigh(&mut self, share: f32, mean: &mut Loss<B>) -> Result<(), ComputeError> {
         for matrix in std::iter::once(&mut mean.value).chain(mean.grads.iter_mut().map(|(_, grad)| grad)) {
-            let (shape, dtype) = (self.backend.shape(matrix), self.backend.dtype(matrix));
-            let mut weighed = self.pool.take(self.backend, shape, dtype)?;
+            let mut weighed = self.pool.take_like(self.backend, matrix)?;
             self.backend.scale(share, matrix, &mut weighed)?;
             self.pool.give(self.backend, std::mem::replace(matrix, weighed));
         }
@@ -123,7 +122,7 @@ impl<B: Backend> Tape<'_, B> {
 
     /// A buffer for the gradient of `var`, if anybody wants it.
     fn grad_buffer(&mut self, var: Var) -> Result<Option<B::Matrix>, ComputeError> {
-        let (shape, dtype) = (self.shape(var), self.backend.dtype(self.value(var)));
-        self.needs_grad(var).then(|| self.pool.take(self.backend, shape, dtype)).transpose()
+        let value = self.nodes[var.0].matrix();
+        self.nodes[var.0].needs_grad.then(|| self.pool.take_like(self.backend, value)).transpose()
     }
 }

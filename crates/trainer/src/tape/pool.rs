@@ -34,6 +34,14 @@ impl<B: Backend> Pool<B> {
         }
     }
 
+    /// A buffer of the shape and type of `matrix`, with unspecified contents.
+    ///
+    /// # Errors
+    /// When none is free and the device's memory does not suffice.
+    pub fn take_like(&mut self, backend: &B, matrix: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        self.take(backend, backend.shape(matrix), backend.dtype(matrix))
+    }
+
     /// Gives a buffer back.
     pub fn give(&mut self, backend: &B, matrix: B::Matrix) {
         self.free.entry((backend.shape(&matrix), backend.dtype(&matrix))).or_default().push(matrix);
