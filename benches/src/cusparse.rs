@@ -95,7 +95,7 @@ impl CuSparse {
         let offsets: Result<Vec<i32>, _> = graph.indptr().iter().map(|&offset| i32::try_from(offset)).collect();
         let offsets = offsets.map_err(|_| format!("cuSPARSE: {} entries are beyond 32-bit offsets", graph.nnz()))?;
         Ok(Adjacency {
-            library: self,
+            cusparse: self,
             shape: [graph.n_rows() as i64, graph.n_cols() as i64, graph.nnz() as i64],
             indptr: self.stream.clone_htod(&offsets)?,
             indices: self.stream.clone_htod(graph.indices())?,
@@ -125,7 +125,7 @@ impl Drop for CuSparse {
 
 /// A pattern with values of one.
 pub struct Adjacency<'l> {
-    library: &'l CuSparse,
+    cusparse: &'l CuSparse,
     /// Rows, columns, entries.
     shape: [i64; 3],
     indptr: CudaSlice<i32>,
@@ -146,13 +146,13 @@ impl Adjacency<'_> {
     pub fn operands(&self, x: &[f32], width: usize) -> Result<Operands<'_>, Error> {
         let [n_rows, n_cols, _] = self.shape;
         assert_eq!(x.len(), n_cols as usize * width, "a row of the operand for each column of the pattern");
-        let library = self.library;
-        let out = library.stream.alloc_zeros(n_rows as usize * width * self.dtype.n_bytes())?;
-        Ok(Operands { adjacency: self, width, x: library.upload(x, self.dtype)?, out })
+        let cusparse = self.cusparse;
+        let out = cusparse.stream.alloc_zeros(n_rows as usize * width * self.dtype.n_bytes())?;
+        Ok(Operands { adjacency: self, width, x: cusparse.upload(x, self.dtype)?, out })
     }
 
     fn stream(&self) -> &Arc<CudaStream> {
-        &self.library.stream
+        &self.cusparse.stream
     }
 
     fn element(&self) -> sys::cudaDataType {
@@ -214,6 +214,21 @@ impl Operands<'_> {
     }
 }
 
+/// A function of the library that takes a product's handle, operands, factors and working memory.
+type OfProduct = unsafe fn(
+    sys::cusparseHandle_t,
+    sys::cusparseOperation_t,
+    sys::cusparseOperation_t,
+    *const c_void,
+    sys::cusparseConstSpMatDescr_t,
+    sys::cusparseConstDnMatDescr_t,
+    *const c_void,
+    sys::cusparseDnMatDescr_t,
+    sys::cudaDataType,
+    sys::cusparseSpMMAlg_t,
+    *mut c_void,
+) -> sys::cusparseStatus_t;
+
 /// A product by one algorithm, prepared: descriptors, working memory and what the library finds out beforehand. Each has a
 /// sparse descriptor of its own, because preparing for an algorithm changes it.
 pub struct Product<'o> {
@@ -233,7 +248,7 @@ impl<'o> Product<'o> {
         product.describe()?;
         let n_bytes = product.work_bytes()?;
         product.work = operands.adjacency.stream().alloc_zeros(n_bytes.max(1))?;
-        product.preprocess()?;
+        product.call("cusparseSpMM_preprocess", sys::cusparseSpMM_preprocess)?;
         product.run()?;
         Ok(product)
     }
@@ -299,11 +314,12 @@ impl<'o> Product<'o> {
         Ok(n_bytes)
     }
 
-    fn preprocess(&self) -> Result<(), Error> {
-        // SAFETY: as in `work_bytes`; the working memory has the size that was asked for and lives as long as the
-        // descriptor that now refers to it.
+    /// Calls one of the two functions that take the prepared operands and working memory.
+    fn call(&self, name: &str, function: OfProduct) -> Result<(), Error> {
+        // SAFETY: as in `work_bytes`; the working memory has the size that was asked for. Descriptors and what they refer to
+        // live as long as the product, and all that reads or writes them is put on the library's one stream.
         let status = unsafe {
-            sys::cusparseSpMM_preprocess(
+            function(
                 self.handle(),
                 AS_IT_IS,
                 AS_IT_IS,
@@ -317,7 +333,7 @@ impl<'o> Product<'o> {
                 self.operands.pointer(&self.work),
             )
         };
-        checked("cusparseSpMM_preprocess", status)
+        checked(name, status)
     }
 
     /// The algorithm.
@@ -331,24 +347,7 @@ impl<'o> Product<'o> {
     /// # Errors
     /// When the library refuses.
     pub fn run(&self) -> Result<(), Error> {
-        // SAFETY: as in `preprocess`; descriptors are of arrays of the sizes that they tell, and all that reads or writes
-        // them is put on the library's one stream.
-        let status = unsafe {
-            sys::cusparseSpMM(
-                self.handle(),
-                AS_IT_IS,
-                AS_IT_IS,
-                (&raw const ALPHA).cast(),
-                self.a.cast_const(),
-                self.x.cast_const(),
-                (&raw const BETA).cast(),
-                self.out,
-                SUMS,
-                self.algorithm.code(),
-                self.operands.pointer(&self.work),
-            )
-        };
-        checked("cusparseSpMM", status)
+        self.call("cusparseSpMM", sys::cusparseSpMM)
     }
 
     /// Seconds of one product by the device's clock.
@@ -365,7 +364,7 @@ impl<'o> Product<'o> {
     }
 
     fn handle(&self) -> sys::cusparseHandle_t {
-        self.operands.adjacency.library.handle
+        self.operands.adjacency.cusparse.handle
     }
 }
 

@@ -8,13 +8,12 @@ use girih_reorder::OrderKind;
 
 use crate::{Accelerator, Error, Report};
 
-/// Opens the first device and measures its memory.
-pub(super) fn open(report: &mut Report) -> Result<Cuda, Error> {
+/// Notes the first device and measures its memory.
+pub(super) fn note_device(report: &mut Report) -> Result<(), Error> {
     let device = Device::open(0)?;
     let name = device.name();
-    let cuda = Cuda::new(device);
-    report.device = Some(Accelerator { name, copy_gb_s: cuda.copy_gb_s()? });
-    Ok(cuda)
+    report.device = Some(Accelerator { name, copy_gb_s: Cuda::new(device).copy_gb_s()? });
+    Ok(())
 }
 
 /// An order of nodes, found.

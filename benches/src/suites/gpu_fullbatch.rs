@@ -28,7 +28,7 @@ const NARROW: (&str, usize) = ("synth:products", 64);
 
 /// Adds four cases for each order, and the peer's: in the order that there is, and in those that are asked for.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    gpu::open(report)?;
+    gpu::note_device(report)?;
     let spec = setup.graph_or(graphs::FULL);
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));

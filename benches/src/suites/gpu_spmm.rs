@@ -21,7 +21,7 @@ const GRAPH: &str = "synth:reddit,features=0";
 
 /// Adds two cases for each order, storage type and width: girih's and cuSPARSE's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    gpu::open(report)?;
+    gpu::note_device(report)?;
     let peer = CuSparse::open()?;
     if peer.is_none() {
         eprintln!(
