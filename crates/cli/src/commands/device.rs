@@ -49,20 +49,20 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
     }
     let blocks = args.density_threshold;
-    if args.device == Device::Cpu && blocks != Tiling::Auto {
-        return Err(CliError::Other(
-            "--density-threshold is for CUDA devices: leave it out, or take --device cuda".into(),
-        ));
-    }
-    let cpu = || Chosen::Cpu(Cpu::new().gathering(precision));
+    let cpu = || match blocks {
+        Tiling::Auto => Ok(Chosen::Cpu(Cpu::new().gathering(precision))),
+        _ => {
+            Err(CliError::Other("--density-threshold is for CUDA devices: leave it out, or take --device cuda".into()))
+        }
+    };
     let cuda = |ordinal| {
         let device = girih_kernels::Device::open(ordinal)?;
         Ok::<_, KernelError>(Chosen::Cuda(Box::new(Cuda::new(device).storing(precision).tiling(blocks))))
     };
     match args.device {
-        Device::Cpu => Ok(cpu()),
+        Device::Cpu => cpu(),
         Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
-        Device::Auto => Ok(cuda(0).unwrap_or_else(|error| {
+        Device::Auto => cuda(0).or_else(|error| {
             // Where there is no card nobody misses one; where there is, nothing should be slow in silence.
             if error.is_no_card() {
                 tracing::debug!("on the processor: {error}");
@@ -70,6 +70,6 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
                 tracing::warn!("computing on the processor, because {error}");
             }
             cpu()
-        })),
+        }),
     }
 }

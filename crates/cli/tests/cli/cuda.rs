@@ -85,6 +85,16 @@ fn a_machine_without_a_driver_is_told_so() {
 }
 
 #[test]
+fn blocks_for_tensor_cores_are_refused_where_the_processor_computes() {
+    // A driver that is too old leaves `auto` with the processor.
+    for device in ["cpu", "auto"] {
+        let args = ["train", "--data", SMALL, "--device", device, "--density-threshold", "0.05"];
+        let message = on_fake(&args, &[("FAKE_DRIVER", "12020")]).refused(1);
+        assert_says(&message, &["--density-threshold", "--device cuda"]);
+    }
+}
+
+#[test]
 fn a_missing_library_is_named_with_where_it_was_looked_for() {
     if is_here() {
         return;
