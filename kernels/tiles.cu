@@ -171,9 +171,8 @@ __device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float on
             }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-            // A warp's threads have all read their words, and what it multiplied.
-            __syncwarp();
-            if (thread % 32 == 0) barrier_arrive(empty + 8 * ring.stage);
+            // Every thread for itself: it has read its words.
+            barrier_arrive(empty + 8 * ring.stage);
             ring.advance();
         }
         const u64 column = (u64)blockIdx.y * COLS + thread % 4 * 2;
@@ -203,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < STAGES; stage++) {
             barrier_init(full + 8 * stage, 1);
-            barrier_init(empty + 8 * stage, GROUPS * 4);
+            barrier_init(empty + 8 * stage, GROUPS * 128);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async;" ::: "memory");
