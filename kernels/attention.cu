@@ -44,8 +44,8 @@ template <class Work> __device__ __forceinline__ void for_entries(const Pattern 
 extern "C" __global__ void static_scores(Pattern a, u64 heads, float slope, const X *destination, const Y *source,
                                          float *scores) {
     for_entries(a, heads, [&](u64 entry, u64 row, u64 column, u64 h) {
-        const float sum = to_f32(destination[row * heads + h]) + to_f32(source[column * heads + h]);
-        scores[entry * heads + h] = sum > 0 ? sum : slope * sum;
+        const float sum = to_f32(destination[row * pitch_of(heads) + h]) + to_f32(source[column * pitch_of(heads) + h]);
+        scores[entry * pitch_of(heads) + h] = sum > 0 ? sum : slope * sum;
     });
 }
 
@@ -53,8 +53,8 @@ extern "C" __global__ void static_scores(Pattern a, u64 heads, float slope, cons
 extern "C" __global__ void static_slopes(Pattern a, u64 heads, float slope, const X *destination, const Y *source,
                                          float *grads) {
     for_entries(a, heads, [&](u64 entry, u64 row, u64 column, u64 h) {
-        const float sum = to_f32(destination[row * heads + h]) + to_f32(source[column * heads + h]);
-        if (!(sum > 0)) grads[entry * heads + h] *= slope;
+        const float sum = to_f32(destination[row * pitch_of(heads) + h]) + to_f32(source[column * pitch_of(heads) + h]);
+        if (!(sum > 0)) grads[entry * pitch_of(heads) + h] *= slope;
     });
 }
 
@@ -70,8 +70,8 @@ extern "C" __global__ void mask_entries(Pattern a, u64 heads, Mask mask, float *
             if (h >= heads) break;
             const u32 bits = half_of(words, half);
             const float factor = bits < mask.threshold ? 0.0f : mask.scale;
-            entries[entry * heads + h] *= factor;
-            if (masked) masked[entry * heads + h] = shares[entry * heads + h] * factor;
+            entries[entry * pitch_of(heads) + h] *= factor;
+            if (masked) masked[entry * pitch_of(heads) + h] = shares[entry * pitch_of(heads) + h] * factor;
         }
     });
 }
@@ -85,7 +85,7 @@ static const int TILES = 4;
 extern "C" __global__ void __launch_bounds__(256)
     dynamic_grads(Pattern a, u64 heads, u64 width, float slope, const float *grads, const X *own, const Y *other,
                   const V *vector, Z *out, float *partial, float *vector_sums) {
-    const u64 first = (u64)blockIdx.y * TILES * 32 + threadIdx.x % 32;
+    const u64 first = (u64)blockIdx.y * TILES * 32 + threadIdx.x % 32, pitch = pitch_of(width);
     float vector_parts[TILES] = {};
     u32 head[TILES];
 #pragma unroll
@@ -95,11 +95,11 @@ extern "C" __global__ void __launch_bounds__(256)
         if (!piece_at(a, p, piece)) continue;
         float here[TILES], sums[TILES] = {};
 #pragma unroll
-        for (int t = 0; t < TILES; t++) here[t] = first + t * 32 < width ? to_f32(own[piece.row * width + first + t * 32]) : 0;
+        for (int t = 0; t < TILES; t++) here[t] = first + t * 32 < width ? to_f32(own[piece.row * pitch + first + t * 32]) : 0;
 #pragma unroll 4
         for (u64 e = piece.begin; e < piece.end; e++) {
-            const Y *there = other + a.indices[e] * width + first;
-            const float *of_entry = grads + a.position(e) * heads;
+            const Y *there = other + a.indices[e] * pitch + first;
+            const float *of_entry = grads + a.position(e) * pitch_of(heads);
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
                 if (first + t * 32 >= width) continue;
@@ -113,22 +113,23 @@ extern "C" __global__ void __launch_bounds__(256)
         for (int t = 0; t < TILES; t++) {
             const u64 c = first + t * 32;
             if (c >= width) continue;
-            if (piece.whole) out[piece.row * width + c] = from_f32<Z>(to_f32(vector[c]) * sums[t]);
-            else partial[piece.segment * width + c] = sums[t];
+            if (piece.whole) out[piece.row * pitch + c] = from_f32<Z>(to_f32(vector[c]) * sums[t]);
+            else partial[piece.segment * pitch + c] = sums[t];
         }
     }
     if (!vector_sums) return;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
-        if (first + t * 32 < width) vector_sums[first_thread() / 32 * width + first + t * 32] = vector_parts[t];
+        if (first + t * 32 < width) vector_sums[first_thread() / 32 * pitch + first + t * 32] = vector_parts[t];
 }
 
 // Adds up the segments of hubs, in their order.
 extern "C" __global__ void dynamic_grads_hubs(Pattern a, u64 width, const V *vector, const float *partial, Z *out) {
+    const u64 pitch = pitch_of(width);
     for (u64 i = first_thread(); i < a.n_hubs * width; i += n_threads()) {
         const u64 hub = i / width, c = i % width;
         float sum = 0;
-        for (u64 segment = a.hub_first[hub]; segment < a.hub_first[hub + 1]; segment++) sum += partial[segment * width + c];
-        out[a.hub_rows[hub] * width + c] = from_f32<Z>(to_f32(vector[c]) * sum);
+        for (u64 segment = a.hub_first[hub]; segment < a.hub_first[hub + 1]; segment++) sum += partial[segment * pitch + c];
+        out[a.hub_rows[hub] * pitch + c] = from_f32<Z>(to_f32(vector[c]) * sum);
     }
 }

@@ -115,6 +115,10 @@ struct Start {
 
 __device__ __forceinline__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
+// Elements from row to row of a matrix of so many columns: rows begin where the widest loads may, but for the narrowest.
+// What lies between the last column and the next row is anything. crates/kernels/src/matrix.rs says the same.
+__device__ __forceinline__ u64 pitch_of(u64 cols) { return cols < 8 ? cols : (cols + 7) / 8 * 8; }
+
 // The first piece of work of a thread, and how far it is to the next: work is 64-bit, grids are not.
 __device__ __forceinline__ u64 first_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ u64 n_threads() { return (u64)gridDim.x * blockDim.x; }

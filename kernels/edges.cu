@@ -129,17 +129,17 @@ __device__ __forceinline__ void softmax(const Team<BLOCK> &team, Span span, u64 
     for_heads<BLOCK>(n_heads, span.begin, [&](const Heads &heads, u64 head, u64 first, u64 step) {
         const u64 end = heads.works() ? span.end : 0;
         float most = __int_as_float(0xff800000), sum = 0;
-        for (u64 e = first; e < end; e += step) most = fmaxf(most, to_f32(scores[e * n_heads + head]));
+        for (u64 e = first; e < end; e += step) most = fmaxf(most, to_f32(scores[e * pitch_of(n_heads) + head]));
         most = team.max(heads, most);
-        for (u64 e = first; e < end; e += step) sum += expf(to_f32(scores[e * n_heads + head]) - most);
+        for (u64 e = first; e < end; e += step) sum += expf(to_f32(scores[e * pitch_of(n_heads) + head]) - most);
         sum = team.sum(heads, sum);
         for (u64 e = first; e < end; e += step) {
-            S *score = scores + e * n_heads + head;
+            S *score = scores + e * pitch_of(n_heads) + head;
             *score = from_f32<S>(expf(to_f32(*score) - most) / sum);
         }
         // Rows without entries have no denominator; zero stands for its logarithm.
         if (log_sums && heads.leads() && team.warp() == 0)
-            log_sums[span.row * n_heads + head] = from_f32<L>(span.begin < span.end ? most + logf(sum) : 0);
+            log_sums[span.row * pitch_of(n_heads) + head] = from_f32<L>(span.begin < span.end ? most + logf(sum) : 0);
     });
 }
 
@@ -156,11 +156,11 @@ __device__ __forceinline__ void softmax_backward(const Team<BLOCK> &team, Span s
     for_heads<BLOCK>(n_heads, span.begin, [&](const Heads &heads, u64 head, u64 first, u64 step) {
         const u64 end = heads.works() ? span.end : 0;
         float mean = 0;
-        for (u64 e = first; e < end; e += step) mean += to_f32(shares[e * n_heads + head]) * to_f32(grad[e * n_heads + head]);
+        for (u64 e = first; e < end; e += step) mean += to_f32(shares[e * pitch_of(n_heads) + head]) * to_f32(grad[e * pitch_of(n_heads) + head]);
         mean = team.sum(heads, mean);
         for (u64 e = first; e < end; e += step) {
-            Z *g = grad + e * n_heads + head;
-            *g = from_f32<Z>(to_f32(shares[e * n_heads + head]) * (to_f32(*g) - mean));
+            Z *g = grad + e * pitch_of(n_heads) + head;
+            *g = from_f32<Z>(to_f32(shares[e * pitch_of(n_heads) + head]) * (to_f32(*g) - mean));
         }
     });
 }
@@ -180,9 +180,9 @@ __device__ __forceinline__ void sums(const Team<BLOCK> &team, Span span, const P
     for_heads<BLOCK>(n_heads, span.begin, [&](const Heads &heads, u64 head, u64 first, u64 step) {
         const u64 end = heads.works() ? span.end : 0;
         float sum = 0;
-        for (u64 e = first; e < end; e += step) sum += entries[a.position(e) * n_heads + head];
+        for (u64 e = first; e < end; e += step) sum += entries[a.position(e) * pitch_of(n_heads) + head];
         sum = team.sum(heads, sum);
-        if (heads.leads() && team.warp() == 0) out[span.row * n_heads + head] = from_f32<Z>(sum);
+        if (heads.leads() && team.warp() == 0) out[span.row * pitch_of(n_heads) + head] = from_f32<Z>(sum);
     });
 }
 
@@ -198,12 +198,12 @@ extern "C" __global__ void __launch_bounds__(1024) segment_sums_hubs(Pattern a, 
 template <class Term>
 __device__ __forceinline__ void entry_dots(const Pattern &a, u64 n_heads, u64 depth, const float *left, const float *right,
                                            const X *x, const Y *y, Z *out, Term term) {
-    const u64 width = n_heads * depth;
+    const u64 pitch = pitch_of(n_heads * depth);
     for (u64 p = first_thread() / 32; p < a.n_pieces(); p += n_threads() / 32) {
         Piece piece;
         if (!piece_at(a, p, piece)) continue;
         const float row_scale = left ? left[piece.row] : 1.0f;
-        x += piece.row * width;
+        x += piece.row * pitch;
         for (u64 first_head = 0; first_head < n_heads; first_head += 32) {
             Heads heads(first_head, n_heads);
             const u64 head = first_head + heads.head;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void entry_dots(const Pattern &a, u64 n_heads, u64 de
                 for (int u = 0; u < 4; u++) {
                     // Past the end the last entry is read again, and nothing is written.
                     columns[u] = a.indices[e + u < piece.end ? e + u : piece.end - 1];
-                    rows[u] = y + columns[u] * width;
+                    rows[u] = y + columns[u] * pitch;
                 }
                 for (u64 k = heads.works() ? heads.group : depth; k < depth; k += heads.groups) {
                     const u64 c = k * n_heads + head;
@@ -228,11 +228,11 @@ __device__ __forceinline__ void entry_dots(const Pattern &a, u64 n_heads, u64 de
                     const float dot = heads.sum(dots[u]);
                     if (!heads.leads() || e + u >= piece.end) continue;
                     const float scale = right ? row_scale * right[columns[u]] : row_scale;
-                    out[(e + u) * n_heads + head] = from_f32<Z>(scale * dot);
+                    out[(e + u) * pitch_of(n_heads) + head] = from_f32<Z>(scale * dot);
                 }
             }
         }
-        x -= piece.row * width;
+        x -= piece.row * pitch;
     }
 }
 
@@ -252,7 +252,7 @@ extern "C" __global__ void dynamic_scores(Pattern a, u64 n_heads, u64 depth, flo
 
 extern "C" __global__ void head_dots(const X *x, u64 n_rows, u64 n_heads, u64 depth, const V *vector, Z *out) {
     for (u64 row = first_thread() / 32; row < n_rows; row += n_threads() / 32) {
-        const X *of_row = x + row * n_heads * depth;
+        const X *of_row = x + row * pitch_of(n_heads * depth);
         for (u64 first_head = 0; first_head < n_heads; first_head += 32) {
             Heads heads(first_head, n_heads);
             const u64 head = first_head + heads.head;
@@ -260,7 +260,7 @@ extern "C" __global__ void head_dots(const X *x, u64 n_rows, u64 n_heads, u64 de
             for (u64 k = heads.works() ? heads.group : depth; k < depth; k += heads.groups)
                 dot += to_f32(of_row[k * n_heads + head]) * to_f32(vector[k * n_heads + head]);
             dot = heads.sum(dot);
-            if (heads.leads()) out[row * n_heads + head] = from_f32<Z>(dot);
+            if (heads.leads()) out[row * pitch_of(n_heads) + head] = from_f32<Z>(dot);
         }
     }
 }
@@ -269,8 +269,8 @@ extern "C" __global__ void head_dots(const X *x, u64 n_rows, u64 n_heads, u64 de
 extern "C" __global__ void head_dots_rows(const X *grad, u64 n_rows, u64 n_heads, u64 width, const V *vector, Z *x_grad) {
     for (u64 row = first_thread() / 32; row < n_rows; row += n_threads() / 32)
         for (u64 c = threadIdx.x % 32; c < width; c += 32) {
-            Z *g = x_grad + row * width + c;
-            *g = from_f32<Z>(to_f32(*g) + to_f32(grad[row * n_heads + c % n_heads]) * to_f32(vector[c]));
+            Z *g = x_grad + row * pitch_of(width) + c;
+            *g = from_f32<Z>(to_f32(*g) + to_f32(grad[row * pitch_of(n_heads) + c % n_heads]) * to_f32(vector[c]));
         }
 }
 
@@ -278,6 +278,7 @@ extern "C" __global__ void head_dots_rows(const X *grad, u64 n_rows, u64 n_heads
 extern "C" __global__ void head_dots_vector(const X *grad, const Y *x, u64 n_rows, u64 n_heads, u64 width, u64 rows_of_block,
                                             float *partial) {
     __shared__ float shared[256];
+    const u64 pitch = pitch_of(width), grad_pitch = pitch_of(n_heads);
     const u64 tile = width < 256 ? width : 256, lanes = 256 / tile, lane = threadIdx.x / tile;
     const u64 begin = blockIdx.x * rows_of_block, end = begin + rows_of_block < n_rows ? begin + rows_of_block : n_rows;
     for (u64 first = 0; first < width; first += tile) {
@@ -285,12 +286,12 @@ extern "C" __global__ void head_dots_vector(const X *grad, const Y *x, u64 n_row
         float sum = 0;
         if (lane < lanes && c < width)
             for (u64 r = begin + lane; r < end; r += lanes)
-                sum += to_f32(grad[r * n_heads + c % n_heads]) * to_f32(x[r * width + c]);
+                sum += to_f32(grad[r * grad_pitch + c % n_heads]) * to_f32(x[r * pitch + c]);
         shared[threadIdx.x] = sum;
         __syncthreads();
         if (lane == 0 && c < width) {
             for (u64 l = 1; l < lanes; l++) sum += shared[l * tile + threadIdx.x];
-            partial[blockIdx.x * width + c] = sum;
+            partial[blockIdx.x * pitch + c] = sum;
         }
         __syncthreads();
     }
@@ -302,7 +303,7 @@ extern "C" __global__ void __launch_bounds__(1024) column_totals(const float *pa
     const u64 c = (u64)blockIdx.x * 32 + threadIdx.x % 32;
     double sum = 0;
     if (c < width)
-        for (u64 r = threadIdx.x / 32; r < n_rows; r += 32) sum += partial[r * width + c];
+        for (u64 r = threadIdx.x / 32; r < n_rows; r += 32) sum += partial[r * pitch_of(width) + c];
     shared[threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.x >= 32 || c >= width) return;

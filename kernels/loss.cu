@@ -32,14 +32,15 @@ __device__ __forceinline__ void clear_row(Y *row, u64 cols) {
 extern "C" __global__ void softmax_cross_entropy(const X *logits, const u32 *classes, const u32 *counts, u64 rows, u64 cols,
                                                  float weight, Y *grad, double *partials) {
     const u32 lane = threadIdx.x % 32;
+    const u64 pitch = pitch_of(cols);
     double total = 0.0;
     for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
         const u32 count = counts[row];
         if (count == 0) {
-            if (grad) clear_row(grad + row * cols, cols);
+            if (grad) clear_row(grad + row * pitch, cols);
             continue;
         }
-        const X *z = logits + row * cols;
+        const X *z = logits + row * pitch;
         float max = __int_as_float(0xff800000), sum = 0.0f;
         for (u64 c = lane; c < cols; c += 32) max = fmaxf(max, to_f32(z[c]));
         max = warp_max(max);
@@ -51,7 +52,7 @@ extern "C" __global__ void softmax_cross_entropy(const X *logits, const u32 *cla
         const float factor = (float)count * weight / sum;
         for (u64 c = lane; c < cols; c += 32) {
             const float share = expf(to_f32(z[c]) - max);
-            grad[row * cols + c] = from_f32<Y>(factor * (c == own ? share - sum : share));
+            grad[row * pitch + c] = from_f32<Y>(factor * (c == own ? share - sum : share));
         }
     }
     total = block_sum(total);
@@ -61,22 +62,23 @@ extern "C" __global__ void softmax_cross_entropy(const X *logits, const u32 *cla
 // Σ max(z, 0) - z·t + log(1 + exp(-|z|)) of every row, as often as it counts. grad may be null.
 extern "C" __global__ void sigmoid_cross_entropy(const X *logits, const Z *targets, const u32 *counts, u64 rows, u64 cols,
                                                  float weight, Y *grad, double *partials) {
+    const u64 pitch = pitch_of(cols);
     double total = 0.0;
     for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
         const u32 count = counts[row];
         if (count == 0) {
-            if (grad) clear_row(grad + row * cols, cols);
+            if (grad) clear_row(grad + row * pitch, cols);
             continue;
         }
         const float factor = (float)count * weight;
         double sum = 0.0;
         for (u64 c = threadIdx.x % 32; c < cols; c += 32) {
-            const float z = to_f32(logits[row * cols + c]), target = to_f32(targets[row * cols + c]);
+            const float z = to_f32(logits[row * pitch + c]), target = to_f32(targets[row * pitch + c]);
             const float small = expf(-fabsf(z));
             // Not a maximum, which would turn what is no number into zero.
             sum += (double)((z < 0.0f ? 0.0f : z) - z * target + log1pf(small));
             const float sigmoid = (z < 0.0f ? small : 1.0f) / (1.0f + small);
-            if (grad) grad[row * cols + c] = from_f32<Y>(factor * (sigmoid - target));
+            if (grad) grad[row * pitch + c] = from_f32<Y>(factor * (sigmoid - target));
         }
         total += (double)count * sum;
     }
@@ -87,10 +89,10 @@ extern "C" __global__ void sigmoid_cross_entropy(const X *logits, const Z *targe
 // log(1 + exp(⟨u, n - p⟩)) of every triple, a warp for each: rows t, n_triples + t and 2·n_triples + t. grad may be null.
 extern "C" __global__ void bpr_loss(const X *triples, u64 n_triples, u64 cols, float weight, Y *grad, double *partials) {
     const u32 lane = threadIdx.x % 32;
-    const u64 third = n_triples * cols;
+    const u64 pitch = pitch_of(cols), third = n_triples * pitch;
     double total = 0.0;
     for (u64 triple = first_thread() / 32; triple < n_triples; triple += n_threads() / 32) {
-        const X *user = triples + triple * cols, *met = user + third, *other = met + third;
+        const X *user = triples + triple * pitch, *met = user + third, *other = met + third;
         float ahead = 0.0f;
         for (u64 c = lane; c < cols; c += 32) ahead += to_f32(user[c]) * (to_f32(met[c]) - to_f32(other[c]));
         ahead = warp_sum(ahead);
@@ -98,7 +100,7 @@ extern "C" __global__ void bpr_loss(const X *triples, u64 n_triples, u64 cols, f
         if (!grad) continue;
         // The derivative of log(1 + exp(-x)) is -sigmoid(-x).
         const float slope = -weight / (1.0f + expf(ahead));
-        Y *user_grad = grad + triple * cols, *met_grad = user_grad + third, *other_grad = met_grad + third;
+        Y *user_grad = grad + triple * pitch, *met_grad = user_grad + third, *other_grad = met_grad + third;
         for (u64 c = lane; c < cols; c += 32) {
             const float u = to_f32(user[c]);
             user_grad[c] = from_f32<Y>(slope * (to_f32(met[c]) - to_f32(other[c])));

@@ -7,8 +7,9 @@
 extern "C" __global__ void normalize_rows(const X *x, const float *gain, const float *bias, u64 rows, u64 cols, float eps,
                                           Y *out, float *moments) {
     const u32 lane = threadIdx.x % 32;
+    const u64 pitch = pitch_of(cols);
     for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
-        const X *from = x + row * cols;
+        const X *from = x + row * pitch;
         float sum = 0.0f, squares = 0.0f;
         for (u64 c = lane; c < cols; c += 32) sum += to_f32(from[c]);
         const float mean = warp_sum(sum) / (float)cols;
@@ -22,7 +23,7 @@ extern "C" __global__ void normalize_rows(const X *x, const float *gain, const f
             moments[2 * row + 1] = rstd;
         }
         for (u64 c = lane; c < cols; c += 32) {
-            out[row * cols + c] = from_f32<Y>((to_f32(from[c]) - mean) * rstd * gain[c] + bias[c]);
+            out[row * pitch + c] = from_f32<Y>((to_f32(from[c]) - mean) * rstd * gain[c] + bias[c]);
         }
     }
 }
@@ -30,10 +31,10 @@ extern "C" __global__ void normalize_rows(const X *x, const float *gain, const f
 // The sums behind the gradients of gain and bias, in this order.
 extern "C" __global__ void normalize_rows_sums(const X *x, const Y *grad, const float *moments, u64 rows, u64 cols,
                                                float *partials) {
-    const u64 column = my_column();
+    const u64 column = my_column(), pitch = pitch_of(cols);
     const auto load = [=](u64 row) {
-        const float hat = (to_f32(x[row * cols + column]) - moments[2 * row]) * moments[2 * row + 1];
-        return Pair{hat, to_f32(grad[row * cols + column])};
+        const float hat = (to_f32(x[row * pitch + column]) - moments[2 * row]) * moments[2 * row + 1];
+        return Pair{hat, to_f32(grad[row * pitch + column])};
     };
     column_partials<2>(rows, cols, partials, load, [](u64, Pair loaded, float *sums) {
         sums[0] += loaded.b * loaded.a;
@@ -45,10 +46,11 @@ extern "C" __global__ void normalize_rows_sums(const X *x, const Y *grad, const 
 extern "C" __global__ void normalize_rows_backward(const X *x, const float *gain, const float *moments, u64 rows, u64 cols,
                                                    Y *grad) {
     const u32 lane = threadIdx.x % 32;
+    const u64 pitch = pitch_of(cols);
     for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
         const float mean = moments[2 * row], rstd = moments[2 * row + 1];
-        const X *from = x + row * cols;
-        Y *to = grad + row * cols;
+        const X *from = x + row * pitch;
+        Y *to = grad + row * pitch;
         float shift = 0.0f, slope = 0.0f;
         for (u64 c = lane; c < cols; c += 32) {
             const float scaled = to_f32(to[c]) * gain[c];
@@ -65,29 +67,29 @@ extern "C" __global__ void normalize_rows_backward(const X *x, const float *gain
 }
 
 extern "C" __global__ void column_squares(const X *x, const float *means, u64 rows, u64 cols, float *partials) {
-    const u64 column = my_column();
+    const u64 column = my_column(), pitch = pitch_of(cols);
     const float mean = column < cols ? means[column] : 0.0f;
-    const auto load = [=](u64 row) { return to_f32(x[row * cols + column]) - mean; };
+    const auto load = [=](u64 row) { return to_f32(x[row * pitch + column]) - mean; };
     column_partials<1>(rows, cols, partials, load, [](u64, float off, float *sums) { sums[0] += off * off; });
 }
 
 extern "C" __global__ void normalize_columns(const X *x, const float *means, const float *variances, float eps,
                                              const float *gain, const float *bias, u64 rows, u64 cols, Y *out) {
-    const u64 column = my_column();
+    const u64 column = my_column(), pitch = pitch_of(cols);
     if (column >= cols) return;
     const float mean = means[column], rstd = 1.0f / sqrtf(variances[column] + eps);
     const float slope = gain[column], shift = bias[column];
     each_row(
-        rows, [=](u64 row) { return to_f32(x[row * cols + column]); },
-        [=](u64 row, float value) { out[row * cols + column] = from_f32<Y>((value - mean) * rstd * slope + shift); });
+        rows, [=](u64 row) { return to_f32(x[row * pitch + column]); },
+        [=](u64 row, float value) { out[row * pitch + column] = from_f32<Y>((value - mean) * rstd * slope + shift); });
 }
 
 extern "C" __global__ void normalized_products(const X *x, const float *means, const float *variances, float eps,
                                                const Y *grad, u64 rows, u64 cols, float *partials) {
-    const u64 column = my_column();
+    const u64 column = my_column(), pitch = pitch_of(cols);
     const float mean = column < cols ? means[column] : 0.0f;
     const float rstd = column < cols ? 1.0f / sqrtf(variances[column] + eps) : 0.0f;
-    const auto load = [=](u64 row) { return Pair{to_f32(x[row * cols + column]), to_f32(grad[row * cols + column])}; };
+    const auto load = [=](u64 row) { return Pair{to_f32(x[row * pitch + column]), to_f32(grad[row * pitch + column])}; };
     column_partials<1>(rows, cols, partials, load,
                        [=](u64, Pair loaded, float *sums) { sums[0] += loaded.b * ((loaded.a - mean) * rstd); });
 }
@@ -96,14 +98,14 @@ extern "C" __global__ void normalized_products(const X *x, const float *means, c
 extern "C" __global__ void normalize_columns_backward(const X *x, const float *means, const float *variances, float eps,
                                                       const float *gain, const float *shift, const float *slope, u64 rows,
                                                       u64 cols, Y *grad) {
-    const u64 column = my_column();
+    const u64 column = my_column(), pitch = pitch_of(cols);
     if (column >= cols) return;
     const float mean = means[column], rstd = 1.0f / sqrtf(variances[column] + eps);
     const float factor = gain[column] * rstd, down = shift[column], across = slope[column];
     each_row(
-        rows, [=](u64 row) { return Pair{to_f32(x[row * cols + column]), to_f32(grad[row * cols + column])}; },
+        rows, [=](u64 row) { return Pair{to_f32(x[row * pitch + column]), to_f32(grad[row * pitch + column])}; },
         [=](u64 row, Pair loaded) {
             const float hat = (loaded.a - mean) * rstd;
-            grad[row * cols + column] = from_f32<Y>(factor * (loaded.b - down - hat * across));
+            grad[row * pitch + column] = from_f32<Y>(factor * (loaded.b - down - hat * across));
         });
 }

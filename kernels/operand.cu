@@ -1,5 +1,4 @@
-// The dense operand of a sparse product, as its kernels want it: rows multiplied by their factors and padded, so that each
-// begins where wide loads may; and for tensor cores, numbers as sums of two in half precision, which hold 22 of their bits: the
+// The dense operand of a sparse product, as its kernels want it: rows multiplied by their factors; and for tensor cores, numbers as sums of two in half precision, which hold 22 of their bits: the
 // larger ones of a row, then the smaller ones, all times a power of two. X is the storage of what is read and of rows.
 // Elements: X
 #include "common.cuh"
@@ -7,10 +6,10 @@
 // Elements that a thread writes.
 static const u64 WIDE = 8;
 
-__device__ __forceinline__ void load(const X *x, const float *right, u64 row, u64 column, u64 cols, float *values) {
+__device__ __forceinline__ void load(const X *x, const float *right, u64 row, u64 column, u64 cols, u64 pitch, float *values) {
     const float factor = right ? right[row] : 1.0f;
-    const X *from = x + row * cols + column;
-    if (cols % WIDE == 0) {
+    const X *from = x + row * pitch + column;
+    if (column + WIDE <= cols) {
         const Four<X> first = reinterpret_cast<const Four<X> *>(from)[0], second = reinterpret_cast<const Four<X> *>(from)[1];
 #pragma unroll
         for (int i = 0; i < 4; i++) values[i] = factor * to_f32(first.of[i]), values[4 + i] = factor * to_f32(second.of[i]);
@@ -20,13 +19,15 @@ __device__ __forceinline__ void load(const X *x, const float *right, u64 row, u6
     for (u64 i = 0; i < WIDE; i++) values[i] = column + i < cols ? factor * to_f32(from[i]) : 0.0f;
 }
 
-// The largest finite size of some of n elements, as the bits of an f32; zero before. Of many elements, one of every SAMPLED runs
-// of 128 is looked at: see `exponent_for`.
+// The largest finite size of some elements, as the bits of an f32; zero before. Of many elements, one of every SAMPLED runs of 128
+// is looked at: see `exponent_for`.
 static const u64 SAMPLED = 16, RUN = 32, MANY = 1 << 22;
 
-extern "C" __global__ void __launch_bounds__(256) largest(const X *x, u64 n, u32 *found) {
+extern "C" __global__ void __launch_bounds__(256) largest(const X *x, u64 rows, u64 cols, u32 *found) {
+    const u64 pitch = pitch_of(cols), n = rows * pitch;
     u32 most = 0;
-    const auto see = [&](float value) {
+    const auto see = [&](u64 i, float value) {
+        if (pitch != cols && i % pitch >= cols) return;
         const u32 size = __float_as_uint(value) & 0x7fffffffu;
         most = size < 0x7f800000u && size > most ? size : most;
     };
@@ -36,9 +37,9 @@ extern "C" __global__ void __launch_bounds__(256) largest(const X *x, u64 n, u32
         if (at >= n / 4) break;
         const Four<X> four = reinterpret_cast<const Four<X> *>(x)[at];
 #pragma unroll
-        for (int k = 0; k < 4; k++) see(to_f32(four.of[k]));
+        for (int k = 0; k < 4; k++) see(4 * at + k, to_f32(four.of[k]));
     }
-    for (u64 i = n / 4 * 4 + first_thread(); i < n; i += n_threads()) see(to_f32(x[i]));
+    for (u64 i = n / 4 * 4 + first_thread(); i < n; i += n_threads()) see(i, to_f32(x[i]));
     most = __reduce_max_sync(~0u, most);
     // Whole numbers: the order in which they come does not matter.
     if (threadIdx.x % 32 == 0) atomicMax(found, most);
@@ -80,11 +81,12 @@ __device__ __forceinline__ void store_halves(const float *values, float scale, u
     *reinterpret_cast<Sixteens *>(out + low) = smaller;
 }
 
-// Writes rows of `pitch` elements, halves of as many numbers, or both; what is not wanted is null. For halves, `found` is what
+// Writes rows with zeros between them, halves of as many numbers, or both; what is not wanted is null. For halves, `found` is what
 // `largest` found and `most_right` the largest factor; `unscale` becomes what undoes the power of two.
-extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, u64 pitch,
-                                                          X *out, unsigned short *halves, const u32 *found, float most_right,
+extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
+                                                          unsigned short *halves, const u32 *found, float most_right,
                                                           float *unscale) {
+    const u64 pitch = pitch_of(cols);
     float scale = 1.0f;
     if (halves) {
         const int exponent = exponent_for(__uint_as_float(*found) * most_right);
@@ -95,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const floa
     for (u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y; row < rows; row += (u64)gridDim.x * blockDim.y)
         for (u64 column = threadIdx.x * WIDE; column < pitch; column += blockDim.x * WIDE) {
             float values[WIDE];
-            load(x, right, row, column, cols, values);
+            load(x, right, row, column, cols, pitch, values);
             if (out) store(values, out + row * pitch + column);
             if (halves) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
         }

@@ -21,22 +21,22 @@ extern "C" __global__ void activation_backward(const X *y, Y *grad, u64 n, u32 a
 // The same, and the sums of what it leaves, as it is stored.
 extern "C" __global__ void activation_backward_sums(const X *y, Y *grad, u64 rows, u64 cols, u32 activation,
                                                     float *partials) {
-    const u64 column = my_column();
-    const auto load = [=](u64 row) { return Pair{to_f32(y[row * cols + column]), to_f32(grad[row * cols + column])}; };
+    const u64 column = my_column(), pitch = pitch_of(cols);
+    const auto load = [=](u64 row) { return Pair{to_f32(y[row * pitch + column]), to_f32(grad[row * pitch + column])}; };
     column_partials<1>(rows, cols, partials, load, [=](u64 row, Pair loaded, float *sums) {
         const Y left = from_f32<Y>(loaded.b * activation_slope(activation, loaded.a));
-        grad[row * cols + column] = left;
+        grad[row * pitch + column] = left;
         sums[0] += to_f32(left);
     });
 }
 
 extern "C" __global__ void column_sums(const X *x, u64 rows, u64 cols, float *partials) {
-    const u64 column = my_column();
-    const auto load = [=](u64 row) { return to_f32(x[row * cols + column]); };
+    const u64 column = my_column(), pitch = pitch_of(cols);
+    const auto load = [=](u64 row) { return to_f32(x[row * pitch + column]); };
     column_partials<1>(rows, cols, partials, load, [](u64, float value, float *sums) { sums[0] += value; });
 }
 
-// The same with four columns for each thread: cols is a quarter of those of the matrix, and sum k is that of column 4c + k.
+// The same with four columns for each thread: cols is a quarter of the pitch, and sum k is that of column 4c + k.
 extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, Four<Y> *grad, u64 rows, u64 cols,
                                                              u32 activation, float *partials) {
     struct Both {
@@ -75,10 +75,15 @@ extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64
     if (threadIdx.y == 0 && column < cols) out[column * gridDim.y] = from_f32<Y>((float)of_threads[0][threadIdx.x]);
 }
 
+// Where an element is stored that is the i-th, padding not counted.
+__device__ __forceinline__ u64 stored_at(u64 i, u64 cols, u64 pitch) {
+    return pitch == cols ? i : i / cols * pitch + i % cols;
+}
+
 // Elements in groups of 128, of which a thread takes the eight, 16 apart, that share its Philox block. x[0] is element
 // `first` of the masked matrix, in group first / 128.
-extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 first, u32 key0, u32 key1, u32 threshold, float scale) {
-    const u64 base = first / 128 * 128, lanes = (first % 128 + n + 127) / 128 * 16;
+extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 cols, u64 first, u32 key0, u32 key1, u32 threshold, float scale) {
+    const u64 pitch = pitch_of(cols), base = first / 128 * 128, lanes = (first % 128 + n + 127) / 128 * 16;
     for (u64 lane = first_thread(); lane < lanes; lane += n_threads()) {
         const Words words = philox(0, base / 8 + lane, key0, key1);
         // Elements before the first wrap around to numbers beyond n.
@@ -86,12 +91,12 @@ extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 first, u32 key
         float values[8];
 #pragma unroll
         for (u32 half = 0; half < 8; half++) {
-            if (start + 16 * half < n) values[half] = to_f32(x[start + 16 * half]);
+            if (start + 16 * half < n) values[half] = to_f32(x[stored_at(start + 16 * half, cols, pitch)]);
         }
 #pragma unroll
         for (u32 half = 0; half < 8; half++) {
             const float factor = half_of(words, half) < threshold ? 0.0f : scale;
-            if (start + 16 * half < n) out[start + 16 * half] = from_f32<Y>(values[half] * factor);
+            if (start + 16 * half < n) out[stored_at(start + 16 * half, cols, pitch)] = from_f32<Y>(values[half] * factor);
         }
     }
 }
@@ -101,30 +106,31 @@ extern "C" __global__ void activate_all(Y *x, u64 n, u32 activation) {
 }
 
 extern "C" __global__ void activate(const X *bias, Y *x, u64 rows, u64 cols, u32 activation) {
-    const u64 column = my_column();
+    const u64 column = my_column(), pitch = pitch_of(cols);
     if (column >= cols) return;
     const float shift = to_f32(bias[column]);
     each_row(
-        rows, [=](u64 row) { return to_f32(x[row * cols + column]); },
-        [=](u64 row, float value) { x[row * cols + column] = from_f32<Y>(activated(activation, value + shift)); });
+        rows, [=](u64 row) { return to_f32(x[row * pitch + column]); },
+        [=](u64 row, float value) { x[row * pitch + column] = from_f32<Y>(activated(activation, value + shift)); });
 }
 
 // A block of rows by cols elements, which begins at x_start in x and at out_start in out.
-extern "C" __global__ void copy_block(const X *x, u64 x_cols, u64 x_start, Y *out, u64 out_cols, u64 out_start, u64 rows,
+extern "C" __global__ void copy_block(const X *x, u64 x_pitch, u64 x_start, Y *out, u64 out_pitch, u64 out_start, u64 rows,
                                       u64 cols) {
     const u64 column = my_column();
     if (column >= cols) return;
     each_row(
-        rows, [=](u64 row) { return to_f32(x[x_start + row * x_cols + column]); },
-        [=](u64 row, float value) { out[out_start + row * out_cols + column] = from_f32<Y>(value); });
+        rows, [=](u64 row) { return to_f32(x[x_start + row * x_pitch + column]); },
+        [=](u64 row, float value) { out[out_start + row * out_pitch + column] = from_f32<Y>(value); });
 }
 
 // The sums of squares of blocks.
-extern "C" __global__ void squares(const X *x, u64 n, double *partials) {
+extern "C" __global__ void squares(const X *x, u64 rows, u64 cols, double *partials) {
+    const u64 pitch = pitch_of(cols), n = rows * pitch;
     double sum = 0.0;
 #pragma unroll 4
     for (u64 i = first_thread(); i < n; i += n_threads()) {
-        const double value = (double)to_f32(x[i]);
+        const double value = pitch == cols || i % pitch < cols ? (double)to_f32(x[i]) : 0.0;
         sum += value * value;
     }
     sum = block_sum(sum);

@@ -9,11 +9,12 @@
 // element, so that one that is no number stays, and later ones are passed over.
 extern "C" __global__ void argmax_rows(const X *x, u64 rows, u64 cols, u32 *found) {
     const u32 lane = threadIdx.x % 32;
+    const u64 pitch = pitch_of(cols);
     for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
-        float best = to_f32(x[row * cols]);
+        float best = to_f32(x[row * pitch]);
         u32 column = 0;
         for (u64 c = lane; c < cols; c += 32) {
-            const float value = to_f32(x[row * cols + c]);
+            const float value = to_f32(x[row * pitch + c]);
             if (value > best) best = value, column = (u32)c;
         }
 #pragma unroll
@@ -27,7 +28,7 @@ extern "C" __global__ void argmax_rows(const X *x, u64 rows, u64 cols, u32 *foun
 }
 
 // A number for each element that orders as elements do: zeros of both signs are equal; 0 for what is never named, which
-// is what is no number and -∞.
+// is what is no number and -∞. Keys are as far apart as the elements.
 extern "C" __global__ void rank_keys(const X *x, u32 *keys, u64 n) {
     for (u64 i = first_thread(); i < n; i += n_threads()) {
         const float value = to_f32(x[i]);
@@ -39,9 +40,10 @@ extern "C" __global__ void rank_keys(const X *x, u32 *keys, u64 n) {
 
 // Clears the keys of the columns that each row excludes. Row 0 of keys is row `first` of the excluded.
 extern "C" __global__ void exclude_keys(const u64 *indptr, const u32 *indices, u64 first, u64 rows, u64 cols, u32 *keys) {
+    const u64 pitch = pitch_of(cols);
     for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
         const u64 end = indptr[first + row + 1];
-        for (u64 e = indptr[first + row] + threadIdx.x % 32; e < end; e += 32) keys[row * cols + indices[e]] = 0;
+        for (u64 e = indptr[first + row] + threadIdx.x % 32; e < end; e += 32) keys[row * pitch + indices[e]] = 0;
     }
 }
 
@@ -84,7 +86,7 @@ __device__ Threshold threshold_of(const u32 *keys, u64 cols, u64 k) {
 extern "C" __global__ void top_k(const u32 *all_keys, u64 cols, u64 k, u64 *all_best, u32 *all_found) {
     __shared__ u32 n_above;
     __shared__ u32 ties_of[8];
-    const u32 *keys = all_keys + blockIdx.x * cols;
+    const u32 *keys = all_keys + blockIdx.x * pitch_of(cols);
     u64 *best = all_best + blockIdx.x * k;
     u32 *found = all_found + blockIdx.x * k;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -14,7 +14,7 @@
 extern "C" __global__ void segment_max(const u64 *indptr, const u32 *indices, u64 rows, const X *x, u64 cols, Y *out,
                                        u32 *winners) {
     const u32 lane = threadIdx.x % 32;
-    const u64 blocks = (cols + 31) / 32;
+    const u64 blocks = (cols + 31) / 32, pitch = pitch_of(cols);
     for (u64 piece = first_thread() / 32; piece < rows * blocks; piece += n_threads() / 32) {
         const u64 row = piece / blocks, column = piece % blocks * 32 + lane;
         const u64 begin = indptr[row], end = indptr[row + 1];
@@ -28,7 +28,7 @@ extern "C" __global__ void segment_max(const u64 *indptr, const u32 *indices, u6
 #pragma unroll 8
             for (int j = 0; j < n; j++) {
                 const u32 named = __shfl_sync(~0u, mine, j);
-                const float value = to_f32(from[named * cols]);
+                const float value = to_f32(from[named * pitch]);
                 // What is no number wins and stays: a maximum that passed over it would hide a diverging model.
                 const bool wins = (base == begin && j == 0) || (best == best && !(value <= best));
                 best = wins ? value : best;
@@ -36,7 +36,7 @@ extern "C" __global__ void segment_max(const u64 *indptr, const u32 *indices, u6
             }
         }
         if (column >= cols) continue;
-        out[row * cols + column] = from_f32<Y>(best);
+        out[row * pitch + column] = from_f32<Y>(best);
         if (winners) winners[row * cols + column] = winner;
     }
 }
@@ -45,7 +45,7 @@ extern "C" __global__ void segment_max(const u64 *indptr, const u32 *indices, u6
 extern "C" __global__ void segment_max_backward(const u64 *indptr, const u32 *indices, u64 rows, const u32 *winners,
                                                 const X *grad, u64 cols, Y *x_grad) {
     const u32 lane = threadIdx.x % 32;
-    const u64 blocks = (cols + 31) / 32;
+    const u64 blocks = (cols + 31) / 32, pitch = pitch_of(cols);
     for (u64 piece = first_thread() / 32; piece < rows * blocks; piece += n_threads() / 32) {
         const u64 row = piece / blocks, column = piece % blocks * 32 + lane;
         const u64 end = indptr[row + 1], own = column < cols ? column : cols - 1;
@@ -55,13 +55,13 @@ extern "C" __global__ void segment_max_backward(const u64 *indptr, const u32 *in
             const int n = end - base < 32 ? (int)(end - base) : 32;
 #pragma unroll 8
             for (int j = 0; j < n; j++) {
-                const u64 at = __shfl_sync(~0u, mine, j) * cols + own;
-                const u32 winner = winners[at];
-                const float value = to_f32(grad[at]);
+                const u64 named = __shfl_sync(~0u, mine, j);
+                const u32 winner = winners[named * cols + own];
+                const float value = to_f32(grad[named * pitch + own]);
                 sum += winner == row ? value : 0.0f;
             }
         }
-        if (column < cols) x_grad[row * cols + column] = from_f32<Y>(sum);
+        if (column < cols) x_grad[row * pitch + column] = from_f32<Y>(sum);
     }
 }
 
@@ -113,7 +113,7 @@ extern "C" __global__ void lstm_step(const X *inputs, const u32 *sources, u64 n,
                                      const float *memory_before, float *memory, float *gates, float *states, u64 n_states) {
     for (u64 i = first_thread(); i < n * width; i += n_threads()) {
         const u64 p = i / width, k = i % width, at = p * 4 * width + k;
-        const X *input = inputs + (u64)sources[p] * 4 * width + k;
+        const X *input = inputs + sources[p] * pitch_of(4 * width) + k;
         float sums[4];
 #pragma unroll
         for (int gate = 0; gate < 4; gate++) {
@@ -150,14 +150,14 @@ extern "C" __global__ void lstm_step_backward(u64 n, u64 width, const float *mem
 // Row rows[p] of out becomes row p of states.
 extern "C" __global__ void place_states(const float *states, const u32 *rows, u64 n, u64 width, Y *out) {
     for (u64 i = first_thread(); i < n * width; i += n_threads()) {
-        out[rows[i / width] * width + i % width] = from_f32<Y>(states[i]);
+        out[rows[i / width] * pitch_of(width) + i % width] = from_f32<Y>(states[i]);
     }
 }
 
 // Row p of taken becomes row rows[p] of grad.
 extern "C" __global__ void take_rows(const X *grad, const u32 *rows, u64 n, u64 width, float *taken) {
     for (u64 i = first_thread(); i < n * width; i += n_threads()) {
-        taken[i] = to_f32(grad[rows[i / width] * width + i % width]);
+        taken[i] = to_f32(grad[rows[i / width] * pitch_of(width) + i % width]);
     }
 }
 
@@ -185,7 +185,7 @@ extern "C" __global__ void add_by_source(const u64 *indptr, const u64 *positions
         }
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            if (column + 32 * k < cols) sums[row * cols + column + 32 * k] += added[k];
+            if (column + 32 * k < cols) sums[row * pitch_of(cols) + column + 32 * k] += added[k];
         }
     }
 }

@@ -69,11 +69,13 @@ struct Out {
     int accumulate;
     // 0 identity, 1 rectifier, 2 exponential linear unit.
     int activation;
+
+    __device__ __forceinline__ Y *at(u64 row, u64 column) const { return out + row * pitch_of(width) + column; }
 };
 
 __device__ __forceinline__ float finished(const Out &to, u64 row, u64 column, float sum) {
     if (to.left) sum *= to.left[row];
-    if (to.accumulate) sum += to_f32(to.out[row * to.width + column]);
+    if (to.accumulate) sum += to_f32(*to.at(row, column));
     if (to.bias) sum += to_f32(to.bias[column]);
     // Not `fmaxf`, which would turn what is no number into zero and hide a diverging model.
     if (to.activation == 1) return sum < 0 ? 0 : sum;
@@ -93,8 +95,8 @@ __device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 col
         for (int i = 0; i < VEC; i++) partial[piece.segment * to.pitch + column + i] = sums[i];
         return;
     }
-    Y *out = to.out + piece.row * to.width + column;
-    if (to.width % VEC == 0) {
+    Y *out = to.at(piece.row, column);
+    if (pitch_of(to.width) % VEC == 0) {
         Row row;
 #pragma unroll
         for (int i = 0; i < VEC; i++) row.at[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
@@ -205,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
                     const float factor = __shfl_sync(~0u, factors, entry, TEAM);
 #endif
 #if WEIGHTS == 2
-                    const W *of_entry = weights + __shfl_sync(~0u, positions, entry, TEAM) * heads;
+                    const W *of_entry = weights + __shfl_sync(~0u, positions, entry, TEAM) * pitch_of(heads);
 #endif
 #pragma unroll
                     for (int t = 0; t < TILES; t++)
@@ -251,12 +253,12 @@ extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, 
             for (u64 entry = start.indptr[row]; entry < start.indptr[row + 1]; entry++) {
                 sum += to_f32(x.data[start.indices[entry] * x.pitch + column]);
             }
-            to.out[row * to.width + column] = from_f32<Y>(finished(to, row, column, sum));
+            *to.at(row, column) = from_f32<Y>(finished(to, row, column, sum));
             continue;
         }
 #endif
         for (u64 segment = a.hub_first[hub]; segment < a.hub_first[hub + 1]; segment++)
             sum += partial[segment * to.pitch + column];
-        to.out[row * to.width + column] = from_f32<Y>(finished(to, row, column, sum));
+        *to.at(row, column) = from_f32<Y>(finished(to, row, column, sum));
     }
 }

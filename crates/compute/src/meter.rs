@@ -58,6 +58,8 @@ pub struct Meter {
 pub struct MeterMatrix {
     shape: Shape,
     dtype: Dtype,
+    /// Bytes: those of the elements, on a CUDA device also what lies between rows.
+    allocated: u64,
     cost: Arc<Mutex<Cost>>,
 }
 
@@ -100,9 +102,11 @@ impl Meter {
     /// A dense matrix of which only the shape is known.
     #[must_use]
     pub fn matrix(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
-        let matrix = MeterMatrix { shape, dtype, cost: Arc::clone(&self.cost) };
+        let pitch = if self.cuda { cuda::pitch(shape.cols) } else { shape.cols };
+        let allocated = (shape.rows * pitch * dtype.n_bytes()) as u64;
+        let matrix = MeterMatrix { shape, dtype, allocated, cost: Arc::clone(&self.cost) };
         update(&self.cost, |cost| {
-            cost.live_bytes += matrix.n_bytes();
+            cost.live_bytes += allocated;
             cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes);
         });
         matrix
@@ -220,7 +224,7 @@ impl MeterMatrix {
 
 impl Drop for MeterMatrix {
     fn drop(&mut self) {
-        let bytes = self.n_bytes();
+        let bytes = self.allocated;
         update(&self.cost, |cost| cost.live_bytes -= bytes);
     }
 }

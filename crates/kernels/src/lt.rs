@@ -24,6 +24,8 @@ pub(crate) struct Product {
     pub(crate) depth: u64,
     /// Whether the first and the second operand are read transposed.
     pub(crate) transposed: [bool; 2],
+    /// Elements from column to column, of both operands and of the result.
+    pub(crate) pitches: [u64; 3],
     /// Of both operands.
     pub(crate) operands: Dtype,
     /// Of the result and the bias.
@@ -73,8 +75,7 @@ impl Lt {
     /// offer the product.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes and types that `product` names, without gaps between their columns,
-    /// each at the start of an allocation, which live until all work that was put on the stream before they are freed is
+    /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start of an allocation, which live until all work that was put on the stream before they are freed is
     /// done; `out` may be written, and overlaps none of the others.
     pub(crate) unsafe fn multiply(
         &self,
@@ -158,13 +159,13 @@ struct Plan {
 impl Plan {
     /// For a bias at any address like this one: the heuristic asks for one.
     fn new(handle: sys::cublasLtHandle_t, product: Product, bias: u64) -> Result<Self, CublasError> {
-        let Product { rows, cols, depth, transposed: [ta, tb], operands, out } = product;
-        let layout = |dtype, (rows, cols): (u64, u64), transposed: bool| {
+        let Product { rows, cols, depth, transposed: [ta, tb], pitches: [of_a, of_b, of_out], operands, out } = product;
+        let layout = |dtype, (rows, cols): (u64, u64), pitch: u64, transposed: bool| {
             let (rows, cols) = if transposed { (cols, rows) } else { (rows, cols) };
-            result::create_matrix_layout(data_type(dtype), rows, cols, rows as i64).map(Layout)
+            result::create_matrix_layout(data_type(dtype), rows, cols, pitch as i64).map(Layout)
         };
-        let (a, b) = (layout(operands, (rows, depth), ta)?, layout(operands, (depth, cols), tb)?);
-        let (mut desc, out) = (Desc::new(ta, tb)?, layout(out, (rows, cols), false)?);
+        let (a, b) = (layout(operands, (rows, depth), of_a, ta)?, layout(operands, (depth, cols), of_b, tb)?);
+        let (mut desc, out) = (Desc::new(ta, tb)?, layout(out, (rows, cols), of_out, false)?);
         desc.set_bias(bias)?;
         let preference = Preference::new()?;
         // SAFETY: all descriptors are alive.

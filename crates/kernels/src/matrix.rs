@@ -9,12 +9,38 @@ use girih_graph_format::Csr;
 
 use crate::ops::Tiles;
 
-/// A dense matrix, row after row.
+/// A dense matrix, row after row. Rows begin [`pitch`] elements apart, and what lies between them is anything.
 pub struct CudaMatrix {
     pub(crate) shape: Shape,
     pub(crate) dtype: Dtype,
-    /// `shape.len()` elements; at least one byte, because a device allocates no nothing.
+    /// [`len`](Self::len) elements; at least one byte, because a device allocates no nothing.
     pub(crate) data: CudaSlice<u8>,
+}
+
+/// Elements from row to row of a matrix of so many columns: rows begin where the widest loads may and where tensor cores want
+/// them, but for the narrowest. `kernels/common.cuh` says the same.
+pub(crate) fn pitch(cols: usize) -> usize {
+    if cols < WIDE { cols } else { cols.next_multiple_of(WIDE) }
+}
+
+/// Elements that start where every load may, whatever their type.
+pub(crate) const WIDE: usize = 8;
+
+impl CudaMatrix {
+    /// Elements from row to row.
+    pub(crate) fn pitch(&self) -> usize {
+        pitch(self.shape.cols)
+    }
+
+    /// Rows and columns with what lies between rows.
+    pub(crate) fn padded(&self) -> Shape {
+        Shape::new(self.shape.rows, self.pitch())
+    }
+
+    /// Elements, and what lies between rows.
+    pub(crate) fn len(&self) -> usize {
+        self.padded().len()
+    }
 }
 
 /// Node ids or classes.

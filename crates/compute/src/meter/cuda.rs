@@ -22,7 +22,7 @@ const BLOCK_ENTRIES_MIN: usize = 328;
 const SEARCHERS: usize = 2048;
 const COUNTS_BYTES_MAX: usize = 1 << 30;
 const SPANS: usize = 640;
-/// Elements that are rounded at a time while they are uploaded.
+/// Elements that are laid out or rounded at a time while they are uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are ranked at a time.
 const RANKED: usize = 1 << 26;
@@ -31,6 +31,16 @@ const GATES: usize = 1 << 27;
 /// Pieces in which columns are summed, and warps that sum the gradient of a vector, at most.
 const PIECES: usize = 2048;
 const VECTOR_WARPS: usize = 8192;
+
+/// Elements from row to row of a matrix of so many columns.
+pub(super) fn pitch(cols: usize) -> usize {
+    if cols < 8 { cols } else { cols.next_multiple_of(8) }
+}
+
+/// Elements of a matrix, and what lies between its rows.
+fn elements(shape: Shape) -> usize {
+    shape.rows * pitch(shape.cols)
+}
 
 /// A sparse matrix as it is, with its scales.
 pub(super) fn forward(shape: Shape, nnz: usize, weighted: bool) -> usize {
@@ -76,16 +86,17 @@ pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
 /// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in halves
 /// where there are blocks, partial sums of hubs, and the sums of blocks.
 pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usize, dtype: Dtype) -> usize {
-    let padded = width.next_multiple_of(8);
+    let padded = pitch(width);
     let is_tiled = nnz >= TILED_ENTRIES_MIN;
     let halves = if is_tiled && dtype == Dtype::F32 { F32 * depth } else { 0 };
     let sums = if is_tiled { F32 * (rows + WINDOW * (SPANS + 1)) } else { 0 };
     padded * (dtype.n_bytes() * depth + halves + F32 * segments(nnz) + sums)
 }
 
-/// A matrix that is rounded on its way to the device.
+/// A matrix that is laid out or rounded on its way to the device.
 pub(super) fn upload(shape: Shape, dtype: Dtype) -> usize {
-    if dtype == Dtype::F32 { 0 } else { F32 * shape.len().min(UPLOAD_PIECE) }
+    let as_it_is = dtype == Dtype::F32 && pitch(shape.cols) == shape.cols;
+    if as_it_is { 0 } else { F32 * shape.len().min(UPLOAD_PIECE.max(shape.cols)) }
 }
 
 /// Operands of a dense product that are masked or converted, and a product in `f32` whose result is rounded.
@@ -97,15 +108,15 @@ pub(super) fn gemm(
 ) -> usize {
     let common = if a.dtype == b.dtype { a.dtype } else { activations };
     let copy = |x: &MeterMatrix, masked: bool| {
-        if masked || x.dtype != common { x.shape.len() * common.n_bytes() } else { 0 }
+        if masked || x.dtype != common { elements(x.shape) * common.n_bytes() } else { 0 }
     };
     let in_place = out.dtype == Dtype::F32 || (common == Dtype::Bf16 && (plain || activations == Dtype::Bf16));
-    copy(a, dropout.is_some()) + copy(b, false) + if in_place { 0 } else { F32 * out.shape.len() }
+    copy(a, dropout.is_some()) + copy(b, false) + if in_place { 0 } else { F32 * elements(out.shape) }
 }
 
 /// Partial sums of the columns of one or two matrices.
 pub(super) fn columns(shape: Shape) -> usize {
-    2 * F32 * PIECES.min(shape.rows + 1) * shape.cols
+    2 * F32 * PIECES.min(shape.rows + 1) * pitch(shape.cols)
 }
 
 /// Ids by the rows that they name.
@@ -115,39 +126,40 @@ pub(super) fn scatter(rows: usize) -> usize {
 
 /// The shares of all entries and heads.
 pub(super) fn attention(nnz: usize, heads: usize, width: usize, sources: usize) -> usize {
-    F32 * nnz * heads + weighted_product(sources, nnz, width)
+    F32 * nnz * pitch(heads) + weighted_product(sources, nnz, width)
 }
 
 /// As [`product`], where entries have weights of their own and no block is dense.
 fn weighted_product(depth: usize, nnz: usize, width: usize) -> usize {
-    F32 * width.next_multiple_of(8) * (depth + segments(nnz))
+    F32 * pitch(width) * (depth + segments(nnz))
 }
 
 /// Shares, gradients of scores and, with dropout, shares that are masked.
 pub(super) fn attention_backward(nnz: usize, heads: usize, grad: Shape, dropout: bool) -> usize {
     let Shape { rows, cols } = grad;
-    F32 * nnz * heads * if dropout { 3 } else { 2 } + weighted_product(rows, nnz, cols) + F32 * VECTOR_WARPS * cols
+    let parts = F32 * VECTOR_WARPS * pitch(cols);
+    F32 * nnz * pitch(heads) * if dropout { 3 } else { 2 } + weighted_product(rows, nnz, cols) + parts
 }
 
 /// Keys of elements, and the columns of the largest.
 pub(super) fn top_k(Shape { rows, cols }: Shape, k: usize, excluded: &Csr) -> usize {
     let at_once = (RANKED / cols.max(k).max(1)).clamp(1, rows.max(1));
     let excluded = OFFSET * (rows + 1) + ID * excluded.nnz();
-    at_once * (ID * cols + OFFSET * k) + ID * rows * k + excluded
+    at_once * (ID * pitch(cols) + OFFSET * k) + ID * rows * k + excluded
 }
 
 /// States, memories and gates of the rows of a wave, and the orders in which they read.
 pub(super) fn lstm(a: &MeterSparse, inputs: &MeterMatrix, weight: &MeterMatrix) -> usize {
     let width = weight.shape.rows.max(1);
     let rows = a.shape.rows.min(GATES.max(inputs.shape.len()) / (4 * width) + 1);
-    F32 * (weight.shape.len() + 6 * rows * width) + lists(a)
+    F32 * (elements(weight.shape) + 6 * rows * width) + lists(a)
 }
 
 /// The same of all entries of a wave, and gradients in `f32`.
 pub(super) fn lstm_backward(a: &MeterSparse, inputs: &MeterMatrix, weight: &MeterMatrix) -> usize {
     let width = weight.shape.rows.max(1);
     let entries = a.nnz.min(GATES.max(inputs.shape.len()) / (4 * width) + 1);
-    let gradients = F32 * (inputs.shape.len() + 2 * weight.shape.len() + 2 * a.shape.rows.min(entries) * width);
+    let gradients = F32 * (elements(inputs.shape) + 2 * elements(weight.shape) + 2 * a.shape.rows.min(entries) * width);
     gradients + OFFSET * a.nnz + F32 * 6 * entries * width + lists(a)
 }
 

@@ -30,16 +30,22 @@ pub(super) struct Dense {
 impl Dense {
     /// The product as libraries see it that read columns: rows of a matrix are columns of its transpose, and
     /// `(A·B)ᵀ = Bᵀ·Aᵀ`. A number for each column is then one for each row.
-    fn by_columns(self, operands: Dtype, out: Dtype) -> Product {
+    fn by_columns(self, a: Address, b: Address, out: Address) -> Product {
         let Self { shape: Shape { rows, cols }, depth, transposes: (ta, tb), .. } = self;
         let [rows, cols, depth] = [cols, rows, depth].map(|n| n as u64);
         let transposed = [tb, ta].map(|transpose| transpose == Transpose::Yes);
-        Product { rows, cols, depth, transposed, operands, out }
+        let pitches = [b, a, out].map(|matrix| matrix.pitch as u64);
+        Product { rows, cols, depth, transposed, pitches, operands: a.dtype, out: out.dtype }
     }
 }
 
-/// The address of a dense matrix, and how its elements are stored.
-pub(super) type Address = (u64, Dtype);
+/// Where a dense matrix lies, how its elements are stored, and how many there are from row to row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub(super) at: u64,
+    pub(super) dtype: Dtype,
+    pub(super) pitch: usize,
+}
 
 impl Cuda {
     /// [`Backend::gemm`](girih_compute::Backend::gemm).
@@ -122,11 +128,11 @@ impl Cuda {
             return Ok(false);
         }
         self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;
-        let address = |matrix: &CudaMatrix| self.address(matrix).0;
-        let operands = Operands { a: address(b), b: address(a), bias: address(bias), out: address(out) };
+        let [at_a, at_b, at_out] = [self.address(a), self.address(b), self.address(out)];
+        let operands = Operands { a: at_b.at, b: at_a.at, bias: self.address(bias).at, out: at_out.at };
         // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the stream;
         // `out` is borrowed alone, and every matrix has an allocation of its own.
-        let done = unsafe { lt.multiply(dense.by_columns(a.dtype, out.dtype), (dense.alpha, dense.beta), operands) };
+        let done = unsafe { lt.multiply(dense.by_columns(at_a, at_b, at_out), (dense.alpha, dense.beta), operands) };
         done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
     }
 
@@ -158,7 +164,7 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         let types = [("X", epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype)), ("Y", out.dtype)];
         let kernel = self.kernel("gemm", Source::GEMM, "epilogue", &types)?;
-        let (n, cols) = (out.shape.len() as u64, out.shape.cols as u64);
+        let (n, cols) = (out.len() as u64, out.pitch() as u64);
         let (keep, activation) = (u32::from(keep), number(epilogue.activation));
         let mut launch = self.device.stream.launch_builder(&kernel);
         for operand in [product, epilogue.bias] {
@@ -168,15 +174,16 @@ impl Cuda {
             };
         }
         launch.arg(&mut out.data).arg(&n).arg(&cols).arg(&keep).arg(&activation);
-        // SAFETY: `out` and the product, in f32, hold `n` elements, and the bias one row of `cols`, of the types that the
-        // kernel was compiled for.
-        unsafe { launch.launch(threads_for(out.shape.len())) }.map_err(Self::failed("gemm"))?;
+        // SAFETY: `out` and the product, in f32, hold `n` elements, and the bias one row of `cols`, padding counted, of the
+        // types that the kernel was compiled for.
+        unsafe { launch.launch(threads_for(n as usize)) }.map_err(Self::failed("gemm"))?;
         Ok(())
     }
 
     /// Where a matrix lies, for as long as it lives.
     pub(super) fn address(&self, matrix: &CudaMatrix) -> Address {
-        (matrix.data.device_ptr(&self.device.stream).0, matrix.dtype)
+        let at = matrix.data.device_ptr(&self.device.stream).0;
+        Address { at, dtype: matrix.dtype, pitch: matrix.pitch() }
     }
 
     /// A product with sums in `f32`, put on the stream. No dimension may be zero.
@@ -198,11 +205,10 @@ impl Cuda {
             i32::try_from(n).map_err(large)
         };
         let (m, n, k) = (int(cols)?, int(rows)?, int(depth)?);
-        let lda = if ta == Transpose::No { k } else { n };
-        let ldb = if tb == Transpose::No { m } else { k };
+        let [lda, ldb, ldc] = [int(a.pitch)?, int(b.pitch)?, int(out.pitch)?];
         self.device.stream.context().bind_to_thread().map_err(Self::failed(operation))?;
         // cuBLAS reads columns: rows of a matrix are columns of its transpose, and (A·B)ᵀ = Bᵀ·Aᵀ.
-        // SAFETY: the caller vouches for the matrices, whose rows follow each other without gaps; alpha and beta are numbers
+        // SAFETY: the caller vouches for the matrices; alpha and beta are numbers
         // on the host and are read before the call returns.
         let outcome = unsafe {
             result::gemm_ex(
@@ -213,16 +219,16 @@ impl Cuda {
                 n,
                 k,
                 ptr::from_ref(&alpha).cast(),
-                b.0 as *const c_void,
-                data_type(b.1),
+                b.at as *const c_void,
+                data_type(b.dtype),
                 ldb,
-                a.0 as *const c_void,
-                data_type(a.1),
+                a.at as *const c_void,
+                data_type(a.dtype),
                 lda,
                 ptr::from_ref(&beta).cast(),
-                out.0 as *mut c_void,
-                data_type(out.1),
-                m,
+                out.at as *mut c_void,
+                data_type(out.dtype),
+                ldc,
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
@@ -269,7 +275,10 @@ mod tests {
         let (shape, depth, alpha, beta) = (Shape::new(2, 3), 5, 1.0, 0.0);
         let by_columns = |ta, tb| {
             let dense = Dense { shape, depth, transposes: (ta, tb), alpha, beta };
-            let Product { rows, cols, depth, transposed, .. } = dense.by_columns(Dtype::F32, Dtype::F32);
+            let address = |pitch| Address { at: 0, dtype: Dtype::F32, pitch };
+            let Product { rows, cols, depth, transposed, pitches, .. } =
+                dense.by_columns(address(6), address(7), address(8));
+            assert_eq!(pitches, [7, 6, 8]);
             ((rows, cols, depth), transposed)
         };
         assert_eq!(by_columns(Transpose::No, Transpose::No), ((3, 2, 5), [false, false]));

@@ -5,18 +5,19 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError, PushKernelArg};
+use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_graph_format::Matrix;
 
+use super::passes::Strided;
 use crate::backend::Cuda;
-use crate::compile::Source;
-use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix, Derived};
+use crate::matrix::{CudaIds, CudaMatrix, Derived, pitch};
 
-/// Elements that are rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
+/// Elements that are laid out or rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
+/// Elements that are put together on the device at a time while a matrix is downloaded.
+const DOWNLOAD_PIECE: usize = 1 << 22;
 
 impl Cuda {
     /// [`Backend::zeros`](girih_compute::Backend::zeros).
@@ -47,15 +48,40 @@ impl Cuda {
     /// [`Backend::download`](girih_compute::Backend::download).
     pub(crate) fn download(&self, matrix: &CudaMatrix) -> Result<Matrix, ComputeError> {
         let values = match matrix.dtype {
-            Dtype::F32 => self.read("download", &elements::<f32>(matrix))?,
+            Dtype::F32 => self.packed::<f32>("download", matrix)?,
             // Half the bytes travel; on the host, bf16 is the upper half of an f32.
             Dtype::Bf16 => {
-                let halves = self.read("download", &elements::<u16>(matrix))?;
+                let halves = self.packed::<u16>("download", matrix)?;
                 halves.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
             }
         };
         Matrix::new(matrix.shape.rows, matrix.shape.cols, values)
             .map_err(|error| ComputeError::argument("download", error.to_string()))
+    }
+
+    /// The elements on the host, row after row, as numbers of their size.
+    fn packed<T: DeviceRepr + Default + Clone>(
+        &self,
+        operation: &'static str,
+        matrix: &CudaMatrix,
+    ) -> Result<Vec<T>, ComputeError> {
+        let Shape { rows, cols } = matrix.shape;
+        if matrix.pitch() == cols {
+            return self.read(operation, &elements::<T>(matrix));
+        }
+        let rows_at_once = (DOWNLOAD_PIECE / cols).max(1).min(rows);
+        let staged = self.scratch::<T>(operation, rows_at_once * cols)?;
+        let mut values = Vec::with_capacity(matrix.shape.len());
+        for first in (0..rows).step_by(rows_at_once) {
+            let shape = Shape::new(rows_at_once.min(rows - first), cols);
+            let (x, from) = (self.pointer(Some(&matrix.data)), first * matrix.pitch());
+            let x = Strided { at: x, start: from as u64, pitch: matrix.pitch() as u64, dtype: matrix.dtype };
+            let packed = Strided { at: self.pointer(Some(&staged)), start: 0, pitch: cols as u64, dtype: matrix.dtype };
+            // SAFETY: the rows are rows of the matrix, and there is room for as many without gaps.
+            unsafe { self.copy_rows(operation, shape, x, packed) }?;
+            values.extend(self.read(operation, &staged.slice(..shape.len()))?);
+        }
+        Ok(values)
     }
 
     /// [`Backend::upload_ids`](girih_compute::Backend::upload_ids).
@@ -91,7 +117,9 @@ impl Cuda {
     /// A matrix whose elements are whatever the memory held: an operation overwrites them all.
     pub(crate) fn uninitialized(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         checks::allocation(shape, dtype.n_bytes())?;
-        let data = self.allocate::<u8>("zeros", shape.len() * dtype.n_bytes(), || format!("a matrix of {shape}"))?;
+        let padded = Shape::new(shape.rows, pitch(shape.cols));
+        checks::allocation(padded, dtype.n_bytes())?;
+        let data = self.allocate::<u8>("zeros", padded.len() * dtype.n_bytes(), || format!("a matrix of {shape}"))?;
         Ok(CudaMatrix { shape, dtype, data })
     }
 
@@ -103,13 +131,25 @@ impl Cuda {
         what: impl FnOnce() -> String,
     ) -> Result<CudaSlice<T>, ComputeError> {
         // SAFETY: all elements are numbers, of which every pattern of bits is one; callers write before they read.
-        unsafe { self.device.stream.alloc::<T>(len.max(1)) }.map_err(|error| match error {
+        let allocated = unsafe { self.device.stream.alloc::<T>(len.max(1)) }.map_err(|error| match error {
             DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
                 let free = self.device.memory().map_or(0, |(free, _)| free as u64);
                 ComputeError::memory(what(), (len * size_of::<T>()) as u64, free)
             }
             error => Self::failed(operation)(error),
-        })
+        })?;
+        if cfg!(debug_assertions) {
+            self.poison(&allocated).map_err(Self::failed(operation))?;
+        }
+        Ok(allocated)
+    }
+
+    /// Fills memory with what is no number and no id, so that tests notice who reads before anything is written, or between
+    /// rows.
+    fn poison<T>(&self, memory: &CudaSlice<T>) -> Result<(), DriverError> {
+        let (address, n_bytes) = (self.pointer(Some(memory)), memory.len() * size_of::<T>());
+        // SAFETY: the memory was allocated just now on the same stream, and nobody else knows of it.
+        unsafe { cudarc::driver::result::memset_d8_async(address, 0xff, n_bytes, self.device.stream.cu_stream()) }
     }
 
     /// Memory for what an operation computes on its way.
@@ -165,31 +205,27 @@ impl Cuda {
         if values.is_empty() {
             return Ok(());
         }
-        match out.dtype {
-            Dtype::F32 => {
-                let mut out = elements_mut::<f32>(out);
-                self.device.stream.memcpy_htod(values, &mut out).map_err(Self::failed(operation))
-            }
-            Dtype::Bf16 => self.fill_rounded(operation, values, out),
+        if out.dtype == Dtype::F32 && out.pitch() == out.shape.cols {
+            let mut out = elements_mut::<f32>(out);
+            return self.device.stream.memcpy_htod(values, &mut out).map_err(Self::failed(operation));
         }
+        self.fill_staged(operation, values, out)
     }
 
-    /// [`fill`](Self::fill) for a matrix in bf16: the device rounds, piece after piece.
-    fn fill_rounded(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        let types = [("X", Dtype::F32), ("Y", Dtype::Bf16)];
-        let kernel = self.kernel(operation, Source::PASSES, "convert", &types)?;
-        let mut staged = self.scratch::<f32>(operation, values.len().min(UPLOAD_PIECE))?;
-        let mut out = elements_mut::<u16>(out);
-        for (piece, values) in values.chunks(UPLOAD_PIECE).enumerate() {
+    /// [`fill`](Self::fill) where rows lie apart or numbers are rounded, which the device does piece after piece.
+    fn fill_staged(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        let cols = out.shape.cols;
+        let rows_at_once = (UPLOAD_PIECE / cols).max(1).min(out.shape.rows);
+        let mut staged = self.scratch::<f32>(operation, rows_at_once * cols)?;
+        for (piece, values) in values.chunks(rows_at_once * cols).enumerate() {
             self.device.stream.memcpy_htod(values, &mut staged).map_err(Self::failed(operation))?;
-            let start = piece * UPLOAD_PIECE;
-            let mut out = out.slice_mut(start..start + values.len());
-            let n = values.len() as u64;
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&staged).arg(&mut out).arg(&n);
-            // SAFETY: `staged` holds at least `n` floats and `out` is a piece of `n` bf16s, which starts at a multiple of
-            // four of them; the stream keeps the next piece from overwriting `staged` before.
-            unsafe { launch.launch(threads_for(values.len().div_ceil(4))) }.map_err(Self::failed(operation))?;
+            let shape = Shape::new(values.len() / cols, cols);
+            let start = (piece * rows_at_once * out.pitch()) as u64;
+            let staged = Strided { at: self.pointer(Some(&staged)), start: 0, pitch: cols as u64, dtype: Dtype::F32 };
+            let to = Strided { at: self.pointer(Some(&out.data)), start, pitch: out.pitch() as u64, dtype: out.dtype };
+            // SAFETY: `staged` holds the rows without gaps, and they are rows of `out`, which is ours to write; the stream keeps
+            // the next piece from overwriting `staged` before.
+            unsafe { self.copy_rows(operation, shape, staged, to) }?;
         }
         Ok(())
     }
@@ -219,7 +255,7 @@ impl Deref for InF32<'_> {
 fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
     assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
     // SAFETY: every pattern of bits is a number, and allocations begin where any number may.
-    unsafe { matrix.data.transmute(matrix.shape.len()) }.expect("a matrix holds its elements")
+    unsafe { matrix.data.transmute(matrix.len()) }.expect("a matrix holds its elements")
 }
 
 /// [`elements`], to be written.
@@ -229,5 +265,5 @@ fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
 fn elements_mut<T>(matrix: &mut CudaMatrix) -> CudaViewMut<'_, T> {
     assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
     // SAFETY: as in `elements`.
-    unsafe { matrix.data.transmute_mut(matrix.shape.len()) }.expect("a matrix holds its elements")
+    unsafe { matrix.data.transmute_mut(matrix.len()) }.expect("a matrix holds its elements")
 }

@@ -1,16 +1,14 @@
 //! `kernels/operand.cu`: the dense operand of a sparse product, as its kernels want it.
 
 use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, checks};
+use girih_compute::{ComputeError, Dtype, Shape};
 
 use super::sparse::Direction;
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
-use crate::matrix::CudaMatrix;
+use crate::matrix::{CudaMatrix, WIDE, pitch};
 
-/// Elements that a thread writes: they begin at 16 bytes in every storage.
-const WIDE: usize = 8;
 /// Of so many elements one is looked at for the largest; `kernels/operand.cu` says the same.
 const SAMPLED: usize = 16;
 /// Blocks of threads that look for the largest element: enough to fill a device.
@@ -19,7 +17,6 @@ const LOOKING_MAX: u32 = 2048;
 /// The rows that a sparse product gathers.
 pub(crate) struct Operand<'a> {
     pub(crate) dtype: Dtype,
-    /// Rows, and columns with padding.
     pub(crate) shape: Shape,
     /// Whether rows are multiplied by their factors.
     pub(crate) is_scaled: bool,
@@ -33,8 +30,7 @@ enum Data<'a> {
 
 /// Every number as the sum of two in half precision, for tensor cores.
 pub(crate) struct Halves {
-    pub(crate) shape: Shape,
-    /// The larger halves of a row, then the smaller ones, row after row.
+    /// The larger halves of a row, then the smaller ones, row after row, each as far apart as in the operand.
     pub(crate) data: CudaSlice<u8>,
     /// What undoes the power of two that they are multiplied by.
     pub(crate) unscale: CudaSlice<f32>,
@@ -56,6 +52,11 @@ impl<'a> Operand<'a> {
         Self { dtype: x.dtype, shape: x.shape, is_scaled: false, data: Data::Given(x) }
     }
 
+    /// Elements from row to row.
+    pub(crate) fn pitch(&self) -> usize {
+        pitch(self.shape.cols)
+    }
+
     /// The address of the first element.
     pub(crate) fn address(&self, cuda: &Cuda) -> u64 {
         match &self.data {
@@ -66,15 +67,14 @@ impl<'a> Operand<'a> {
 
     /// What kernels are handed of it; as valid as the operand.
     pub(crate) fn argument(&self, cuda: &Cuda) -> OperandArgument {
-        OperandArgument { data: self.address(cuda), pitch: self.shape.cols as u64 }
+        OperandArgument { data: self.address(cuda), pitch: self.pitch() as u64 }
     }
 }
 
 /// What a product wants made of its operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Rows multiplied by their factors and padded with zeros to a multiple of eight elements; else they are gathered as they
-    /// are.
+    /// Rows multiplied by their factors, with zeros between them; else they are gathered as they are.
     pub(crate) rows: bool,
     /// Halves of the same.
     pub(crate) halves: bool,
@@ -92,35 +92,33 @@ impl Cuda {
         if !wanted.rows && !wanted.halves {
             return Ok((Operand::given(x), None));
         }
-        let shape = Shape::new(x.shape.rows, x.shape.cols.next_multiple_of(WIDE));
-        checks::allocation(shape, size_of::<f32>())?;
         let made = match wanted.rows {
-            true => Some(self.scratch::<u8>(operation, shape.len() * x.dtype.n_bytes())?),
+            true => Some(self.scratch::<u8>(operation, x.len() * x.dtype.n_bytes())?),
             false => None,
         };
         let (halves, found) = match wanted.halves {
             true => {
-                let data = self.scratch::<u8>(operation, shape.len() * 2 * size_of::<u16>())?;
-                let halves = Halves { shape, data, unscale: self.scratch::<f32>(operation, 1)? };
+                let data = self.scratch::<u8>(operation, x.len() * 2 * size_of::<u16>())?;
+                let halves = Halves { data, unscale: self.scratch::<f32>(operation, 1)? };
                 (Some(halves), Some(self.largest(operation, x)?))
             }
             false => (None, None),
         };
         let kernel = self.kernel(operation, Source::OPERAND, "operand", &[("X", x.dtype)])?;
-        let (rows, cols, pitch) = (x.shape.rows as u64, x.shape.cols as u64, shape.cols as u64);
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
         let (right, made_at) = (self.pointer(direction.right), self.pointer(made.as_ref()));
         let halves_at = self.pointer(halves.as_ref().map(|halves| &halves.data));
         let unscale = self.pointer(halves.as_ref().map(|halves| &halves.unscale));
         let found = self.pointer(found.as_ref());
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&right).arg(&rows).arg(&cols).arg(&pitch).arg(&made_at).arg(&halves_at).arg(&found);
+        launch.arg(&x.data).arg(&right).arg(&rows).arg(&cols).arg(&made_at).arg(&halves_at).arg(&found);
         launch.arg(&direction.most_right).arg(&unscale);
         // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for each row, if
-        // there are factors; rows and halves have room for `rows` × `pitch` elements and live until the kernel is on the
-        // stream.
-        unsafe { launch.launch(vectors(shape)) }.map_err(Self::failed(operation))?;
+        // there are factors; it has at least eight columns, so that vectors begin where they may; rows and halves have room
+        // for as many elements, padding included, and live until the kernel is on the stream.
+        unsafe { launch.launch(vectors(x.padded())) }.map_err(Self::failed(operation))?;
         let operand = match made {
-            Some(data) => Operand { dtype: x.dtype, shape, is_scaled: true, data: Data::Made(data) },
+            Some(data) => Operand { dtype: x.dtype, shape: x.shape, is_scaled: true, data: Data::Made(data) },
             None => Operand::given(x),
         };
         Ok((operand, halves))
@@ -131,12 +129,12 @@ impl Cuda {
         let mut found = self.scratch::<u32>(operation, 1)?;
         self.device.stream.memset_zeros(&mut found).map_err(Self::failed(operation))?;
         let kernel = self.kernel(operation, Source::OPERAND, "largest", &[("X", x.dtype)])?;
-        let n = x.shape.len() as u64;
-        let all = threads_for(x.shape.len().div_ceil(4 * SAMPLED));
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let all = threads_for(x.len().div_ceil(4 * SAMPLED));
         let config = LaunchConfig { grid_dim: (all.grid_dim.0.min(LOOKING_MAX), 1, 1), ..all };
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&n).arg(&mut found);
-        // SAFETY: `x` has `n` elements of the type that the kernel was compiled for, and begins where four of them may; `found`
+        launch.arg(&x.data).arg(&rows).arg(&cols).arg(&mut found);
+        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, and begins where four of them may; `found`
         // is one number.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(found)

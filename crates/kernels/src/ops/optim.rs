@@ -77,7 +77,7 @@ impl Cuda {
         let parameter = |update: &AdamUpdate<'_, CudaMatrix>| {
             let decay = update.weight_decay;
             let (coupled, kept) = if step.decoupled { (0.0, 1.0 - step.lr * decay) } else { (decay, 1.0) };
-            let second = self.address(update.second).0;
+            let second = self.address(update.second).at;
             Update { second, kept, ..self.parameter(update.param, update.grad, update.first, coupled) }
         };
         let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
@@ -121,8 +121,8 @@ impl Cuda {
 
     /// Where a parameter, its gradient and its first state are.
     fn parameter(&self, param: &CudaMatrix, grad: &CudaMatrix, first: &CudaMatrix, coupled: f32) -> Update {
-        let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).0);
-        Update { param: param_at, grad, first, n: param.shape.len() as u64, coupled, kept: 1.0, ..Update::default() }
+        let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).at);
+        Update { param: param_at, grad, first, n: param.len() as u64, coupled, kept: 1.0, ..Update::default() }
     }
 }
 

@@ -41,7 +41,7 @@ impl Cuda {
         factor: Option<f32>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let n = x.shape.len() as u64;
+        let n = x.len() as u64;
         let kernel = self.kernel(operation, Source::PASSES, kernel, &[("X", x.dtype), ("Y", out.dtype)])?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&mut out.data).arg(&n);
@@ -49,7 +49,7 @@ impl Cuda {
             launch.arg(factor);
         }
         // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
-        unsafe { launch.launch(fours_for(x.shape)) }.map_err(Self::failed(operation))?;
+        unsafe { launch.launch(fours_for(x)) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 
@@ -80,11 +80,11 @@ impl Cuda {
         const OPERATION: &str = "epilogue_backward";
         let types = [("X", y.dtype), ("Y", grad.dtype)];
         let kernel = self.kernel(OPERATION, Source::PASSES, "activation_backward", &types)?;
-        let (n, activation) = (y.shape.len() as u64, number(activation));
+        let (n, activation) = (y.len() as u64, number(activation));
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&y.data).arg(&mut grad.data).arg(&n).arg(&activation);
         // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
-        unsafe { launch.launch(fours_for(y.shape)) }.map_err(Self::failed(OPERATION))?;
+        unsafe { launch.launch(fours_for(y)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
 
@@ -98,20 +98,20 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "epilogue_backward";
         let types = [("X", y.dtype), ("Y", grad.dtype)];
-        let in_fours = y.shape.cols.is_multiple_of(4);
+        let in_fours = y.pitch().is_multiple_of(4);
         let name = if in_fours { "activation_backward_sums_of_fours" } else { "activation_backward_sums" };
         let kernel = self.kernel(OPERATION, Source::PASSES, name, &types)?;
         let activation = number(activation);
         let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(partials);
-            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, which
-            // rows begin with; `partials` has room for one sum of each column and block.
+            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, where
+            // rows begin, and `sums` is as wide; `partials` has room for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         };
         if in_fours {
-            return self.reduction_in_fours(OPERATION, y.shape, sums, launch);
+            return self.reduction_in_fours(OPERATION, y.padded(), sums, launch);
         }
         self.column_reduction(OPERATION, y.shape, [sums], launch)
     }
@@ -154,7 +154,7 @@ impl Cuda {
     }
 
     /// The same where threads keep to four columns each: `launch` is given a quarter of the columns, and starts a kernel of four
-    /// sums. The number of columns is a multiple of four.
+    /// sums. The number of columns is a multiple of four, and may count padding, of which `out` has as much.
     fn reduction_in_fours(
         &self,
         operation: &'static str,
@@ -212,9 +212,9 @@ impl Cuda {
     fn masked(&self, x: &CudaMatrix, mask: &Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let kernel = self.kernel("dropout", Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&mut out.data).arg(&mask.n).arg(&mask.first);
+        launch.arg(&x.data).arg(&mut out.data).arg(&mask.n).arg(&mask.cols).arg(&mask.first);
         launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
-        // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
+        // SAFETY: both matrices hold `n` elements, of the types that the kernel was compiled for.
         unsafe { launch.launch(mask.config()) }.map_err(Self::failed("dropout"))?;
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Cuda {
         let kernel = self.kernel(OPERATION, Source::PASSES, "dropout", &[("X", x.dtype), ("Y", x.dtype)])?;
         let mask = Mask::new(dropout, x.shape);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&x.data).arg(&mask.n).arg(&mask.first);
+        launch.arg(&x.data).arg(&x.data).arg(&mask.n).arg(&mask.cols).arg(&mask.first);
         launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
         // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for, it is ours to write, and every
         // element is read and then written by one thread.
@@ -248,11 +248,11 @@ impl Cuda {
         let Some(bias) = bias else {
             let types = [("X", x.dtype), ("Y", x.dtype)];
             let kernel = self.kernel("activate", Source::PASSES, "activate_all", &types)?;
-            let n = x.shape.len() as u64;
+            let (n, config) = (x.len() as u64, fours_for(x));
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&mut x.data).arg(&n).arg(&activation);
             // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for.
-            unsafe { launch.launch(fours_for(x.shape)) }.map_err(Self::failed("activate"))?;
+            unsafe { launch.launch(config) }.map_err(Self::failed("activate"))?;
             return Ok(());
         };
         let kernel = self.kernel("activate", Source::PASSES, "activate", &[("X", bias.dtype), ("Y", x.dtype)])?;
@@ -277,15 +277,35 @@ impl Cuda {
         if shape.is_empty() {
             return Ok(());
         }
-        let kernel = self.kernel("copy_block", Source::PASSES, "copy_block", &[("X", x.dtype), ("Y", out.dtype)])?;
-        let (x_cols, out_cols) = (x.shape.cols as u64, out.shape.cols as u64);
-        let (x_start, out_start) = (from.0 as u64 * x_cols + from.1 as u64, to.0 as u64 * out_cols + to.1 as u64);
+        let place = |matrix: &CudaMatrix, (row, col): (usize, usize)| Strided {
+            at: self.pointer(Some(&matrix.data)),
+            start: (row * matrix.pitch() + col) as u64,
+            pitch: matrix.pitch() as u64,
+            dtype: matrix.dtype,
+        };
+        // SAFETY: the block lies inside both matrices, and `out` is ours to write.
+        unsafe { self.copy_rows("copy_block", shape, place(x, from), place(out, to)) }
+    }
+
+    /// Copies as many rows and columns as `shape` has.
+    ///
+    /// # Safety
+    /// At `x` there are so many elements of its type, and there is room for them at `out`, which may be written; they do not
+    /// overlap.
+    pub(super) unsafe fn copy_rows(
+        &self,
+        operation: &'static str,
+        shape: Shape,
+        x: Strided,
+        out: Strided,
+    ) -> Result<(), ComputeError> {
+        let kernel = self.kernel(operation, Source::PASSES, "copy_block", &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (shape.rows as u64, shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&x_cols).arg(&x_start);
-        launch.arg(&mut out.data).arg(&out_cols).arg(&out_start).arg(&rows).arg(&cols);
-        // SAFETY: the block lies inside both matrices, which are of the types that the kernel was compiled for.
-        unsafe { launch.launch(columns_of(shape)) }.map_err(Self::failed("copy_block"))?;
+        launch.arg(&x.at).arg(&x.pitch).arg(&x.start);
+        launch.arg(&out.at).arg(&out.pitch).arg(&out.start).arg(&rows).arg(&cols);
+        // SAFETY: the caller vouches for what is read and written, of the types that the kernel was compiled for.
+        unsafe { launch.launch(columns_of(shape)) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 
@@ -310,10 +330,10 @@ impl Cuda {
         let mut partials = self.scratch::<f64>(OPERATION, config.grid_dim.0 as usize)?;
         let types = [("X", x.dtype), ("Y", loss.dtype)];
         let squares = self.kernel(OPERATION, Source::PASSES, "squares", &types)?;
-        let n = x.shape.len() as u64;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&squares);
-        launch.arg(&x.data).arg(&n).arg(&mut partials);
-        // SAFETY: `x` holds `n` elements of type X, and there is a partial sum for each block.
+        launch.arg(&x.data).arg(&rows).arg(&cols).arg(&mut partials);
+        // SAFETY: `x` is rows × cols of type X, and there is a partial sum for each block.
         unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
         let add = self.kernel(OPERATION, Source::PASSES, "add_squares", &types)?;
         let n_partials = u64::from(config.grid_dim.0);
@@ -326,12 +346,23 @@ impl Cuda {
     }
 }
 
+/// Where rows lie on the device, and from which element on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strided {
+    pub(super) at: u64,
+    pub(super) start: u64,
+    /// Elements from row to row.
+    pub(super) pitch: u64,
+    pub(super) dtype: Dtype,
+}
+
 /// What a kernel takes for a pointer that there is not.
 pub(super) const NULL: u64 = 0;
 
 /// What a mask is drawn from, and how many of its elements.
 struct Mask {
     n: u64,
+    cols: u64,
     first: u64,
     key: [u32; 2],
     threshold: u32,
@@ -342,6 +373,7 @@ impl Mask {
     fn new(dropout: Dropout, shape: Shape) -> Self {
         Self {
             n: shape.len() as u64,
+            cols: shape.cols as u64,
             first: dropout.first_element(shape.cols) as u64,
             key: dropout.key().words(),
             threshold: dropout.threshold(),
@@ -364,9 +396,9 @@ pub(super) fn number(activation: Activation) -> u32 {
     }
 }
 
-/// A thread for every four elements.
-fn fours_for(shape: Shape) -> LaunchConfig {
-    threads_for(shape.len().div_ceil(4))
+/// A thread for every four elements of a matrix.
+fn fours_for(x: &CudaMatrix) -> LaunchConfig {
+    threads_for(x.len().div_ceil(4))
 }
 
 /// Columns and rows of a block of threads on a matrix of `cols` columns: as many columns as a warp has threads, fewer where

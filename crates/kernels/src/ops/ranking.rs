@@ -43,7 +43,7 @@ impl Cuda {
             indices => Some(self.upload_list(OPERATION, indices)?),
         };
         let chunk = (CHUNK / cols.max(k)).clamp(1, rows);
-        let mut keys = self.scratch::<u32>(OPERATION, chunk * cols)?;
+        let mut keys = self.scratch::<u32>(OPERATION, chunk * x.pitch())?;
         let mut best = self.scratch::<u64>(OPERATION, chunk * k)?;
         let mut found = self.scratch::<u32>(OPERATION, rows * k)?;
         for first in (0..rows).step_by(chunk) {
@@ -60,8 +60,8 @@ impl Cuda {
     /// The keys of `n` rows of `x` from row `first` on.
     fn rank_keys(&self, x: &CudaMatrix, first: usize, n: usize, keys: &mut CudaSlice<u32>) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "rank_keys", &[("X", x.dtype)])?;
-        let elements = n * x.shape.cols;
-        let (rows, len) = (x.data.slice(first * x.shape.cols * x.dtype.n_bytes()..), elements as u64);
+        let elements = n * x.pitch();
+        let (rows, len) = (x.data.slice(first * x.pitch() * x.dtype.n_bytes()..), elements as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&rows).arg(keys).arg(&len);
         // SAFETY: from row `first` on there are at least `n` rows of the type that the kernel was compiled for, and keys for

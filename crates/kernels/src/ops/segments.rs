@@ -138,6 +138,11 @@ impl Cuda {
     }
 }
 
+/// Rows of so many floats without gaps between them.
+fn dense_rows(at: u64, cols: usize) -> Address {
+    Address { at, dtype: Dtype::F32, pitch: cols }
+}
+
 /// A warp for each row and as many of its columns as it takes at once.
 fn row_blocks(shape: Shape, at_once: usize) -> LaunchConfig {
     warps_for(shape.rows * shape.cols.div_ceil(at_once))
@@ -420,7 +425,7 @@ impl Lstm<'_> {
                 let shape = Shape::new(n, width);
                 let transposes = (Transpose::No, Transpose::Yes);
                 let dense = Dense { shape, depth: 4 * width, transposes, alpha: 1.0, beta: 0.0 };
-                let (gates, state_grads) = ((gates, Dtype::F32), (state_grads_at, Dtype::F32));
+                let (gates, state_grads) = (dense_rows(gates, 4 * width), dense_rows(state_grads_at, width));
                 // SAFETY: the step has `n` rows of gates, and so have the gradients of states; they lie apart.
                 unsafe { cuda.dense(self.operation, dense, gates, self.weight, state_grads) }?;
             }
@@ -444,7 +449,8 @@ impl Lstm<'_> {
     fn add_to_weight(&self, walk: &Walk, kept: &Kept, sums: &mut Sums) -> Result<(), ComputeError> {
         let (shape, depth) = (sums.weight.shape, walk.n_entries());
         let dense = Dense { shape, depth, transposes: (Transpose::Yes, Transpose::No), alpha: 1.0, beta: 1.0 };
-        let [states, gates] = [&kept.states, &kept.gates].map(|slice| (self.cuda.pointer(Some(slice)), Dtype::F32));
+        let states = dense_rows(self.cuda.pointer(Some(&kept.states)), self.width);
+        let gates = dense_rows(self.cuda.pointer(Some(&kept.gates)), 4 * self.width);
         // SAFETY: there are states and gates of all places, in `f32`, and the gradient lies apart.
         unsafe { self.cuda.dense(self.operation, dense, states, gates, self.cuda.address(&sums.weight)) }
     }
@@ -474,7 +480,7 @@ impl Lstm<'_> {
     unsafe fn recur(&self, n: usize, states: u64, gates: u64) -> Result<(), ComputeError> {
         let (shape, transposes) = (Shape::new(n, 4 * self.width), (Transpose::No, Transpose::No));
         let dense = Dense { shape, depth: self.width, transposes, alpha: 1.0, beta: 0.0 };
-        let (states, gates) = ((states, Dtype::F32), (gates, Dtype::F32));
+        let (states, gates) = (dense_rows(states, self.width), dense_rows(gates, 4 * self.width));
         // SAFETY: as the caller promises; the weight is `width` × four times that.
         unsafe { self.cuda.dense(self.operation, dense, states, self.weight, gates) }
     }

@@ -13,7 +13,7 @@ use crate::{CudaMatrix, CudaSparse};
 
 /// Narrower operands than this are gathered so fast that tensor cores gain nothing.
 const TILED_WIDTH_MIN: usize = 8;
-/// Narrower operands are not worth padding.
+/// Narrower operands are not worth a pass.
 const MADE_WIDTH_MIN: usize = 8;
 /// Entries for each row of the operand from which on it is worth making.
 const OFTEN: usize = 4;
@@ -37,7 +37,8 @@ impl Layout {
     /// The fewest lanes of a team: they read that many ids at once.
     const TEAM_MIN: usize = 8;
 
-    /// Loads of 16 bytes where the width allows them, because rows then start where such loads may.
+    /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then start
+    /// where such loads may.
     fn of(width: usize, dtype: Dtype, nnz: usize, n_rows: usize) -> Self {
         let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
         let vectors = width / vec;
@@ -134,7 +135,7 @@ impl Cuda {
             return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
         };
         let sums = self.tile_sums(operation, tiles, &operand, halves.as_ref())?;
-        let start = tiles.start(self, whole, &sums, operand.shape.cols);
+        let start = tiles.start(self, whole, &sums, operand.pitch());
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
 
@@ -150,7 +151,7 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let (csr, width) = (direction.csr, x.shape.cols);
+        let (csr, width) = (direction.csr, x.pitch());
         let layout = Layout::of(width, x.dtype, csr.nnz, csr.shape.rows);
         let weighing = Weighing::of(direction, weights);
         let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], start.is_some());
@@ -221,10 +222,9 @@ impl Cuda {
 /// What is worth making of the operand.
 fn wanted(direction: Direction<'_>, plain: bool, tiled: bool, x: &CudaMatrix) -> Wanted {
     let width = x.shape.cols;
-    let as_it_is = direction.right.is_none() && width.is_multiple_of(widest(x.dtype));
     // Each element is read once to be made, and then as often as its row is named.
     let often = direction.csr.nnz >= OFTEN * x.shape.rows && width >= MADE_WIDTH_MIN;
-    Wanted { rows: !as_it_is && (tiled || (plain && often)), halves: tiled && x.dtype == Dtype::F32 }
+    Wanted { rows: direction.right.is_some() && (tiled || (plain && often)), halves: tiled && x.dtype == Dtype::F32 }
 }
 
 /// Elements of the widest load.

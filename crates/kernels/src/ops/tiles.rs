@@ -293,7 +293,7 @@ impl Cuda {
         x: &Operand<'_>,
         halves: Option<&Halves>,
     ) -> Result<CudaSlice<f32>, ComputeError> {
-        let pitch = x.shape.cols;
+        let pitch = x.pitch();
         let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * pitch)?;
         let n_chunks = pitch.div_ceil(COLS_MAX);
         let cols = pitch.div_ceil(n_chunks).next_multiple_of(16);
@@ -319,17 +319,16 @@ impl Cuda {
         x: &Operand<'_>,
         halves: Option<&Halves>,
     ) -> Result<[TensorMap; 2], ComputeError> {
-        let row_bytes = |shape: Shape| (shape.cols * size_of::<u16>()) as u64;
+        let row_bytes = (x.pitch() * size_of::<u16>()) as u64;
         let Some(halves) = halves else {
             assert_eq!(x.dtype, Dtype::Bf16, "operands in f32 come as halves");
             let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-            let map =
-                tensor_map(kind, x.shape, row_bytes(x.shape), x.address(self)).map_err(Self::failed(operation))?;
+            let map = tensor_map(kind, x.shape, row_bytes, x.address(self)).map_err(Self::failed(operation))?;
             return Ok([map; 2]);
         };
         let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-        let (larger, row_bytes) = (self.pointer(Some(&halves.data)), row_bytes(halves.shape));
-        let map = |address| tensor_map(kind, halves.shape, 2 * row_bytes, address).map_err(Self::failed(operation));
+        let larger = self.pointer(Some(&halves.data));
+        let map = |address| tensor_map(kind, x.shape, 2 * row_bytes, address).map_err(Self::failed(operation));
         Ok([map(larger)?, map(larger + row_bytes)?])
     }
 
