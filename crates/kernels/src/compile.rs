@@ -54,6 +54,7 @@ sources! {
     NORMALIZE = "normalize.cu";
     ROWS = "rows.cu";
     OPTIM = "optim.cu";
+    DENSE = "dense.cu";
     GEMM = "gemm.cu";
     LOSS = "loss.cu";
     RANKING = "ranking.cu";

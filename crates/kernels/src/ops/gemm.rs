@@ -82,6 +82,9 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
+        if self.multiply_long(dense, (a, b), epilogue, out)? {
+            return Ok(());
+        }
         if [self.precision, a.dtype, out.dtype] == [Dtype::Bf16; 3] && epilogue.activation != Activation::Identity {
             // Half the bytes of a product in f32 that a pass would read; the sum is rounded before it is activated.
             let sum = Epilogue { activation: Activation::Identity, ..*epilogue };

@@ -1,0 +1,236 @@
+//! `kernels/dense.cu`: dense products with one long side, rows of nodes times weights and sums over nodes.
+//!
+//! Libraries multiply `f32` without tensor cores, and write what an activation then reads again. Here both are one pass, which
+//! waits for memory alone where weights are narrow.
+
+use std::ops::RangeInclusive;
+
+use cudarc::driver::sys::CUfunction_attribute;
+use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
+use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose};
+
+use super::gemm::Dense;
+use super::passes::number;
+use crate::backend::{Cuda, element};
+use crate::compile::{Defines, Source};
+use crate::device::{BLOCK, threads_for};
+use crate::matrix::{CudaMatrix, WIDE};
+
+const OPERATION: &str = "gemm";
+/// Rows of a tile; `kernels/dense.cu` says the same of this and the next two.
+const TILE: usize = 128;
+/// Bytes of the summed dimension that a stage holds of each row.
+const DEPTH_BYTES: usize = 128;
+/// Stages of shared memory.
+const STAGES: usize = 3;
+/// Columns of a tile, at most.
+const COLS_MAX: usize = 128;
+/// Rows, or summed rows, from which on a product has a long side.
+const LONG: usize = 1 << 14;
+/// Columns of the result: fewer leave tensor cores idle, and wider products are left to libraries.
+const COLS: RangeInclusive<usize> = WIDE..=256;
+/// Rows of sums over nodes, at most.
+const SUMMED_ROWS_MAX: usize = 2048;
+/// Blocks that share a product. The number depends on no card, so that sums are made of the same parts on all of them.
+const BLOCKS: usize = 264;
+/// Stages that a part of the summed dimension is worth being a part for.
+const PART_STAGES_MIN: usize = 8;
+
+/// `Out` of `kernels/dense.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Out {
+    out: u64,
+    bias: u64,
+    through: u64,
+    partials: u64,
+    rows: u64,
+    cols: u64,
+    alpha: f32,
+    beta: f32,
+    activation: u32,
+    padding: u32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Out {}
+
+/// How a product is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    /// Columns of a tile, and tiles side by side.
+    cols: usize,
+    abreast: usize,
+    /// Blocks that share the rows.
+    blocks: usize,
+    /// Parts of the summed dimension, and how much of it one is.
+    parts: usize,
+    part: usize,
+}
+
+impl Cut {
+    /// For a result of `shape`, whose summed dimension is cut where it is the long side.
+    fn of(shape: Shape, depth: usize, splits: bool, dtype: Dtype) -> Self {
+        let abreast = shape.cols.div_ceil(COLS_MAX);
+        let cols = shape.cols.div_ceil(abreast).next_multiple_of(16);
+        let n_tiles = shape.rows.div_ceil(TILE);
+        let stage = DEPTH_BYTES / dtype.n_bytes();
+        let parts = match splits {
+            true => (BLOCKS / (n_tiles * abreast)).clamp(1, depth.div_ceil(PART_STAGES_MIN * stage).max(1)),
+            false => 1,
+        };
+        let part = depth.div_ceil(parts).next_multiple_of(stage);
+        Self { cols, abreast, blocks: n_tiles.min(BLOCKS.div_ceil(abreast)), parts: depth.div_ceil(part), part }
+    }
+
+    fn config(self, shared_mem_bytes: u32) -> LaunchConfig {
+        let grid_dim = (self.blocks as u32, self.abreast as u32, self.parts as u32);
+        LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes }
+    }
+
+    /// Bytes of shared memory.
+    fn shared_bytes(self, (ta, tb): (Transpose, Transpose), dtype: Dtype) -> u32 {
+        let (vector, depth) = (16 / dtype.n_bytes(), DEPTH_BYTES / dtype.n_bytes());
+        // What is read along the summed dimension lies a vector apart, else eight elements.
+        let tile = |side: usize, along: bool| if along { side * (depth + vector) } else { depth * (side + 8) };
+        let stage = tile(TILE, ta == Transpose::No) + tile(self.cols, tb == Transpose::Yes);
+        (STAGES * stage * dtype.n_bytes()) as u32
+    }
+}
+
+impl Cuda {
+    /// A product with a long side, and its epilogue; `false`, and nothing is done, for others. Both operands are of one type.
+    pub(super) fn multiply_long(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        // Rows of narrower operands begin where no copy of 16 bytes may.
+        if !COLS.contains(&dense.shape.cols) || a.shape.cols.min(b.shape.cols) < WIDE {
+            return Ok(false);
+        }
+        let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        let to = Out {
+            out: self.pointer(Some(&out.data)),
+            bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
+            rows: dense.shape.rows as u64,
+            cols: dense.shape.cols as u64,
+            alpha: dense.alpha,
+            beta: if epilogue.accumulate { 1.0 } else { 0.0 },
+            activation: number(epilogue.activation),
+            ..Out::default()
+        };
+        match dense.transposes {
+            (Transpose::No, _) if dense.shape.rows >= LONG => {
+                let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
+                let bias = epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype);
+                self.product_of(dense, (a, b), cut, [out.dtype, bias, Dtype::F32], to)?;
+                Ok(true)
+            }
+            (Transpose::Yes, Transpose::No) if plain && dense.depth >= LONG && dense.shape.rows <= SUMMED_ROWS_MAX => {
+                self.sum_of_parts(dense, (a, b), to, out)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The product as parts of the summed dimension, and their sum.
+    fn sum_of_parts(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        to: Out,
+        out: &CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let cut = Cut::of(dense.shape, dense.depth, true, a.dtype);
+        let partials = self.scratch::<f32>(OPERATION, cut.parts * out.len())?;
+        let to = Out { partials: self.pointer(Some(&partials)), ..to };
+        let types = [out.dtype, Dtype::F32, Dtype::F32];
+        self.product_of(dense, (a, b), cut, types, to)?;
+        let kernel = self.dense_kernel("add_parts", dense, cut, a.dtype, types, to)?;
+        let n_parts = cut.parts as u64;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&n_parts).arg(&to);
+        // SAFETY: each part has left the sums of all elements of `out`, what lies between rows included.
+        unsafe { launch.launch(threads_for(out.len())) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    /// Launches the product; `types` are those of the result, the bias and of what went through an activation.
+    fn product_of(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        cut: Cut,
+        types: [Dtype; 3],
+        to: Out,
+    ) -> Result<(), ComputeError> {
+        let kernel = self.dense_kernel("product", dense, cut, a.dtype, types, to)?;
+        let shared_bytes = cut.shared_bytes(dense.transposes, a.dtype);
+        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(OPERATION))?;
+        let (a_pitch, b_pitch) = (a.pitch() as u64, b.pitch() as u64);
+        let (depth, part) = (dense.depth as u64, cut.part as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&a.data).arg(&a_pitch).arg(&b.data).arg(&b_pitch).arg(&depth).arg(&part).arg(&to);
+        // SAFETY: the shapes were checked, and operands are of the type that the kernel was compiled for; their rows are wide
+        // enough to begin where copies of 16 bytes may; `to` has room for each row and part, of the type that the kernel was
+        // compiled for.
+        unsafe { launch.launch(cut.config(shared_bytes)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    fn dense_kernel(
+        &self,
+        name: &str,
+        dense: Dense,
+        cut: Cut,
+        operands: Dtype,
+        types: [Dtype; 3],
+        to: Out,
+    ) -> Result<CudaFunction, ComputeError> {
+        let [out, bias, through] = types;
+        let types = [("X", operands), ("Y", out), ("B", bias), ("V", through)];
+        let types = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
+        let flag = |transpose| usize::from(transpose == Transpose::Yes);
+        let (ta, tb) = dense.transposes;
+        let constants = [
+            ("COLS", cut.cols),
+            ("TA", flag(ta)),
+            ("TB", flag(tb)),
+            ("SPLIT", flag(ta)),
+            ("BACK", usize::from(to.through != 0)),
+        ];
+        let constants = constants.map(|(name, value)| (name, value.to_string()));
+        let defines: Defines = types.into_iter().chain(constants).collect();
+        let kernel = self.device.kernel(Source::DENSE, name, &defines);
+        kernel.map_err(|error| ComputeError::device(OPERATION, error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Tiles cover all columns, parts all of the summed dimension, and none is empty.
+        #[test]
+        fn cuts_leave_nothing_out(rows in 1_usize..5000, cols in 8_usize..=256, depth in 1_usize..1_000_000, splits: bool,
+                                  is_f32: bool) {
+            let dtype = if is_f32 { Dtype::F32 } else { Dtype::Bf16 };
+            let cut = Cut::of(Shape::new(rows, cols), depth, splits, dtype);
+            prop_assert!(cut.cols.is_multiple_of(16) && cut.cols <= COLS_MAX && cut.cols * cut.abreast >= cols);
+            prop_assert!(cut.cols * (cut.abreast - 1) < cols);
+            prop_assert!(cut.part.is_multiple_of(DEPTH_BYTES / dtype.n_bytes()));
+            prop_assert!(cut.part * cut.parts >= depth && cut.part * (cut.parts - 1) < depth);
+            prop_assert!(splits || cut.parts == 1);
+            prop_assert!(cut.blocks >= 1 && cut.blocks <= rows.div_ceil(TILE));
+            prop_assert!(cut.shared_bytes((Transpose::No, Transpose::Yes), dtype) <= 227 << 10);
+        }
+    }
+}

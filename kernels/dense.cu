@@ -1,0 +1,313 @@
+// Dense products on tensor cores where one side is long and the others are short: rows of nodes times weights, and sums over
+// nodes. out = activation(alpha · op(A)·op(B) + beta · out + bias).
+//
+// A block computes tiles of BM rows and COLS columns. Pieces of DEPTH of the summed dimension travel through a ring of stages in
+// shared memory, from tile to tile without a pause; fragments are read from there for `mma`. X is the storage of operands, Y of the
+// result, B of the bias, V of what went through an activation on the way forward.
+//
+// In f32, every number is the sum of two with 11 significant bits, which tensor cores multiply (TF32): large times small, small
+// times large, large times large. What is left out is 2^-22 of a product. Tensor cores cut off what a sum cannot hold, so that
+// the sums of a piece, which are small, are added to those of the pieces before with rounding.
+//
+// TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
+// go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
+// Constants: X=float Y=float B=float V=float COLS=128 TA=0 TB=0 SPLIT=0 BACK=0
+// Constants: X=float Y=float B=float V=float COLS=48 TA=0 TB=1 SPLIT=0 BACK=1
+// Constants: X=float Y=float B=float V=float COLS=64 TA=1 TB=0 SPLIT=1 BACK=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1
+// Constants: X=bf16 Y=float B=float V=float COLS=48 TA=1 TB=0 SPLIT=1 BACK=0
+#include "common.cuh"
+
+static const int BM = 128, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
+// Elements that a copy to shared memory brings.
+static const int VECTOR = 16 / (int)sizeof(X);
+// Elements of the summed dimension that an instruction takes.
+static const int STEP = 32 / (int)sizeof(X);
+// Warps side by side, and fragments of 16 rows and of 8 columns that a warp has.
+static const int ABREAST = COLS % 32 == 0 ? 2 : 1;
+static const int TALL = BM / (WARPS / ABREAST) / 16, WIDE = COLS / ABREAST / 8;
+static_assert(WIDE % 2 == 0, "fragments of columns are read in pairs");
+// Tiles as they lie in memory. Rows begin apart, so that the lanes of a fragment read from different banks.
+static const int A_ROWS = TA ? DEPTH : BM, A_WIDTH = TA ? BM : DEPTH, A_PITCH = A_WIDTH + (TA ? 8 : VECTOR);
+static const int B_ROWS = TB ? COLS : DEPTH, B_WIDTH = TB ? DEPTH : COLS, B_PITCH = B_WIDTH + (TB ? VECTOR : 8);
+static const int A_BYTES = A_ROWS * A_PITCH * (int)sizeof(X), B_BYTES = B_ROWS * B_PITCH * (int)sizeof(X);
+static const int STAGE_BYTES = A_BYTES + B_BYTES;
+
+__device__ __forceinline__ u32 shared_address(const void *of) { return (u32)__cvta_generic_to_shared(of); }
+
+// Copies 16 bytes, of which the first `wanted` are read and the others become zero.
+__device__ __forceinline__ void copy_vector(u32 to, const X *from, u32 wanted) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted) : "memory");
+}
+
+// A matrix in memory: elements beyond its edges are zero.
+struct Matrix {
+    const X *data;
+    u64 pitch, rows, cols;
+};
+
+// Copies a tile whose first element is at (row, col).
+template <int rows, int width, int pitch>
+__device__ __forceinline__ void copy_tile(u32 to, const Matrix &from, u64 row, u64 col) {
+    const int across = width / VECTOR;
+#pragma unroll
+    for (int i = threadIdx.x; i < rows * across; i += WARPS * 32) {
+        const int r = i / across, c = i % across * VECTOR;
+        const u64 left = row + r < from.rows && col + c < from.cols ? from.cols - (col + c) : 0;
+        const u32 wanted = left < VECTOR ? (u32)left * (u32)sizeof(X) : 16;
+        const X *source = wanted ? from.data + (row + r) * from.pitch + col + c : from.data;
+        copy_vector(to + (u32)((r * pitch + c) * (int)sizeof(X)), source, wanted);
+    }
+}
+
+__device__ __forceinline__ void load_fragments(u32 at, u32 *words) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(at)
+                 : "memory");
+}
+__device__ __forceinline__ void load_fragments_transposed(u32 at, u32 *words) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(at)
+                 : "memory");
+}
+__device__ __forceinline__ float load_shared(u32 at) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+    return x;
+}
+
+// d += a·b, of 16 × 8 numbers.
+__device__ __forceinline__ void multiply_bf16(float *d, const u32 *a, const u32 *b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ __forceinline__ void multiply_tf32(float *d, const u32 *a, const u32 *b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// x as the sum of two numbers that tensor cores hold. What is no number or infinite leaves a small one that is no number.
+__device__ __forceinline__ void split(float x, u32 &large, u32 &small) {
+    large = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    small = __float_as_uint(x - __uint_as_float(large));
+}
+
+typedef float Sums[TALL][WIDE][4];
+
+// Adds the product of a stage to the sums of a warp, whose first row and column in the tile are given; for operands in f32.
+__device__ __forceinline__ void multiply_stage(float, u32 a, u32 b, int row, int col, Sums &sums) {
+    const int group = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
+    float piece[TALL][WIDE][4] = {};
+#pragma unroll
+    for (int k = 0; k < DEPTH; k += STEP) {
+        u32 large[TALL][4], small[TALL][4];
+#pragma unroll
+        for (int m = 0; m < TALL; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int r = row + 16 * m + group + i % 2 * 8, d = k + lane + i / 2 * 4;
+                split(load_shared(a + (u32)(TA ? d * A_PITCH + r : r * A_PITCH + d) * 4), large[m][i], small[m][i]);
+            }
+#pragma unroll
+        for (int n = 0; n < WIDE; n++) {
+            u32 large_b[2], small_b[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int c = col + 8 * n + group, d = k + lane + i * 4;
+                split(load_shared(b + (u32)(TB ? c * B_PITCH + d : d * B_PITCH + c) * 4), large_b[i], small_b[i]);
+            }
+#pragma unroll
+            for (int m = 0; m < TALL; m++) {
+                multiply_tf32(piece[m][n], small[m], large_b);
+                multiply_tf32(piece[m][n], large[m], small_b);
+                multiply_tf32(piece[m][n], large[m], large_b);
+            }
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < TALL; m++)
+#pragma unroll
+        for (int n = 0; n < WIDE; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sums[m][n][i] += piece[m][n][i];
+}
+
+// The same for operands in bf16.
+__device__ __forceinline__ void multiply_stage(bf16, u32 a, u32 b, int row, int col, Sums &sums) {
+    // The 8 × 8 numbers that a lane's address belongs to, of four, and its row there.
+    const int matrix = threadIdx.x % 32 / 8, of_matrix = threadIdx.x % 8;
+#pragma unroll
+    for (int k = 0; k < DEPTH; k += STEP) {
+        u32 left[TALL][4];
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            const int r = row + 16 * m + matrix % 2 * 8, d = k + matrix / 2 * 8;
+            if (TA) load_fragments_transposed(a + (u32)((d + of_matrix) * A_PITCH + r) * 2, left[m]);
+            else load_fragments(a + (u32)((r + of_matrix) * A_PITCH + d) * 2, left[m]);
+        }
+#pragma unroll
+        for (int n = 0; n < WIDE; n += 2) {
+            u32 right[4];
+            const int c = col + 8 * n + matrix / 2 * 8, d = k + matrix % 2 * 8;
+            if (TB) load_fragments(b + (u32)((c + of_matrix) * B_PITCH + d) * 2, right);
+            else load_fragments_transposed(b + (u32)((d + of_matrix) * B_PITCH + c) * 2, right);
+#pragma unroll
+            for (int m = 0; m < TALL; m++) {
+                multiply_bf16(sums[m][n], left[m], right);
+                multiply_bf16(sums[m][n + 1], left[m], right + 2);
+            }
+        }
+    }
+}
+
+// What happens to sums; ops/dense.rs has the same.
+struct Out {
+    Y *out;
+    const B *bias;
+    // Of the way back: what went through the activation.
+    const V *through;
+    // The sums of parts, row after row as in `out`, part after part; or of columns, row after row of blocks.
+    float *partials;
+    u64 rows, cols;
+    float alpha, beta;
+    u32 activation;
+};
+
+template <class T> struct alignas(2 * sizeof(T)) Two {
+    T of[2];
+};
+
+// Two neighbours of a row; those beyond the last column lie between rows.
+__device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, float *sums, float *column_sums) {
+    const u64 at = row * pitch_of(to.cols) + col;
+    if (SPLIT) {
+        *reinterpret_cast<Two<float> *>(to.partials + blockIdx.z * to.rows * pitch_of(to.cols) + at) = {sums[0], sums[1]};
+        return;
+    }
+    Two<Y> *out = reinterpret_cast<Two<Y> *>(to.out + at);
+    float values[2] = {to.alpha * sums[0], to.alpha * sums[1]};
+    if (to.beta != 0.0f) {
+        const Two<Y> before = *out;
+#pragma unroll
+        for (int i = 0; i < 2; i++) values[i] += to.beta * to_f32(before.of[i]);
+    }
+    if (BACK) {
+        const Two<V> through = *reinterpret_cast<const Two<V> *>(to.through + at);
+#pragma unroll
+        for (int i = 0; i < 2; i++) values[i] *= activation_slope(to.activation, to_f32(through.of[i]));
+    } else {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (to.bias) values[i] += to_f32(to.bias[col + i]);
+            values[i] = activated(to.activation, values[i]);
+        }
+    }
+    const Two<Y> result = {from_f32<Y>(values[0]), from_f32<Y>(values[1])};
+    *out = result;
+    if (BACK) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) column_sums[i] += to_f32(result.of[i]);
+    }
+}
+
+// Where a block is in its tiles and in the summed dimension.
+struct Cursor {
+    u64 tile, depth;
+
+    __device__ __forceinline__ void advance(u64 begin, u64 end) {
+        depth += DEPTH;
+        if (depth < end) return;
+        depth = begin;
+        tile += gridDim.x;
+    }
+};
+
+// Adds the sums of columns that lanes have of their rows, and leaves those of the block in its row of partials.
+__device__ __forceinline__ void leave_column_sums(const Out &to, int warp_row, int col, u64 first_col, float (*sums)[2]) {
+    __shared__ float of_warps[WARPS / ABREAST][COLS];
+#pragma unroll
+    for (int n = 0; n < WIDE; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float sum = sums[n][i];
+#pragma unroll
+            for (int lanes = 16; lanes >= 4; lanes >>= 1) sum += __shfl_xor_sync(~0u, sum, lanes);
+            if (threadIdx.x % 32 < 4) of_warps[warp_row][col + 8 * n + threadIdx.x % 4 * 2 + i] = sum;
+        }
+    __syncthreads();
+    for (int c = threadIdx.x; c < COLS; c += WARPS * 32) {
+        float sum = 0.0f;
+        for (int w = 0; w < WARPS / ABREAST; w++) sum += of_warps[w][c];
+        if (first_col + c < to.cols) to.partials[blockIdx.x * to.cols + first_col + c] = sum;
+    }
+}
+
+// Blocks along x take tiles of rows in turn, along y columns, along z parts of `part` numbers of the summed dimension, a multiple
+// of DEPTH.
+extern "C" __global__ void __launch_bounds__(256, COLS > 64 ? 1 : 2)
+    product(const X *a, u64 a_pitch, const X *b, u64 b_pitch, u64 depth, u64 part, const __grid_constant__ Out to) {
+    extern __shared__ unsigned char memory[];
+    const u32 stages = shared_address(memory);
+    const Matrix left = {a, a_pitch, TA ? depth : to.rows, TA ? to.rows : depth};
+    const Matrix right = {b, b_pitch, TB ? to.cols : depth, TB ? depth : to.cols};
+    const u64 n_tiles = (to.rows + BM - 1) / BM, first_col = (u64)blockIdx.y * COLS;
+    const u64 begin = SPLIT ? blockIdx.z * part : 0, end = SPLIT && begin + part < depth ? begin + part : depth;
+    const int warp = threadIdx.x / 32, warp_row = warp / ABREAST, row = warp_row * TALL * 16, col = warp % ABREAST * WIDE * 8;
+    Cursor loaded = {blockIdx.x, begin};
+    const auto load = [&](int stage) {
+        if (loaded.tile < n_tiles) {
+            const u32 to_a = stages + stage * STAGE_BYTES, to_b = to_a + A_BYTES;
+            const u64 first_row = loaded.tile * BM;
+            copy_tile<A_ROWS, A_WIDTH, A_PITCH>(to_a, left, TA ? loaded.depth : first_row, TA ? first_row : loaded.depth);
+            copy_tile<B_ROWS, B_WIDTH, B_PITCH>(to_b, right, TB ? first_col : loaded.depth, TB ? loaded.depth : first_col);
+            loaded.advance(begin, end);
+        }
+        // Also where nothing was loaded: stages are counted.
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
+    for (int stage = 0; stage < STAGES - 1; stage++) load(stage);
+    Sums sums = {};
+    [[maybe_unused]] float column_sums[WIDE][2] = {};
+    int stage = 0;
+    for (Cursor at = {blockIdx.x, begin}; at.tile < n_tiles;) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        __syncthreads();
+        // The stage that was multiplied last, by all warps.
+        load(stage == 0 ? STAGES - 1 : stage - 1);
+        const u32 at_a = stages + stage * STAGE_BYTES;
+        multiply_stage(X(), at_a, at_a + A_BYTES, row, col, sums);
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
+        const u64 tile = at.tile;
+        at.advance(begin, end);
+        if (at.tile == tile) continue;
+        const u64 first = tile * BM + row + threadIdx.x % 32 / 4, across = first_col + col + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int m = 0; m < TALL; m++)
+#pragma unroll
+            for (int n = 0; n < WIDE; n++)
+#pragma unroll
+                for (int lower = 0; lower < 2; lower++) {
+                    const u64 r = first + 16 * m + 8 * lower, c = across + 8 * n;
+                    if (r < to.rows && c < to.cols) finish(to, r, c, &sums[m][n][2 * lower], column_sums[n]);
+                    sums[m][n][2 * lower] = sums[m][n][2 * lower + 1] = 0.0f;
+                }
+    }
+    if (BACK && to.partials) leave_column_sums(to, warp_row, col, first_col, column_sums);
+}
+
+// out = alpha · the sum of parts + beta · out, part after part.
+extern "C" __global__ void add_parts(u64 n_parts, const __grid_constant__ Out to) {
+    const u64 n = to.rows * pitch_of(to.cols);
+    for (u64 i = first_thread(); i < n; i += n_threads()) {
+        double sum = 0.0;
+#pragma unroll 8
+        for (u64 part = 0; part < n_parts; part++) sum += (double)to.partials[part * n + i];
+        const float before = to.beta != 0.0f ? to.beta * to_f32(to.out[i]) : 0.0f;
+        to.out[i] = from_f32<Y>(to.alpha * (float)sum + before);
+    }
+}

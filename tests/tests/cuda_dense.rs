@@ -1,0 +1,178 @@
+//! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and pass, unless
+//! `GIRIH_REQUIRE_GPU` is set.
+
+use girih_compute::{Activation, Backend, Dtype, Epilogue, Shape, Transpose};
+use girih_graph_format::Matrix;
+use girih_kernels::{Cuda, Device};
+use girih_random::Key;
+
+/// More than any tile, and no multiple of one.
+const LONG: usize = 20_011;
+
+fn cuda(precision: Dtype) -> Option<Cuda> {
+    match Device::open(0) {
+        Ok(device) => Some(Cuda::new(device).storing(precision)),
+        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Normal numbers, rounded where they will be stored as bf16, so that references see what is multiplied.
+fn random(shape: Shape, seed: u64, dtype: Dtype) -> Matrix {
+    let mut stream = Key::new(seed, 3).stream(0, 0);
+    let rounded = |x: f32| if dtype == Dtype::Bf16 { f32::from_bits(x.to_bits() & 0xffff_0000) } else { x };
+    let values: Vec<f32> = (0..shape.len()).map(|_| rounded(stream.normal())).collect();
+    Matrix::new(shape.rows, shape.cols, values).expect("a matrix")
+}
+
+fn zeros(shape: Shape) -> Matrix {
+    Matrix::new(shape.rows, shape.cols, vec![0.0; shape.len()]).expect("a matrix")
+}
+
+/// `⟨row i of op(A), column j of op(B)⟩` and the sum of the sizes of its terms.
+fn dot(a: &Matrix, ta: Transpose, b: &Matrix, tb: Transpose, (i, j): (usize, usize)) -> (f64, f64) {
+    let depth = if ta == Transpose::No { a.n_cols() } else { a.n_rows() };
+    let (mut sum, mut sizes) = (0.0, 0.0);
+    for k in 0..depth {
+        let x = if ta == Transpose::No { a.row(i)[k] } else { a.row(k)[i] };
+        let y = if tb == Transpose::No { b.row(k)[j] } else { b.row(j)[k] };
+        let term = f64::from(x) * f64::from(y);
+        sum += term;
+        sizes += term.abs();
+    }
+    (sum, sizes)
+}
+
+/// How a product is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    /// Rows, columns and summed dimension.
+    dimensions: [usize; 3],
+    transposes: (Transpose, Transpose),
+    activation: Activation,
+    has_bias: bool,
+    accumulate: bool,
+    /// Of operands and of the result.
+    dtypes: [Dtype; 2],
+}
+
+impl Case {
+    /// Compares some elements of the product with sums in `f64`, by the sizes of their terms.
+    fn check(self, cuda: &Cuda, seed: u64) {
+        let ([rows, cols, depth], (ta, tb), [dtype, out_dtype]) = (self.dimensions, self.transposes, self.dtypes);
+        let stored =
+            |t: Transpose, rows, cols| if t == Transpose::No { Shape::new(rows, cols) } else { Shape::new(cols, rows) };
+        let (a, b) = (random(stored(ta, rows, depth), seed, dtype), random(stored(tb, depth, cols), seed + 1, dtype));
+        let bias = random(Shape::new(1, cols), seed + 2, Dtype::F32);
+        let before = random(Shape::new(rows, cols), seed + 3, out_dtype);
+        let upload = |matrix: &Matrix, dtype| cuda.upload(matrix, dtype).expect("memory");
+        let (on_device, bias_on_device) = ((upload(&a, dtype), upload(&b, dtype)), upload(&bias, Dtype::F32));
+        let epilogue = Epilogue {
+            bias: self.has_bias.then_some(&bias_on_device),
+            activation: self.activation,
+            accumulate: self.accumulate,
+        };
+        let multiply = || {
+            let mut out = upload(&before, out_dtype);
+            cuda.gemm((&on_device.0, ta), None, (&on_device.1, tb), epilogue, &mut out).expect("a product");
+            cuda.download(&out).expect("memory")
+        };
+        let found = multiply();
+        assert!(found.data() == multiply().data(), "{self:?}: not the same bits again");
+        let mut stream = Key::new(seed, 4).stream(0, 0);
+        let corners = [(0, 0), (rows - 1, cols - 1), (rows - 1, 0), (0, cols - 1)];
+        let somewhere = (0..60).map(|_| (stream.below(rows as u64) as usize, stream.below(cols as u64) as usize));
+        for (i, j) in corners.into_iter().chain(somewhere) {
+            let (mut sum, mut sizes) = dot(&a, ta, &b, tb, (i, j));
+            for (term, counts) in [(before.row(i)[j], self.accumulate), (bias.data()[j], self.has_bias)] {
+                sum += if counts { f64::from(term) } else { 0.0 };
+                sizes += if counts { f64::from(term.abs()) } else { 0.0 };
+            }
+            let expected = match self.activation {
+                Activation::Identity => sum,
+                Activation::Relu => sum.max(0.0),
+                Activation::Elu => {
+                    if sum < 0.0 {
+                        sum.exp_m1()
+                    } else {
+                        sum
+                    }
+                }
+            };
+            let found = f64::from(found.row(i)[j]);
+            let rounding = if out_dtype == Dtype::Bf16 { 5e-3 * expected.abs() } else { 0.0 };
+            let bound = 3e-7 * sizes.max(1.0) + rounding;
+            assert!((found - expected).abs() <= bound, "{self:?}: ({i}, {j}) is {found}, not {expected} ± {bound}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_nodes_times_weights() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let Some(cuda) = cuda(dtype) else { return };
+        for (seed, (cols, depth)) in
+            [(8, 8), (16, 100), (41, 128), (47, 64), (48, 9), (64, 602), (128, 50), (200, 33), (256, 47)]
+                .into_iter()
+                .enumerate()
+        {
+            for (tb, activation) in [(Transpose::No, Activation::Relu), (Transpose::Yes, Activation::Identity)] {
+                let case = Case {
+                    dimensions: [LONG, cols, depth],
+                    transposes: (Transpose::No, tb),
+                    activation,
+                    has_bias: activation == Activation::Relu,
+                    accumulate: seed % 3 == 1,
+                    dtypes: [dtype, if seed % 2 == 0 { dtype } else { Dtype::F32 }],
+                };
+                case.check(&cuda, 10 * seed as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_over_nodes() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let Some(cuda) = cuda(dtype) else { return };
+        for (seed, (rows, cols)) in [(8, 8), (100, 64), (128, 47), (602, 41), (33, 200)].into_iter().enumerate() {
+            let case = Case {
+                dimensions: [rows, cols, LONG],
+                transposes: (Transpose::Yes, Transpose::No),
+                activation: Activation::Identity,
+                has_bias: false,
+                accumulate: seed % 2 == 1,
+                dtypes: [dtype, Dtype::F32],
+            };
+            case.check(&cuda, 10 * seed as u64);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_stays_in_its_row() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let Some(cuda) = cuda(dtype) else { return };
+        let mut values = random(Shape::new(LONG, 33), 1, dtype).data().to_vec();
+        values[777 * 33 + 5] = f32::NAN;
+        values[19_000 * 33 + 32] = f32::INFINITY;
+        let a = Matrix::new(LONG, 33, values).expect("a matrix");
+        let weight = random(Shape::new(33, 47), 2, dtype);
+        let (x, weight) = (cuda.upload(&a, dtype).expect("memory"), cuda.upload(&weight, dtype).expect("memory"));
+        let mut out = cuda.upload(&zeros(Shape::new(LONG, 47)), dtype).expect("memory");
+        let epilogue = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
+        cuda.gemm((&x, Transpose::No), None, (&weight, Transpose::No), epilogue, &mut out).expect("a product");
+        let found = cuda.download(&out).expect("memory");
+        for row in 0..LONG {
+            let lost = found.row(row).iter().filter(|value| !value.is_finite()).count();
+            match row {
+                777 => assert!(found.row(row).iter().all(|value| value.is_nan()), "{dtype:?}: {:?}", found.row(row)),
+                19_000 => assert!(lost > 0, "{dtype:?}: {:?}", found.row(row)),
+                _ => assert_eq!(lost, 0, "{dtype:?}: row {row} is {:?}", found.row(row)),
+            }
+        }
+    }
+}
