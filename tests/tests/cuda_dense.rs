@@ -70,12 +70,12 @@ impl Case {
         let before = random(Shape::new(rows, cols), seed + 3, out_dtype);
         let upload = |matrix: &Matrix, dtype| cuda.upload(matrix, dtype).expect("memory");
         let (on_device, bias_on_device) = ((upload(&a, dtype), upload(&b, dtype)), upload(&bias, Dtype::F32));
-        let epilogue = Epilogue {
-            bias: self.has_bias.then_some(&bias_on_device),
-            activation: self.activation,
-            accumulate: self.accumulate,
-        };
         let multiply = || {
+            let epilogue = Epilogue {
+                bias: self.has_bias.then_some(&bias_on_device),
+                activation: self.activation,
+                accumulate: self.accumulate,
+            };
             let mut out = upload(&before, out_dtype);
             cuda.gemm((&on_device.0, ta), None, (&on_device.1, tb), epilogue, &mut out).expect("a product");
             cuda.download(&out).expect("memory")
