@@ -10,6 +10,9 @@
 #ifndef Z
 #define Z float
 #endif
+#ifndef LANES
+#define LANES 32
+#endif
 #include "common.cuh"
 
 // How often each row is named. Whole numbers add up to the same in any order.
@@ -24,84 +27,117 @@ extern "C" __global__ void find_bad_class(const u32 *rows, u64 n, const u32 *cla
     }
 }
 
-__device__ __forceinline__ void clear_row(Y *row, u64 cols) {
-    for (u64 c = threadIdx.x % 32; c < cols; c += 32) row[c] = from_f32<Y>(0.0f);
-}
+// What the losses of rows are made of; ops/loss.rs has the same.
+struct Losses {
+    const X *logits;
+    // Classes, or targets in Z.
+    const void *wanted;
+    // How often each row counts.
+    const u32 *counts;
+    // Null where it is not wanted.
+    Y *grad;
+    // A sum for each block.
+    double *partials;
+    u64 rows, cols;
+    // What a row's gradient is multiplied by.
+    float factor;
+};
 
-// log Σ exp(z) - z[class] of every row, as often as it counts. grad may be null.
-extern "C" __global__ void softmax_cross_entropy(const X *logits, const u32 *classes, const u32 *counts, u64 rows, u64 cols,
-                                                 float weight, Y *grad, double *partials) {
-    const u32 lane = threadIdx.x % 32;
-    const u64 pitch = pitch_of(cols);
+// LANES lanes share a row, so that short rows leave few idle.
+struct Team {
+    u32 lane, members;
+
+    __device__ __forceinline__ Team() {
+        lane = threadIdx.x % LANES;
+        members = (LANES == 32 ? ~0u : (1u << LANES % 32) - 1) << threadIdx.x % 32 / LANES * LANES;
+    }
+
+    __device__ __forceinline__ float sum(float x) const {
+#pragma unroll
+        for (int lanes = LANES / 2; lanes > 0; lanes >>= 1) x += __shfl_xor_sync(members, x, lanes);
+        return x;
+    }
+
+    __device__ __forceinline__ float max(float x) const {
+#pragma unroll
+        for (int lanes = LANES / 2; lanes > 0; lanes >>= 1) x = fmaxf(x, __shfl_xor_sync(members, x, lanes));
+        return x;
+    }
+};
+
+// Adds up row_loss(row, count, team) over the rows that count; the first lane's is that of the row. Gradients of others are zero.
+template <class Work> __device__ __forceinline__ void each_row_that_counts(const Losses &of, Work row_loss) {
+    const Team team;
+    const u64 pitch = pitch_of(of.cols);
     double total = 0.0;
-    for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
-        const u32 count = counts[row];
-        if (count == 0) {
-            if (grad) clear_row(grad + row * pitch, cols);
-            continue;
-        }
-        const X *z = logits + row * pitch;
-        float max = __int_as_float(0xff800000), sum = 0.0f;
-        for (u64 c = lane; c < cols; c += 32) max = fmaxf(max, to_f32(z[c]));
-        max = warp_max(max);
-        for (u64 c = lane; c < cols; c += 32) sum += expf(to_f32(z[c]) - max);
-        sum = warp_sum(sum);
-        const u32 own = classes[row];
-        if (lane == 0) total += (double)count * ((double)max - (double)to_f32(z[own]) + log((double)sum));
-        if (!grad) continue;
-        const float factor = (float)count * weight / sum;
-        for (u64 c = lane; c < cols; c += 32) {
-            const float share = expf(to_f32(z[c]) - max);
-            grad[row * pitch + c] = from_f32<Y>(factor * (c == own ? share - sum : share));
+    for (u64 row = first_thread() / LANES; row < of.rows; row += n_threads() / LANES) {
+        const u32 count = of.counts[row];
+        if (count > 0) {
+            const double loss = row_loss(row * pitch, row, count, team);
+            if (team.lane == 0) total += (double)count * loss;
+        } else if (of.grad) {
+            for (u64 c = team.lane; c < of.cols; c += LANES) of.grad[row * pitch + c] = from_f32<Y>(0.0f);
         }
     }
     total = block_sum(total);
-    if (threadIdx.x == 0) partials[blockIdx.x] = total;
+    if (threadIdx.x == 0) of.partials[blockIdx.x] = total;
 }
 
-// Σ max(z, 0) - z·t + log(1 + exp(-|z|)) of every row, as often as it counts. grad may be null.
-extern "C" __global__ void sigmoid_cross_entropy(const X *logits, const Z *targets, const u32 *counts, u64 rows, u64 cols,
-                                                 float weight, Y *grad, double *partials) {
-    const u64 pitch = pitch_of(cols);
-    double total = 0.0;
-    for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
-        const u32 count = counts[row];
-        if (count == 0) {
-            if (grad) clear_row(grad + row * pitch, cols);
-            continue;
+// log Σ exp(z) - z[class] of every row, as often as it counts.
+extern "C" __global__ void softmax_cross_entropy(const __grid_constant__ Losses of) {
+    each_row_that_counts(of, [&](u64 start, u64 row, u32 count, const Team &team) {
+        const X *z = of.logits + start;
+        float max = __int_as_float(0xff800000), sum = 0.0f;
+        for (u64 c = team.lane; c < of.cols; c += LANES) max = fmaxf(max, to_f32(z[c]));
+        max = team.max(max);
+        for (u64 c = team.lane; c < of.cols; c += LANES) sum += expf(to_f32(z[c]) - max);
+        sum = team.sum(sum);
+        const u32 own = static_cast<const u32 *>(of.wanted)[row];
+        if (of.grad) {
+            const float factor = (float)count * of.factor / sum;
+            for (u64 c = team.lane; c < of.cols; c += LANES) {
+                const float share = expf(to_f32(z[c]) - max);
+                of.grad[start + c] = from_f32<Y>(factor * (c == own ? share - sum : share));
+            }
         }
-        const float factor = (float)count * weight;
-        double sum = 0.0;
-        for (u64 c = threadIdx.x % 32; c < cols; c += 32) {
-            const float z = to_f32(logits[row * pitch + c]), target = to_f32(targets[row * pitch + c]);
+        // The sum is one or more: its logarithm is exact enough in f32, and a fraction of the work.
+        return (double)(max - to_f32(z[own])) + (double)logf(sum);
+    });
+}
+
+// Σ max(z, 0) - z·t + log(1 + exp(-|z|)) of every row, as often as it counts.
+extern "C" __global__ void sigmoid_cross_entropy(const __grid_constant__ Losses of) {
+    each_row_that_counts(of, [&](u64 start, u64, u32 count, const Team &team) {
+        const float factor = (float)count * of.factor;
+        float sum = 0.0f;
+        for (u64 c = team.lane; c < of.cols; c += LANES) {
+            const float z = to_f32(of.logits[start + c]), target = to_f32(static_cast<const Z *>(of.wanted)[start + c]);
             const float small = expf(-fabsf(z));
             // Not a maximum, which would turn what is no number into zero.
-            sum += (double)((z < 0.0f ? 0.0f : z) - z * target + log1pf(small));
+            sum += (z < 0.0f ? 0.0f : z) - z * target + log1pf(small);
             const float sigmoid = (z < 0.0f ? small : 1.0f) / (1.0f + small);
-            if (grad) grad[row * pitch + c] = from_f32<Y>(factor * (sigmoid - target));
+            if (of.grad) of.grad[start + c] = from_f32<Y>(factor * (sigmoid - target));
         }
-        total += (double)count * sum;
-    }
-    total = block_sum(total);
-    if (threadIdx.x == 0) partials[blockIdx.x] = total;
+        return (double)team.sum(sum);
+    });
 }
 
-// log(1 + exp(⟨u, n - p⟩)) of every triple, a warp for each: rows t, n_triples + t and 2·n_triples + t. grad may be null.
-extern "C" __global__ void bpr_loss(const X *triples, u64 n_triples, u64 cols, float weight, Y *grad, double *partials) {
-    const u32 lane = threadIdx.x % 32;
-    const u64 pitch = pitch_of(cols), third = n_triples * pitch;
+// log(1 + exp(⟨u, n - p⟩)) of every triple: rows t, rows + t and 2·rows + t of the logits. Every triple counts once.
+extern "C" __global__ void bpr_loss(const __grid_constant__ Losses of) {
+    const Team team;
+    const u64 pitch = pitch_of(of.cols), third = of.rows * pitch;
     double total = 0.0;
-    for (u64 triple = first_thread() / 32; triple < n_triples; triple += n_threads() / 32) {
-        const X *user = triples + triple * pitch, *met = user + third, *other = met + third;
+    for (u64 triple = first_thread() / LANES; triple < of.rows; triple += n_threads() / LANES) {
+        const X *user = of.logits + triple * pitch, *met = user + third, *other = met + third;
         float ahead = 0.0f;
-        for (u64 c = lane; c < cols; c += 32) ahead += to_f32(user[c]) * (to_f32(met[c]) - to_f32(other[c]));
-        ahead = warp_sum(ahead);
-        if (lane == 0) total += (double)((ahead > 0.0f ? 0.0f : -ahead) + log1pf(expf(-fabsf(ahead))));
-        if (!grad) continue;
+        for (u64 c = team.lane; c < of.cols; c += LANES) ahead += to_f32(user[c]) * (to_f32(met[c]) - to_f32(other[c]));
+        ahead = team.sum(ahead);
+        if (team.lane == 0) total += (double)((ahead > 0.0f ? 0.0f : -ahead) + log1pf(expf(-fabsf(ahead))));
+        if (!of.grad) continue;
         // The derivative of log(1 + exp(-x)) is -sigmoid(-x).
-        const float slope = -weight / (1.0f + expf(ahead));
-        Y *user_grad = grad + triple * pitch, *met_grad = user_grad + third, *other_grad = met_grad + third;
-        for (u64 c = lane; c < cols; c += 32) {
+        const float slope = -of.factor / (1.0f + expf(ahead));
+        Y *user_grad = of.grad + triple * pitch, *met_grad = user_grad + third, *other_grad = met_grad + third;
+        for (u64 c = team.lane; c < of.cols; c += LANES) {
             const float u = to_f32(user[c]);
             user_grad[c] = from_f32<Y>(slope * (to_f32(met[c]) - to_f32(other[c])));
             met_grad[c] = from_f32<Y>(slope * u);
@@ -109,7 +145,7 @@ extern "C" __global__ void bpr_loss(const X *triples, u64 n_triples, u64 cols, f
         }
     }
     total = block_sum(total);
-    if (threadIdx.x == 0) partials[blockIdx.x] = total;
+    if (threadIdx.x == 0) of.partials[blockIdx.x] = total;
 }
 
 // loss = weight · Σ partials, with one block.

@@ -81,10 +81,11 @@ __device__ __forceinline__ void store_halves(const float *values, float scale, u
     *reinterpret_cast<Sixteens *>(out + low) = smaller;
 }
 
-// Writes rows with zeros between them, halves of as many numbers, or both; what is not wanted is null. For halves, `found` is what
+// Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros up to where wide loads end; what is not
+// wanted is null. For halves, `found` is what
 // `largest` found and `most_right` the largest factor; `unscale` becomes what undoes the power of two.
 extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
-                                                          unsigned short *halves, const u32 *found, float most_right,
+                                                          u64 out_pitch, unsigned short *halves, const u32 *found, float most_right,
                                                           float *unscale) {
     const u64 pitch = pitch_of(cols);
     float scale = 1.0f;
@@ -98,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const floa
         for (u64 column = threadIdx.x * WIDE; column < pitch; column += blockDim.x * WIDE) {
             float values[WIDE];
             load(x, right, row, column, cols, pitch, values);
-            if (out) store(values, out + row * pitch + column);
+            if (out) store(values, out + row * out_pitch + column);
             if (halves) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
         }
 }

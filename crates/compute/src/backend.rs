@@ -416,6 +416,23 @@ pub trait Backend: Send + Sync {
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
+    /// `out = (op(A)·op(B)) ⊙ activation'(y)`, and, if wanted, `bias_grad = column sums of out`: the gradient of `y` as a dense
+    /// product, taken back through the epilogue whose result `y` is. Both results are overwritten.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn gemm_backward(
+        &self,
+        a: (&Self::Matrix, Transpose),
+        b: (&Self::Matrix, Transpose),
+        (activation, y): (Activation, &Self::Matrix),
+        out: &mut Self::Matrix,
+        bias_grad: Option<&mut Self::Matrix>,
+    ) -> Result<(), ComputeError> {
+        self.gemm(a, None, b, Epilogue::default(), out)?;
+        self.epilogue_backward(activation, y, out, bias_grad)
+    }
+
     /// `out = mask ⊙ x`; with a gradient for `x` it is its own backward.
     ///
     /// # Errors

@@ -155,6 +155,17 @@ impl Backend for Cuda {
         Self::spmm(self, a, weights, x, epilogue, out)
     }
 
+    fn gemm_backward(
+        &self,
+        a: (&CudaMatrix, Transpose),
+        b: (&CudaMatrix, Transpose),
+        y: (Activation, &CudaMatrix),
+        out: &mut CudaMatrix,
+        bias_grad: Option<&mut CudaMatrix>,
+    ) -> Result<(), ComputeError> {
+        Self::gemm_backward(self, a, b, y, out, bias_grad)
+    }
+
     fn epilogue_backward(
         &self,
         activation: Activation,

@@ -90,7 +90,9 @@ pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usi
     let is_tiled = nnz >= TILED_ENTRIES_MIN;
     let halves = if is_tiled && dtype == Dtype::F32 { F32 * depth } else { 0 };
     let sums = if is_tiled { F32 * (rows + WINDOW * (SPANS + 1)) } else { 0 };
-    padded * (dtype.n_bytes() * depth + halves + F32 * segments(nnz) + sums)
+    // Rows that fit a line of the cache lie in one.
+    let operand = if padded * dtype.n_bytes() <= 128 { padded.next_power_of_two() } else { padded };
+    operand * dtype.n_bytes() * depth + padded * (halves + F32 * segments(nnz) + sums)
 }
 
 /// A matrix that is laid out or rounded on its way to the device.

@@ -107,8 +107,7 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
-        // Rows of narrower operands begin where no copy of 16 bytes may.
-        if !COLS.contains(&dense.shape.cols) || a.shape.cols.min(b.shape.cols) < WIDE {
+        if !is_suited(dense, (a, b)) {
             return Ok(false);
         }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
@@ -135,6 +134,39 @@ impl Cuda {
             }
             _ => Ok(false),
         }
+    }
+
+    /// A product of long rows that goes back through the activation whose result is `y`, and the sums of its columns; `false`, and
+    /// nothing is done, for others.
+    pub(super) fn multiply_long_backward(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        (activation, y): (Activation, &CudaMatrix),
+        out: &mut CudaMatrix,
+        sums: Option<&mut CudaMatrix>,
+    ) -> Result<bool, ComputeError> {
+        if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || dense.shape.rows < LONG {
+            return Ok(false);
+        }
+        let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
+        let cols = dense.shape.cols;
+        let partials = sums.as_deref().map(|_| self.scratch::<f32>(OPERATION, cut.blocks * cols)).transpose()?;
+        let to = Out {
+            out: self.pointer(Some(&out.data)),
+            through: self.pointer(Some(&y.data)),
+            partials: self.pointer(partials.as_ref()),
+            rows: dense.shape.rows as u64,
+            cols: cols as u64,
+            alpha: dense.alpha,
+            activation: number(activation),
+            ..Out::default()
+        };
+        self.product_of(dense, (a, b), cut, [out.dtype, Dtype::F32, y.dtype], to)?;
+        if let Some((sums, partials)) = sums.zip(partials) {
+            self.finish_columns(OPERATION, &partials.as_view(), (cut.blocks, cols, 1), sums)?;
+        }
+        Ok(true)
     }
 
     /// The product as parts of the summed dimension, and their sum.
@@ -209,6 +241,11 @@ impl Cuda {
         let kernel = self.device.kernel(Source::DENSE, name, &defines);
         kernel.map_err(|error| ComputeError::device(OPERATION, error.to_string()))
     }
+}
+
+/// Whether the columns of a product suit tiles. Rows of narrower operands begin where no copy of 16 bytes may.
+fn is_suited(dense: Dense, (a, b): (&CudaMatrix, &CudaMatrix)) -> bool {
+    COLS.contains(&dense.shape.cols) && a.shape.cols.min(b.shape.cols) >= WIDE
 }
 
 #[cfg(test)]

@@ -74,6 +74,29 @@ impl Cuda {
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
 
+    /// [`Backend::gemm_backward`](girih_compute::Backend::gemm_backward).
+    pub(crate) fn gemm_backward(
+        &self,
+        (a, ta): (&CudaMatrix, Transpose),
+        (b, tb): (&CudaMatrix, Transpose),
+        (activation, y): (Activation, &CudaMatrix),
+        out: &mut CudaMatrix,
+        mut bias_grad: Option<&mut CudaMatrix>,
+    ) -> Result<(), ComputeError> {
+        checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
+        checks::epilogue_backward(y.shape, out.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
+        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
+        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
+        let (of_a, of_b) = (self.converted(a, None, common)?, self.converted(b, None, common)?);
+        let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha: 1.0, beta: 0.0 };
+        let operands = (of_a.get(), of_b.get());
+        if self.multiply_long_backward(dense, operands, (activation, y), out, bias_grad.as_deref_mut())? {
+            return Ok(());
+        }
+        self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
+        self.epilogue_backward(activation, y, out, bias_grad)
+    }
+
     /// The product of operands of one type, and its epilogue.
     fn multiply(
         &self,

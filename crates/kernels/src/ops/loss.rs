@@ -2,19 +2,53 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, checks};
 
 use super::passes::NULL;
-use crate::backend::Cuda;
-use crate::compile::Source;
-use crate::device::{threads_for, warps_for};
+use crate::backend::{Cuda, element};
+use crate::compile::{Defines, Source};
+use crate::device::threads_for;
 use crate::matrix::{CudaIds, CudaMatrix};
 
 /// Blocks that add up losses, at most. The grid depends on the shape alone, and so does the order of sums.
 const BLOCKS: u32 = 1 << 12;
+/// Elements of a row that a lane has, and lanes of a row at least: short rows share a warp.
+const ELEMENTS_OF_LANE: usize = 4;
+const LANES_MIN: usize = 4;
 /// Threads of the block that adds up what they leave.
 const FINISH: u32 = 1 << 10;
+
+/// `Losses` of `kernels/loss.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Losses {
+    logits: u64,
+    wanted: u64,
+    counts: u64,
+    grad: u64,
+    partials: u64,
+    rows: u64,
+    cols: u64,
+    factor: f32,
+    padding: u32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Losses {}
+
+/// A loss over rows, or over triples of them: the kernel has the name of the operation.
+struct Rows<'a> {
+    operation: &'static str,
+    n: usize,
+    logits: &'a CudaMatrix,
+    /// Classes or targets, and how the latter are stored; zero where there are none.
+    wanted: u64,
+    wanted_dtype: Dtype,
+    counts: Option<Arc<CudaSlice<u32>>>,
+    /// What losses and gradients are multiplied by.
+    weight: f64,
+}
 
 impl Cuda {
     /// [`Backend::softmax_cross_entropy`](girih_compute::Backend::softmax_cross_entropy).
@@ -30,24 +64,17 @@ impl Cuda {
         let grad_shape = grad.as_deref().map(|grad| grad.shape);
         checks::softmax_cross_entropy(logits.shape, classes.range.len, rows.range, grad_shape, loss.shape)?;
         self.check_classes(classes, rows, logits.shape.cols)?;
-        let counts = self.count_rows(OPERATION, rows, logits.shape.rows)?;
-        let types = [("X", logits.dtype), ("Y", dtype_of(grad.as_deref()))];
-        let kernel = self.kernel(OPERATION, Source::LOSS, OPERATION, &types)?;
-        let config = rows_grid(logits.shape.rows);
-        let mut partials = self.scratch::<f64>(OPERATION, config.grid_dim.0 as usize)?;
-        let (n_rows, cols, weight) = (logits.shape.rows as u64, logits.shape.cols as u64, 1.0 / rows.range.len as f64);
-        let factor = weight as f32;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&logits.data).arg(&classes.ids).arg(&*counts).arg(&n_rows).arg(&cols).arg(&factor);
-        match grad {
-            Some(grad) => launch.arg(&mut grad.data),
-            None => launch.arg(&NULL),
+        let rows = Rows {
+            operation: OPERATION,
+            n: logits.shape.rows,
+            logits,
+            wanted: self.pointer(Some(&classes.ids)),
+            wanted_dtype: Dtype::F32,
+            counts: Some(self.count_rows(OPERATION, rows, logits.shape.rows)?),
+            weight: 1.0 / rows.range.len as f64,
         };
-        launch.arg(&mut partials);
-        // SAFETY: logits and gradient are rows × cols of the types that the kernel was compiled for, there is a count and a
-        // class for each row, classes of rows that count are columns, and there is a sum for each block.
-        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        self.finish_loss(OPERATION, &partials, weight, loss)
+        // SAFETY: there is a count and a class for each row, and classes of rows that count are columns.
+        unsafe { self.loss(&rows, grad, loss) }
     }
 
     /// [`Backend::sigmoid_cross_entropy`](girih_compute::Backend::sigmoid_cross_entropy).
@@ -62,25 +89,17 @@ impl Cuda {
         const OPERATION: &str = "sigmoid_cross_entropy";
         let grad_shape = grad.as_deref().map(|grad| grad.shape);
         checks::sigmoid_cross_entropy(logits.shape, targets.shape, rows.range, grad_shape, loss.shape)?;
-        let counts = self.count_rows(OPERATION, rows, logits.shape.rows)?;
-        let types = [("X", logits.dtype), ("Y", dtype_of(grad.as_deref())), ("Z", targets.dtype)];
-        let kernel = self.kernel(OPERATION, Source::LOSS, OPERATION, &types)?;
-        let config = rows_grid(logits.shape.rows);
-        let mut partials = self.scratch::<f64>(OPERATION, config.grid_dim.0 as usize)?;
-        let (n_rows, cols) = (logits.shape.rows as u64, logits.shape.cols as u64);
-        let weight = 1.0 / (rows.range.len as f64 * logits.shape.cols as f64);
-        let factor = weight as f32;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&logits.data).arg(&targets.data).arg(&*counts).arg(&n_rows).arg(&cols).arg(&factor);
-        match grad {
-            Some(grad) => launch.arg(&mut grad.data),
-            None => launch.arg(&NULL),
+        let rows = Rows {
+            operation: OPERATION,
+            n: logits.shape.rows,
+            logits,
+            wanted: self.pointer(Some(&targets.data)),
+            wanted_dtype: targets.dtype,
+            counts: Some(self.count_rows(OPERATION, rows, logits.shape.rows)?),
+            weight: 1.0 / (rows.range.len as f64 * logits.shape.cols as f64),
         };
-        launch.arg(&mut partials);
-        // SAFETY: logits, targets and gradient are rows × cols of the types that the kernel was compiled for, there is a
-        // count for each row, and a sum for each block.
-        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        self.finish_loss(OPERATION, &partials, weight, loss)
+        // SAFETY: there is a count for each row, and targets are of the shape of logits.
+        unsafe { self.loss(&rows, grad, loss) }
     }
 
     /// [`Backend::bpr_loss`](girih_compute::Backend::bpr_loss).
@@ -92,24 +111,58 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "bpr_loss";
         checks::bpr_loss(triples.shape, grad.as_deref().map(|grad| grad.shape), loss.shape)?;
-        let n_triples = triples.shape.rows / 3;
-        let types = [("X", triples.dtype), ("Y", dtype_of(grad.as_deref()))];
-        let kernel = self.kernel(OPERATION, Source::LOSS, OPERATION, &types)?;
-        let config = rows_grid(n_triples);
-        let mut partials = self.scratch::<f64>(OPERATION, config.grid_dim.0 as usize)?;
-        let (n, cols, weight) = (n_triples as u64, triples.shape.cols as u64, 1.0 / n_triples as f64);
-        let factor = weight as f32;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&triples.data).arg(&n).arg(&cols).arg(&factor);
-        match grad {
-            Some(grad) => launch.arg(&mut grad.data),
-            None => launch.arg(&NULL),
+        let n = triples.shape.rows / 3;
+        let rows = Rows {
+            operation: OPERATION,
+            n,
+            logits: triples,
+            wanted: NULL,
+            wanted_dtype: Dtype::F32,
+            counts: None,
+            weight: 1.0 / n as f64,
         };
-        launch.arg(&mut partials);
-        // SAFETY: triples and gradient are 3n × cols of the types that the kernel was compiled for, and there is a sum for
-        // each block.
-        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        self.finish_loss(OPERATION, &partials, weight, loss)
+        // SAFETY: there are three rows for each triple, and nothing else is read.
+        unsafe { self.loss(&rows, grad, loss) }
+    }
+
+    /// The losses of rows, with their gradients if wanted, and the sum.
+    ///
+    /// # Safety
+    /// What the kernel reads besides logits is there for each row, of the type that `rows` names. The gradient is of the shape of
+    /// the logits.
+    unsafe fn loss(
+        &self,
+        rows: &Rows<'_>,
+        grad: Option<&mut CudaMatrix>,
+        loss: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let Rows { operation, n, logits, wanted, wanted_dtype, ref counts, weight } = *rows;
+        let lanes = logits.shape.cols.div_ceil(ELEMENTS_OF_LANE).next_power_of_two().clamp(LANES_MIN, 32);
+        let types = [("X", logits.dtype), ("Y", dtype_of(grad.as_deref())), ("Z", wanted_dtype)];
+        let defines = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
+        let defines: Defines = defines.into_iter().chain([("LANES", lanes.to_string())]).collect();
+        let kernel = self.device.kernel(Source::LOSS, operation, &defines);
+        let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
+        let config = threads_for(n.saturating_mul(lanes));
+        let config = LaunchConfig { grid_dim: (config.grid_dim.0.min(BLOCKS), 1, 1), ..config };
+        let partials = self.scratch::<f64>(operation, config.grid_dim.0 as usize)?;
+        let losses = Losses {
+            logits: self.pointer(Some(&logits.data)),
+            wanted,
+            counts: self.pointer(counts.as_deref()),
+            grad: self.pointer(grad.map(|grad| &grad.data)),
+            partials: self.pointer(Some(&partials)),
+            rows: n as u64,
+            cols: logits.shape.cols as u64,
+            factor: weight as f32,
+            padding: 0,
+        };
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&losses);
+        // SAFETY: logits and gradient are of the types that the kernel was compiled for and of one shape, there is a sum for each
+        // block, and the caller vouches for the rest.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        self.finish_loss(operation, &partials, weight, loss)
     }
 
     /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are, or where the same rows
@@ -183,10 +236,4 @@ impl Cuda {
 /// How a gradient is stored; of none, any type will do.
 fn dtype_of(grad: Option<&CudaMatrix>) -> Dtype {
     grad.map_or(Dtype::F32, |grad| grad.dtype)
-}
-
-/// A warp for each of `n` rows, in as many blocks as leave sums.
-fn rows_grid(n: usize) -> LaunchConfig {
-    let config = warps_for(n);
-    LaunchConfig { grid_dim: (config.grid_dim.0.min(BLOCKS), 1, 1), ..config }
 }

@@ -66,7 +66,7 @@ impl Cuda {
         matrix: &CudaMatrix,
     ) -> Result<Vec<T>, ComputeError> {
         let Shape { rows, cols } = matrix.shape;
-        if matrix.pitch() == cols {
+        if matrix.pitch() == cols || matrix.shape.is_empty() {
             return self.read(operation, &elements::<T>(matrix));
         }
         let rows_at_once = (DOWNLOAD_PIECE / cols).max(1).min(rows);

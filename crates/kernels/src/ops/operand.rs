@@ -1,7 +1,7 @@
 //! `kernels/operand.cu`: the dense operand of a sparse product, as its kernels want it.
 
 use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape};
+use girih_compute::{ComputeError, Dtype, Shape, checks};
 
 use super::sparse::Direction;
 use crate::backend::Cuda;
@@ -9,6 +9,8 @@ use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
 use crate::matrix::{CudaMatrix, WIDE, pitch};
 
+/// Bytes of a line of the cache.
+const LINE: usize = 128;
 /// Of so many elements one is looked at for the largest; `kernels/operand.cu` says the same.
 const SAMPLED: usize = 16;
 /// Blocks of threads that look for the largest element: enough to fill a device.
@@ -18,6 +20,8 @@ const LOOKING_MAX: u32 = 2048;
 pub(crate) struct Operand<'a> {
     pub(crate) dtype: Dtype,
     pub(crate) shape: Shape,
+    /// Elements from row to row.
+    pub(crate) pitch: usize,
     /// Whether rows are multiplied by their factors.
     pub(crate) is_scaled: bool,
     data: Data<'a>,
@@ -49,12 +53,7 @@ unsafe impl DeviceRepr for OperandArgument {}
 
 impl<'a> Operand<'a> {
     fn given(x: &'a CudaMatrix) -> Self {
-        Self { dtype: x.dtype, shape: x.shape, is_scaled: false, data: Data::Given(x) }
-    }
-
-    /// Elements from row to row.
-    pub(crate) fn pitch(&self) -> usize {
-        pitch(self.shape.cols)
+        Self { dtype: x.dtype, shape: x.shape, pitch: x.pitch(), is_scaled: false, data: Data::Given(x) }
     }
 
     /// The address of the first element.
@@ -67,14 +66,14 @@ impl<'a> Operand<'a> {
 
     /// What kernels are handed of it; as valid as the operand.
     pub(crate) fn argument(&self, cuda: &Cuda) -> OperandArgument {
-        OperandArgument { data: self.address(cuda), pitch: self.pitch() as u64 }
+        OperandArgument { data: self.address(cuda), pitch: self.pitch as u64 }
     }
 }
 
 /// What a product wants made of its operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Rows multiplied by their factors, with zeros between them; else they are gathered as they are.
+    /// Rows multiplied by their factors, and laid out for being gathered; else they are gathered as they are.
     pub(crate) rows: bool,
     /// Halves of the same.
     pub(crate) halves: bool,
@@ -92,8 +91,10 @@ impl Cuda {
         if !wanted.rows && !wanted.halves {
             return Ok((Operand::given(x), None));
         }
+        let made_pitch = gathered_pitch(x.shape.cols, x.dtype);
+        checks::allocation(Shape::new(x.shape.rows, made_pitch), x.dtype.n_bytes())?;
         let made = match wanted.rows {
-            true => Some(self.scratch::<u8>(operation, x.len() * x.dtype.n_bytes())?),
+            true => Some(self.scratch::<u8>(operation, x.shape.rows * made_pitch * x.dtype.n_bytes())?),
             false => None,
         };
         let (halves, found) = match wanted.halves {
@@ -105,20 +106,23 @@ impl Cuda {
             false => (None, None),
         };
         let kernel = self.kernel(operation, Source::OPERAND, "operand", &[("X", x.dtype)])?;
-        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let (rows, cols, out_pitch) = (x.shape.rows as u64, x.shape.cols as u64, made_pitch as u64);
         let (right, made_at) = (self.pointer(direction.right), self.pointer(made.as_ref()));
         let halves_at = self.pointer(halves.as_ref().map(|halves| &halves.data));
         let unscale = self.pointer(halves.as_ref().map(|halves| &halves.unscale));
         let found = self.pointer(found.as_ref());
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&right).arg(&rows).arg(&cols).arg(&made_at).arg(&halves_at).arg(&found);
+        launch.arg(&x.data).arg(&right).arg(&rows).arg(&cols).arg(&made_at).arg(&out_pitch).arg(&halves_at).arg(&found);
         launch.arg(&direction.most_right).arg(&unscale);
         // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for each row, if
         // there are factors; it has at least eight columns, so that vectors begin where they may; rows and halves have room
         // for as many elements, padding included, and live until the kernel is on the stream.
         unsafe { launch.launch(vectors(x.padded())) }.map_err(Self::failed(operation))?;
         let operand = match made {
-            Some(data) => Operand { dtype: x.dtype, shape: x.shape, is_scaled: true, data: Data::Made(data) },
+            Some(data) => {
+                let (dtype, shape) = (x.dtype, x.shape);
+                Operand { dtype, shape, pitch: made_pitch, is_scaled: true, data: Data::Made(data) }
+            }
             None => Operand::given(x),
         };
         Ok((operand, halves))
@@ -139,6 +143,13 @@ impl Cuda {
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(found)
     }
+}
+
+/// Elements from row to row where rows are gathered: those that fit a line of the cache lie in one line, because what limits a
+/// device is how many lines it can ask for.
+fn gathered_pitch(cols: usize, dtype: Dtype) -> usize {
+    let elements = pitch(cols);
+    if elements * dtype.n_bytes() <= LINE { elements.next_power_of_two() } else { elements }
 }
 
 /// A thread for each vector of eight columns, whole rows side by side in a block.

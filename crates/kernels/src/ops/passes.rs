@@ -173,7 +173,7 @@ impl Cuda {
     }
 
     /// Adds up `pieces` parts of `n_sums` sums of each of `cols` columns.
-    fn finish_columns(
+    pub(super) fn finish_columns(
         &self,
         operation: &'static str,
         partials: &CudaView<'_, f32>,

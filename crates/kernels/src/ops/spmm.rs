@@ -9,6 +9,7 @@ use super::super::device::{BLOCK, threads_for};
 use super::operand::{Operand, Wanted};
 use super::sparse::Direction;
 use super::tiles::Start;
+use crate::matrix::pitch;
 use crate::{CudaMatrix, CudaSparse};
 
 /// Narrower operands than this are gathered so fast that tensor cores gain nothing.
@@ -135,7 +136,7 @@ impl Cuda {
             return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
         };
         let sums = self.tile_sums(operation, tiles, &operand, halves.as_ref())?;
-        let start = tiles.start(self, whole, &sums, operand.pitch());
+        let start = tiles.start(self, whole, &sums, pitch(operand.shape.cols));
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
 
@@ -151,7 +152,7 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let (csr, width) = (direction.csr, x.pitch());
+        let (csr, width) = (direction.csr, pitch(x.shape.cols));
         let layout = Layout::of(width, x.dtype, csr.nnz, csr.shape.rows);
         let weighing = Weighing::of(direction, weights);
         let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], start.is_some());

@@ -26,7 +26,7 @@ use girih_compute::{ComputeError, Dtype, Shape};
 use super::operand::{Halves, Operand};
 use crate::backend::Cuda;
 use crate::compile::Source;
-use crate::matrix::CudaCsr;
+use crate::matrix::{CudaCsr, pitch};
 
 /// Rows of a window; `kernels/common.cuh` says the same.
 const WINDOW: usize = 256;
@@ -293,7 +293,7 @@ impl Cuda {
         x: &Operand<'_>,
         halves: Option<&Halves>,
     ) -> Result<CudaSlice<f32>, ComputeError> {
-        let pitch = x.pitch();
+        let pitch = pitch(x.shape.cols);
         let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * pitch)?;
         let n_chunks = pitch.div_ceil(COLS_MAX);
         let cols = pitch.div_ceil(n_chunks).next_multiple_of(16);
@@ -319,15 +319,16 @@ impl Cuda {
         x: &Operand<'_>,
         halves: Option<&Halves>,
     ) -> Result<[TensorMap; 2], ComputeError> {
-        let row_bytes = (x.pitch() * size_of::<u16>()) as u64;
+        let row_bytes = |pitch: usize| (pitch * size_of::<u16>()) as u64;
         let Some(halves) = halves else {
             assert_eq!(x.dtype, Dtype::Bf16, "operands in f32 come as halves");
             let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-            let map = tensor_map(kind, x.shape, row_bytes, x.address(self)).map_err(Self::failed(operation))?;
+            let map =
+                tensor_map(kind, x.shape, row_bytes(x.pitch), x.address(self)).map_err(Self::failed(operation))?;
             return Ok([map; 2]);
         };
         let kind = CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-        let larger = self.pointer(Some(&halves.data));
+        let (larger, row_bytes) = (self.pointer(Some(&halves.data)), row_bytes(pitch(x.shape.cols)));
         let map = |address| tensor_map(kind, x.shape, 2 * row_bytes, address).map_err(Self::failed(operation));
         Ok([map(larger)?, map(larger + row_bytes)?])
     }

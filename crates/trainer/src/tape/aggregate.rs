@@ -89,6 +89,10 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
         pass.give(self.x, x_grad)?;
         self.epilogue.finish(pass, grad)
     }
+
+    fn epilogue(&self) -> Option<Recorded> {
+        Some(self.epilogue)
+    }
 }
 
 impl<B: Backend> Operation<B> for Fetched<'_, B> {

@@ -1,7 +1,8 @@
 //! [`BackwardPass`]: the walk back over a tape.
 
-use girih_compute::{Backend, ComputeError, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dtype, Shape};
 
+use super::epilogue::Recorded;
 use super::{Node, Pool, Value, Var};
 use crate::params::Gradients;
 
@@ -66,6 +67,25 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         let mut matrix = self.grad_buffer(var)?;
         self.backend.set_zero(&mut matrix)?;
         Ok(matrix)
+    }
+
+    /// The epilogue whose way back the gradient of `var` goes next, where it has one share alone: whoever computes that may take
+    /// it through ([`Recorded::backward_of_product`]).
+    pub(super) fn next_epilogue(&self, var: Var) -> Option<Recorded> {
+        let node = &self.nodes[var.0];
+        let operation = node.operation.as_ref().filter(|_| node.n_uses == 1)?;
+        operation.epilogue().filter(|epilogue| epilogue.activation != Activation::Identity)
+    }
+
+    /// Puts the gradient of `var` as it is behind its epilogue.
+    pub(super) fn put_through(&mut self, var: Var, grad: B::Matrix) {
+        self.nodes[var.0].is_through = true;
+        self.put(var, grad);
+    }
+
+    /// Whether the gradient of `var` has been taken back through its epilogue.
+    pub(super) fn is_through(&self, var: Var) -> bool {
+        self.nodes[var.0].is_through
     }
 
     /// Gives a buffer back to the pool.

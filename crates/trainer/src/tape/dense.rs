@@ -63,6 +63,10 @@ impl<B: Backend> Operation<B> for Combined {
         }
         self.epilogue.finish(pass, grad)
     }
+
+    fn epilogue(&self) -> Option<Recorded> {
+        Some(self.epilogue)
+    }
 }
 
 struct Concatenated {

@@ -1,25 +1,32 @@
 //! The way back through a fused epilogue: `out = activation(sum + add + bias)`.
 
-use girih_compute::{Activation, Backend, ComputeError, Epilogue, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Epilogue, Shape, Transpose};
 
 use super::{BackwardPass, Tape, Var};
 
 /// The epilogue of a recorded operation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Recorded {
+pub struct Recorded {
+    /// One row, added to every row.
     pub bias: Option<Var>,
+    /// Applied last.
     pub activation: Activation,
+    /// What the result was added to, in place.
     pub add: Option<Var>,
 }
 
 impl Recorded {
     /// The operands that the epilogue reads.
-    pub fn operands(self) -> impl Iterator<Item = Var> {
+    pub(super) fn operands(self) -> impl Iterator<Item = Var> {
         self.bias.into_iter().chain(self.add)
     }
 
     /// The buffer for the result (that of `add` if there is one) and whether to accumulate into it.
-    pub fn target<B: Backend>(self, tape: &mut Tape<'_, B>, shape: Shape) -> Result<(B::Matrix, bool), ComputeError> {
+    pub(super) fn target<B: Backend>(
+        self,
+        tape: &mut Tape<'_, B>,
+        shape: Shape,
+    ) -> Result<(B::Matrix, bool), ComputeError> {
         match self.add {
             Some(add) => Ok((tape.consume(add), true)),
             None => Ok((tape.activations(shape)?, false)),
@@ -27,20 +34,21 @@ impl Recorded {
     }
 
     /// The epilogue as a backend takes it.
-    pub fn on<'t, B: Backend>(self, tape: &'t Tape<'_, B>, accumulate: bool) -> Epilogue<'t, B::Matrix> {
+    pub(super) fn on<'t, B: Backend>(self, tape: &'t Tape<'_, B>, accumulate: bool) -> Epilogue<'t, B::Matrix> {
         Epilogue { accumulate, bias: self.bias.map(|b| tape.value(b)), activation: self.activation }
     }
 
-    /// Turns the gradient of the result into that of the sum, and hands the bias its share.
-    pub fn backward<B: Backend>(
+    /// Turns the gradient of the result into that of the sum, and hands the bias its share, unless that has been done.
+    pub(super) fn backward<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,
         out: Var,
         grad: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        let bias = self.bias.filter(|&b| pass.needs_grad(b));
-        let cols = pass.backend().shape(grad).cols;
-        let mut bias_grad = bias.map(|_| pass.buffer(Shape::new(1, cols))).transpose()?;
+        if pass.is_through(out) {
+            return Ok(());
+        }
+        let mut bias_grad = self.bias_buffer(pass, pass.backend().shape(grad).cols)?;
         match self.activation {
             // The result may have been consumed by now; the identity does not need it.
             Activation::Identity => {
@@ -52,14 +60,51 @@ impl Recorded {
                 pass.backend().epilogue_backward(activation, pass.value(out), grad, bias_grad.as_mut())?;
             }
         }
-        match bias.zip(bias_grad) {
-            Some((bias, bias_grad)) => pass.give(bias, bias_grad),
-            None => Ok(()),
-        }
+        self.give_bias(pass, bias_grad)
+    }
+
+    /// The gradient of `out` as the product `A·op(B)`, its only share, and at once the way back through the epilogue that made
+    /// `out`.
+    pub(super) fn backward_of_product<B: Backend>(
+        self,
+        pass: &mut BackwardPass<'_, '_, B>,
+        out: Var,
+        a: &B::Matrix,
+        b: (Var, Transpose),
+    ) -> Result<(), ComputeError> {
+        let mut grad = pass.grad_buffer(out)?;
+        let mut bias_grad = self.bias_buffer(pass, pass.backend().shape(&grad).cols)?;
+        let (a, b, y) = ((a, Transpose::No), (pass.value(b.0), b.1), pass.value(out));
+        pass.backend().gemm_backward(a, b, (self.activation, y), &mut grad, bias_grad.as_mut())?;
+        self.give_bias(pass, bias_grad)?;
+        pass.put_through(out, grad);
+        Ok(())
+    }
+
+    /// Room for the gradient of the bias, if anybody wants it.
+    fn bias_buffer<B: Backend>(
+        self,
+        pass: &mut BackwardPass<'_, '_, B>,
+        cols: usize,
+    ) -> Result<Option<B::Matrix>, ComputeError> {
+        let bias = self.bias.filter(|&bias| pass.needs_grad(bias));
+        bias.map(|_| pass.buffer(Shape::new(1, cols))).transpose()
+    }
+
+    fn give_bias<B: Backend>(
+        self,
+        pass: &mut BackwardPass<'_, '_, B>,
+        bias_grad: Option<B::Matrix>,
+    ) -> Result<(), ComputeError> {
+        self.bias.zip(bias_grad).map_or(Ok(()), |(bias, bias_grad)| pass.give(bias, bias_grad))
     }
 
     /// Hands the gradient of the sum to `add`, or its buffer back to the pool.
-    pub fn finish<B: Backend>(self, pass: &mut BackwardPass<'_, '_, B>, grad: B::Matrix) -> Result<(), ComputeError> {
+    pub(super) fn finish<B: Backend>(
+        self,
+        pass: &mut BackwardPass<'_, '_, B>,
+        grad: B::Matrix,
+    ) -> Result<(), ComputeError> {
         match self.add {
             Some(add) => pass.give(add, grad),
             None => {

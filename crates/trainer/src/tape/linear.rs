@@ -60,6 +60,10 @@ impl<B: Backend> Operation<B> for Linear {
         self.operand_backward(pass, &grad)?;
         self.epilogue.finish(pass, grad)
     }
+
+    fn epilogue(&self) -> Option<Recorded> {
+        Some(self.epilogue)
+    }
 }
 
 impl Linear {
@@ -74,7 +78,12 @@ impl Linear {
             let (dz, weight) = ((grad, Transpose::No), (pass.value(self.weight), Transpose::Yes));
             pass.backend().gemm(dz, None, weight, epilogue, out)
         };
-        let Some(dropout) = self.dropout else { return pass.with_grad(self.x, product) };
+        let Some(dropout) = self.dropout else {
+            return match pass.next_epilogue(self.x) {
+                Some(epilogue) => epilogue.backward_of_product(pass, self.x, grad, (self.weight, Transpose::Yes)),
+                None => pass.with_grad(self.x, product),
+            };
+        };
         if !pass.needs_grad(self.x) {
             return Ok(());
         }

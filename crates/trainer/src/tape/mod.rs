@@ -32,6 +32,7 @@ use girih_random::Key;
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
+pub use epilogue::Recorded;
 pub use linear::LinearOptions;
 pub use loss::Loss;
 pub use pool::Pool;
@@ -63,6 +64,11 @@ pub trait Operation<B: Backend> {
     /// # Errors
     /// When the backend fails.
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, grad: B::Matrix) -> Result<(), ComputeError>;
+
+    /// What the operation ends with, if its way back begins with that.
+    fn epilogue(&self) -> Option<Recorded> {
+        None
+    }
 }
 
 enum Value<'a, B: Backend> {
@@ -78,6 +84,10 @@ struct Node<'a, B: Backend> {
     operation: Option<Box<dyn Operation<B> + 'a>>,
     param: Option<ParamId>,
     needs_grad: bool,
+    /// Operations that read the value, each of which has a share in its gradient.
+    n_uses: usize,
+    /// Whether the gradient has been taken back through the operation's epilogue.
+    is_through: bool,
 }
 
 /// One forward pass on a backend, recorded.
@@ -173,6 +183,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// Records the result of an operation on `operands`.
     pub fn record(&mut self, result: B::Matrix, operands: &[Var], operation: impl Operation<B> + 'a) -> Var {
         let needs_grad = operands.iter().any(|&v| self.needs_grad(v));
+        operands.iter().for_each(|v| self.nodes[v.0].n_uses += 1);
         let operation: Option<Box<dyn Operation<B> + 'a>> = if needs_grad { Some(Box::new(operation)) } else { None };
         self.push(Value::Owned(result), operation, None, needs_grad)
     }
@@ -253,7 +264,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         param: Option<ParamId>,
         needs_grad: bool,
     ) -> Var {
-        self.nodes.push(Node { value, operation, param, needs_grad });
+        self.nodes.push(Node { value, operation, param, needs_grad, n_uses: 0, is_through: false });
         Var(self.nodes.len() - 1)
     }
 }

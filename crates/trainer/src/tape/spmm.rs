@@ -65,4 +65,8 @@ impl<B: Backend> Operation<B> for Spmm<'_, B> {
         }
         self.epilogue.finish(pass, grad)
     }
+
+    fn epilogue(&self) -> Option<Recorded> {
+        Some(self.epilogue)
+    }
 }
