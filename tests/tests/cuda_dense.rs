@@ -153,6 +153,50 @@ fn sums_over_nodes() {
 }
 
 #[test]
+fn gradients_go_back_through_an_activation_with_the_product() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let Some(cuda) = cuda(dtype) else { return };
+        for (seed, (cols, depth)) in [(64, 47), (16, 8), (33, 41), (128, 128), (200, 16)].into_iter().enumerate() {
+            for activation in [Activation::Relu, Activation::Elu] {
+                through(&cuda, (cols, depth), activation, seed as u64, dtype);
+            }
+        }
+    }
+}
+
+/// Compares a product on its way back through an activation with the product and a pass, and sums of its columns in `f64`.
+fn through(cuda: &Cuda, (cols, depth): (usize, usize), activation: Activation, seed: u64, dtype: Dtype) {
+    let upload = |shape, seed| cuda.upload(&random(shape, seed, dtype), dtype).expect("memory");
+    let (grad, weight) = (upload(Shape::new(LONG, depth), seed), upload(Shape::new(cols, depth), seed + 1));
+    let y = upload(Shape::new(LONG, cols), seed + 2);
+    let zeros = |shape, dtype| cuda.zeros(shape, dtype).expect("memory");
+    let (mut expected, mut found) = (zeros(Shape::new(LONG, cols), Dtype::F32), zeros(Shape::new(LONG, cols), dtype));
+    let mut sums = zeros(Shape::new(1, cols), Dtype::F32);
+    let (a, b) = ((&grad, Transpose::No), (&weight, Transpose::Yes));
+    cuda.gemm(a, None, b, Epilogue::default(), &mut expected).expect("a product");
+    cuda.epilogue_backward(activation, &y, &mut expected, None).expect("a pass");
+    cuda.gemm_backward(a, b, (activation, &y), &mut found, Some(&mut sums)).expect("a product");
+    let [expected, found, sums] = [&expected, &found, &sums].map(|matrix| cuda.download(matrix).expect("memory"));
+    let rounding = if dtype == Dtype::Bf16 { 4e-3 } else { 1e-6 };
+    let mut of_columns = vec![(0.0, 0.0); cols];
+    for row in 0..LONG {
+        for (j, (&found, &expected)) in found.row(row).iter().zip(expected.row(row)).enumerate() {
+            let bound = rounding * expected.abs().max(1.0);
+            assert!(
+                (found - expected).abs() <= bound,
+                "{activation:?} {dtype:?}: ({row}, {j}) is {found}, not {expected}"
+            );
+            of_columns[j].0 += f64::from(found);
+            of_columns[j].1 += f64::from(found.abs());
+        }
+    }
+    for (j, (sum, sizes)) in of_columns.into_iter().enumerate() {
+        let found = f64::from(sums.data()[j]);
+        assert!((found - sum).abs() <= 1e-6 * sizes, "{activation:?} {dtype:?}: column {j} sums to {found}, not {sum}");
+    }
+}
+
+#[test]
 fn what_is_no_number_stays_in_its_row() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
