@@ -35,21 +35,26 @@ struct Arguments {
     /// Where the record goes [default: benches/record/SUITE-COMMIT.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Orders of nodes, as `girih reorder` names them, each of which suites of devices run in [default: community]
+    /// Orders of nodes, as `girih reorder` names them, each of which suites of devices run in [default: community;
+    /// gpu-ablation all that look at the graph, gpu-profile none and community]
     #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',')]
     order: Vec<OrderKind>,
     /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch;
     /// lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Which blocks tensor cores multiply, as for `girih train`, each of which the suite gpu-spmm runs with; the first one is
-    /// compared with cuSPARSE [default: auto]
+    /// Which blocks tensor cores multiply, as for `girih train`, each of which the suites gpu-spmm, gpu-ablation and
+    /// gpu-profile run with; in gpu-spmm the first one is
+    /// compared with cuSPARSE [default: auto; gpu-ablation never,0.02,0.05,0.1,auto, gpu-profile never,auto]
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',')]
     density_threshold: Vec<Tiling>,
     /// Trainings of each storage type, each with a seed of its own (suite gpu-accuracy)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// Width of the hidden layer (suite gpu-fullbatch) [default: that of published runs: 64 on synth:products, else 128]
+    /// NVIDIA's profiler of kernels, `ncu`, which the suite gpu-profile then runs itself under.
+    #[arg(long, value_name = "PROGRAM")]
+    ncu: Option<PathBuf>,
+    /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
 }
@@ -87,6 +92,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         tilings: arguments.density_threshold,
         peer: arguments.peer,
         runs: arguments.runs.into(),
+        ncu: arguments.ncu,
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));

@@ -32,11 +32,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let spec = setup.graph_or(graphs::FULL);
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
-    let suite = FullBatch {
-        hidden: setup.hidden.unwrap_or_else(|| hidden(spec)),
-        protocol: setup.protocol,
-        peer: setup.peer.as_deref(),
-    };
+    let suite = FullBatch { hidden: hidden(setup, spec), protocol: setup.protocol, peer: setup.peer.as_deref() };
     let as_it_is = suite.peer_epoch(&dataset)?;
     if let Some((name, time)) = &as_it_is {
         report.cases.push(Case::new(format!("{}/{name}", OrderKind::None), *time));
@@ -58,8 +54,22 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-fn hidden(spec: &str) -> usize {
-    if spec.starts_with(NARROW.0) { NARROW.1 } else { HIDDEN }
+/// Width of the hidden layer: the caller's, or that of published runs on the graph.
+pub(super) fn hidden(setup: &Setup, spec: &str) -> usize {
+    setup.hidden.unwrap_or(if spec.starts_with(NARROW.0) { NARROW.1 } else { HIDDEN })
+}
+
+/// The network and its epochs: one more than are timed.
+pub(super) fn gcn(hidden: usize, precision: Dtype, aggregate_once: bool, protocol: Protocol) -> TrainConfig {
+    let epochs = (protocol.warm_up + protocol.repeats) as u64;
+    TrainConfig {
+        model: ModelConfig { hidden, dropout: 0.0, aggregate_once, ..ModelConfig::default() },
+        optimizer: OptimizerConfig { lr: 0.01, weight_decay: 0.0, ..OptimizerConfig::default() },
+        epochs,
+        eval_every: epochs,
+        precision,
+        ..TrainConfig::default()
+    }
 }
 
 /// The library and the time of its epochs, if there is a peer.
@@ -83,7 +93,7 @@ impl FullBatch<'_> {
         let mut cases = Vec::new();
         let precision = cuda.activations();
         for aggregate_once in [true, false] {
-            let config = self.config(precision, aggregate_once);
+            let config = gcn(self.hidden, precision, aggregate_once, self.protocol);
             let time = Epochs::time(cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
             let aggregates = if aggregate_once { "once" } else { "every" };
             let name = format!("{}/{}/{aggregates}", order.kind, dtype_name(precision));
@@ -96,18 +106,6 @@ impl FullBatch<'_> {
             cases.push(case);
         }
         Ok(cases)
-    }
-
-    fn config(&self, precision: Dtype, aggregate_once: bool) -> TrainConfig {
-        let epochs = (self.protocol.warm_up + self.protocol.repeats) as u64;
-        TrainConfig {
-            model: ModelConfig { hidden: self.hidden, dropout: 0.0, aggregate_once, ..ModelConfig::default() },
-            optimizer: OptimizerConfig { lr: 0.01, weight_decay: 0.0, ..OptimizerConfig::default() },
-            epochs,
-            eval_every: epochs,
-            precision,
-            ..TrainConfig::default()
-        }
     }
 
     /// Epochs of the peer on the graph as it is numbered.
@@ -135,7 +133,9 @@ mod tests {
 
     #[test]
     fn hidden_layers_are_as_wide_as_published() {
-        assert_eq!(hidden("synth:products@0.1"), 64);
-        assert_eq!([graphs::FULL, graphs::SMALL, "synth:archaea"].map(hidden), [128; 3]);
+        let setup = Setup::default();
+        assert_eq!(hidden(&setup, "synth:products@0.1"), 64);
+        assert_eq!([graphs::FULL, graphs::SMALL, "synth:archaea"].map(|spec| hidden(&setup, spec)), [128; 3]);
+        assert_eq!(hidden(&Setup { hidden: Some(32), ..setup }, "synth:products"), 32);
     }
 }

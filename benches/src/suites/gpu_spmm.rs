@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
-use girih_graph_format::{Csr, Matrix, Norm};
+use girih_compute::{Backend, Dtype, Epilogue, Shape, Transpose};
+use girih_graph_format::{Csr, Matrix};
 use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Tiling};
 
 use super::gpu::{self, Order};
@@ -39,19 +39,13 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             order.permutation.as_ref().map_or(Cow::Borrowed(&graph), |order| Cow::Owned(graph.permuted(order)));
         for (i, &tiling) in tilings.iter().enumerate() {
             cuda = cuda.tiling(tiling);
-            let sparse = upload(&cuda, &ordered)?;
+            let sparse = gpu::upload(&cuda, &ordered)?;
             let bench = Bench { cuda: &cuda, graph: &ordered, sparse, protocol: setup.protocol };
             let suffix = if tilings.len() > 1 { format!("/{tiling}") } else { String::new() };
             bench.run(&order, peer.as_ref().filter(|_| i == 0), &suffix, report)?;
         }
     }
     Ok(())
-}
-
-fn upload(cuda: &Cuda, graph: &Csr) -> Result<CudaSparse, Error> {
-    let scales = graph.scales(Norm::None);
-    // Only the product itself is asked for, never that with the transpose.
-    Ok(cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?)
 }
 
 /// A graph in one order.

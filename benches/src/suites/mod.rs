@@ -5,8 +5,10 @@ mod epochs;
 mod fullbatch;
 mod gemm;
 mod gpu;
+mod gpu_ablation;
 mod gpu_accuracy;
 mod gpu_fullbatch;
+mod gpu_profile;
 mod gpu_spmm;
 mod io;
 mod lightgcn;
@@ -46,6 +48,10 @@ pub enum Suite {
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
     GpuFullbatch,
+    /// Epochs and products on a CUDA device, by order of nodes and by which blocks tensor cores multiply.
+    GpuAblation,
+    /// One product on a CUDA device for each order of nodes, with what NVIDIA's profiler counts in it.
+    GpuProfile,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
     /// Generating, writing and reading graphs in every format.
@@ -65,6 +71,8 @@ impl Suite {
             Self::Reorder => "reorder",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
+            Self::GpuAblation => "gpu-ablation",
+            Self::GpuProfile => "gpu-profile",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Io => "io",
         }
@@ -87,6 +95,8 @@ impl Suite {
             Self::Reorder => reorder::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
+            Self::GpuAblation => gpu_ablation::run(setup, report),
+            Self::GpuProfile => gpu_profile::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Io => io::run(setup, report),
         }
@@ -94,7 +104,7 @@ impl Suite {
 }
 
 /// What the caller chose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// SPEC of the graph, or of several; none for the one that fits `small`.
     pub graphs: Vec<String>,
@@ -113,6 +123,8 @@ pub struct Setup {
     pub tilings: Vec<Tiling>,
     /// Trainings with seeds of their own, for suites that ask how well a model learns.
     pub runs: u64,
+    /// NVIDIA's profiler of kernels, for the suite that asks it.
+    pub ncu: Option<PathBuf>,
 }
 
 impl Setup {
