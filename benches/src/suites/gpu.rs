@@ -2,18 +2,51 @@
 
 use std::time::Instant;
 
-use girih_graph_format::{Csr, Permutation};
-use girih_kernels::{Cuda, Device};
+use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{Csr, Norm, Permutation};
+use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Device};
 use girih_reorder::OrderKind;
 
+use super::random_matrix;
 use crate::{Accelerator, Error, Report};
 
-/// Notes the first device and measures its memory.
-pub(super) fn note_device(report: &mut Report) -> Result<(), Error> {
-    let device = Device::open(0)?;
-    let name = device.name();
-    report.device = Some(Accelerator { name, copy_gb_s: Cuda::new(device).copy_gb_s()? });
-    Ok(())
+/// The orders that suites run in unless they are told: the one that pays.
+pub(super) const ORDERS: [OrderKind; 1] = [OrderKind::Community];
+
+/// Opens the first device, measures its memory and notes both.
+pub(super) fn open_device(report: &mut Report) -> Result<Cuda, Error> {
+    let cuda = Cuda::new(Device::open(0)?);
+    report.device = Some(Accelerator { name: cuda.device().name(), copy_gb_s: cuda.copy_gb_s()? });
+    Ok(cuda)
+}
+
+/// The plain adjacency on the device: what sums neighbours.
+pub(super) fn upload(cuda: &Cuda, graph: &Csr) -> Result<CudaSparse, Error> {
+    let scales = graph.scales(Norm::None);
+    // Only the product itself is asked for, never that with the transpose.
+    Ok(cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?)
+}
+
+/// A product with the plain adjacency, and its operands.
+pub(super) struct Product<'a> {
+    cuda: &'a Cuda,
+    pub(super) sparse: CudaSparse,
+    x: CudaMatrix,
+    out: CudaMatrix,
+}
+
+impl<'a> Product<'a> {
+    pub(super) fn new(cuda: &'a Cuda, graph: &Csr, width: usize, dtype: Dtype) -> Result<Self, Error> {
+        let x = cuda.upload(&random_matrix(graph.n_cols(), width)?, dtype)?;
+        let out = cuda.zeros(Shape::new(graph.n_rows(), width), dtype)?;
+        Ok(Self { cuda, sparse: upload(cuda, graph)?, x, out })
+    }
+
+    /// Seconds of one product by the device's clock.
+    pub(super) fn seconds(&mut self) -> Result<f64, Error> {
+        let a = (&self.sparse, Transpose::No);
+        self.cuda.elapsed(|| Ok(self.cuda.spmm(a, None, &self.x, Epilogue::default(), &mut self.out)?))
+    }
 }
 
 /// An order of nodes, found.

@@ -11,6 +11,7 @@
 
 mod backend;
 mod blas;
+mod blocks;
 mod compile;
 mod device;
 mod driver;
@@ -24,6 +25,7 @@ mod survey;
 mod timing;
 
 pub use backend::Cuda;
+pub use blocks::Blocks;
 pub use device::Device;
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;

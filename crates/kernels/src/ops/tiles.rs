@@ -184,6 +184,11 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
+    /// How many blocks there are.
+    pub(crate) fn n_blocks(&self) -> usize {
+        self.columns.len()
+    }
+
     /// What the product of the rest starts from.
     pub(crate) fn start(&self, cuda: &Cuda, whole: &CudaCsr, sums: &CudaSlice<f32>, pitch: usize) -> Start {
         Start {
