@@ -49,6 +49,7 @@ sources! {
     OPERAND = "operand.cu";
     TILING = "tiling.cu";
     TILES = "tiles.cu";
+    TILES_MMA = "tiles_mma.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";

@@ -15,6 +15,7 @@ mod segments;
 mod sparse;
 mod spmm;
 mod tiles;
+mod tiles_mma;
 
 pub(crate) use tiles::Tiles;
-pub use tiles::Tiling;
+pub use tiles::{BlockKernel, Tiling};

@@ -29,13 +29,13 @@ use crate::compile::Source;
 use crate::matrix::CudaCsr;
 
 /// Rows of a window; `kernels/common.cuh` says the same.
-const WINDOW: usize = 256;
+pub(super) const WINDOW: usize = 256;
 /// Columns of a block.
-const PANEL: usize = 64;
+pub(super) const PANEL: usize = 64;
 /// Words of a block's bits.
-const WORDS: usize = WINDOW * PANEL / u32::BITS as usize;
+pub(super) const WORDS: usize = WINDOW * PANEL / u32::BITS as usize;
 /// Columns of the dense operand that a thread block computes at most.
-const COLS_MAX: usize = 128;
+pub(super) const COLS_MAX: usize = 128;
 /// Blocks on their way to a thread block; `kernels/tiles.cu` says the same.
 const STAGES: usize = 8;
 /// Threads of a block: two warpgroups that multiply, one that fetches.
@@ -44,6 +44,55 @@ const THREADS: u32 = 384;
 const COUNTS_BYTES_MAX: usize = 1 << 30;
 /// Spans for each processor: enough to even out the last ones.
 const SPANS_PER_PROCESSOR: usize = 4;
+
+/// How blocks are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKernel {
+    /// By `wgmma`, which compute capability 9.0 has: `kernels/tiles.cu`.
+    Wgmma,
+    /// By `mma.sync`, which all cards have: `kernels/tiles_mma.cu`.
+    Mma,
+}
+
+impl BlockKernel {
+    /// Capability of the only generation with `wgmma`.
+    const WGMMA: (i32, i32) = (9, 0);
+
+    /// The fastest one of a card.
+    pub(crate) fn of(capability: (i32, i32)) -> Self {
+        if Self::Wgmma.runs_on(capability) { Self::Wgmma } else { Self::Mma }
+    }
+
+    /// Whether cards of a capability, one that is not refused altogether, have its instructions.
+    pub(crate) fn runs_on(self, capability: (i32, i32)) -> bool {
+        match self {
+            Self::Wgmma => capability == Self::WGMMA,
+            Self::Mma => true,
+        }
+    }
+}
+
+impl fmt::Display for BlockKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wgmma => "wgmma",
+            Self::Mma => "mma",
+        })
+    }
+}
+
+impl FromStr for BlockKernel {
+    type Err = String;
+
+    /// `wgmma` or `mma`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "wgmma" => Ok(Self::Wgmma),
+            "mma" => Ok(Self::Mma),
+            _ => Err("neither wgmma nor mma".to_owned()),
+        }
+    }
+}
 
 /// Which blocks of an adjacency are multiplied by tensor cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,10 +159,10 @@ impl FromStr for Tiling {
     }
 }
 
-/// `Span` of `kernels/tiles.cu`.
+/// `BlockSpan` of `kernels/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Span {
+pub(super) struct Span {
     slot: u32,
     first: u32,
     last: u32,
@@ -173,14 +222,14 @@ pub(crate) struct Tiles {
     /// The entries outside of blocks.
     pub(crate) rest: CudaCsr,
     /// Runs of blocks, the longest first.
-    spans: CudaSlice<Span>,
-    n_spans: usize,
+    pub(super) spans: CudaSlice<Span>,
+    pub(super) n_spans: usize,
     /// Of each window the first slot, and one more.
     slots: CudaSlice<u32>,
     /// The first column of each block.
-    columns: CudaSlice<u32>,
+    pub(super) columns: CudaSlice<u32>,
     /// [`WORDS`] for each block.
-    bits: CudaSlice<u32>,
+    pub(super) bits: CudaSlice<u32>,
 }
 
 impl Tiles {
@@ -203,9 +252,7 @@ impl Cuda {
         operation: &'static str,
         csr: &'a CudaCsr,
     ) -> Result<Option<&'a Tiles>, ComputeError> {
-        // The kernel speaks to the tensor cores of this generation alone.
-        let least = self.tiling.least(csr).filter(|_| self.device.capability() == (9, 0) && csr.nnz > 0);
-        let Some(least) = least else { return Ok(None) };
+        let Some(least) = self.tiling.least(csr).filter(|_| csr.nnz > 0) else { return Ok(None) };
         if csr.tiles.get().is_none() {
             let tiles = self.build_tiles(operation, csr, least)?;
             let _ = csr.tiles.set(tiles.map(Box::new));
@@ -293,23 +340,38 @@ impl Cuda {
         x: &Operand<'_>,
         halves: Option<&Halves>,
     ) -> Result<CudaSlice<f32>, ComputeError> {
+        let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * x.shape.cols)?;
+        match self.block_kernel {
+            BlockKernel::Wgmma => self.wgmma_sums(operation, tiles, x, halves, &mut sums)?,
+            BlockKernel::Mma => self.mma_sums(operation, tiles, x, halves, &mut sums)?,
+        }
+        Ok(sums)
+    }
+
+    /// Writes the sums of all blocks to their slots.
+    fn wgmma_sums(
+        &self,
+        operation: &'static str,
+        tiles: &Tiles,
+        x: &Operand<'_>,
+        halves: Option<&Halves>,
+        sums: &mut CudaSlice<f32>,
+    ) -> Result<(), ComputeError> {
         let pitch = x.shape.cols;
-        let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * pitch)?;
-        let n_chunks = pitch.div_ceil(COLS_MAX);
-        let cols = pitch.div_ceil(n_chunks).next_multiple_of(16);
-        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), cols)?;
+        let chunks = Chunks::of(pitch);
+        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), chunks.cols)?;
         let [high, low] = self.tensor_maps(operation, x, halves)?;
         let unscale = self.pointer(halves.map(|halves| &halves.unscale));
         let (n_spans, sums_pitch) = (tiles.n_spans as u32, pitch as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&high).arg(&low).arg(&tiles.spans).arg(&n_spans).arg(&tiles.columns).arg(&tiles.bits).arg(&unscale);
-        launch.arg(&mut sums).arg(&sums_pitch);
-        let grid_dim = (n_spans.min(self.device.processors() as u32), n_chunks as u32, 1);
+        launch.arg(sums).arg(&sums_pitch);
+        let grid_dim = (n_spans.min(self.device.processors() as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and each
         // has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(sums)
+        Ok(())
     }
 
     /// The maps of larger and smaller halves, or twice that of an operand in bf16.
@@ -348,6 +410,21 @@ impl Cuda {
         let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(operation))?;
         Ok((kernel, shared_bytes))
+    }
+}
+
+/// Columns of a dense operand, shared out to thread blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunks {
+    pub(super) n: usize,
+    /// Columns that a thread block computes, a multiple of sixteen; those beyond the operand's are not stored.
+    pub(super) cols: usize,
+}
+
+impl Chunks {
+    pub(super) fn of(width: usize) -> Self {
+        let n = width.div_ceil(COLS_MAX);
+        Self { n, cols: width.div_ceil(n).next_multiple_of(16) }
     }
 }
 
@@ -424,7 +501,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn cards_multiply_by_what_they_have() {
+        for (capability, kernel) in [
+            ((8, 0), BlockKernel::Mma),
+            ((8, 9), BlockKernel::Mma),
+            ((9, 0), BlockKernel::Wgmma),
+            ((12, 0), BlockKernel::Mma),
+        ] {
+            assert_eq!(BlockKernel::of(capability), kernel, "{capability:?}");
+        }
+        for kernel in [BlockKernel::Wgmma, BlockKernel::Mma] {
+            assert_eq!(kernel.to_string().parse(), Ok(kernel));
+        }
+        assert!("cuda".parse::<BlockKernel>().is_err());
+    }
+
     proptest! {
+        /// Thread blocks compute every column, and none of them computes nothing.
+        #[test]
+        fn chunks_cover_all_columns(width in 1_usize..3000) {
+            let Chunks { n, cols } = Chunks::of(width);
+            prop_assert!(cols.is_multiple_of(16) && cols <= COLS_MAX && n * cols >= width && (n - 1) * cols < width);
+        }
+
         /// Every block is in one span, spans are no longer than their fair share, and slots are those of the window.
         #[test]
         fn spans_share_out_all_blocks(lengths in prop::collection::vec(0_u32..400, 1..40), n_processors in 1_usize..8) {
