@@ -1,4 +1,4 @@
-//! Sparse products on a CUDA device, by tensor cores and without, against sums in `f64`. Without a device the tests say so and
+//! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a device the tests say so and
 //! pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::{Activation, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
@@ -22,7 +22,7 @@ fn cudas(tiling: Tiling) -> Vec<(BlockKernel, Cuda)> {
             None
         }
     };
-    [BlockKernel::Wgmma, BlockKernel::Mma].into_iter().filter_map(with).collect()
+    [BlockKernel::Wgmma, BlockKernel::Mma, BlockKernel::Paper].into_iter().filter_map(with).collect()
 }
 
 /// Rows and columns of the graph: no multiple of what kernels work in.
@@ -104,7 +104,7 @@ fn multiply(cuda: &Cuda, csr: &Csr, scales: &Scales, x: &Matrix, bias: &Matrix, 
 const WIDTHS: [usize; 10] = [8, 16, 47, 48, 64, 72, 100, 128, 200, 256];
 
 #[test]
-fn products_by_tensor_cores_are_as_exact_as_their_storage() {
+fn products_by_blocks_are_as_exact_as_their_storage() {
     let csr = graph();
     for tiling in [Tiling::From(0.0), Tiling::From(0.02), Tiling::From(0.2), Tiling::Never] {
         for (kernel, cuda) in cudas(tiling) {

@@ -50,6 +50,7 @@ sources! {
     TILING = "tiling.cu";
     TILES = "tiles.cu";
     TILES_MMA = "tiles_mma.cu";
+    TILES_PAPER = "tiles_paper.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";

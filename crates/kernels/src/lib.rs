@@ -28,5 +28,5 @@ pub use device::Device;
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
-pub use ops::{BlockKernel, Tiling};
+pub use ops::{BlockKernel, Split, Tiling};
 pub use survey::{Card, FoundLibrary, Survey};

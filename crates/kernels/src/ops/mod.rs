@@ -16,6 +16,7 @@ mod sparse;
 mod spmm;
 mod tiles;
 mod tiles_mma;
+mod tiles_paper;
 
 pub(crate) use tiles::Tiles;
-pub use tiles::{BlockKernel, Tiling};
+pub use tiles::{BlockKernel, Split, Tiling};

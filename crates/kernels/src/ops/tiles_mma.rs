@@ -5,7 +5,7 @@ use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKern
 use girih_compute::{ComputeError, Dtype};
 
 use super::operand::{Halves, Operand};
-use super::tiles::{Chunks, PANEL, Tiles, WORDS};
+use super::tiles::{Blocks, Chunks, PANEL, Span, WORDS};
 use crate::backend::Cuda;
 use crate::compile::Source;
 
@@ -34,7 +34,7 @@ impl Cuda {
     pub(super) fn mma_sums(
         &self,
         operation: &'static str,
-        tiles: &Tiles,
+        (blocks, spans): (&Blocks, &CudaSlice<Span>),
         x: &Operand<'_>,
         halves: Option<&Halves>,
         sums: &mut CudaSlice<f32>,
@@ -43,9 +43,9 @@ impl Cuda {
         let (kernel, shared_bytes) = self.mma_kernel(operation, halves.is_some(), chunks.cols)?;
         let planes = self.planes(x, halves);
         let unscale = self.pointer(halves.map(|halves| &halves.unscale));
-        let (n_spans, pitch) = (tiles.n_spans as u32, x.shape.cols as u64);
+        let (n_spans, pitch) = (blocks.n_slots as u32, x.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&planes).arg(&tiles.spans).arg(&n_spans).arg(&tiles.columns).arg(&tiles.bits).arg(&unscale);
+        launch.arg(&planes).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
         launch.arg(sums).arg(&pitch);
         let at_once = self.device.processors() * if chunks.cols <= NARROW { 2 } else { 1 };
         let grid_dim = (n_spans.min(at_once as u32), chunks.n as u32, 1);
