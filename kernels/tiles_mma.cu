@@ -142,7 +142,7 @@ __device__ __forceinline__ void store(const float (&sum)[TALL][COLS / 8][4], flo
 extern "C" __global__ void __launch_bounds__(THREADS, COLS <= 64 ? 2 : 1)
     tiles_mma(Planes x, const BlockSpan *spans, u32 n_spans, const u32 *columns, const u32 *bits, const float *unscale,
               float *sums, u64 pitch) {
-    extern __shared__ unsigned char memory[];
+    extern __shared__ __align__(16) unsigned char memory[];
     const u32 stages = shared_address(memory);
     // Ones were twos, and halves may be multiplied by a power of two.
     const float one = unscale ? 0.5f * *unscale : 0.5f;

@@ -7,7 +7,7 @@ use clap::Parser;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
 use girih_benches::{Error, Report, folder, graphs, table};
-use girih_kernels::Tiling;
+use girih_kernels::{BlockKernel, Tiling};
 use girih_machine::{Ceilings, Machine};
 use girih_reorder::OrderKind;
 
@@ -46,6 +46,10 @@ struct Arguments {
     /// compared with cuSPARSE.
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "auto")]
     density_threshold: Vec<Tiling>,
+    /// What multiplies blocks in the suite gpu-spmm: wgmma, mma, or paper, tiles of 32 × 32 without tensor cores; each of them
+    /// runs [default: the fastest that the card has].
+    #[arg(long, value_name = "KERNEL,…", value_delimiter = ',')]
+    kernel: Vec<BlockKernel>,
     /// Width of the hidden layer (suite gpu-fullbatch) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
@@ -78,6 +82,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         orders: arguments.order,
         hidden: arguments.hidden,
         tilings: arguments.density_threshold,
+        kernels: arguments.kernel,
         peer: arguments.peer,
     };
     arguments.suite.run(&setup, &mut report)?;

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use girih_compute::Dtype;
 use girih_graph_format::Matrix;
-use girih_kernels::Tiling;
+use girih_kernels::{BlockKernel, Tiling};
 use girih_random::Key;
 use girih_reorder::OrderKind;
 use rayon::prelude::*;
@@ -102,6 +102,8 @@ pub struct Setup {
     pub hidden: Option<usize>,
     /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that.
     pub tilings: Vec<Tiling>,
+    /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
+    pub kernels: Vec<BlockKernel>,
 }
 
 impl Setup {

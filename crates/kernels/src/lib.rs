@@ -18,6 +18,7 @@ mod error;
 mod libraries;
 mod lt;
 mod matrix;
+mod measurements;
 mod ops;
 mod pool;
 mod survey;

@@ -28,9 +28,32 @@ fn cuda_computes_what_the_reference_does() {
 
 #[test]
 fn blocks_change_no_operation() {
-    let Some(device) = device() else { return };
-    // Every block with an entry goes to the tensor cores.
-    check_backend(&Cuda::new(device).tiling(Tiling::From(0.0)));
+    // Every block with an entry is multiplied as one, by what the card does best and by what every card has.
+    for kernel in [None, Some(BlockKernel::Mma), Some(BlockKernel::Paper)] {
+        let Some(device) = device() else { return };
+        let cuda = Cuda::new(device).tiling(Tiling::From(0.0));
+        check_backend(&match kernel {
+            Some(kernel) => cuda.multiplying_blocks_by(kernel).unwrap(),
+            None => cuda,
+        });
+    }
+}
+
+#[test]
+fn blocks_are_chosen_alike_by_every_run() {
+    let csr = pattern(16384, 16384, 200, 0);
+    for kernel in [BlockKernel::Mma, BlockKernel::Paper] {
+        let choose = || {
+            let cuda = Cuda::new(device()?).multiplying_blocks_by(kernel).unwrap();
+            let a = split(&cuda, &csr, 64);
+            Some((cuda.split(&a), cuda.download_blocks(&a).unwrap()))
+        };
+        let Some((found, blocks)) = choose() else { return };
+        let (again, blocks_again) = choose().unwrap();
+        assert_eq!(found, again, "{kernel}");
+        assert!(blocks == blocks_again, "{kernel}");
+        println!("{kernel}: {found:?}");
+    }
 }
 
 /// Entries anywhere, denser towards the first column; hubs, whose rows are full; no entry in rows that leave 5 over 7.

@@ -1,6 +1,7 @@
 //! The operations, a module for each source in `kernels/`: checked operands in, launches out.
 
 mod attention;
+mod costs;
 mod edges;
 mod gemm;
 mod loss;

@@ -127,7 +127,7 @@ impl Cuda {
         }
         let whole = direction.csr;
         let plain = weights.is_none() && whole.values.is_none();
-        let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole)? } else { None };
+        let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole, x)? } else { None };
         let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles, x))?;
         let direction = Direction { right: direction.right.filter(|_| !operand.is_scaled), ..direction };
         let Some(tiles) = tiles else {

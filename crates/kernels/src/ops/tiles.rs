@@ -28,7 +28,7 @@ use super::operand::{Halves, Operand};
 use super::tiles_paper::{Share, shares};
 use crate::backend::Cuda;
 use crate::compile::Source;
-use crate::matrix::{CudaCsr, CudaSparse};
+use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse};
 
 /// Rows of a window; `kernels/common.cuh` says the same.
 pub(super) const WINDOW: usize = BlockLayout::Fragments.rows();
@@ -122,23 +122,10 @@ pub enum Tiling {
 }
 
 impl Tiling {
-    /// Where a block multiplies as fast as its entries one by one: measured, and the same within a fifth for all widths.
-    const BREAK_EVEN: f64 = 0.02;
     /// Fewer entries are not worth the search.
     const ENTRIES_MIN: usize = 1 << 20;
     /// Blocks that hold less than this share of all entries are not worth a second kernel.
     const COVERAGE_MIN: f64 = 0.1;
-
-    /// Entries from which on a block is one; `None` where there shall be no blocks.
-    fn least(self, csr: &CudaCsr, layout: BlockLayout) -> Option<u32> {
-        let threshold = match self {
-            Self::Never => return None,
-            Self::Auto if csr.nnz < Self::ENTRIES_MIN => return None,
-            Self::Auto => Self::BREAK_EVEN,
-            Self::From(threshold) => threshold,
-        };
-        Some(entries_of(threshold, layout))
-    }
 
     fn is_worth(self, coverage: f64) -> bool {
         match self {
@@ -149,7 +136,7 @@ impl Tiling {
 }
 
 /// Entries that are a share of a block's places, one at least.
-fn entries_of(share: f64, layout: BlockLayout) -> u32 {
+pub(super) fn entries_of(share: f64, layout: BlockLayout) -> u32 {
     ((share * (layout.rows() * layout.cols()) as f64).ceil() as u32).max(1)
 }
 
@@ -303,19 +290,31 @@ impl Tiles {
 }
 
 impl Cuda {
-    /// The blocks of a pattern, found when they are first asked for; `None` where there are none worth it.
+    /// The blocks of a pattern, found when they are first asked for, as products with an operand like `x` want them; `None`
+    /// where there are none worth it.
     pub(crate) fn tiles_of<'a>(
         &self,
         operation: &'static str,
         csr: &'a CudaCsr,
+        x: &CudaMatrix,
     ) -> Result<Option<&'a Tiles>, ComputeError> {
-        let layout = self.block_kernel.layout();
-        let Some(least) = self.tiling.least(csr, layout).filter(|_| csr.nnz > 0) else { return Ok(None) };
         if csr.tiles.get().is_none() {
+            let Some(least) = self.least(operation, csr, x)? else { return Ok(None) };
             let tiles = self.build_tiles(operation, csr, least)?;
             let _ = csr.tiles.set(tiles.map(Box::new));
         }
         Ok(csr.tiles.get().and_then(|tiles| tiles.as_deref()))
+    }
+
+    /// Entries from which on a block is one; `None` where there shall be no blocks.
+    fn least(&self, operation: &'static str, csr: &CudaCsr, x: &CudaMatrix) -> Result<Option<u32>, ComputeError> {
+        Ok(match self.tiling {
+            _ if csr.nnz == 0 => None,
+            Tiling::Never => None,
+            Tiling::Auto if csr.nnz < Tiling::ENTRIES_MIN => None,
+            Tiling::Auto => Some(self.worthwhile_entries(operation, csr, x.shape, x.dtype)?),
+            Tiling::From(share) => Some(entries_of(share, self.block_kernel.layout())),
+        })
     }
 
     /// How an adjacency was split, once a product has looked for blocks; `None` where there are none.
