@@ -113,6 +113,17 @@ struct Start {
     }
 };
 
+// Blocks first .. last of a window, whose sums go to a slot.
+struct BlockSpan {
+    u32 slot, first, last, padding;
+};
+
+// Two places of a block, `q` of 16 of a word, as two numbers of 16 bits each: two, where there is an entry, or zero. The
+// exponent's top bit alone is 2, in bf16 as in f16.
+__device__ __forceinline__ u32 twos(u32 word, u32 q) { return (q <= 14 ? word << (14 - q) : word >> 1) & 0x40004000u; }
+
+__device__ __forceinline__ u32 shared_address(const void *of) { return (u32)__cvta_generic_to_shared(of); }
+
 __device__ __forceinline__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
 // Elements from row to row of a matrix of so many columns: rows begin where the widest loads may, but for the narrowest.

@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll
-                for (int i = 0; i < VEC; i++) finite &= is_finite(sums[t][i]);
+                for (int i = 0; i < VEC; i++) finite &= is_finite(sums[t][i]) || first + t * step + i >= width;
         }
         const u32 members = (TEAM == 32 ? ~0u : (1u << TEAM % 32) - 1) << threadIdx.x % 32 / TEAM * TEAM;
         if (__ballot_sync(~0u, !finite) & members) {

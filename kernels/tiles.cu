@@ -29,12 +29,6 @@ struct alignas(64) TensorMap {
     u64 words[16];
 };
 
-// Blocks first .. last of a window, whose sums go to a slot.
-struct Span {
-    u32 slot, first, last, padding;
-};
-
-__device__ __forceinline__ u32 shared_address(const void *of) { return (u32)__cvta_generic_to_shared(of); }
 __device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -115,11 +109,11 @@ MULTIPLY(112, D56, R56, "%56, %57, %58, %59", "%60")
 MULTIPLY(128, D64, R64, "%64, %65, %66, %67", "%68")
 
 // Reads blocks into the ring, one thread's work.
-__device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *low, const Span *spans, u32 n_spans,
+__device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *low, const BlockSpan *spans, u32 n_spans,
                                       const u32 *columns, const u32 *bits, u32 stages, u32 full, u32 empty) {
     Ring ring = {0, 0};
     for (u32 i = blockIdx.x; i < n_spans; i += gridDim.x) {
-        const Span span = spans[i];
+        const BlockSpan span = spans[i];
         for (u32 plane = PLANES; plane-- > 0;) {
             for (u32 block = span.first; block < span.last; block++) {
                 barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
@@ -136,14 +130,14 @@ __device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *lo
 }
 
 // Multiplies what the ring brings, a warpgroup's work on its rows of each window.
-__device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float one, float *sums, u64 pitch, u32 stages,
+__device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, float one, float *sums, u64 pitch, u32 stages,
                                         u32 full, u32 empty) {
     const u32 group = threadIdx.x / 128, thread = threadIdx.x % 128;
     // A matrix whose columns lie side by side, swizzled over 128 bytes: 1024 bytes to the next 8 rows.
     const u64 layout = (u64)1 << 62 | (u64)(1024 / 16) << 32 | (u64)(BOX_BYTES / 16) << 16;
     Ring ring = {0, 0};
     for (u32 i = blockIdx.x; i < n_spans; i += gridDim.x) {
-        const Span span = spans[i];
+        const BlockSpan span = spans[i];
         float sum[TALL][COLS / 2];
 #pragma unroll
         for (u32 m = 0; m < TALL; m++)
@@ -152,22 +146,21 @@ __device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float on
         for (u32 n = PLANES * (span.last - span.first); n > 0; n--) {
             barrier_wait(full + 8 * ring.stage, ring.parity);
             const u32 stage = stages + ring.stage * STAGE_BYTES;
-            u32 twos[TALL][16];
+            u32 left[TALL][16];
 #pragma unroll
             for (u32 m = 0; m < TALL; m++) {
                 const u32 at = stage + BOXES * BOX_BYTES + ((group * TALL + m) * 128 + thread) * 4;
                 u32 word;
                 asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
-                // The exponent's top bit alone is 2, in bf16 as in f16.
 #pragma unroll
-                for (u32 q = 0; q < 16; q++) twos[m][q] = (q <= 14 ? word << (14 - q) : word >> 1) & 0x40004000u;
+                for (u32 q = 0; q < 16; q++) left[m][q] = twos(word, q);
             }
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (u32 k = 0; k < 4; k++) {
                 const u64 right = layout | ((stage + k * 2048) & 0x3ffff) >> 4;
 #pragma unroll
-                for (u32 m = 0; m < TALL; m++) multiply<COLS>(sum[m], twos[m] + 4 * k, right);
+                for (u32 m = 0; m < TALL; m++) multiply<COLS>(sum[m], left[m] + 4 * k, right);
             }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -192,7 +185,7 @@ __device__ __forceinline__ void consume(const Span *spans, u32 n_spans, float on
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-    tiles(const __grid_constant__ TensorMap high, const __grid_constant__ TensorMap low, const Span *spans, u32 n_spans,
+    tiles(const __grid_constant__ TensorMap high, const __grid_constant__ TensorMap low, const BlockSpan *spans, u32 n_spans,
           const u32 *columns, const u32 *bits, const float *unscale, float *sums, u64 pitch) {
     extern __shared__ unsigned char memory[];
     __shared__ alignas(8) u64 barriers[2 * STAGES];

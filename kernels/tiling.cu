@@ -1,8 +1,9 @@
 // Finds the blocks of a pattern that are dense enough to be multiplied as blocks (see tiles.cu), and parts them from the rest.
 // A thread block works on a window of rows at a time, and counts in `panels` numbers of its own: one for each 64 columns.
+// ROWS, PANEL: rows and columns of a block, 256 × 64 for tensor cores or 32 × 32 for tiles_paper.cu.
+// Constants: ROWS=256 PANEL=64
+// Constants: ROWS=32 PANEL=32
 #include "common.cuh"
-
-static const u32 PANEL = 64;
 
 struct Tiling {
     const u64 *indptr;
@@ -15,9 +16,9 @@ struct Tiling {
     u32 *counts;
 
     __device__ __forceinline__ u32 *own_counts() const { return counts + blockIdx.x * n_panels; }
-    __device__ __forceinline__ u64 n_windows() const { return (n_rows + WINDOW - 1) / WINDOW; }
+    __device__ __forceinline__ u64 n_windows() const { return (n_rows + ROWS - 1) / ROWS; }
     __device__ __forceinline__ u64 last_row(u64 window) const {
-        return (window + 1) * WINDOW < n_rows ? (window + 1) * WINDOW : n_rows;
+        return (window + 1) * ROWS < n_rows ? (window + 1) * ROWS : n_rows;
     }
 };
 
@@ -26,9 +27,43 @@ __device__ __forceinline__ void count_panels(const Tiling &a, u64 window, u32 *c
     for (u64 panel = threadIdx.x; panel < a.n_panels; panel += blockDim.x) counts[panel] = 0;
     __syncthreads();
     const u64 end = a.indptr[a.last_row(window)];
-    for (u64 entry = a.indptr[window * WINDOW] + threadIdx.x; entry < end; entry += blockDim.x)
+    for (u64 entry = a.indptr[window * ROWS] + threadIdx.x; entry < end; entry += blockDim.x)
         atomicAdd(counts + a.indices[entry] / PANEL, 1u);
     __syncthreads();
+}
+
+// Numbers of entries at which candidates for `least` begin, ascending.
+static const u32 CANDIDATES = 5;
+struct Candidates {
+    u32 of[CANDIDATES];
+};
+
+// How many blocks have how many entries, and how many entries these are together: bin b is for as many as b candidates allow.
+// Numbers are zero before. Blocks without entries are not counted.
+extern "C" __global__ void __launch_bounds__(256) count_fills(Tiling a, Candidates candidates, u64 *blocks, u64 *entries) {
+    __shared__ u64 sums[2][CANDIDATES + 1];
+    if (threadIdx.x < 2 * (CANDIDATES + 1)) sums[threadIdx.x % 2][threadIdx.x / 2] = 0;
+    u32 *counts = a.own_counts();
+    for (u64 window = blockIdx.x; window < a.n_windows(); window += gridDim.x) {
+        count_panels(a, window, counts);
+        for (u64 panel = threadIdx.x; panel < a.n_panels; panel += blockDim.x) {
+            const u32 count = __ldcg(counts + panel);
+            u32 bin = 0;
+#pragma unroll
+            for (u32 i = 0; i < CANDIDATES; i++) bin += count >= candidates.of[i];
+            if (count > 0) {
+                atomicAdd(&sums[0][bin], (u64)1);
+                atomicAdd(&sums[1][bin], (u64)count);
+            }
+        }
+        __syncthreads();
+    }
+    __syncthreads();
+    // Whole numbers: the order in which they come does not matter.
+    if (threadIdx.x <= CANDIDATES) {
+        atomicAdd(blocks + threadIdx.x, sums[0][threadIdx.x]);
+        atomicAdd(entries + threadIdx.x, sums[1][threadIdx.x]);
+    }
 }
 
 // How many blocks each window has, and how many entries of each row lie outside.
@@ -41,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(256) count_blocks(Tiling a, u32 *bl
         n = block_sum(n);
         if (threadIdx.x == 0) blocks[window] = n;
         const u64 end = a.last_row(window);
-        for (u64 row = window * WINDOW + threadIdx.x / 32; row < end; row += blockDim.x / 32) {
+        for (u64 row = window * ROWS + threadIdx.x / 32; row < end; row += blockDim.x / 32) {
             u32 outside = 0;
             for (u64 entry = a.indptr[row] + threadIdx.x % 32; entry < a.indptr[row + 1]; entry += 32)
                 outside += __ldcg(counts + a.indices[entry] / PANEL) < a.least;
@@ -77,9 +112,11 @@ __device__ __forceinline__ void number_blocks(const Tiling &a, u32 first, u32 *c
 
 // The word and the bit of a place in a window's block, counted from the block's first word: see tiles.cu.
 __device__ __forceinline__ u32 word_of(u32 row, u32 column) {
+    if (ROWS == 32) return row;
     return row / 64 * 128 + row % 64 / 16 * 32 + row % 8 * 4 + column % 8 / 2;
 }
 __device__ __forceinline__ u32 bit_of(u32 row, u32 column) {
+    if (ROWS == 32) return column;
     return column / 16 * 4 + row % 16 / 8 + column % 16 / 8 * 2 + column % 2 * 16;
 }
 
@@ -92,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(256) fill_blocks(Tiling a, const u3
         number_blocks(a, first[window], counts, columns);
         const u64 end = a.last_row(window);
         const u32 lane = threadIdx.x % 32;
-        for (u64 row = window * WINDOW + threadIdx.x / 32; row < end; row += blockDim.x / 32) {
+        for (u64 row = window * ROWS + threadIdx.x / 32; row < end; row += blockDim.x / 32) {
             u64 out = rest_indptr[row];
             for (u64 base = a.indptr[row]; base < a.indptr[row + 1]; base += 32) {
                 const bool there = base + lane < a.indptr[row + 1];
@@ -100,8 +137,8 @@ extern "C" __global__ void __launch_bounds__(256) fill_blocks(Tiling a, const u3
                 const u32 block = there ? __ldcg(counts + column / PANEL) : 0;
                 const u32 outside = __ballot_sync(~0u, there && block == 0);
                 if (block > 0) {
-                    const u32 at = (u32)(row % WINDOW), within = column % PANEL;
-                    atomicOr(bits + (u64)(block - 1) * (WINDOW * PANEL / 32) + word_of(at, within), 1u << bit_of(at, within));
+                    const u32 at = (u32)(row % ROWS), within = column % PANEL;
+                    atomicOr(bits + (u64)(block - 1) * (ROWS * PANEL / 32) + word_of(at, within), 1u << bit_of(at, within));
                 } else if (there) {
                     rest_indices[out + __popc(outside & ((1u << lane) - 1))] = column;
                 }

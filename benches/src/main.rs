@@ -7,7 +7,7 @@ use clap::Parser;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
 use girih_benches::{Error, Report, folder, graphs, table};
-use girih_kernels::Tiling;
+use girih_kernels::{BlockKernel, Tiling};
 use girih_machine::{Ceilings, Machine};
 use girih_reorder::OrderKind;
 
@@ -54,6 +54,10 @@ struct Arguments {
     /// NVIDIA's profiler of kernels, `ncu`, which the suite gpu-profile then runs itself under.
     #[arg(long, value_name = "PROGRAM")]
     ncu: Option<PathBuf>,
+    /// What multiplies blocks in the suite gpu-spmm: wgmma, mma, or paper, tiles of 32 × 32 without tensor cores; each of them
+    /// runs [default: the fastest that the card has].
+    #[arg(long, value_name = "KERNEL,…", value_delimiter = ',')]
+    kernel: Vec<BlockKernel>,
     /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
@@ -90,6 +94,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         orders: arguments.order,
         hidden: arguments.hidden,
         tilings: arguments.density_threshold,
+        kernels: arguments.kernel,
         peer: arguments.peer,
         runs: arguments.runs.into(),
         ncu: arguments.ncu,

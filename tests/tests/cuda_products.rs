@@ -1,20 +1,28 @@
-//! Sparse products on a CUDA device, by tensor cores and without, against sums in `f64`. Without a device the tests say so and
+//! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a device the tests say so and
 //! pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::{Activation, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm, Scales};
-use girih_kernels::{Cuda, Device, Tiling};
+use girih_kernels::{BlockKernel, Cuda, Device, Tiling};
 use girih_random::Key;
 
-fn cuda(tiling: Tiling) -> Option<Cuda> {
-    match Device::open(0) {
-        Ok(device) => Some(Cuda::new(device).tiling(tiling)),
+/// The first device, once for each of the ways to multiply blocks that it has.
+fn cudas(tiling: Tiling) -> Vec<(BlockKernel, Cuda)> {
+    let with = |kernel| match Device::open(0) {
+        Ok(device) => match Cuda::new(device).tiling(tiling).multiplying_blocks_by(kernel) {
+            Ok(cuda) => Some((kernel, cuda)),
+            Err(error) => {
+                println!("without {kernel}: {error}");
+                None
+            }
+        },
         Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
         Err(error) => {
             println!("skipped: {error}");
             None
         }
-    }
+    };
+    [BlockKernel::Wgmma, BlockKernel::Mma, BlockKernel::Paper].into_iter().filter_map(with).collect()
 }
 
 /// Rows and columns of the graph: no multiple of what kernels work in.
@@ -92,49 +100,57 @@ fn multiply(cuda: &Cuda, csr: &Csr, scales: &Scales, x: &Matrix, bias: &Matrix, 
     cuda.download(&out).expect("memory")
 }
 
+/// Widths that are multiples of what kernels compute at once, and others; narrow and wide ones.
+const WIDTHS: [usize; 10] = [8, 16, 47, 48, 64, 72, 100, 128, 200, 256];
+
 #[test]
-fn products_by_tensor_cores_are_as_exact_as_their_storage() {
+fn products_by_blocks_are_as_exact_as_their_storage() {
     let csr = graph();
-    let scaled = csr.scales(Norm::Symmetric);
-    let plain = Scales { left: None, right: None };
     for tiling in [Tiling::From(0.0), Tiling::From(0.02), Tiling::From(0.2), Tiling::Never] {
-        let Some(cuda) = cuda(tiling) else { return };
-        for (width, scales) in
-            [16, 41, 48, 64, 72, 100, 128, 200, 256].into_iter().flat_map(|width| [(width, &scaled), (width, &plain)])
-        {
-            let (x, bias) = (random(N_NODES, width, width as u64), random(1, width, 3));
-            let expected = reference(&csr, scales, &x, bias.data());
-            for (dtype, bound) in [(Dtype::F32, 5e-6), (Dtype::Bf16, 5e-3)] {
-                let found = multiply(&cuda, &csr, scales, &x, &bias, dtype);
-                let error = relative_error(&found, &expected);
-                assert!(error < bound, "{tiling:?}, width {width}, {dtype:?}: {error}");
-                let again = multiply(&cuda, &csr, scales, &x, &bias, dtype);
-                assert!(found.data() == again.data(), "{tiling:?}, width {width}, {dtype:?}: not the same bits again");
+        for (kernel, cuda) in cudas(tiling) {
+            for width in WIDTHS {
+                check_products(&cuda, &csr, width, &format!("{tiling:?} by {kernel}"));
             }
+        }
+    }
+}
+
+/// Products with and without factors, in both storages.
+fn check_products(cuda: &Cuda, csr: &Csr, width: usize, how: &str) {
+    let (x, bias) = (random(N_NODES, width, width as u64), random(1, width, 3));
+    for scales in [csr.scales(Norm::Symmetric), Scales { left: None, right: None }] {
+        let expected = reference(csr, &scales, &x, bias.data());
+        for (dtype, bound) in [(Dtype::F32, 5e-6), (Dtype::Bf16, 5e-3)] {
+            let found = multiply(cuda, csr, &scales, &x, &bias, dtype);
+            let error = relative_error(&found, &expected);
+            assert!(error < bound, "{how}, width {width}, {dtype:?}: {error}");
+            let again = multiply(cuda, csr, &scales, &x, &bias, dtype);
+            assert!(found.data() == again.data(), "{how}, width {width}, {dtype:?}: not the same bits again");
         }
     }
 }
 
 #[test]
 fn what_is_no_number_reaches_neighbours_alone() {
-    let Some(cuda) = cuda(Tiling::From(0.0)) else { return };
     let csr = graph();
     let scales = Scales { left: None, right: None };
     let (mut values, lost) = (random(N_NODES, 48, 5).data().to_vec(), 1234);
     values[lost * 48 + 3] = f32::NAN;
     values[lost * 48 + 40] = f32::INFINITY;
     let (x, bias) = (Matrix::new(N_NODES, 48, values).expect("a matrix"), random(1, 48, 3));
-    for dtype in [Dtype::F32, Dtype::Bf16] {
-        let found = multiply(&cuda, &csr, &scales, &x, &bias, dtype);
-        for v in 0..N_NODES {
-            let reached = csr.row(v).contains(&(lost as u32));
-            for (column, &value) in found.row(v).iter().enumerate() {
-                let expected = match column {
-                    3 => value.is_nan() == reached,
-                    40 => (value == f32::INFINITY) == reached,
-                    _ => value.is_finite(),
-                };
-                assert!(expected, "{dtype:?}: row {v}, column {column} is {value}, reached: {reached}");
+    for (kernel, cuda) in cudas(Tiling::From(0.0)) {
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            let found = multiply(&cuda, &csr, &scales, &x, &bias, dtype);
+            for v in 0..N_NODES {
+                let reached = csr.row(v).contains(&(lost as u32));
+                for (column, &value) in found.row(v).iter().enumerate() {
+                    let expected = match column {
+                        3 => value.is_nan() == reached,
+                        40 => (value == f32::INFINITY) == reached,
+                        _ => value.is_finite(),
+                    };
+                    assert!(expected, "{kernel}, {dtype:?}: row {v}, column {column} is {value}, reached: {reached}");
+                }
             }
         }
     }
@@ -142,7 +158,6 @@ fn what_is_no_number_reaches_neighbours_alone() {
 
 #[test]
 fn a_number_far_larger_than_the_sample_is_summed_all_the_same() {
-    let Some(cuda) = cuda(Tiling::From(0.0)) else { return };
     // Wide enough that not every element is looked at before halves are made.
     let (csr, width, large) = (graph(), 1408, 1e12_f32);
     let scales = Scales { left: None, right: None };
@@ -151,17 +166,20 @@ fn a_number_far_larger_than_the_sample_is_summed_all_the_same() {
     values[outlier] = large;
     let (x, bias) = (Matrix::new(N_NODES, width, values).expect("a matrix"), random(1, width, 3));
     let expected = reference(&csr, &scales, &x, bias.data());
-    let found = multiply(&cuda, &csr, &scales, &x, &bias, Dtype::F32);
-    let (mut distance, mut length) = (0.0, 0.0);
-    for (i, (&found, &expected)) in found.data().iter().zip(&expected).enumerate() {
-        if expected > f64::from(large) / 2.0 {
-            assert!(csr.row(i / width).contains(&1000) && i % width == 700, "element {i} is {expected}");
-            assert!((f64::from(found) - expected).abs() < 1e-6 * expected, "element {i}: {found}, expected {expected}");
-        } else {
-            distance += (f64::from(found) - expected).powi(2);
-            length += expected.powi(2);
+    for (kernel, cuda) in cudas(Tiling::From(0.0)) {
+        let found = multiply(&cuda, &csr, &scales, &x, &bias, Dtype::F32);
+        let (mut distance, mut length) = (0.0, 0.0);
+        for (i, (&found, &expected)) in found.data().iter().zip(&expected).enumerate() {
+            if expected > f64::from(large) / 2.0 {
+                assert!(csr.row(i / width).contains(&1000) && i % width == 700, "element {i} is {expected}");
+                let near = (f64::from(found) - expected).abs() < 1e-6 * expected;
+                assert!(near, "{kernel}, element {i}: {found}, expected {expected}");
+            } else {
+                distance += (f64::from(found) - expected).powi(2);
+                length += expected.powi(2);
+            }
         }
+        let error = (distance / length).sqrt();
+        assert!(error < 5e-6, "{kernel}, elsewhere: {error}");
     }
-    let error = (distance / length).sqrt();
-    assert!(error < 5e-6, "elsewhere: {error}");
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use girih_compute::{Backend, Dtype};
 use girih_datasets::Dataset;
 use girih_graph_format::Csr;
-use girih_kernels::{Blocks, Cuda, Tiling};
+use girih_kernels::{Cuda, Split, Tiling};
 use girih_reorder::OrderKind;
 
 use super::epochs::Epochs;
@@ -45,9 +45,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         for &tiling in setup.tilings_or(&TILINGS) {
             for precision in DTYPES {
                 cuda = cuda.tiling(tiling).storing(precision);
-                let (product, blocks) = measure_product(&cuda, &graph, hidden, protocol)?;
+                let (product, split) = measure_product(&cuda, &graph, hidden, protocol)?;
                 let epoch = measure_epoch(&cuda, &ordered, hidden, protocol)?;
-                arms.push(Arm { order: kind, order_s: order.seconds, tiling, precision, epoch, product, blocks });
+                arms.push(Arm { order: kind, order_s: order.seconds, tiling, precision, epoch, product, split });
             }
         }
     }
@@ -64,11 +64,10 @@ fn measure_epoch(cuda: &Cuda, dataset: &Dataset, hidden: usize, protocol: Protoc
     Ok(Epochs::time(cuda, dataset.clone(), &config, protocol, &mut [])?.epoch())
 }
 
-fn measure_product(cuda: &Cuda, graph: &Csr, width: usize, protocol: Protocol) -> Result<(Summary, Blocks), Error> {
+fn measure_product(cuda: &Cuda, graph: &Csr, width: usize, protocol: Protocol) -> Result<(Summary, Option<Split>), Error> {
     let mut product = Product::new(cuda, graph, width, cuda.activations())?;
-    let blocks = cuda.blocks(&product.sparse)?;
     let results = compete(protocol, vec![Contestant::timed("product", || product.seconds())])?;
-    Ok((results[0].1, blocks))
+    Ok((results[0].1, cuda.split(&product.sparse)))
 }
 
 /// One combination of what can be varied, measured.
@@ -80,7 +79,8 @@ struct Arm {
     precision: Dtype,
     epoch: Summary,
     product: Summary,
-    blocks: Blocks,
+    /// What of the entries went to blocks, if anything.
+    split: Option<Split>,
 }
 
 impl Arm {
@@ -97,8 +97,8 @@ impl Arm {
     fn case(&self, all: &[Self]) -> Case {
         let case = Case::new(format!("{}/{}", self.place(), self.tiling), self.epoch)
             .with("product_ms", 1e3 * self.product.median_s)
-            .with("n_blocks", self.blocks.n_blocks as f64)
-            .with("coverage", self.blocks.coverage)
+            .with("n_blocks", self.split.map_or(0.0, |split| split.n_blocks as f64))
+            .with("coverage", self.split.map_or(0.0, |split| split.coverage))
             .with("order_s", self.order_s);
         match all.iter().find(|arm| arm.is_base() && arm.precision == self.precision) {
             None => case,
@@ -149,7 +149,7 @@ mod tests {
             precision: Dtype::Bf16,
             epoch: Summary::of(&[epoch_s]),
             product: Summary::of(&[product_s]),
-            blocks: Blocks { n_blocks: 7, coverage: 0.5 },
+            split: Some(Split { entries_min: 328, threshold: 0.02, n_blocks: 7, coverage: 0.5 }),
         };
         let (none, community) = (OrderKind::None, OrderKind::Community);
         vec![

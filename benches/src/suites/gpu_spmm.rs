@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use girih_compute::{Backend, Dtype, Epilogue, Shape, Transpose};
 use girih_graph_format::{Csr, Matrix};
-use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Tiling};
+use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Tiling};
 
 use super::gpu::{self, Order};
 use super::{DTYPES, Setup, dtype_name, random_matrix};
@@ -37,22 +37,43 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let order = Order::find(kind, &graph)?;
         let ordered =
             order.permutation.as_ref().map_or(Cow::Borrowed(&graph), |order| Cow::Owned(graph.permuted(order)));
-        for (i, &tiling) in tilings.iter().enumerate() {
+        for (i, (kernel, tiling, suffix)) in variants(&setup.kernels, &tilings).into_iter().enumerate() {
             cuda = cuda.tiling(tiling);
+            if let Some(kernel) = kernel {
+                cuda = cuda.multiplying_blocks_by(kernel)?;
+            }
             let sparse = gpu::upload(&cuda, &ordered)?;
             let bench = Bench { cuda: &cuda, graph: &ordered, sparse, protocol: setup.protocol };
-            let suffix = if tilings.len() > 1 { format!("/{tiling}") } else { String::new() };
             bench.run(&order, peer.as_ref().filter(|_| i == 0), &suffix, report)?;
         }
     }
     Ok(())
 }
 
+/// Every kernel with every choice of blocks, and what cases are told apart by, where there are several.
+fn variants(kernels: &[BlockKernel], tilings: &[Tiling]) -> Vec<(Option<BlockKernel>, Tiling, String)> {
+    let kernels: Vec<Option<BlockKernel>> = match kernels {
+        [] => vec![None],
+        kernels => kernels.iter().copied().map(Some).collect(),
+    };
+    let several = (kernels.len() > 1, tilings.len() > 1);
+    let with = |(kernel, tiling): (Option<BlockKernel>, Tiling)| {
+        let mut suffix = String::new();
+        if let (true, Some(kernel)) = (several.0, kernel) {
+            suffix += &format!("/{kernel}");
+        }
+        if several.1 {
+            suffix += &format!("/{tiling}");
+        }
+        (kernel, tiling, suffix)
+    };
+    kernels.iter().flat_map(|&kernel| tilings.iter().map(move |&tiling| (kernel, tiling))).map(with).collect()
+}
+
 /// A graph in one order.
 struct Bench<'a> {
     cuda: &'a Cuda,
     graph: &'a Csr,
-    sparse: CudaSparse,
     protocol: Protocol,
 }
 
@@ -76,15 +97,17 @@ impl Bench<'_> {
     fn measure(&self, dtype: Dtype, width: usize, peer: Option<&Adjacency<'_>>) -> Result<Measured, Error> {
         let x = self.cuda.upload(&random_matrix(self.graph.n_cols(), width)?, dtype)?;
         let mut out = self.cuda.zeros(Shape::new(self.graph.n_rows(), width), dtype)?;
+        // For each operand anew: the first one decides which blocks there are.
+        let sparse = upload(self.cuda, self.graph)?;
         // As it is stored, so that rounding it is no error of the product.
         let host = self.cuda.download(&x)?;
         let sampled = SampledProduct::of(self.graph, &host);
         let operands = peer.map(|peer| peer.operands(host.data(), width)).transpose()?;
         drop(host);
         let products = operands.as_ref().map(Operands::products).transpose()?.unwrap_or_default();
-        let mut results = compete(self.protocol, self.contestants(&products, &x, &mut out))?;
+        let mut results = compete(self.protocol, self.contestants(&products, &sparse, &x, &mut out))?;
         let girih = (results.remove(0).1, sampled.relative_error(self.rows(&out, sampled.rows())?.data()));
-        let mut measured = Measured { girih, peer: None };
+        let mut measured = Measured { girih, split: self.cuda.split(&sparse), peer: None };
         if let (Some(at), Some(operands)) = (fastest(&results), &operands) {
             products[at].run()?;
             let error = sampled.relative_error(&operands.rows(sampled.rows())?);
@@ -97,11 +120,12 @@ impl Bench<'_> {
     fn contestants<'c>(
         &'c self,
         products: &'c [Product<'c>],
+        sparse: &'c CudaSparse,
         x: &'c CudaMatrix,
         out: &'c mut CudaMatrix,
     ) -> Vec<Contestant<'c>> {
         let product = move || {
-            let a = (&self.sparse, Transpose::No);
+            let a = (sparse, Transpose::No);
             self.cuda.elapsed(|| Ok(self.cuda.spmm(a, None, x, Epilogue::default(), &mut *out)?))
         };
         let rivals = products.iter().map(|product| Contestant::timed(product.algorithm().name(), || product.seconds()));
@@ -159,6 +183,8 @@ impl Work {
 /// Times and errors of one operand.
 struct Measured {
     girih: (Summary, f64),
+    /// Which blocks there were, if any.
+    split: Option<Split>,
     /// The best of the peer's algorithms, by name.
     peer: Option<(&'static str, Summary, f64)>,
 }
@@ -167,6 +193,9 @@ impl Measured {
     fn cases(&self, name: &str, work: &Work, order: &Order) -> Vec<Case> {
         let (time, error) = self.girih;
         let mut girih = work.rated(format!("{name}/girih"), time, error).with("order_s", order.seconds);
+        if let Some(split) = self.split {
+            girih = girih.with("threshold_percent", 100.0 * split.threshold).with("coverage", split.coverage);
+        }
         let mut cases = Vec::new();
         if let Some((algorithm, peer_time, error)) = self.peer {
             girih = girih.with("x_cusparse", peer_time.median_s / time.median_s);
@@ -192,10 +221,37 @@ mod tests {
     }
 
     #[test]
+    fn cases_are_told_apart_by_what_differs() {
+        let setup = |kernels: &[BlockKernel], tilings: &[Tiling]| Setup {
+            graph: None,
+            small: true,
+            protocol: Protocol { warm_up: 1, repeats: 1 },
+            orders: vec![OrderKind::None],
+            peer: None,
+            hidden: None,
+            tilings: tilings.to_vec(),
+            kernels: kernels.to_vec(),
+        };
+        let suffixes = |kernels: &[BlockKernel], tilings: &[Tiling]| -> Vec<String> {
+            variants(&setup(kernels, tilings)).into_iter().map(|(_, _, suffix)| suffix).collect()
+        };
+        assert_eq!(suffixes(&[], &[Tiling::Auto]), [""]);
+        assert_eq!(suffixes(&[BlockKernel::Mma], &[Tiling::Auto, Tiling::Never]), ["/auto", "/never"]);
+        let kernels = [BlockKernel::Mma, BlockKernel::Paper];
+        assert_eq!(suffixes(&kernels, &[Tiling::Auto]), ["/mma", "/paper"]);
+        assert_eq!(
+            suffixes(&kernels, &[Tiling::Auto, Tiling::Never]),
+            ["/mma/auto", "/mma/never", "/paper/auto", "/paper/never"]
+        );
+    }
+
+    #[test]
     fn rates_follow_from_time_and_bytes() {
         let work = Work { n_rows: 1_000_000, nnz: 100_000_000, width: 100, dtype: Dtype::Bf16, copy_gb_s: 80.0 };
         let second = Summary::of(&[1.0]);
-        let measured = Measured { girih: (second, 1e-3), peer: Some(("csr_alg2", Summary::of(&[2.0]), 0.0)) };
+        let split = Split { entries_min: 328, threshold: 0.02, n_blocks: 7, coverage: 0.6 };
+        let measured =
+            Measured { girih: (second, 1e-3), split: Some(split), peer: Some(("csr_alg2", Summary::of(&[2.0]), 0.0)) };
         let order = Order { kind: OrderKind::None, seconds: 5.0, permutation: None };
         let cases = measured.cases("w100/bf16", &work, &order);
         let [girih, peer] = &cases[..] else { panic!("two libraries") };
@@ -203,6 +259,7 @@ mod tests {
         assert_eq!(girih.metrics["gathered_of_copy"], 0.25);
         assert_eq!(girih.metrics["compulsory_mb"], 8.000_008 + 400.0 + 400.0);
         assert_eq!(girih.metrics["x_cusparse"], 2.0);
+        assert_eq!((girih.metrics["threshold_percent"], girih.metrics["coverage"]), (2.0, 0.6));
         assert_eq!((peer.name.as_str(), peer.variant.as_deref()), ("w100/bf16/cusparse", Some("csr_alg2")));
         assert_eq!(peer.metrics["gathered_gb_s"], 10.0);
     }

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use girih_compute::Dtype;
 use girih_graph_format::Matrix;
-use girih_kernels::Tiling;
+use girih_kernels::{BlockKernel, Tiling};
 use girih_random::Key;
 use girih_reorder::OrderKind;
 use rayon::prelude::*;
@@ -125,6 +125,8 @@ pub struct Setup {
     pub runs: u64,
     /// NVIDIA's profiler of kernels, for the suite that asks it.
     pub ncu: Option<PathBuf>,
+    /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
+    pub kernels: Vec<BlockKernel>,
 }
 
 impl Setup {

@@ -177,7 +177,8 @@ impl Meter {
             let transposed = transposed && !a.symmetric;
             let shape = if transposed { Shape::new(a.shape.cols, a.shape.rows) } else { a.shape };
             a.tiles[usize::from(transposed)].get_or_init(|| {
-                self.scratch(|| cuda::tiles(shape, a.nnz) + cuda::tile_search(shape, a.nnz));
+                let search = || cuda::tiles(shape, a.nnz) + cuda::tile_search(shape, a.nnz);
+                self.scratch(|| search().max(cuda::tile_measurement(a.nnz)));
                 self.matrix(Shape::new(cuda::tiles(shape, a.nnz).div_ceil(size_of::<u32>()), 1), Dtype::F32)
             });
         }

@@ -21,6 +21,7 @@
 //!
 //! Not here: what features and labels mean (`girih-datasets`), how to multiply (`girih-compute`).
 
+mod blocks;
 mod buffer;
 mod coo;
 mod csr;
@@ -32,6 +33,7 @@ mod ops;
 mod permutation;
 mod reuse;
 mod rows;
+mod strips;
 mod tiles;
 
 #[cfg(feature = "petgraph")]
@@ -39,6 +41,7 @@ mod convert_petgraph;
 #[cfg(feature = "sprs")]
 mod convert_sprs;
 
+pub use blocks::{BlockLayout, BlockMatrix};
 pub use buffer::Buffer;
 pub use coo::{Coo, Duplicates};
 pub use csr::{Csr, MAX_NODES};

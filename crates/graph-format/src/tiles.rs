@@ -15,6 +15,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::ops::union;
+use crate::strips::{StripCounter, Strips};
 use crate::{Csr, FormatError, NodeId, rows};
 
 /// Rows and columns of a tile: the bits of a word, the lanes of a warp.
@@ -56,7 +57,7 @@ impl TileHistogram {
     /// Counts the tiles of a matrix.
     #[must_use]
     pub fn of(csr: &Csr) -> Self {
-        let strips = (0..n_tile_rows(csr)).into_par_iter();
+        let tile_rows = (0..strips(csr).n()).into_par_iter();
         let count = |mut histogram: Self, counts: Vec<(u32, u32)>| {
             for (_, n) in counts {
                 let bucket = n.ilog2() as usize;
@@ -65,7 +66,7 @@ impl TileHistogram {
             }
             histogram
         };
-        let counts = strips.map_init(|| StripCounter::new(csr), |counter, strip| counter.count(strip));
+        let counts = tile_rows.map_init(|| StripCounter::new(strips(csr)), |counter, strip| counter.count(strip));
         counts.fold(Self::default, count).reduce(Self::default, |a, b| a.plus(&b))
     }
 
@@ -95,17 +96,17 @@ impl TileMatrix {
             return Err(FormatError::invalid(message));
         }
         let is_dense = |n: u32| f64::from(n) > density_threshold * TILE_AREA as f64;
-        let strips: Vec<Strip> = (0..n_tile_rows(csr))
+        let tile_rows: Vec<Strip> = (0..strips(csr).n())
             .into_par_iter()
             .map_init(
-                || StripCounter::new(csr),
+                || StripCounter::new(strips(csr)),
                 |counter, strip| {
                     let dense = counter.count(strip).into_iter().filter(|&(_, n)| is_dense(n));
                     Strip::fill(csr, strip, dense.map(|(col, _)| col).collect())
                 },
             )
             .collect();
-        Ok(Self::assemble(csr, &strips))
+        Ok(Self::assemble(csr, &tile_rows))
     }
 
     fn assemble(csr: &Csr, strips: &[Strip]) -> Self {
@@ -240,12 +241,8 @@ impl TileMatrix {
     }
 }
 
-fn n_tile_rows(csr: &Csr) -> usize {
-    csr.n_rows().div_ceil(TILE)
-}
-
-fn rows_of_strip(csr: &Csr, strip: usize) -> Range<usize> {
-    strip * TILE..((strip + 1) * TILE).min(csr.n_rows())
+fn strips(csr: &Csr) -> Strips<'_> {
+    Strips { csr, height: TILE, width: TILE }
 }
 
 fn n_bits(words: &[u32]) -> u32 {
@@ -261,34 +258,6 @@ fn bits(mut word: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Counts the entries of the tiles of one tile row after another, with one counter per tile column.
-struct StripCounter<'a> {
-    csr: &'a Csr,
-    counts: Vec<u32>,
-}
-
-impl<'a> StripCounter<'a> {
-    fn new(csr: &'a Csr) -> Self {
-        Self { csr, counts: vec![0; csr.n_cols().div_ceil(TILE)] }
-    }
-
-    /// Tile column and number of entries of every tile that has any, ascending.
-    fn count(&mut self, strip: usize) -> Vec<(u32, u32)> {
-        let mut touched = Vec::new();
-        for r in rows_of_strip(self.csr, strip) {
-            for &c in self.csr.row(r) {
-                let col = c / TILE as u32;
-                if self.counts[col as usize] == 0 {
-                    touched.push(col);
-                }
-                self.counts[col as usize] += 1;
-            }
-        }
-        touched.sort_unstable();
-        touched.into_iter().map(|col| (col, std::mem::take(&mut self.counts[col as usize]))).collect()
-    }
-}
-
 /// The dense tiles of one tile row.
 struct Strip {
     cols: Vec<u32>,
@@ -302,7 +271,7 @@ impl Strip {
         let mut bitmaps = vec![0; cols.len() * TILE];
         let mut values = Vec::new();
         for (t, &col) in cols.iter().enumerate() {
-            for r in rows_of_strip(csr, strip) {
+            for r in strips(csr).rows(strip) {
                 let row = csr.row(r);
                 let first = row.partition_point(|&c| c / (TILE as u32) < col);
                 let len = row[first..].partition_point(|&c| c / TILE as u32 == col);

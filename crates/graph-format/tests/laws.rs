@@ -4,8 +4,10 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{any_coo, any_csr, any_graph, dense, graph_and_permutation, permutation_of};
-use girih_graph_format::{Coo, Csr, Duplicates, Norm, Permutation, ReuseCurve, TileHistogram, TileMatrix};
+use common::{any_coo, any_csr, any_graph, any_pattern, dense, graph_and_permutation, permutation_of};
+use girih_graph_format::{
+    BlockLayout, BlockMatrix, Coo, Csr, Duplicates, Norm, Permutation, ReuseCurve, TileHistogram, TileMatrix,
+};
 use proptest::prelude::*;
 
 /// The result of `work` on pools of one and of three threads.
@@ -165,6 +167,51 @@ proptest! {
         prop_assert_eq!(a.transposed().scales(Norm::Symmetric), a.scales(Norm::Symmetric).transposed());
     }
 
+    // Blocks.
+    #[test]
+    fn every_entry_is_in_a_block_or_in_the_rest(a in any_pattern(), entries_min in 1u32..12, wide: bool) {
+        let layout = if wide { BlockLayout::Fragments } else { BlockLayout::Tiles };
+        let blocks = BlockMatrix::from_csr(&a, layout, entries_min).unwrap();
+        let (height, width) = (layout.rows(), layout.cols());
+        let mut entries: Vec<(usize, u32)> = (0..a.n_rows()).flat_map(|r| blocks.rest().row(r).iter().map(move |&c| (r, c))).collect();
+        let mut dense = std::collections::BTreeSet::new();
+        for (i, ends) in blocks.indptr().windows(2).enumerate() {
+            let range = ends[0] as usize..ends[1] as usize;
+            prop_assert!(blocks.first_cols()[range.clone()].is_sorted_by(|a, b| a < b));
+            for b in range {
+                let (first_col, words) = (blocks.first_cols()[b], &blocks.bits()[b * layout.n_words()..][..layout.n_words()]);
+                let places = (0..height).flat_map(|r| (0..width).map(move |c| (r, c)));
+                let set: Vec<_> = places.filter(|&(r, c)| {
+                    let (word, bit) = layout.place(r, c);
+                    words[word] >> bit & 1 == 1
+                }).collect();
+                // A place for each bit, so that none is left over.
+                prop_assert_eq!(set.len() as u32, words.iter().map(|word| word.count_ones()).sum::<u32>());
+                prop_assert!(first_col as usize % width == 0 && set.len() as u32 >= entries_min);
+                entries.extend(set.into_iter().map(|(r, c)| (i * height + r, first_col + c as u32)));
+                dense.insert((i, first_col as usize / width));
+            }
+        }
+        for r in 0..a.n_rows() {
+            prop_assert!(blocks.rest().row(r).iter().all(|&c| !dense.contains(&(r / height, c as usize / width))));
+        }
+        entries.sort_unstable();
+        let expected: Vec<(usize, u32)> = (0..a.n_rows()).flat_map(|r| a.row(r).iter().map(move |&c| (r, c))).collect();
+        prop_assert_eq!(entries, expected);
+        let (indptr, first_cols, bits) = (blocks.indptr().to_vec(), blocks.first_cols().to_vec(), blocks.bits().to_vec());
+        prop_assert_eq!(BlockMatrix::from_parts(layout, indptr, first_cols, bits, blocks.rest().clone()).unwrap(), blocks);
+    }
+
+    #[test]
+    fn blocks_of_32_by_32_are_tiles(a in any_pattern(), more_than in 0u32..12) {
+        let tiles = TileMatrix::from_csr(&a, f64::from(more_than) / 1024.0).unwrap();
+        let blocks = BlockMatrix::from_csr(&a, BlockLayout::Tiles, more_than + 1).unwrap();
+        prop_assert_eq!(blocks.bits(), tiles.bitmaps());
+        prop_assert_eq!(blocks.rest(), tiles.rest());
+        prop_assert!(blocks.indptr().iter().map(|&end| u64::from(end)).eq(tiles.tile_indptr().iter().copied()));
+        prop_assert!(blocks.first_cols().iter().copied().eq(tiles.tile_cols().iter().map(|col| 32 * col)));
+    }
+
     // Tiles.
     #[test]
     fn tiles_and_rest_are_the_matrix(a in any_csr(), threshold in prop_oneof![Just(0.0), Just(1.0), 0.0..0.1f64]) {
@@ -255,6 +302,19 @@ fn large_results_do_not_depend_on_threads() {
     });
     assert!(one.2.coverage() > 0.1, "the threshold must split this graph");
     assert_eq!(one, three);
+}
+
+#[test]
+fn blocks_of_weights_and_of_other_matrices_are_refused() {
+    let weighted = Coo::new(1, 1, vec![0], vec![0], Some(vec![2.0])).unwrap().to_csr(Duplicates::Refuse).unwrap();
+    assert!(BlockMatrix::from_csr(&weighted, BlockLayout::Tiles, 1).unwrap_err().to_string().contains("weights"));
+    let parts = |indptr, words: usize| {
+        BlockMatrix::from_parts(BlockLayout::Tiles, indptr, vec![0], vec![0; words], weighted.clone())
+    };
+    assert!(parts(vec![0, 1], 32).is_ok());
+    for (indptr, words) in [(vec![0, 1], 31), (vec![0, 1, 1], 32), (vec![0, 2], 32), (vec![1, 1], 32)] {
+        assert!(parts(indptr, words).unwrap_err().to_string().contains("expected"));
+    }
 }
 
 #[test]

@@ -11,14 +11,15 @@ use girih_random::Key;
 use crate::compile::Source;
 use crate::device::Device;
 use crate::driver::explain;
-use crate::error::KernelError;
-use crate::ops::Tiling;
+use crate::error::{KernelError, Kind};
+use crate::ops::{BlockKernel, Tiling};
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
 pub struct Cuda {
     pub(crate) device: Device,
     pub(crate) tiling: Tiling,
+    pub(crate) block_kernel: BlockKernel,
     /// How rows of nodes are stored, and what dense products multiply.
     pub(crate) precision: Dtype,
 }
@@ -27,7 +28,8 @@ impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device, tiling: Tiling::default(), precision: Dtype::F32 }
+        let block_kernel = BlockKernel::of(device.capability());
+        Self { device, tiling: Tiling::default(), block_kernel, precision: Dtype::F32 }
     }
 
     /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of bf16
@@ -41,6 +43,19 @@ impl Cuda {
     #[must_use]
     pub fn tiling(self, tiling: Tiling) -> Self {
         Self { tiling, ..self }
+    }
+
+    /// The same, with blocks multiplied by `block_kernel` instead of the fastest that the card has.
+    ///
+    /// # Errors
+    /// When the card lacks its instructions.
+    pub fn multiplying_blocks_by(self, block_kernel: BlockKernel) -> Result<Self, KernelError> {
+        let capability = self.device.capability();
+        if !block_kernel.runs_on(capability) {
+            let instead = BlockKernel::of(capability);
+            return Err(Kind::BlockKernel { block_kernel, card: self.device.name(), capability, instead }.into());
+        }
+        Ok(Self { block_kernel, ..self })
     }
 
     /// The device.

@@ -49,6 +49,8 @@ sources! {
     OPERAND = "operand.cu";
     TILING = "tiling.cu";
     TILES = "tiles.cu";
+    TILES_MMA = "tiles_mma.cu";
+    TILES_PAPER = "tiles_paper.cu";
     EDGES = "edges.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";
@@ -74,7 +76,7 @@ pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32))
     let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
     options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
     let text = source.text.replacen(INCLUDE, COMMON, 1);
-    let cached = cache_folder().map(|folder| folder.join(key(&text, &options)));
+    let cached = cache_folder("kernels").map(|folder| folder.join(key(&text, &options)));
     if let Some(code) = cached.as_ref().and_then(|path| fs::read_to_string(path).ok()) {
         return Ok(Ptx::from_src(code));
     }
@@ -108,21 +110,29 @@ fn failed(source: Source, arch: String, error: CompileError) -> KernelError {
     Kind::Compile { source_name: source.name, arch, log }.into()
 }
 
-/// Where compiled kernels are kept: below `GIRIH_CACHE`, else below the user's folder of caches, if there is one.
-fn cache_folder() -> Option<PathBuf> {
+/// Where things of a `kind` are kept: below `GIRIH_CACHE`, else below the user's folder of caches, if there is one.
+pub(crate) fn cache_folder(kind: &str) -> Option<PathBuf> {
     let below = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let users = || below("XDG_CACHE_HOME").or_else(|| Some(below("HOME")?.join(".cache")));
-    below("GIRIH_CACHE").or_else(|| Some(users()?.join("girih"))).map(|folder| folder.join("kernels"))
+    below("GIRIH_CACHE").or_else(|| Some(users()?.join("girih"))).map(|folder| folder.join(kind))
 }
 
 /// A name for what a source becomes with some options: a hash of both and of the compiler's version.
 fn key(text: &str, options: &[String]) -> String {
-    let mut hash = Sha256::new();
-    hash.update(format!("{} {}\n{text}", compiler_version(), options.join(" ")));
-    hash.finalize().iter().fold(String::new(), |mut name, byte| {
+    hashed(&format!("{} {}\n{text}", compiler_version(), options.join(" "))) + ".ptx"
+}
+
+/// A name for what is known `of` something that kernels of these sources do, by this compiler.
+pub(crate) fn digest(of: &str, sources: &[Source]) -> String {
+    let texts: String = sources.iter().map(|source| source.text).collect();
+    hashed(&format!("{} {of}\n{COMMON}{texts}", compiler_version()))
+}
+
+fn hashed(text: &str) -> String {
+    Sha256::digest(text).iter().fold(String::new(), |mut name, byte| {
         let _ = write!(name, "{byte:02x}");
         name
-    }) + ".ptx"
+    })
 }
 
 /// Keeps compiled code; a cache that cannot be written only costs time.

@@ -6,6 +6,7 @@ use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
 use crate::driver::{CudaVersion, Driver, explain};
+use crate::ops::BlockKernel;
 
 /// Why a device could not be opened, or what it reported.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,12 @@ pub(crate) enum Kind {
         capability.1
     )]
     OldCard { card: String, capability: (i32, i32) },
+    #[error(
+        "{card} has compute capability {}.{}, which lacks the instructions of {block_kernel}; multiply blocks by {instead}",
+        capability.0,
+        capability.1
+    )]
+    BlockKernel { block_kernel: BlockKernel, card: String, capability: (i32, i32), instead: BlockKernel },
     #[error("{what}: {}", explain(source.0))]
     Driver { what: &'static str, source: DriverError },
     #[error("the kernels of {source_name} do not compile for {arch}:\n{log}")]
@@ -103,12 +110,19 @@ mod tests {
         let no_device =
             |count, visible: Option<&str>| Kind::NoDevice { ordinal: 7, count, visible: visible.map(str::to_owned) };
         let old_card = Kind::OldCard { card: "Tesla T4".to_owned(), capability: (7, 5) };
-        let cases: [(Kind, &[&str]); 5] = [
+        let block_kernel = Kind::BlockKernel {
+            block_kernel: BlockKernel::Wgmma,
+            card: "A100".to_owned(),
+            capability: (8, 0),
+            instead: BlockKernel::Mma,
+        };
+        let cases: [(Kind, &[&str]); 6] = [
             (missing("libx.so.1"), &["libx.so.1", "/a, /b", "/a/x: too short", "install it", "--device cpu"]),
             (no_device(1, None), &["device 7", "cuda:0", "girih doctor"]),
             (no_device(3, Some("0,1,2")), &["cuda:2", "CUDA_VISIBLE_DEVICES is `0,1,2`"]),
             (no_device(0, None), &["none"]),
             (old_card, &["Tesla T4", "7.5", "8.0", "--device cpu"]),
+            (block_kernel, &["A100", "8.0", "wgmma", "by mma"]),
         ];
         for (kind, parts) in cases {
             let message = KernelError::from(kind).to_string();

@@ -11,7 +11,6 @@
 
 mod backend;
 mod blas;
-mod blocks;
 mod compile;
 mod device;
 mod driver;
@@ -19,16 +18,17 @@ mod error;
 mod libraries;
 mod lt;
 mod matrix;
+mod measurements;
 mod ops;
 mod pool;
 mod survey;
 mod timing;
 
 pub use backend::Cuda;
-pub use blocks::Blocks;
+
 pub use device::Device;
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
-pub use ops::Tiling;
+pub use ops::{BlockKernel, Split, Tiling};
 pub use survey::{Card, FoundLibrary, Survey};

@@ -4,8 +4,10 @@
 use std::time::Instant;
 
 use girih_compute::testing::check_backend;
-use girih_compute::{Backend, Dtype, Shape};
-use girih_kernels::{Cuda, Device, Tiling};
+use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Norm};
+use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
+use girih_random::Key;
 
 fn device() -> Option<Device> {
     match Device::open(0) {
@@ -26,9 +28,96 @@ fn cuda_computes_what_the_reference_does() {
 
 #[test]
 fn blocks_change_no_operation() {
-    let Some(device) = device() else { return };
-    // Every block with an entry goes to the tensor cores.
-    check_backend(&Cuda::new(device).tiling(Tiling::From(0.0)));
+    // Every block with an entry is multiplied as one, by what the card does best and by what every card has.
+    for kernel in [None, Some(BlockKernel::Mma), Some(BlockKernel::Paper)] {
+        let Some(device) = device() else { return };
+        let cuda = Cuda::new(device).tiling(Tiling::From(0.0));
+        check_backend(&match kernel {
+            Some(kernel) => cuda.multiplying_blocks_by(kernel).unwrap(),
+            None => cuda,
+        });
+    }
+}
+
+#[test]
+fn blocks_are_chosen_alike_by_every_run() {
+    let csr = pattern(16384, 16384, 200, 0);
+    for kernel in [BlockKernel::Mma, BlockKernel::Paper] {
+        let choose = || {
+            let cuda = Cuda::new(device()?).multiplying_blocks_by(kernel).unwrap();
+            let a = split(&cuda, &csr, 64);
+            Some((cuda.split(&a), cuda.download_blocks(&a).unwrap()))
+        };
+        let Some((found, blocks)) = choose() else { return };
+        let (again, blocks_again) = choose().unwrap();
+        assert_eq!(found, again, "{kernel}");
+        assert!(blocks == blocks_again, "{kernel}");
+        println!("{kernel}: {found:?}");
+    }
+}
+
+/// Entries anywhere, denser towards the first column; hubs, whose rows are full; no entry in rows that leave 5 over 7.
+fn pattern(n_rows: usize, n_cols: usize, degree: usize, n_hubs: usize) -> Csr {
+    let mut stream = Key::new(11, 3).stream(n_rows as u64, n_cols as u64);
+    let mut entries = std::collections::BTreeSet::new();
+    for row in (0..n_rows as u32).filter(|row| row % 7 != 5) {
+        for _ in 0..degree {
+            let bound = stream.below(n_cols as u64) + 1;
+            entries.insert((row, stream.below(bound) as u32));
+        }
+    }
+    for _ in 0..n_hubs {
+        let row = stream.below(n_rows as u64) as u32;
+        entries.extend((0..n_cols as u32).map(|col| (row, col)));
+    }
+    let (rows, cols) = entries.into_iter().unzip();
+    Coo::new(n_rows, n_cols, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
+}
+
+/// Lets a product look for blocks.
+fn split(cuda: &Cuda, csr: &Csr, width: usize) -> CudaSparse {
+    let scales = csr.scales(Norm::None);
+    let a = cuda.upload_sparse(&SparseOperand { csr, scales, symmetric: false, names: None }).unwrap();
+    let x = cuda.zeros(Shape::new(csr.n_cols(), width), Dtype::Bf16).unwrap();
+    let mut out = cuda.zeros(Shape::new(csr.n_rows(), width), Dtype::F32).unwrap();
+    cuda.spmm((&a, Transpose::No), None, &x, Epilogue::default(), &mut out).unwrap();
+    a
+}
+
+#[test]
+fn blocks_are_those_that_the_host_builds() {
+    // Whole blocks; rows and columns that end in the midst of one; hubs of more than a segment; one row; a corner.
+    let patterns = [(1024, 1024, 40, 0), (1000, 2111, 30, 3), (3001, 999, 12, 2), (1, 5000, 700, 1), (70, 33, 9, 0)];
+    for kernel in [BlockKernel::Mma, BlockKernel::Paper] {
+        for share in [0.0, 0.02, 0.3] {
+            let Some(device) = device() else { return };
+            let cuda = Cuda::new(device).tiling(Tiling::From(share)).multiplying_blocks_by(kernel).unwrap();
+            for (n_rows, n_cols, degree, n_hubs) in patterns {
+                let csr = pattern(n_rows, n_cols, degree, n_hubs);
+                let a = split(&cuda, &csr, 16);
+                let entries_min =
+                    ((share * (kernel.layout().rows() * kernel.layout().cols()) as f64).ceil() as u32).max(1);
+                let expected = BlockMatrix::from_csr(&csr, kernel.layout(), entries_min).unwrap();
+                let what = format!("{kernel}, {share}, {n_rows} x {n_cols}");
+                match (cuda.download_blocks(&a).unwrap(), cuda.split(&a)) {
+                    (Some(found), Some(split)) => {
+                        assert!(found == expected, "{what}");
+                        assert_eq!(
+                            (split.entries_min, split.n_blocks),
+                            (entries_min, expected.first_cols().len()),
+                            "{what}"
+                        );
+                        let coverage = 1.0 - expected.rest().nnz() as f64 / csr.nnz() as f64;
+                        assert!((split.coverage - coverage).abs() < 1e-12, "{what}");
+                    }
+                    (found, split) => {
+                        assert!(found.is_none() && split.is_none(), "{what}");
+                        assert_eq!(expected.first_cols().len(), 0, "{what}");
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

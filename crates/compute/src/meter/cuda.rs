@@ -18,10 +18,12 @@ const SEGMENT: usize = 1024;
 const WINDOW: usize = 256;
 const PANEL: usize = 64;
 const TILED_ENTRIES_MIN: usize = 1 << 20;
-const BLOCK_ENTRIES_MIN: usize = 328;
+const BLOCK_ENTRIES_MIN: usize = 246;
 const SEARCHERS: usize = 2048;
 const COUNTS_BYTES_MAX: usize = 1 << 30;
 const SPANS: usize = 640;
+/// What measuring the costs of blocks takes, which happens before blocks are looked for, once on a card.
+const MEASUREMENT_BYTES: usize = 128 << 20;
 /// Elements that are laid out or rounded at a time while they are uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are ranked at a time.
@@ -71,6 +73,11 @@ pub(super) fn tiles(Shape { rows, .. }: Shape, nnz: usize) -> usize {
     }
     let blocks = nnz / BLOCK_ENTRIES_MIN;
     blocks * (WINDOW * PANEL / 8 + 4 * ID) + direction(rows, nnz, false)
+}
+
+/// What measuring takes before blocks are looked for.
+pub(super) fn tile_measurement(nnz: usize) -> usize {
+    if nnz < TILED_ENTRIES_MIN { 0 } else { MEASUREMENT_BYTES }
 }
 
 /// The counts of entries in blocks, while blocks are looked for.

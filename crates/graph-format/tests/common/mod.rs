@@ -32,6 +32,11 @@ pub fn any_csr() -> impl Strategy<Value = Csr> {
     any_coo().prop_map(|coo| coo.to_csr(Duplicates::Merge).expect("weights are small"))
 }
 
+/// A matrix without weights.
+pub fn any_pattern() -> impl Strategy<Value = Csr> {
+    any_csr().prop_map(|csr| csr.with_values(None).expect("no weights always fit"))
+}
+
 /// A square matrix.
 pub fn any_graph() -> impl Strategy<Value = Csr> {
     (0..MAX_DIMENSION)

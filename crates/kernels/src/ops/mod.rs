@@ -1,6 +1,7 @@
 //! The operations, a module for each source in `kernels/`: checked operands in, launches out.
 
 mod attention;
+mod costs;
 mod dense;
 mod edges;
 mod gemm;
@@ -16,6 +17,8 @@ mod segments;
 mod sparse;
 mod spmm;
 mod tiles;
+mod tiles_mma;
+mod tiles_paper;
 
 pub(crate) use tiles::Tiles;
-pub use tiles::Tiling;
+pub use tiles::{BlockKernel, Split, Tiling};

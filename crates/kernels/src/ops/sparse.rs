@@ -129,7 +129,7 @@ impl Cuda {
         Ok(a.transpose.get_or_init(|| transpose))
     }
 
-    fn upload_csr(
+    pub(super) fn upload_csr(
         &self,
         operation: &'static str,
         csr: &Csr,

@@ -8,7 +8,7 @@ use super::super::compile::{Defines, Source};
 use super::super::device::{BLOCK, threads_for};
 use super::operand::{Operand, Wanted};
 use super::sparse::Direction;
-use super::tiles::Start;
+use super::tiles::{Start, Tiles};
 use crate::matrix::pitch;
 use crate::{CudaMatrix, CudaSparse};
 
@@ -129,13 +129,13 @@ impl Cuda {
         }
         let whole = direction.csr;
         let plain = weights.is_none() && whole.values.is_none();
-        let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole)? } else { None };
-        let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles.is_some(), x))?;
+        let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole, x)? } else { None };
+        let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles, x))?;
         let direction = Direction { right: direction.right.filter(|_| !operand.is_scaled), ..direction };
         let Some(tiles) = tiles else {
             return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
         };
-        let sums = self.tile_sums(operation, tiles, &operand, halves.as_ref())?;
+        let sums = self.tile_sums(operation, &tiles.blocks, &operand, halves.as_ref())?;
         let start = tiles.start(self, whole, &sums, pitch(operand.shape.cols));
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
@@ -221,11 +221,12 @@ impl Cuda {
 }
 
 /// What is worth making of the operand.
-fn wanted(direction: Direction<'_>, plain: bool, tiled: bool, x: &CudaMatrix) -> Wanted {
+fn wanted(direction: Direction<'_>, plain: bool, tiles: Option<&Tiles>, x: &CudaMatrix) -> Wanted {
     let width = x.shape.cols;
     // Each element is read once to be made, and then as often as its row is named.
     let often = direction.csr.nnz >= OFTEN * x.shape.rows && width >= MADE_WIDTH_MIN;
-    Wanted { rows: direction.right.is_some() && (tiled || (plain && often)), halves: tiled && x.dtype == Dtype::F32 }
+    let halves = tiles.is_some_and(Tiles::takes_halves) && x.dtype == Dtype::F32;
+    Wanted { rows: direction.right.is_some() && (tiles.is_some() || (plain && often)), halves }
 }
 
 /// Elements of the widest load.

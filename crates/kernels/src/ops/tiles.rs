@@ -22,20 +22,22 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape};
+use girih_graph_format::{BlockLayout, BlockMatrix, Csr, FormatError};
 
 use super::operand::{Halves, Operand};
+use super::tiles_paper::{Share, shares};
 use crate::backend::Cuda;
 use crate::compile::Source;
-use crate::matrix::{CudaCsr, pitch};
+use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse, pitch};
 
 /// Rows of a window; `kernels/common.cuh` says the same.
-const WINDOW: usize = 256;
-/// Columns of a block.
-const PANEL: usize = 64;
-/// Words of a block's bits.
-const WORDS: usize = WINDOW * PANEL / u32::BITS as usize;
+pub(super) const WINDOW: usize = BlockLayout::Fragments.rows();
+/// Columns of a block for tensor cores.
+pub(super) const PANEL: usize = BlockLayout::Fragments.cols();
+/// Words of its bits.
+pub(super) const WORDS: usize = BlockLayout::Fragments.n_words();
 /// Columns of the dense operand that a thread block computes at most.
-const COLS_MAX: usize = 128;
+pub(super) const COLS_MAX: usize = 128;
 /// Blocks on their way to a thread block; `kernels/tiles.cu` says the same.
 const STAGES: usize = 8;
 /// Threads of a block: two warpgroups that multiply, one that fetches.
@@ -43,7 +45,69 @@ const THREADS: u32 = 384;
 /// Bytes that thread blocks of [`Cuda::build_tiles`] count in, all together.
 const COUNTS_BYTES_MAX: usize = 1 << 30;
 /// Spans for each processor: enough to even out the last ones.
-const SPANS_PER_PROCESSOR: usize = 4;
+pub(super) const SPANS_PER_PROCESSOR: usize = 4;
+
+/// How blocks are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKernel {
+    /// By `wgmma`, which compute capability 9.0 has: `kernels/tiles.cu`.
+    Wgmma,
+    /// By `mma.sync`, which all cards have: `kernels/tiles_mma.cu`.
+    Mma,
+    /// Without tensor cores, in tiles of 32 × 32, one warp for each: paper A's algorithm 3, `kernels/tiles_paper.cu`.
+    Paper,
+}
+
+impl BlockKernel {
+    /// Capability of the only generation with `wgmma`.
+    const WGMMA: (i32, i32) = (9, 0);
+
+    /// The fastest one of a card.
+    pub(crate) fn of(capability: (i32, i32)) -> Self {
+        if Self::Wgmma.runs_on(capability) { Self::Wgmma } else { Self::Mma }
+    }
+
+    /// Whether cards of a capability, one that is not refused altogether, have its instructions.
+    pub(crate) fn runs_on(self, capability: (i32, i32)) -> bool {
+        match self {
+            Self::Wgmma => capability == Self::WGMMA,
+            Self::Mma | Self::Paper => true,
+        }
+    }
+
+    /// What the blocks that it multiplies look like.
+    #[must_use]
+    pub fn layout(self) -> BlockLayout {
+        match self {
+            Self::Wgmma | Self::Mma => BlockLayout::Fragments,
+            Self::Paper => BlockLayout::Tiles,
+        }
+    }
+}
+
+impl fmt::Display for BlockKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wgmma => "wgmma",
+            Self::Mma => "mma",
+            Self::Paper => "paper",
+        })
+    }
+}
+
+impl FromStr for BlockKernel {
+    type Err = String;
+
+    /// `wgmma`, `mma` or `paper`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "wgmma" => Ok(Self::Wgmma),
+            "mma" => Ok(Self::Mma),
+            "paper" => Ok(Self::Paper),
+            _ => Err("neither wgmma, mma, nor paper".to_owned()),
+        }
+    }
+}
 
 /// Which blocks of an adjacency are multiplied by tensor cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,23 +122,10 @@ pub enum Tiling {
 }
 
 impl Tiling {
-    /// Where a block multiplies as fast as its entries one by one: measured, and the same within a fifth for all widths.
-    const BREAK_EVEN: f64 = 0.02;
     /// Fewer entries are not worth the search.
     const ENTRIES_MIN: usize = 1 << 20;
     /// Blocks that hold less than this share of all entries are not worth a second kernel.
     const COVERAGE_MIN: f64 = 0.1;
-
-    /// Entries from which on a block is one; `None` where there shall be no blocks.
-    fn least(self, csr: &CudaCsr) -> Option<u32> {
-        let threshold = match self {
-            Self::Never => return None,
-            Self::Auto if csr.nnz < Self::ENTRIES_MIN => return None,
-            Self::Auto => Self::BREAK_EVEN,
-            Self::From(threshold) => threshold,
-        };
-        Some(((threshold * (WINDOW * PANEL) as f64).ceil() as u32).max(1))
-    }
 
     fn is_worth(self, coverage: f64) -> bool {
         match self {
@@ -82,6 +133,11 @@ impl Tiling {
             Self::Never | Self::From(_) => coverage > 0.0,
         }
     }
+}
+
+/// Entries that are a share of a block's places, one at least.
+pub(super) fn entries_of(share: f64, layout: BlockLayout) -> u32 {
+    ((share * (layout.rows() * layout.cols()) as f64).ceil() as u32).max(1)
 }
 
 impl fmt::Display for Tiling {
@@ -110,10 +166,10 @@ impl FromStr for Tiling {
     }
 }
 
-/// `Span` of `kernels/tiles.cu`.
+/// `BlockSpan` of `kernels/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Span {
+pub(super) struct Span {
     slot: u32,
     first: u32,
     last: u32,
@@ -126,7 +182,7 @@ unsafe impl DeviceRepr for Span {}
 /// `Tiling` of `kernels/tiling.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Search {
+pub(super) struct Search {
     indptr: u64,
     indices: u64,
     n_rows: u64,
@@ -172,82 +228,139 @@ impl Start {
 pub(crate) struct Tiles {
     /// The entries outside of blocks.
     pub(crate) rest: CudaCsr,
-    /// Runs of blocks, the longest first.
-    spans: CudaSlice<Span>,
-    n_spans: usize,
+    pub(super) blocks: Blocks,
+    split: Split,
+}
+
+/// Dense blocks, and who multiplies which.
+pub(super) struct Blocks {
+    layout: BlockLayout,
+    n: usize,
+    /// Rows of blocks: windows, or those of the smaller tiles.
+    pub(super) n_rows: usize,
+    /// The number of the first block of each row of blocks, and of one more.
+    pub(super) first: CudaSlice<u32>,
+    /// The first column of each block.
+    pub(super) columns: CudaSlice<u32>,
+    /// The words of each block.
+    pub(super) bits: CudaSlice<u32>,
+    work: Work,
     /// Of each window the first slot, and one more.
     slots: CudaSlice<u32>,
-    /// The first column of each block.
-    columns: CudaSlice<u32>,
-    /// [`WORDS`] for each block.
-    bits: CudaSlice<u32>,
+    pub(super) n_slots: usize,
+}
+
+/// Pieces of work, the longest first, each with a slot.
+enum Work {
+    /// Runs of blocks for tensor cores.
+    Spans(CudaSlice<Span>),
+    /// Parts of windows of tiles.
+    Shares(CudaSlice<Share>),
+}
+
+/// How the entries of an adjacency were split between blocks and rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// Entries from which on a block is one.
+    pub entries_min: u32,
+    /// The same as a share of a block's places.
+    pub threshold: f64,
+    /// Number of blocks.
+    pub n_blocks: usize,
+    /// Share of the entries that are in blocks.
+    pub coverage: f64,
 }
 
 impl Tiles {
-    /// How many blocks there are.
-    pub(crate) fn n_blocks(&self) -> usize {
-        self.columns.len()
-    }
-
     /// What the product of the rest starts from.
     pub(crate) fn start(&self, cuda: &Cuda, whole: &CudaCsr, sums: &CudaSlice<f32>, pitch: usize) -> Start {
         Start {
-            slots: cuda.pointer(Some(&self.slots)),
+            slots: cuda.pointer(Some(&self.blocks.slots)),
             sums: cuda.pointer(Some(sums)),
             pitch: pitch as u64,
             indptr: cuda.pointer(Some(&whole.indptr)),
             indices: cuda.pointer(Some(&whole.indices)),
         }
     }
+
+    /// Whether operands in `f32` are multiplied as halves.
+    pub(crate) fn takes_halves(&self) -> bool {
+        matches!(self.blocks.work, Work::Spans(_))
+    }
 }
 
 impl Cuda {
-    /// The blocks of a pattern, found when they are first asked for; `None` where there are none worth it.
+    /// The blocks of a pattern, found when they are first asked for, as products with an operand like `x` want them; `None`
+    /// where there are none worth it.
     pub(crate) fn tiles_of<'a>(
         &self,
         operation: &'static str,
         csr: &'a CudaCsr,
+        x: &CudaMatrix,
     ) -> Result<Option<&'a Tiles>, ComputeError> {
-        // The kernel speaks to the tensor cores of this generation alone.
-        let least = self.tiling.least(csr).filter(|_| self.device.capability() == (9, 0) && csr.nnz > 0);
-        let Some(least) = least else { return Ok(None) };
         if csr.tiles.get().is_none() {
+            let Some(least) = self.least(operation, csr, x)? else { return Ok(None) };
             let tiles = self.build_tiles(operation, csr, least)?;
             let _ = csr.tiles.set(tiles.map(Box::new));
         }
         Ok(csr.tiles.get().and_then(|tiles| tiles.as_deref()))
     }
 
-    fn build_tiles(&self, operation: &'static str, csr: &CudaCsr, least: u32) -> Result<Option<Tiles>, ComputeError> {
-        let Shape { rows, cols } = csr.shape;
-        let (n_windows, n_panels) = (rows.div_ceil(WINDOW), cols.div_ceil(PANEL));
-        let at_once = n_windows.min(8 * self.device.processors()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
-        let counts = self.scratch::<u32>(operation, at_once * n_panels)?;
-        let search = Search {
-            indptr: self.pointer(Some(&csr.indptr)),
-            indices: self.pointer(Some(&csr.indices)),
-            n_rows: rows as u64,
-            n_panels: n_panels as u64,
-            least,
-            padding: 0,
-            counts: self.pointer(Some(&counts)),
+    /// Entries from which on a block is one; `None` where there shall be no blocks.
+    fn least(&self, operation: &'static str, csr: &CudaCsr, x: &CudaMatrix) -> Result<Option<u32>, ComputeError> {
+        Ok(match self.tiling {
+            _ if csr.nnz == 0 => None,
+            Tiling::Never => None,
+            Tiling::Auto if csr.nnz < Tiling::ENTRIES_MIN => None,
+            Tiling::Auto => Some(self.worthwhile_entries(operation, csr, x.shape, x.dtype)?),
+            Tiling::From(share) => Some(entries_of(share, self.block_kernel.layout())),
+        })
+    }
+
+    /// How an adjacency was split, once a product has looked for blocks; `None` where there are none.
+    #[must_use]
+    pub fn split(&self, a: &CudaSparse) -> Option<Split> {
+        a.forward.tiles.get()?.as_ref().map(|tiles| tiles.split)
+    }
+
+    /// The blocks of an adjacency and the rest, as a product found them; `None` where there are none.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn download_blocks(&self, a: &CudaSparse) -> Result<Option<BlockMatrix>, ComputeError> {
+        const OPERATION: &str = "download_blocks";
+        let Some(Tiles { rest, blocks, .. }) = a.forward.tiles.get().and_then(|tiles| tiles.as_deref()) else {
+            return Ok(None);
         };
-        let config = LaunchConfig { grid_dim: (at_once as u32, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-        let (blocks, outside) = self.count_blocks(operation, search, config, (n_windows, rows))?;
+        let invalid = |error: FormatError| ComputeError::argument(OPERATION, error.to_string());
+        let list = |list: &CudaSlice<u32>, n: usize| self.read(OPERATION, &list.slice(..n));
+        let indptr = self.read(OPERATION, &rest.indptr.slice(..=rest.shape.rows))?;
+        let rest = Csr::new(rest.shape.rows, rest.shape.cols, indptr, list(&rest.indices, rest.nnz)?, None);
+        let (first, columns) = (list(&blocks.first, blocks.n_rows + 1)?, list(&blocks.columns, blocks.n)?);
+        let bits = list(&blocks.bits, blocks.n * blocks.layout.n_words())?;
+        BlockMatrix::from_parts(blocks.layout, first, columns, bits, rest.map_err(invalid)?).map(Some).map_err(invalid)
+    }
+
+    fn build_tiles(&self, operation: &'static str, csr: &CudaCsr, least: u32) -> Result<Option<Tiles>, ComputeError> {
+        let (layout, rows) = (self.block_kernel.layout(), csr.shape.rows);
+        let (search, config, _counts) = self.search(operation, csr, layout, least)?;
+        let n_rows = rows.div_ceil(layout.rows());
+        let (blocks, outside) = self.count_blocks(operation, layout, search, config, (n_rows, rows))?;
         let (first, rest_indptr) = (ends::<u32>(&blocks), ends::<u64>(&outside));
-        let (n_blocks, n_rest) = (first[n_windows] as usize, rest_indptr[rows] as usize);
+        let (n_blocks, n_rest) = (first[n_rows] as usize, rest_indptr[rows] as usize);
         let coverage = 1.0 - n_rest as f64 / csr.nnz as f64;
+        let threshold = f64::from(least) / (layout.rows() * layout.cols()) as f64;
         tracing::debug!("{n_blocks} blocks of {least} entries or more hold {:.1} % of {}", 100.0 * coverage, csr.nnz);
         if n_blocks == 0 || !self.tiling.is_worth(coverage) {
             return Ok(None);
         }
         let mut columns = self.scratch::<u32>(operation, n_blocks)?;
-        let mut bits = self.scratch::<u32>(operation, n_blocks * WORDS)?;
+        let mut bits = self.scratch::<u32>(operation, n_blocks * layout.n_words())?;
         self.device.stream.memset_zeros(&mut bits).map_err(Self::failed(operation))?;
         let mut rest_indices = self.scratch::<u32>(operation, n_rest)?;
         let (first_on_device, indptr) =
             (self.upload_list(operation, &first)?, self.upload_list(operation, &rest_indptr)?);
-        let kernel = self.kernel(operation, Source::TILING, "fill_blocks", &[])?;
+        let kernel = self.tiling_kernel(operation, "fill_blocks", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&search).arg(&first_on_device).arg(&mut columns).arg(&mut bits).arg(&indptr).arg(&mut rest_indices);
         // SAFETY: as in `count_blocks`, whose counts say how many blocks and how many other entries of each row there are.
@@ -263,23 +376,83 @@ impl Cuda {
             hubs,
             tiles: OnceLock::new(),
         };
-        let (spans, slots) = spans(&first, self.device.processors());
-        let n_spans = spans.len();
-        let (spans, slots) = (self.upload_list(operation, &spans)?, self.upload_list(operation, &slots)?);
-        Ok(Some(Tiles { rest, spans, n_spans, slots, columns, bits }))
+        let blocks = self.blocks(operation, layout, (&first, first_on_device), columns, bits)?;
+        Ok(Some(Tiles { rest, blocks, split: Split { entries_min: least, threshold, n_blocks, coverage } }))
+    }
+
+    /// Blocks, whose rows begin at `first`, with the work that they are.
+    pub(super) fn blocks(
+        &self,
+        operation: &'static str,
+        layout: BlockLayout,
+        (first, first_on_device): (&[u32], CudaSlice<u32>),
+        columns: CudaSlice<u32>,
+        bits: CudaSlice<u32>,
+    ) -> Result<Blocks, ComputeError> {
+        let processors = self.device.processors();
+        let (work, n_slots, slots) = match layout {
+            BlockLayout::Fragments => {
+                let (spans, slots) = spans(first, processors);
+                (Work::Spans(self.upload_list(operation, &spans)?), spans.len(), slots)
+            }
+            BlockLayout::Tiles => {
+                let (shares, slots) = shares(first, processors);
+                (Work::Shares(self.upload_list(operation, &shares)?), shares.len(), slots)
+            }
+        };
+        let (n, n_rows) = (first.last().map_or(0, |&end| end as usize), first.len() - 1);
+        let slots = self.upload_list(operation, &slots)?;
+        Ok(Blocks { layout, n, n_rows, first: first_on_device, columns, bits, work, slots, n_slots })
+    }
+
+    /// What kernels that look for blocks of `least` entries are handed, how they are launched, and what they count in.
+    pub(super) fn search(
+        &self,
+        operation: &'static str,
+        csr: &CudaCsr,
+        layout: BlockLayout,
+        least: u32,
+    ) -> Result<(Search, LaunchConfig, CudaSlice<u32>), ComputeError> {
+        let Shape { rows, cols } = csr.shape;
+        let (n_rows, n_panels) = (rows.div_ceil(layout.rows()), cols.div_ceil(layout.cols()));
+        let at_once = n_rows.min(8 * self.device.processors()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
+        let counts = self.scratch::<u32>(operation, at_once * n_panels)?;
+        let search = Search {
+            indptr: self.pointer(Some(&csr.indptr)),
+            indices: self.pointer(Some(&csr.indices)),
+            n_rows: rows as u64,
+            n_panels: n_panels as u64,
+            least,
+            padding: 0,
+            counts: self.pointer(Some(&counts)),
+        };
+        let config = LaunchConfig { grid_dim: (at_once as u32, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        Ok((search, config, counts))
+    }
+
+    pub(super) fn tiling_kernel(
+        &self,
+        operation: &'static str,
+        name: &str,
+        layout: BlockLayout,
+    ) -> Result<CudaFunction, ComputeError> {
+        let defines = vec![("ROWS", layout.rows().to_string()), ("PANEL", layout.cols().to_string())];
+        let kernel = self.device.kernel(Source::TILING, name, &defines);
+        kernel.map_err(|error| ComputeError::device(operation, error.to_string()))
     }
 
     /// How many blocks each window has, and how many entries of each row lie outside.
     fn count_blocks(
         &self,
         operation: &'static str,
+        layout: BlockLayout,
         search: Search,
         config: LaunchConfig,
         (n_windows, n_rows): (usize, usize),
     ) -> Result<(Vec<u32>, Vec<u32>), ComputeError> {
         let mut blocks = self.scratch::<u32>(operation, n_windows)?;
         let mut rest = self.scratch::<u32>(operation, n_rows)?;
-        let kernel = self.kernel(operation, Source::TILING, "count_blocks", &[])?;
+        let kernel = self.tiling_kernel(operation, "count_blocks", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&search).arg(&mut blocks).arg(&mut rest);
         // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number for
@@ -290,31 +463,49 @@ impl Cuda {
     }
 
     /// The sums of all blocks, slot after slot: rows of as many elements as the operand has columns, padding included.
-    /// Operands in `f32` come as halves.
-    pub(crate) fn tile_sums(
+    /// For tensor cores, operands in `f32` come as halves.
+    pub(super) fn tile_sums(
         &self,
         operation: &'static str,
-        tiles: &Tiles,
+        blocks: &Blocks,
         x: &Operand<'_>,
         halves: Option<&Halves>,
     ) -> Result<CudaSlice<f32>, ComputeError> {
+        let mut sums = self.scratch::<f32>(operation, blocks.n_slots * WINDOW * pitch(x.shape.cols))?;
+        match &blocks.work {
+            Work::Shares(shares) => self.paper_sums(operation, (blocks, shares), x, &mut sums)?,
+            Work::Spans(spans) if self.block_kernel == BlockKernel::Wgmma => {
+                self.wgmma_sums(operation, (blocks, spans), x, halves, &mut sums)?;
+            }
+            Work::Spans(spans) => self.mma_sums(operation, (blocks, spans), x, halves, &mut sums)?,
+        }
+        Ok(sums)
+    }
+
+    /// Writes the sums of all blocks to their slots.
+    fn wgmma_sums(
+        &self,
+        operation: &'static str,
+        (blocks, spans): (&Blocks, &CudaSlice<Span>),
+        x: &Operand<'_>,
+        halves: Option<&Halves>,
+        sums: &mut CudaSlice<f32>,
+    ) -> Result<(), ComputeError> {
         let pitch = pitch(x.shape.cols);
-        let mut sums = self.scratch::<f32>(operation, tiles.n_spans * WINDOW * pitch)?;
-        let n_chunks = pitch.div_ceil(COLS_MAX);
-        let cols = pitch.div_ceil(n_chunks).next_multiple_of(16);
-        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), cols)?;
+        let chunks = Chunks::of(pitch);
+        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), chunks.cols)?;
         let [high, low] = self.tensor_maps(operation, x, halves)?;
         let unscale = self.pointer(halves.map(|halves| &halves.unscale));
-        let (n_spans, sums_pitch) = (tiles.n_spans as u32, pitch as u64);
+        let (n_spans, sums_pitch) = (blocks.n_slots as u32, pitch as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&high).arg(&low).arg(&tiles.spans).arg(&n_spans).arg(&tiles.columns).arg(&tiles.bits).arg(&unscale);
-        launch.arg(&mut sums).arg(&sums_pitch);
-        let grid_dim = (n_spans.min(self.device.processors() as u32), n_chunks as u32, 1);
+        launch.arg(&high).arg(&low).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
+        launch.arg(sums).arg(&sums_pitch);
+        let grid_dim = (n_spans.min(self.device.processors() as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and each
         // has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(sums)
+        Ok(())
     }
 
     /// The maps of larger and smaller halves, or twice that of an operand in bf16.
@@ -353,6 +544,21 @@ impl Cuda {
         let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(operation))?;
         Ok((kernel, shared_bytes))
+    }
+}
+
+/// Columns of a dense operand, shared out to thread blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunks {
+    pub(super) n: usize,
+    /// Columns that a thread block computes, a multiple of sixteen; those beyond the operand's are not stored.
+    pub(super) cols: usize,
+}
+
+impl Chunks {
+    pub(super) fn of(width: usize) -> Self {
+        let n = width.div_ceil(COLS_MAX);
+        Self { n, cols: width.div_ceil(n).next_multiple_of(16) }
     }
 }
 
@@ -429,7 +635,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn cards_multiply_by_what_they_have() {
+        for (capability, kernel) in [
+            ((8, 0), BlockKernel::Mma),
+            ((8, 9), BlockKernel::Mma),
+            ((9, 0), BlockKernel::Wgmma),
+            ((12, 0), BlockKernel::Mma),
+        ] {
+            assert_eq!(BlockKernel::of(capability), kernel, "{capability:?}");
+        }
+        for kernel in [BlockKernel::Wgmma, BlockKernel::Mma, BlockKernel::Paper] {
+            assert_eq!(kernel.to_string().parse(), Ok(kernel));
+        }
+        assert!("cuda".parse::<BlockKernel>().is_err());
+    }
+
     proptest! {
+        /// Thread blocks compute every column, and none of them computes nothing.
+        #[test]
+        fn chunks_cover_all_columns(width in 1_usize..3000) {
+            let Chunks { n, cols } = Chunks::of(width);
+            prop_assert!(cols.is_multiple_of(16) && cols <= COLS_MAX && n * cols >= width && (n - 1) * cols < width);
+        }
+
         /// Every block is in one span, spans are no longer than their fair share, and slots are those of the window.
         #[test]
         fn spans_share_out_all_blocks(lengths in prop::collection::vec(0_u32..400, 1..40), n_processors in 1_usize..8) {

@@ -1,0 +1,107 @@
+//! `kernels/tiles_mma.cu`: dense blocks of a pattern, multiplied by the tensor cores of every card.
+
+use cudarc::driver::sys::CUfunction_attribute;
+use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use girih_compute::{ComputeError, Dtype};
+
+use super::operand::{Halves, Operand};
+use super::tiles::{Blocks, Chunks, PANEL, Span, WORDS};
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::matrix::pitch;
+
+/// Panels on their way to a thread block; `kernels/tiles_mma.cu` says the same.
+const STAGES: usize = 4;
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Columns up to which registers suffice for two thread blocks on a processor; the kernel is bounded accordingly.
+const NARROW: usize = 64;
+
+/// `Planes` of `kernels/tiles_mma.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Planes {
+    of: [u64; 2],
+    pitch: u64,
+    rows: u64,
+    cols: u64,
+}
+
+// SAFETY: plain 64-bit words in the order and layout of the kernel's struct.
+unsafe impl DeviceRepr for Planes {}
+
+impl Cuda {
+    /// Writes the sums of all blocks to their slots.
+    pub(super) fn mma_sums(
+        &self,
+        operation: &'static str,
+        (blocks, spans): (&Blocks, &CudaSlice<Span>),
+        x: &Operand<'_>,
+        halves: Option<&Halves>,
+        sums: &mut CudaSlice<f32>,
+    ) -> Result<(), ComputeError> {
+        let padded = pitch(x.shape.cols);
+        let chunks = Chunks::of(padded);
+        let (kernel, shared_bytes) = self.mma_kernel(operation, halves.is_some(), chunks.cols)?;
+        let planes = self.planes(x, halves);
+        let unscale = self.pointer(halves.map(|halves| &halves.unscale));
+        let (n_spans, sums_pitch) = (blocks.n_slots as u32, padded as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&planes).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
+        launch.arg(sums).arg(&sums_pitch);
+        let at_once = self.device.processors() * if chunks.cols <= NARROW { 2 } else { 1 };
+        let grid_dim = (n_spans.min(at_once as u32), chunks.n as u32, 1);
+        let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
+        // SAFETY: the planes say where the operand ends, and it is stored as the kernel was compiled for, rows from 16 bytes
+        // to 16 bytes; spans name blocks with bits and a column, and each has a slot of `WINDOW` rows of its own.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+        Ok(())
+    }
+
+    /// The larger and the smaller halves, or twice an operand in bf16.
+    fn planes(&self, x: &Operand<'_>, halves: Option<&Halves>) -> Planes {
+        // Copies of eight elements end where the next row begins, or before.
+        let (rows, cols) = (x.shape.rows as u64, pitch(x.shape.cols) as u64);
+        let Some(halves) = halves else {
+            assert_eq!(x.dtype, Dtype::Bf16, "operands in f32 come as halves");
+            return Planes { of: [x.address(self); 2], pitch: x.pitch as u64, rows, cols };
+        };
+        let larger = self.pointer(Some(&halves.data));
+        Planes { of: [larger, larger + cols * size_of::<u16>() as u64], pitch: 2 * cols, rows, cols }
+    }
+
+    /// The kernel for so many columns at once, and the shared memory that it asks for.
+    fn mma_kernel(
+        &self,
+        operation: &'static str,
+        halves: bool,
+        cols: usize,
+    ) -> Result<(CudaFunction, u32), ComputeError> {
+        let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
+        let kernel = self.device.kernel(Source::TILES_MMA, "tiles_mma", &defines);
+        let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
+        let shared_bytes = shared_bytes(cols) as u32;
+        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(operation))?;
+        Ok((kernel, shared_bytes))
+    }
+}
+
+/// Shared memory of a thread block: panels, whose rows are 16 bytes longer than their elements, with the bits of a block each.
+fn shared_bytes(cols: usize) -> usize {
+    STAGES * (PANEL * (size_of::<u16>() * cols + 16) + WORDS * size_of::<u32>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::tiles::COLS_MAX;
+
+    /// 99 KiB is the most that compute capability 8.6 and 12.0 give a thread block; they have 100 KiB for a processor, and
+    /// the system takes one for each thread block.
+    #[test]
+    fn panels_fit_the_smallest_shared_memory() {
+        assert!(shared_bytes(COLS_MAX) <= 99 << 10);
+        assert!(2 * (shared_bytes(NARROW) + (1 << 10)) <= 100 << 10);
+    }
+}
