@@ -1,9 +1,11 @@
 //! [`Cuda`]: a device as a backend.
 
+use std::fmt;
+
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
+    Epilogue, SgdUpdate, Shape, SparseOperand, StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -13,6 +15,7 @@ use crate::device::Device;
 use crate::driver::explain;
 use crate::error::KernelError;
 use crate::ops::Tiling;
+use crate::recording::{Recorder, Recording};
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
@@ -21,13 +24,14 @@ pub struct Cuda {
     pub(crate) tiling: Tiling,
     /// How rows of nodes are stored, and what dense products multiply.
     pub(crate) precision: Dtype,
+    pub(crate) recorder: Recorder,
 }
 
 impl Cuda {
     /// The backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
-        Self { device, tiling: Tiling::default(), precision: Dtype::F32 }
+        Self { device, tiling: Tiling::default(), precision: Dtype::F32, recorder: Recorder::default() }
     }
 
     /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of bf16
@@ -68,6 +72,9 @@ impl Cuda {
     }
 }
 
+/// What a step may not do that is captured: memory is the graph's own then.
+const OUTLIVES: &str = "allocates what may outlive it";
+
 /// How sources spell an element.
 pub(crate) fn element(dtype: Dtype) -> &'static str {
     match dtype {
@@ -80,6 +87,7 @@ impl Backend for Cuda {
     type Matrix = CudaMatrix;
     type Sparse = CudaSparse;
     type Ids = CudaIds;
+    type Recording = Recording;
 
     fn name(&self) -> String {
         format!("cuda: {}", self.device.name())
@@ -93,7 +101,17 @@ impl Backend for Cuda {
         true
     }
 
+    fn repeat<E: From<ComputeError> + fmt::Display>(
+        &self,
+        recording: &mut Recording,
+        inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.repeat_step(recording, inputs, step)
+    }
+
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        self.recorder.obstacle(OUTLIVES)?;
         Self::zeros(self, shape, dtype)
     }
 
@@ -387,6 +405,7 @@ impl Backend for Cuda {
     }
 
     fn zero_ids(&self, len: usize) -> Result<CudaIds, ComputeError> {
+        self.recorder.obstacle(OUTLIVES)?;
         Self::zero_ids(self, len)
     }
 

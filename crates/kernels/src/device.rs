@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
 
-use crate::blas::Blas;
+use crate::blas::{Blas, workspace};
 use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
@@ -58,8 +58,9 @@ impl Device {
         pool::keep_freed_memory(&context)
             .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
-        let blas = Blas::new(Arc::clone(&stream))?;
-        let lt = Lt::new(&stream);
+        let workspace = workspace(&stream)?;
+        let blas = Blas::new(Arc::clone(&stream), Arc::clone(&workspace))?;
+        let lt = Lt::new(&stream, workspace);
         let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
         Ok(Self { blas, context, stream, lt, capability, processors, modules: Mutex::default() })
@@ -92,6 +93,17 @@ impl Device {
             Ok((free + pool::kept_bytes(&self.context)?, all))
         };
         ask().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// Bytes that were freed here and are kept for later.
+    pub(crate) fn kept_bytes(&self) -> Result<usize, KernelError> {
+        pool::kept_bytes(&self.context).map_err(KernelError::driver("cannot ask for kept memory"))
+    }
+
+    /// Bytes of memory that nobody has asked for.
+    pub(crate) fn unused_bytes(&self) -> Result<usize, KernelError> {
+        let (unused, _) = self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))?;
+        Ok(unused)
     }
 
     /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak);

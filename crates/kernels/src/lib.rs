@@ -20,6 +20,7 @@ mod lt;
 mod matrix;
 mod ops;
 mod pool;
+mod recording;
 mod survey;
 mod timing;
 
@@ -29,4 +30,5 @@ pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
 pub use ops::Tiling;
+pub use recording::Recording;
 pub use survey::{Card, FoundLibrary, Survey};

@@ -17,6 +17,8 @@ use crate::matrix::{CudaIds, CudaMatrix, Derived};
 
 /// Elements that are rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
+/// What a step may not do that is captured.
+const UPLOADS: &str = "uploads what the host has";
 
 impl Cuda {
     /// [`Backend::zeros`](girih_compute::Backend::zeros).
@@ -60,6 +62,7 @@ impl Cuda {
 
     /// [`Backend::upload_ids`](girih_compute::Backend::upload_ids).
     pub(crate) fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
+        self.recorder.obstacle(UPLOADS)?;
         let mut on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
         if !ids.is_empty() {
             self.device.stream.memcpy_htod(ids, &mut on_device).map_err(Self::failed("upload_ids"))?;
@@ -127,6 +130,7 @@ impl Cuda {
         operation: &'static str,
         list: &[T],
     ) -> Result<CudaSlice<T>, ComputeError> {
+        self.recorder.obstacle(UPLOADS)?;
         let what = || format!("a list of {} numbers in {operation}", list.len());
         let mut uploaded = self.allocate::<T>(operation, list.len(), what)?;
         let zero = [T::default()];
@@ -151,6 +155,7 @@ impl Cuda {
         operation: &'static str,
         view: &CudaView<'_, T>,
     ) -> Result<Vec<T>, ComputeError> {
+        self.recorder.obstacle("waits for the device")?;
         let mut values = vec![T::default(); view.len()];
         if !view.is_empty() {
             self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
@@ -165,6 +170,7 @@ impl Cuda {
         if values.is_empty() {
             return Ok(());
         }
+        self.recorder.obstacle(UPLOADS)?;
         match out.dtype {
             Dtype::F32 => {
                 let mut out = elements_mut::<f32>(out);

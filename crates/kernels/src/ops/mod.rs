@@ -16,5 +16,6 @@ mod sparse;
 mod spmm;
 mod tiles;
 
+pub(crate) use optim::StepRates;
 pub(crate) use tiles::Tiles;
 pub use tiles::Tiling;
