@@ -42,7 +42,9 @@ enum Stage {
     #[default]
     New,
     /// It has run, and was watched so many times without being found fit.
-    Known { n_watched: u32 },
+    Known {
+        n_watched: u32,
+    },
     /// It does nothing that cannot be captured.
     Fit,
     Captured(Box<Graph>),
