@@ -161,7 +161,7 @@ fn repeated_steps_leave_the_same_bits_with_tiles_hubs_and_many_labels() {
         cuda = check(cuda, &dense, &config, EPOCHS - STEPS_BEFORE);
         cuda = check(cuda, &labels, &config, EPOCHS - STEPS_BEFORE);
     }
-    let hubs = dataset("synth:reddit@0.02");
+    let hubs = dataset("synth:archaea@0.02");
     check(cuda, &hubs, &demanding(ModelKind::Gatv2, OptimizerKind::Adam), EPOCHS - STEPS_BEFORE);
 }
 

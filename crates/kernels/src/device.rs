@@ -14,6 +14,7 @@ use crate::error::{KernelError, Kind};
 use crate::libraries;
 use crate::lt::Lt;
 use crate::pool;
+use crate::staging::Staging;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
@@ -31,6 +32,8 @@ pub struct Device {
     capability: (i32, i32),
     processors: usize,
     modules: Mutex<HashMap<(Source, Defines), Module>>,
+    /// Made by the first upload that is large.
+    staging: Mutex<Option<Staging>>,
 }
 
 /// A source as it was compiled, and those of its kernels that were asked for.
@@ -63,7 +66,8 @@ impl Device {
         let lt = Lt::new(&stream, workspace);
         let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
-        Ok(Self { blas, context, stream, lt, capability, processors, modules: Mutex::default() })
+        let (modules, staging) = (Mutex::default(), Mutex::default());
+        Ok(Self { blas, context, stream, lt, capability, processors, modules, staging })
     }
 
     /// What the card is called.
@@ -93,6 +97,16 @@ impl Device {
             Ok((free + pool::kept_bytes(&self.context)?, all))
         };
         ask().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// Buffers of uploads, if there are any that nobody uses.
+    pub(crate) fn take_staging(&self) -> Option<Staging> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps buffers of uploads for the next one.
+    pub(crate) fn keep_staging(&self, staging: Staging) {
+        *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = Some(staging);
     }
 
     /// Bytes that were freed here and are kept for later.

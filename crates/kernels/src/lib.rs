@@ -21,6 +21,7 @@ mod matrix;
 mod ops;
 mod pool;
 mod recording;
+mod staging;
 mod survey;
 mod timing;
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
+use std::slice;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError, PushKernelArg};
+use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DevicePtr, DeviceRepr, DriverError, PushKernelArg};
 use girih_compute::checks::IdRange;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_graph_format::Matrix;
@@ -14,6 +15,7 @@ use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaIds, CudaMatrix, Derived};
+use crate::staging::Rows;
 
 /// Elements that are rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
@@ -132,11 +134,31 @@ impl Cuda {
     ) -> Result<CudaSlice<T>, ComputeError> {
         self.recorder.obstacle(UPLOADS)?;
         let what = || format!("a list of {} numbers in {operation}", list.len());
-        let mut uploaded = self.allocate::<T>(operation, list.len(), what)?;
+        let uploaded = self.allocate::<T>(operation, list.len(), what)?;
         let zero = [T::default()];
         let list = if list.is_empty() { &zero } else { list };
-        self.device.stream.memcpy_htod(list, &mut uploaded).map_err(Self::failed(operation))?;
+        self.upload_to(operation, list, &uploaded.as_view())?;
         Ok(uploaded)
+    }
+
+    /// Puts a copy of `values` at the start of what `to` shows, which is ours to write, on the stream.
+    ///
+    /// # Panics
+    /// When there is no room for them.
+    fn upload_to<T: DeviceRepr>(
+        &self,
+        operation: &'static str,
+        values: &[T],
+        to: &CudaView<'_, T>,
+    ) -> Result<(), ComputeError> {
+        assert!(values.len() <= to.len(), "room for all values");
+        let row_bytes = size_of_val(values);
+        let rows = Rows { address: to.device_ptr(&self.device.stream).0, row_bytes, pitch_bytes: row_bytes };
+        // SAFETY: values are numbers, without padding between them, and there are so many bytes of them.
+        let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), row_bytes) };
+        // SAFETY: there is room for all values, which lives for as long as the view and until the stream has done what was put
+        // there before.
+        unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
     }
 
     /// The matrix in `f32`: itself, or a copy.
@@ -172,10 +194,7 @@ impl Cuda {
         }
         self.recorder.obstacle(UPLOADS)?;
         match out.dtype {
-            Dtype::F32 => {
-                let mut out = elements_mut::<f32>(out);
-                self.device.stream.memcpy_htod(values, &mut out).map_err(Self::failed(operation))
-            }
+            Dtype::F32 => self.upload_to(operation, values, &elements::<f32>(out)),
             Dtype::Bf16 => self.fill_rounded(operation, values, out),
         }
     }
@@ -184,10 +203,10 @@ impl Cuda {
     fn fill_rounded(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let types = [("X", Dtype::F32), ("Y", Dtype::Bf16)];
         let kernel = self.kernel(operation, Source::PASSES, "convert", &types)?;
-        let mut staged = self.scratch::<f32>(operation, values.len().min(UPLOAD_PIECE))?;
+        let staged = self.scratch::<f32>(operation, values.len().min(UPLOAD_PIECE))?;
         let mut out = elements_mut::<u16>(out);
         for (piece, values) in values.chunks(UPLOAD_PIECE).enumerate() {
-            self.device.stream.memcpy_htod(values, &mut staged).map_err(Self::failed(operation))?;
+            self.upload_to(operation, values, &staged.as_view())?;
             let start = piece * UPLOAD_PIECE;
             let mut out = out.slice_mut(start..start + values.len());
             let n = values.len() as u64;
