@@ -369,7 +369,8 @@ mod tests {
     #[test]
     fn what_cannot_be_captured_is_noted_first_and_refused_then() {
         let watched = || Now::Watched { inputs: inputs(2, 0.1), obstacle: None };
-        let causes: [fn(&mut Now) -> Result<(), ComputeError>; 3] = [
+        type Cause = fn(&mut Now) -> Result<(), ComputeError>;
+        let causes: [Cause; 3] = [
             |now| now.key(Key::new(5, 5)).map(drop),
             |now| now.rates(|step| step.lr == 0.2).map(drop),
             |now| now.obstacle("waits"),
