@@ -42,7 +42,7 @@ fn what_is_large_arrives_whole() {
     let host = Matrix::new(rows, cols, values).unwrap();
     let mut matrix = cuda.upload(&host, Dtype::F32).unwrap();
     assert!(cuda.download(&matrix).unwrap().data() == host.data());
-    let other = Matrix::new(rows, cols, host.data().iter().map(|x| x + 0.5).collect()).unwrap();
+    let other = Matrix::new(rows, cols, host.data().iter().map(|x| x + 0.5).collect::<Vec<_>>()).unwrap();
     cuda.write(&other, &mut matrix).unwrap();
     assert!(cuda.download(&matrix).unwrap().data() == other.data(), "what was there is overwritten");
     let rounded = cuda.download(&cuda.upload(&host, Dtype::Bf16).unwrap()).unwrap();
