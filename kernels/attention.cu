@@ -23,7 +23,7 @@ struct Mask {
     u32 key0, key1, threshold;
     float scale;
     u32 first_row;
-    const u32 *column_names;
+    const u32 *column_names, *stored_key;
 };
 
 // Calls `work(entry, row, column, part)` for `parts` parts of each entry, neighbours by neighbouring lanes.
@@ -61,6 +61,7 @@ extern "C" __global__ void static_slopes(Pattern a, u64 heads, float slope, cons
 // Masks the numbers of entries in place and, where they are wanted, shares into `masked`. Eight heads of an entry share a
 // draw.
 extern "C" __global__ void mask_entries(Pattern a, u64 heads, Mask mask, float *entries, const float *shares, float *masked) {
+    take_stored(mask.stored_key, mask.key0, mask.key1);
     for_entries(a, (heads + 7) / 8, [&](u64 entry, u64 row, u64 column, u64 block) {
         const u32 name = mask.column_names ? mask.column_names[column] : (u32)column;
         const Words words = philox(1 + block, (u64)(mask.first_row + (u32)row) << 32 | name, mask.key0, mask.key1);

@@ -273,6 +273,11 @@ __device__ __forceinline__ Words philox(u64 high, u64 low, u32 key0, u32 key1) {
     return Words{{c0, c1, c2, c3}};
 }
 
+// The key of draws of a step that is repeated without the host is stored; else the one that was given stays.
+__device__ __forceinline__ void take_stored(const u32 *key, u32 &key0, u32 &key1) {
+    if (key) key0 = key[0], key1 = key[1];
+}
+
 // Half `half` of eight of a block's words, low halves first. Selects, because registers have no addresses.
 __device__ __forceinline__ u32 half_of(const Words &words, u32 half) {
     const u32 low = half & 2 ? words.of[1] : words.of[0], high = half & 2 ? words.of[3] : words.of[2];

@@ -13,8 +13,8 @@ struct Update {
     float *second;
     u64 n;
     u32 end;
-    // Decay that goes through the gradient, and what AdamW's decay leaves of a weight.
-    float coupled, kept;
+    // Decay that goes through the gradient, and AdamW's.
+    float coupled, decoupled;
 };
 
 // As many as a launch may carry. The last one's `end` is the number of blocks.
@@ -54,19 +54,29 @@ template <bool has_second, class Step> __device__ __forceinline__ void each_elem
     }
 }
 
-// rate is lr / (1 - beta1^step), root_correction 1 / sqrt(1 - beta2^step).
-extern "C" __global__ void adam(const __grid_constant__ Updates updates, float beta1, float beta2, float rate,
-                                float root_correction, float eps) {
+// What changes from step to step: the learning rate; rate is lr / (1 - beta1^step), root_correction 1 / sqrt(1 - beta2^step).
+// A step that is repeated without the host finds them stored.
+struct Rates {
+    float lr, rate, root_correction;
+};
+
+extern "C" __global__ void adam(const __grid_constant__ Updates updates, float beta1, float beta2, float eps, Rates given,
+                                const Rates *stored) {
+    const Rates rates = stored ? *stored : given;
+    const float lr = rates.lr, rate = rates.rate, root_correction = rates.root_correction;
     const auto step = [=](const Update &update, float grad, float &first, float &second, float &param) {
         const float g = grad + update.coupled * param;
         first = beta1 * first + (1.0f - beta1) * g;
         second = beta2 * second + (1.0f - beta2) * g * g;
-        param = update.kept * param - rate * first / (sqrtf(second) * root_correction + eps);
+        // Rounded after each operation, as the host would.
+        const float kept = __fsub_rn(1.0f, __fmul_rn(lr, update.decoupled));
+        param = kept * param - rate * first / (sqrtf(second) * root_correction + eps);
     };
     each_element<true>(updates, step);
 }
 
-extern "C" __global__ void sgd(const __grid_constant__ Updates updates, float lr, float momentum) {
+extern "C" __global__ void sgd(const __grid_constant__ Updates updates, float momentum, float given, const Rates *stored) {
+    const float lr = stored ? stored->lr : given;
     const auto step = [=](const Update &update, float grad, float &velocity, float &, float &param) {
         velocity = momentum * velocity + grad + update.coupled * param;
         param -= lr * velocity;

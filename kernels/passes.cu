@@ -82,7 +82,9 @@ __device__ __forceinline__ u64 stored_at(u64 i, u64 cols, u64 pitch) {
 
 // Elements in groups of 128, of which a thread takes the eight, 16 apart, that share its Philox block. x[0] is element
 // `first` of the masked matrix, in group first / 128.
-extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 cols, u64 first, u32 key0, u32 key1, u32 threshold, float scale) {
+extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 cols, u64 first, u32 key0, u32 key1, u32 threshold, float scale,
+                                   const u32 *stored_key) {
+    take_stored(stored_key, key0, key1);
     const u64 pitch = pitch_of(cols), base = first / 128 * 128, lanes = (first % 128 + n + 127) / 128 * 16;
     for (u64 lane = first_thread(); lane < lanes; lane += n_threads()) {
         const Words words = philox(0, base / 8 + lane, key0, key1);

@@ -64,7 +64,12 @@ fn measure_epoch(cuda: &Cuda, dataset: &Dataset, hidden: usize, protocol: Protoc
     Ok(Epochs::time(cuda, dataset.clone(), &config, protocol, &mut [])?.epoch())
 }
 
-fn measure_product(cuda: &Cuda, graph: &Csr, width: usize, protocol: Protocol) -> Result<(Summary, Option<Split>), Error> {
+fn measure_product(
+    cuda: &Cuda,
+    graph: &Csr,
+    width: usize,
+    protocol: Protocol,
+) -> Result<(Summary, Option<Split>), Error> {
     let mut product = Product::new(cuda, graph, width, cuda.activations())?;
     let results = compete(protocol, vec![Contestant::timed("product", || product.seconds())])?;
     Ok((results[0].1, cuda.split(&product.sparse)))

@@ -180,6 +180,15 @@ pub struct AdamStep {
     pub step: u64,
 }
 
+/// What a training step is given that changes from one to the next; all else stays where and as it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepInputs {
+    /// The keys of its dropouts.
+    pub keys: Vec<Key>,
+    /// The step that its optimiser takes; one without moments takes only the learning rate of it.
+    pub optimizer: AdamStep,
+}
+
 /// A parameter in a step of Adam. The matrices have one shape and are `f32`.
 #[derive(Debug)]
 pub struct AdamUpdate<'a, M> {
@@ -298,6 +307,9 @@ pub trait Backend: Send + Sync {
     type Sparse: Send + Sync;
     /// A list of 32-bit numbers: node ids or classes.
     type Ids: Send + Sync;
+    /// What is known of a step that is taken again and again; its default before the first time. See
+    /// [`repeat`](Self::repeat).
+    type Recording: Default;
 
     /// A short name for logs and results: `cpu`, `cuda:0`.
     fn name(&self) -> String;
@@ -312,6 +324,25 @@ pub trait Backend: Send + Sync {
     /// to the host, and the host's clock tells nothing of the others.
     fn is_asynchronous(&self) -> bool {
         false
+    }
+
+    /// Takes a step that is like the one before but for its `inputs`: by running `step`, or, on a device that has recorded what
+    /// `step` asked of it, without. What happens on the host must therefore not matter to later steps, which find their results
+    /// in the matrices where the last run of `step` left them.
+    ///
+    /// From the first step on, whatever `step` touches on the device has to stay: matrices live until `recording` is dropped,
+    /// and those that it writes as it goes may be used in between, but keep nothing from one step to the next. Nobody else may
+    /// use the backend meanwhile.
+    ///
+    /// # Errors
+    /// When `step` fails, or the device does.
+    fn repeat<E: From<ComputeError> + fmt::Display>(
+        &self,
+        _recording: &mut Self::Recording,
+        _inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        step()
     }
 
     /// A matrix of zeros.

@@ -234,6 +234,7 @@ impl Backend for Meter {
     type Matrix = MeterMatrix;
     type Sparse = MeterSparse;
     type Ids = MeterMatrix;
+    type Recording = ();
 
     fn name(&self) -> String {
         "plan".to_owned()

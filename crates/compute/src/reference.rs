@@ -196,6 +196,7 @@ impl Backend for Reference {
     type Matrix = RefMatrix;
     type Sparse = RefSparse;
     type Ids = RefIds;
+    type Recording = ();
 
     fn name(&self) -> String {
         "reference".to_owned()

@@ -1,9 +1,11 @@
 //! [`Cuda`]: a device as a backend.
 
+use std::fmt;
+
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
+    Epilogue, SgdUpdate, Shape, SparseOperand, StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -13,6 +15,7 @@ use crate::device::Device;
 use crate::driver::explain;
 use crate::error::{KernelError, Kind};
 use crate::ops::{BlockKernel, Tiling};
+use crate::recording::{Recorder, Recording};
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
@@ -22,6 +25,7 @@ pub struct Cuda {
     pub(crate) block_kernel: BlockKernel,
     /// How rows of nodes are stored, and what dense products multiply.
     pub(crate) precision: Dtype,
+    pub(crate) recorder: Recorder,
 }
 
 impl Cuda {
@@ -29,7 +33,8 @@ impl Cuda {
     #[must_use]
     pub fn new(device: Device) -> Self {
         let block_kernel = BlockKernel::of(device.capability());
-        Self { device, tiling: Tiling::default(), block_kernel, precision: Dtype::F32 }
+        let (tiling, recorder) = (Tiling::default(), Recorder::default());
+        Self { device, tiling, block_kernel, precision: Dtype::F32, recorder }
     }
 
     /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of bf16
@@ -83,6 +88,9 @@ impl Cuda {
     }
 }
 
+/// What a step may not do that is captured: memory is the graph's own then.
+const OUTLIVES: &str = "allocates what may outlive it";
+
 /// How sources spell an element.
 pub(crate) fn element(dtype: Dtype) -> &'static str {
     match dtype {
@@ -95,6 +103,7 @@ impl Backend for Cuda {
     type Matrix = CudaMatrix;
     type Sparse = CudaSparse;
     type Ids = CudaIds;
+    type Recording = Recording;
 
     fn name(&self) -> String {
         format!("cuda: {}", self.device.name())
@@ -108,7 +117,17 @@ impl Backend for Cuda {
         true
     }
 
+    fn repeat<E: From<ComputeError> + fmt::Display>(
+        &self,
+        recording: &mut Recording,
+        inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.repeat_step(recording, inputs, step)
+    }
+
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        self.recorder.obstacle(OUTLIVES)?;
         Self::zeros(self, shape, dtype)
     }
 
@@ -413,6 +432,7 @@ impl Backend for Cuda {
     }
 
     fn zero_ids(&self, len: usize) -> Result<CudaIds, ComputeError> {
+        self.recorder.obstacle(OUTLIVES)?;
         Self::zero_ids(self, len)
     }
 

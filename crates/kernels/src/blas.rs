@@ -1,9 +1,10 @@
 //! [`Blas`]: cuBLAS on a stream.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::cublas::{result, sys};
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
 use crate::error::{KernelError, Kind};
 
@@ -12,6 +13,21 @@ use crate::error::{KernelError, Kind};
 pub(crate) struct Blas {
     handle: sys::cublasHandle_t,
     stream: Arc<CudaStream>,
+    workspace: Workspace,
+}
+
+/// Memory that dense products use on their way, one after the other, because all are on one stream. Products that brought their
+/// own could not be captured.
+pub(crate) type Workspace = Arc<CudaSlice<u8>>;
+
+/// Its bytes, as NVIDIA suggests for its latest cards.
+pub(crate) const WORKSPACE: usize = 32 << 20;
+
+/// A workspace for products on a stream.
+pub(crate) fn workspace(stream: &Arc<CudaStream>) -> Result<Workspace, KernelError> {
+    // SAFETY: nobody reads the workspace before a product writes there.
+    let bytes = unsafe { stream.alloc::<u8>(WORKSPACE) };
+    bytes.map(Arc::new).map_err(KernelError::driver("cannot allocate the workspace of dense products"))
 }
 
 // SAFETY: cuBLAS allows a handle to be used by any thread, one at a time or not; all work goes to one stream.
@@ -22,14 +38,17 @@ unsafe impl Sync for Blas {}
 impl Blas {
     /// A handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not
     /// rounded to fewer bits, which is cuBLAS's default unless a process asks otherwise.
-    pub(crate) fn new(stream: Arc<CudaStream>) -> Result<Self, KernelError> {
+    pub(crate) fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
         let failed = |error: result::CublasError| Kind::Blas(describe(error));
         stream.context().bind_to_thread().map_err(KernelError::driver("cannot use the CUDA device"))?;
-        let blas = Self { handle: result::create_handle().map_err(failed)?, stream };
+        let blas = Self { handle: result::create_handle().map_err(failed)?, stream, workspace };
         let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-        // SAFETY: the handle is live, and it holds on to the stream.
+        let workspace = blas.workspace.device_ptr(&blas.stream).0;
+        // SAFETY: the handle is live, and it holds on to the stream and the workspace. It takes the latter for the stream that
+        // it has then.
         unsafe {
             result::set_stream(blas.handle, blas.stream.cu_stream().cast()).map_err(failed)?;
+            sys::cublasSetWorkspace_v2(blas.handle, workspace as *mut c_void, WORKSPACE).result().map_err(failed)?;
             sys::cublasSetMathMode(blas.handle, mode).result().map_err(failed)?;
         }
         Ok(blas)

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
 
-use crate::blas::Blas;
+use crate::blas::{Blas, workspace};
 use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
 use crate::libraries;
 use crate::lt::Lt;
 use crate::pool;
+use crate::staging::Staging;
 
 /// Threads of a block where nothing else is said.
 pub(crate) const BLOCK: u32 = 256;
@@ -31,6 +32,8 @@ pub struct Device {
     capability: (i32, i32),
     processors: usize,
     modules: Mutex<HashMap<(Source, Defines), Module>>,
+    /// Made by the first upload that is large.
+    staging: Mutex<Option<Staging>>,
 }
 
 /// A source as it was compiled, and those of its kernels that were asked for.
@@ -58,11 +61,13 @@ impl Device {
         pool::keep_freed_memory(&context)
             .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
-        let blas = Blas::new(Arc::clone(&stream))?;
-        let lt = Lt::new(&stream);
+        let workspace = workspace(&stream)?;
+        let blas = Blas::new(Arc::clone(&stream), Arc::clone(&workspace))?;
+        let lt = Lt::new(&stream, workspace);
         let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
-        Ok(Self { blas, context, stream, lt, capability, processors, modules: Mutex::default() })
+        let (modules, staging) = (Mutex::default(), Mutex::default());
+        Ok(Self { blas, context, stream, lt, capability, processors, modules, staging })
     }
 
     /// What the card is called.
@@ -92,6 +97,27 @@ impl Device {
             Ok((free + pool::kept_bytes(&self.context)?, all))
         };
         ask().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// Buffers of uploads, if there are any that nobody uses.
+    pub(crate) fn take_staging(&self) -> Option<Staging> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps buffers of uploads for the next one.
+    pub(crate) fn keep_staging(&self, staging: Staging) {
+        *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = Some(staging);
+    }
+
+    /// Bytes that were freed here and are kept for later.
+    pub(crate) fn kept_bytes(&self) -> Result<usize, KernelError> {
+        pool::kept_bytes(&self.context).map_err(KernelError::driver("cannot ask for kept memory"))
+    }
+
+    /// Bytes of memory that nobody has asked for.
+    pub(crate) fn unused_bytes(&self) -> Result<usize, KernelError> {
+        let (unused, _) = self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))?;
+        Ok(unused)
     }
 
     /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak);

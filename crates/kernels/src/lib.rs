@@ -21,6 +21,8 @@ mod matrix;
 mod measurements;
 mod ops;
 mod pool;
+mod recording;
+mod staging;
 mod survey;
 mod timing;
 
@@ -31,4 +33,5 @@ pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
 pub use ops::{BlockKernel, Split, Tiling};
+pub use recording::Recording;
 pub use survey::{Card, FoundLibrary, Survey};

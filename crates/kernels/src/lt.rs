@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::{CudaStream, DevicePtr};
 use girih_compute::Dtype;
 
-/// Bytes that a product may use on its way, as NVIDIA suggests for its latest cards.
-const WORKSPACE: usize = 32 << 20;
+use crate::blas::{WORKSPACE, Workspace};
 
 /// What a way to multiply is chosen for. As cuBLASLt reads columns, `rows` are the columns of a row-major result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,27 +45,25 @@ pub(crate) struct Operands {
 pub(crate) struct Lt {
     stream: Arc<CudaStream>,
     handle: sys::cublasLtHandle_t,
-    workspace: CudaSlice<u8>,
+    workspace: Workspace,
     /// How to multiply, once for each kind of product; `None` for what cuBLASLt does not offer.
     plans: Mutex<HashMap<Product, Option<Plan>>>,
 }
 
 // SAFETY: cuBLASLt takes a handle from any thread, also from several at once.
 unsafe impl Send for Lt {}
-// SAFETY: as above; what is not safe to share, descriptors and the workspace, is used under the lock of `plans`.
+// SAFETY: as above; what is not safe to share, descriptors, is used under the lock of `plans`.
 unsafe impl Sync for Lt {}
 
 impl Lt {
     /// cuBLASLt on a stream; `None` where it is not installed or does not start.
-    pub(crate) fn new(stream: &Arc<CudaStream>) -> Option<Self> {
+    pub(crate) fn new(stream: &Arc<CudaStream>, workspace: Workspace) -> Option<Self> {
         // SAFETY: this looks for a library and calls nothing in it.
         if !unsafe { sys::is_culib_present() } {
             tracing::debug!("there is no cuBLASLt: biases are added in passes of their own");
             return None;
         }
         stream.context().bind_to_thread().ok()?;
-        // SAFETY: nobody reads the workspace before cuBLASLt writes there.
-        let workspace = unsafe { stream.alloc::<u8>(WORKSPACE) }.ok()?;
         let handle = result::create_handle().ok()?;
         Some(Self { stream: Arc::clone(stream), handle, workspace, plans: Mutex::default() })
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use girih_compute::testing::check_backend;
 use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
-use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Norm};
+use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Matrix, Norm};
 use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
 use girih_random::Key;
 
@@ -118,6 +118,23 @@ fn blocks_are_those_that_the_host_builds() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_large_arrives_whole() {
+    let Some(device) = device() else { return };
+    let cuda = Cuda::new(device);
+    // More than pinned buffers hold at once, in rows that do not divide them.
+    let (rows, cols) = (45_000, 1001);
+    let values: Vec<f32> = (0..rows * cols).map(|i| (i % 8191) as f32 - 4000.0).collect();
+    let host = Matrix::new(rows, cols, values).unwrap();
+    let mut matrix = cuda.upload(&host, Dtype::F32).unwrap();
+    assert!(cuda.download(&matrix).unwrap().data() == host.data());
+    let other = Matrix::new(rows, cols, host.data().iter().map(|x| x + 0.5).collect::<Vec<_>>()).unwrap();
+    cuda.write(&other, &mut matrix).unwrap();
+    assert!(cuda.download(&matrix).unwrap().data() == other.data(), "what was there is overwritten");
+    let rounded = cuda.download(&cuda.upload(&host, Dtype::Bf16).unwrap()).unwrap();
+    assert!(rounded.data().iter().zip(host.data()).all(|(found, x)| (found - x).abs() <= x.abs() / 256.0));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use girih_compute::Backend;
+use girih_compute::{Backend, StepInputs};
 use girih_datasets::{Labels, Split};
 use girih_graph_format::{Matrix, NodeId};
-use girih_random::purpose;
+use girih_random::{Key, purpose};
 
 use crate::TrainError;
 use crate::config::TrainConfig;
@@ -71,6 +71,12 @@ impl<'a, B: Backend> Task<'a, B> {
 
 /// One run, epoch by epoch.
 pub struct FullBatch<'a, B: Backend> {
+    /// Dropped before the matrices that it knows by their addresses.
+    recording: B::Recording,
+    /// The loss of the last step, which no evaluation may use for something else: a step that is repeated leaves its loss there.
+    loss: Option<B::Matrix>,
+    /// Keys that a step draws below, once there was one.
+    n_draws: u64,
     state: RunState<'a, B>,
     inputs: &'a Inputs<B>,
     task: Task<'a, B>,
@@ -92,7 +98,26 @@ impl<'a, B: Backend> FullBatch<'a, B> {
         run: u64,
     ) -> Result<Self, TrainError> {
         let state = RunState::new(backend, config, &config.optimizer, params, run)?.among(inputs.ranks.as_deref());
-        Ok(Self { state, inputs, task, model })
+        Ok(Self { recording: B::Recording::default(), loss: None, n_draws: 0, state, inputs, task, model })
+    }
+
+    /// The passes of a training step and the step of the optimiser, put on the device.
+    fn step(&mut self, inputs: &StepInputs, key: Key) -> Result<StageTimes, TrainError> {
+        let start = Instant::now();
+        let (state, ranks) = (&mut self.state, self.inputs.ranks.as_deref());
+        if let Some(loss) = self.loss.take() {
+            state.pool.give(state.backend, loss);
+        }
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Train(key)).among(ranks);
+        let logits = self.model.forward(&mut tape, self.inputs)?;
+        let loss = tape.loss_of(logits, self.task.targets, &self.task.train)?;
+        self.n_draws = tape.n_draws();
+        let forward = start.elapsed();
+        self.loss = Some(tape.backward(loss, &mut state.gradients)?);
+        ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
+        let backward = start.elapsed() - forward;
+        state.step(inputs.optimizer)?;
+        Ok(StageTimes { forward, backward, optimizer: start.elapsed() - forward - backward })
     }
 
     /// Logits of all nodes with the parameters as they are.
@@ -101,10 +126,13 @@ impl<'a, B: Backend> FullBatch<'a, B> {
     /// When the backend fails.
     pub fn logits(&mut self) -> Result<Matrix, TrainError> {
         let logits = self.logits_of_all()?;
-        Ok(self.state.backend.download(&logits)?)
+        let on_host = self.state.backend.download(&logits)?;
+        self.state.pool.give(self.state.backend, logits);
+        Ok(on_host)
     }
 
-    /// Logits of all nodes, on the device; of several ranks, all get those of all.
+    /// Logits of all nodes, on the device; of several ranks, all get those of all. They go back to the pool: a step that the
+    /// device repeats writes to every buffer that it found there.
     fn logits_of_all(&mut self) -> Result<B::Matrix, TrainError> {
         let (state, ranks) = (&mut self.state, self.inputs.ranks.as_deref());
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
@@ -122,23 +150,22 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         &mut self.state
     }
 
-    /// One step on the whole graph.
+    /// One step on the whole graph: run, or repeated by the device.
     fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError> {
-        let start = Instant::now();
-        let state = &mut self.state;
-        let mode = Mode::Train(state.key(purpose::DROPOUT));
-        let ranks = self.inputs.ranks.as_deref();
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode).among(ranks);
-        let logits = self.model.forward(&mut tape, self.inputs)?;
-        let loss = tape.loss_of(logits, self.task.targets, &self.task.train)?;
-        let forward = start.elapsed();
-        let loss = tape.backward(loss, &mut state.gradients)?;
-        ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
-        let backward = start.elapsed() - forward;
-        state.step(lr)?;
-        let optimizer = start.elapsed() - forward - backward;
-        let train_loss = state.read_losses(lr, loss)?.data()[0];
-        Ok((train_loss, StageTimes { forward, backward, optimizer }))
+        let key = self.state.key(purpose::DROPOUT);
+        let keys = Tape::<B>::keys(key, self.n_draws);
+        let inputs = StepInputs { keys, optimizer: self.state.optimizer.begin(lr) };
+        let mut recording = std::mem::take(&mut self.recording);
+        let mut times = StageTimes::default();
+        let backend = self.state.backend;
+        let done = backend.repeat(&mut recording, &inputs, &mut || -> Result<(), TrainError> {
+            times = self.step(&inputs, key)?;
+            Ok(())
+        });
+        self.recording = recording;
+        done?;
+        let loss = self.loss.as_ref().expect("a step leaves its loss");
+        Ok((self.state.read_losses(lr, loss)?.data()[0], times))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
@@ -177,6 +204,7 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
         let logits = self.logits_of_all()?;
         let predictions = Predictions::of(self.state.backend, &logits, self.task.labels)?;
+        self.state.pool.give(self.state.backend, logits);
         Ok(Some(predictions.report(&self.task.split.test)))
     }
 }

@@ -47,27 +47,32 @@ impl<B: Backend> Optimizer<B> {
         self.step
     }
 
-    /// One step at learning rate `lr`. Parameters without a gradient stay as they are.
-    ///
-    /// # Errors
-    /// When the backend fails.
-    pub fn step(
-        &mut self,
-        backend: &B,
-        lr: f64,
-        gradients: &Gradients<B>,
-        params: &mut Params<B>,
-    ) -> Result<(), ComputeError> {
+    /// Counts a step, which [`apply`](Self::apply) takes, and says what it is at learning rate `lr`.
+    pub fn begin(&mut self, lr: f64) -> AdamStep {
         self.step += 1;
         let config = &self.config;
-        let step = AdamStep {
+        AdamStep {
             lr: lr as f32,
             beta1: config.beta1 as f32,
             beta2: config.beta2 as f32,
             eps: config.eps as f32,
             decoupled: config.kind == OptimizerKind::Adamw,
             step: self.step,
-        };
+        }
+    }
+
+    /// Takes a step. Parameters without a gradient stay as they are.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn apply(
+        &mut self,
+        backend: &B,
+        step: AdamStep,
+        gradients: &Gradients<B>,
+        params: &mut Params<B>,
+    ) -> Result<(), ComputeError> {
+        let config = &self.config;
         let updates = params.iter_mut().zip(&mut self.state).filter_map(|((id, param), (first, second))| {
             let decays = config.decay == Decay::All || param.layer == 0;
             let weight_decay = if decays { config.weight_decay as f32 } else { 0.0 };

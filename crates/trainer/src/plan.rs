@@ -124,7 +124,8 @@ impl Plan {
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
         let loss = task.loss(&mut tape, &*model, &inputs, config)?;
         let loss = tape.backward(loss, &mut gradients)?;
-        optimizer.step(meter, config.optimizer.lr, &gradients, &mut params)?;
+        let step = optimizer.begin(config.optimizer.lr);
+        optimizer.apply(meter, step, &gradients, &mut params)?;
         pool.give(meter, loss);
         let stepped = meter.cost();
 

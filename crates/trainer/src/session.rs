@@ -371,6 +371,7 @@ mod tests {
     use girih_datasets::{LoadOptions, load};
 
     use super::*;
+    use crate::config::{Aggregator, ModelConfig, ModelKind};
     use crate::report::StageTimes;
 
     /// A run whose device fails in an epoch.
@@ -417,6 +418,32 @@ mod tests {
             Ok(Box::new(Failing { run: session.run(&cpu, &config, run)?, epoch }))
         };
         train_runs(&config, &data, &options, &mut |_| Control::Continue, start).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn whatever_happens_between_steps_gives_all_buffers_back() {
+        let cpu = Cpu::new();
+        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
+        for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Appnp, ModelKind::Mlp]
+        {
+            let model = ModelConfig { aggregator: Aggregator::Pool, ..TrainConfig::for_model(kind).model };
+            let config = TrainConfig { model, ..TrainConfig::default() };
+            let session = Prepared::new(&cpu, dataset.clone(), &config).unwrap();
+            let mut run = session.run(&cpu, &config, 0).unwrap();
+            let mut between_steps = || {
+                run.train_once(0.01).unwrap();
+                let before = run.state().pool.n_free();
+                run.evaluate().unwrap();
+                run.test_report().unwrap();
+                run.logits().unwrap();
+                (before, run.state().pool.n_free())
+            };
+            let (before, after) = between_steps();
+            assert!(before.0.iter().all(|(kind, n)| after.0[kind] >= *n), "{kind:?}: {before:?}, then {after:?}");
+            assert!(before.1.iter().all(|(len, n)| after.1[len] >= *n), "{kind:?}: {before:?}, then {after:?}");
+            let (before, after) = between_steps();
+            assert_eq!(before, after, "{kind:?}: nothing is made or lost any more");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use girih_compute::Backend;
+use girih_compute::{AdamStep, Backend};
 use girih_graph_format::Matrix;
 use girih_random::Key;
 
@@ -155,24 +155,23 @@ impl<'a, B: Backend> RunState<'a, B> {
         self.config.optimizer.lr_at(self.epoch, self.config.epochs)
     }
 
-    /// One step of the optimiser by the gradients at hand.
+    /// Takes a step of the optimiser, which has [begun](Optimizer::begin), by the gradients at hand.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn step(&mut self, lr: f64) -> Result<(), TrainError> {
-        Ok(self.optimizer.step(self.backend, lr, &self.gradients, &mut self.params)?)
+    pub(crate) fn step(&mut self, step: AdamStep) -> Result<(), TrainError> {
+        Ok(self.optimizer.apply(self.backend, step, &self.gradients, &mut self.params)?)
     }
 
-    /// The losses of steps that were taken at learning rate `lr`, on the host, and their buffer back in the pool.
+    /// The losses of steps that were taken at learning rate `lr`, on the host.
     ///
     /// Here the host waits for the steps, and not between their passes. A step by a loss that is no number is taken before
     /// that is seen; the error ends the run, and a checkpoint is only written after an epoch without one.
     ///
     /// # Errors
     /// When a loss is not finite, or the backend fails.
-    pub(crate) fn read_losses(&mut self, lr: f64, losses: B::Matrix) -> Result<Matrix, TrainError> {
-        let values = self.backend.download(&losses)?;
-        self.pool.give(self.backend, losses);
+    pub(crate) fn read_losses(&self, lr: f64, losses: &B::Matrix) -> Result<Matrix, TrainError> {
+        let values = self.backend.download(losses)?;
         match values.data().iter().find(|loss| !loss.is_finite()) {
             None => Ok(values),
             Some(loss) => Err(TrainError::invalid(format!(

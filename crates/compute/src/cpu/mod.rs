@@ -101,6 +101,7 @@ impl Backend for Cpu {
     type Matrix = CpuMatrix;
     type Sparse = CpuSparse;
     type Ids = CpuIds;
+    type Recording = ();
 
     fn name(&self) -> String {
         "cpu".to_owned()

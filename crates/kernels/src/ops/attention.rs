@@ -35,6 +35,8 @@ struct Mask {
     first_row: u32,
     padding: u32,
     column_names: u64,
+    /// Zero where the key is given.
+    stored_key: u64,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
@@ -194,6 +196,7 @@ impl Cuda {
             first_row: graph.names.as_ref().map_or(0, |names| names.first_row),
             padding: 0,
             column_names: self.pointer(graph.column_names.as_ref()),
+            stored_key: self.recorder.key(dropout.key())?,
         };
         let (pattern, heads) = (self.pattern(&graph.forward), entries.shape.cols as u64);
         let (shares, masked) = match shares {
@@ -204,7 +207,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&heads).arg(&mask).arg(&mut entries.data).arg(&shares).arg(&masked);
         // SAFETY: all matrices have a row of `heads` floats for each entry, which one warp writes; there is a name for each
-        // column, or none are given.
+        // column, or none are given; a key that is stored lives as long as the graph that this is captured for.
         unsafe { launch.launch(warps_for(graph.forward.n_pieces())) }.map_err(Self::failed(operation))?;
         Ok(())
     }

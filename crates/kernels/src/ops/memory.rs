@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
+use std::slice;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError};
+use cudarc::driver::{CudaSlice, CudaView, DevicePtr, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_graph_format::Matrix;
@@ -13,11 +14,14 @@ use girih_graph_format::Matrix;
 use super::passes::Strided;
 use crate::backend::Cuda;
 use crate::matrix::{CudaIds, CudaMatrix, Derived, pitch};
+use crate::staging::Rows;
 
 /// Elements that are laid out or rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are put together on the device at a time while a matrix is downloaded.
 const DOWNLOAD_PIECE: usize = 1 << 22;
+/// What a step may not do that is captured.
+const UPLOADS: &str = "uploads what the host has";
 
 impl Cuda {
     /// [`Backend::zeros`](girih_compute::Backend::zeros).
@@ -86,6 +90,7 @@ impl Cuda {
 
     /// [`Backend::upload_ids`](girih_compute::Backend::upload_ids).
     pub(crate) fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
+        self.recorder.obstacle(UPLOADS)?;
         let mut on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
         if !ids.is_empty() {
             self.device.stream.memcpy_htod(ids, &mut on_device).map_err(Self::failed("upload_ids"))?;
@@ -167,12 +172,36 @@ impl Cuda {
         operation: &'static str,
         list: &[T],
     ) -> Result<CudaSlice<T>, ComputeError> {
+        self.recorder.obstacle(UPLOADS)?;
         let what = || format!("a list of {} numbers in {operation}", list.len());
-        let mut uploaded = self.allocate::<T>(operation, list.len(), what)?;
+        let uploaded = self.allocate::<T>(operation, list.len(), what)?;
         let zero = [T::default()];
         let list = if list.is_empty() { &zero } else { list };
-        self.device.stream.memcpy_htod(list, &mut uploaded).map_err(Self::failed(operation))?;
+        self.upload_to(operation, list, list.len(), &uploaded.as_view(), list.len())?;
         Ok(uploaded)
+    }
+
+    /// Puts a copy of `values`, rows of `cols`, at the start of what `to` shows, which is ours to write, on the stream; rows begin
+    /// `pitch` elements apart there.
+    ///
+    /// # Panics
+    /// When there is no room for them.
+    fn upload_to<T: DeviceRepr>(
+        &self,
+        operation: &'static str,
+        values: &[T],
+        cols: usize,
+        to: &CudaView<'_, T>,
+        pitch: usize,
+    ) -> Result<(), ComputeError> {
+        assert!(pitch >= cols && values.len().div_ceil(cols.max(1)) * pitch <= to.len(), "room for all values");
+        let [row_bytes, pitch_bytes] = [cols, pitch].map(|n| n * size_of::<T>());
+        let rows = Rows { address: to.device_ptr(&self.device.stream).0, row_bytes, pitch_bytes };
+        // SAFETY: values are numbers, without padding between them, and there are so many bytes of them.
+        let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+        // SAFETY: there is room for all values, which lives for as long as the view and until the stream has done what was put
+        // there before.
+        unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
     }
 
     /// The matrix in `f32`: itself, or a copy.
@@ -191,6 +220,7 @@ impl Cuda {
         operation: &'static str,
         view: &CudaView<'_, T>,
     ) -> Result<Vec<T>, ComputeError> {
+        self.recorder.obstacle("waits for the device")?;
         let mut values = vec![T::default(); view.len()];
         if !view.is_empty() {
             self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
@@ -205,20 +235,20 @@ impl Cuda {
         if values.is_empty() {
             return Ok(());
         }
-        if out.dtype == Dtype::F32 && out.pitch() == out.shape.cols {
-            let mut out = elements_mut::<f32>(out);
-            return self.device.stream.memcpy_htod(values, &mut out).map_err(Self::failed(operation));
+        self.recorder.obstacle(UPLOADS)?;
+        match out.dtype {
+            Dtype::F32 => self.upload_to(operation, values, out.shape.cols, &elements::<f32>(out), out.pitch()),
+            Dtype::Bf16 => self.fill_rounded(operation, values, out),
         }
-        self.fill_staged(operation, values, out)
     }
 
-    /// [`fill`](Self::fill) where rows lie apart or numbers are rounded, which the device does piece after piece.
-    fn fill_staged(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    /// [`fill`](Self::fill) for a matrix in bf16: the device rounds, piece after piece.
+    fn fill_rounded(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let cols = out.shape.cols;
         let rows_at_once = (UPLOAD_PIECE / cols).max(1).min(out.shape.rows);
-        let mut staged = self.scratch::<f32>(operation, rows_at_once * cols)?;
+        let staged = self.scratch::<f32>(operation, rows_at_once * cols)?;
         for (piece, values) in values.chunks(rows_at_once * cols).enumerate() {
-            self.device.stream.memcpy_htod(values, &mut staged).map_err(Self::failed(operation))?;
+            self.upload_to(operation, values, cols, &staged.as_view(), cols)?;
             let shape = Shape::new(values.len() / cols, cols);
             let start = (piece * rows_at_once * out.pitch()) as u64;
             let staged = Strided { at: self.pointer(Some(&staged)), start: 0, pitch: cols as u64, dtype: Dtype::F32 };
@@ -256,14 +286,4 @@ fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
     assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
     // SAFETY: every pattern of bits is a number, and allocations begin where any number may.
     unsafe { matrix.data.transmute(matrix.len()) }.expect("a matrix holds its elements")
-}
-
-/// [`elements`], to be written.
-///
-/// # Panics
-/// When `T` is of another size.
-fn elements_mut<T>(matrix: &mut CudaMatrix) -> CudaViewMut<'_, T> {
-    assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
-    // SAFETY: as in `elements`.
-    unsafe { matrix.data.transmute_mut(matrix.len()) }.expect("a matrix holds its elements")
 }

@@ -20,5 +20,6 @@ mod tiles;
 mod tiles_mma;
 mod tiles_paper;
 
+pub(crate) use optim::StepRates;
 pub(crate) use tiles::Tiles;
 pub use tiles::{BlockKernel, Split, Tiling};

@@ -25,7 +25,7 @@ struct Update {
     n: u64,
     end: u32,
     coupled: f32,
-    kept: f32,
+    decoupled: f32,
     padding: u32,
 }
 
@@ -38,6 +38,34 @@ struct Updates {
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Updates {}
+
+/// `Rates` of `kernels/optim.cu`: what of a step of an optimiser changes from step to step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StepRates {
+    lr: f32,
+    rate: f32,
+    root_correction: f32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for StepRates {}
+
+impl StepRates {
+    pub(crate) fn of(step: &AdamStep) -> Self {
+        let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
+        Self {
+            lr: step.lr,
+            rate: (f64::from(step.lr) / correction(step.beta1)) as f32,
+            root_correction: correction(step.beta2).sqrt().recip() as f32,
+        }
+    }
+
+    /// As they lie in memory.
+    pub(crate) fn words(self) -> [u32; 3] {
+        [self.lr, self.rate, self.root_correction].map(f32::to_bits)
+    }
+}
 
 /// What one launch changes.
 struct Table {
@@ -76,20 +104,18 @@ impl Cuda {
         }
         let parameter = |update: &AdamUpdate<'_, CudaMatrix>| {
             let decay = update.weight_decay;
-            let (coupled, kept) = if step.decoupled { (0.0, 1.0 - step.lr * decay) } else { (decay, 1.0) };
+            let (coupled, decoupled) = if step.decoupled { (0.0, decay) } else { (decay, 0.0) };
             let second = self.address(update.second).at;
-            Update { second, kept, ..self.parameter(update.param, update.grad, update.first, coupled) }
+            Update { second, decoupled, ..self.parameter(update.param, update.grad, update.first, coupled) }
         };
-        let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
-        let rate = (f64::from(step.lr) / correction(step.beta1)) as f32;
-        let root_correction = correction(step.beta2).sqrt().recip() as f32;
+        let (rates, stored) = (StepRates::of(&step), self.recorder.rates(|announced| *announced == step)?);
         let kernel = self.kernel("adam", Source::OPTIM, "adam", &[])?;
         for table in tables(updates.iter().map(parameter)) {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&table.updates).arg(&step.beta1).arg(&step.beta2);
-            launch.arg(&rate).arg(&root_correction).arg(&step.eps);
+            launch.arg(&step.eps).arg(&rates).arg(&stored);
             // SAFETY: all four matrices of an update hold `n` floats, all but the gradient are ours to write, and the
-            // blocks are those of the table.
+            // blocks are those of the table; rates that are stored live as long as the graph that this is captured for.
             unsafe { launch.launch(table.config()) }.map_err(Self::failed("adam"))?;
         }
         Ok(())
@@ -108,12 +134,13 @@ impl Cuda {
         let parameter = |update: &SgdUpdate<'_, CudaMatrix>| {
             self.parameter(update.param, update.grad, update.velocity, update.weight_decay)
         };
+        let stored = self.recorder.rates(|announced| announced.lr == lr)?;
         let kernel = self.kernel("sgd", Source::OPTIM, "sgd", &[])?;
         for table in tables(updates.iter().map(parameter)) {
             let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&table.updates).arg(&lr).arg(&momentum);
+            launch.arg(&table.updates).arg(&momentum).arg(&lr).arg(&stored);
             // SAFETY: all three matrices of an update hold `n` floats, parameter and velocity are ours to write, and the
-            // blocks are those of the table.
+            // blocks are those of the table; rates that are stored live as long as the graph that this is captured for.
             unsafe { launch.launch(table.config()) }.map_err(Self::failed("sgd"))?;
         }
         Ok(())
@@ -122,7 +149,7 @@ impl Cuda {
     /// Where a parameter, its gradient and its first state are.
     fn parameter(&self, param: &CudaMatrix, grad: &CudaMatrix, first: &CudaMatrix, coupled: f32) -> Update {
         let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).at);
-        Update { param: param_at, grad, first, n: param.len() as u64, coupled, kept: 1.0, ..Update::default() }
+        Update { param: param_at, grad, first, n: param.len() as u64, coupled, ..Update::default() }
     }
 }
 
@@ -156,6 +183,7 @@ mod tests {
 
     #[test]
     fn a_table_fits_into_the_arguments_of_a_launch() {
-        assert!(size_of::<Updates>() + 5 * size_of::<f32>() <= 4096);
+        let values = 3 * size_of::<f32>() + size_of::<StepRates>() + size_of::<u64>();
+        assert!(size_of::<Updates>() + values <= 4096);
     }
 }

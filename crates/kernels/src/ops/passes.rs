@@ -196,7 +196,7 @@ impl Cuda {
     /// [`Backend::dropout`](girih_compute::Backend::dropout).
     pub(crate) fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape, out.shape)?;
-        self.masked(x, &Mask::new(dropout, x.shape), out)
+        self.masked(x, &self.mask(dropout, x.shape)?, out)
     }
 
     /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is rounded.
@@ -206,15 +206,16 @@ impl Cuda {
         dropout: Dropout,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        self.masked(x, &Mask { scale: 1.0, ..Mask::new(dropout, x.shape) }, out)
+        self.masked(x, &Mask { scale: 1.0, ..self.mask(dropout, x.shape)? }, out)
     }
 
     fn masked(&self, x: &CudaMatrix, mask: &Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let kernel = self.kernel("dropout", Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&mut out.data).arg(&mask.n).arg(&mask.cols).arg(&mask.first);
-        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
-        // SAFETY: both matrices hold `n` elements, of the types that the kernel was compiled for.
+        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale).arg(&mask.stored_key);
+        // SAFETY: both matrices hold `n` elements, of the types that the kernel was compiled for; a key that is stored lives as
+        // long as the graph that this is captured for.
         unsafe { launch.launch(mask.config()) }.map_err(Self::failed("dropout"))?;
         Ok(())
     }
@@ -223,12 +224,12 @@ impl Cuda {
     pub(crate) fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "dropout_in_place";
         let kernel = self.kernel(OPERATION, Source::PASSES, "dropout", &[("X", x.dtype), ("Y", x.dtype)])?;
-        let mask = Mask::new(dropout, x.shape);
+        let mask = self.mask(dropout, x.shape)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&x.data).arg(&mask.n).arg(&mask.cols).arg(&mask.first);
-        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale);
+        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale).arg(&mask.stored_key);
         // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for, it is ours to write, and every
-        // element is read and then written by one thread.
+        // element is read and then written by one thread; the key as in `masked`.
         unsafe { launch.launch(mask.config()) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -367,20 +368,25 @@ struct Mask {
     key: [u32; 2],
     threshold: u32,
     scale: f32,
+    /// Where the key is on the device; zero where it is given.
+    stored_key: u64,
 }
 
-impl Mask {
-    fn new(dropout: Dropout, shape: Shape) -> Self {
-        Self {
+impl Cuda {
+    fn mask(&self, dropout: Dropout, shape: Shape) -> Result<Mask, ComputeError> {
+        Ok(Mask {
             n: shape.len() as u64,
             cols: shape.cols as u64,
             first: dropout.first_element(shape.cols) as u64,
             key: dropout.key().words(),
             threshold: dropout.threshold(),
             scale: dropout.scale(),
-        }
+            stored_key: self.recorder.key(dropout.key())?,
+        })
     }
+}
 
+impl Mask {
     /// A thread for each Philox block, of which eight elements draw.
     fn config(&self) -> LaunchConfig {
         threads_for((self.n / 8) as usize + 32)

@@ -39,6 +39,9 @@ pub trait Model<B: Backend>: Send {
 
     /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`.
     ///
+    /// A device may repeat what it was asked in one training step in all later ones, without asking again: passes that train
+    /// differ in what the tape draws, and in nothing else.
+    ///
     /// # Errors
     /// When the backend fails.
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;

@@ -74,7 +74,8 @@ impl<'a, B: Backend> Recommender<'a, B> {
         let loss = tape.backward(loss, &mut state.gradients)?;
         ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
         let backward = start.elapsed() - forward;
-        state.step(lr)?;
+        let step = state.optimizer.begin(lr);
+        state.step(step)?;
         state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
         state.pool.give(state.backend, loss);
         if ranks.is_some() {
@@ -130,8 +131,9 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
             times.forward += start.elapsed();
             times += self.step(lr, &nodes, (&mut losses, batch))?;
         }
-        let losses = self.state.read_losses(lr, losses)?;
-        let weighed = losses.data().iter().enumerate();
+        let values = self.state.read_losses(lr, &losses)?;
+        self.state.pool.give(self.state.backend, losses);
+        let weighed = values.data().iter().enumerate();
         let total: f64 = weighed.map(|(batch, &loss)| f64::from(loss) * triples.n_triples(batch) as f64).sum();
         Ok(((total / self.interactions.train().nnz() as f64) as f32, times))
     }

@@ -203,6 +203,17 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.next_key().map(|key| Dropout::new(p as f32, key).from_row(first_row))
     }
 
+    /// Keys that were taken on this tape.
+    #[must_use]
+    pub(crate) fn n_draws(&self) -> u64 {
+        self.n_draws
+    }
+
+    /// The `n` keys that a pass below the key of a step takes.
+    pub(crate) fn keys(step: Key, n: u64) -> Vec<Key> {
+        (1..=n).map(|draw| step.child(draw)).collect()
+    }
+
     /// The next key of this pass to draw below, or `None` when it evaluates.
     fn next_key(&mut self) -> Option<Key> {
         let Mode::Train(key) = self.mode else { return None };

@@ -65,6 +65,14 @@ impl<B: Backend> Pool<B> {
         }
     }
 
+    /// Buffers that are free, of each kind; lists of ids by their lengths.
+    #[cfg(test)]
+    pub(crate) fn n_free(&self) -> (HashMap<(Shape, Dtype), usize>, HashMap<usize, usize>) {
+        let matrices = self.free.iter().map(|(kind, free)| (*kind, free.len()));
+        let ids = self.free_ids.iter().map(|(len, free)| (*len, free.len()));
+        (matrices.collect(), ids.collect())
+    }
+
     /// Gives a list of `len` ids back.
     pub fn give_ids(&mut self, len: usize, ids: B::Ids) {
         self.free_ids.entry(len).or_default().push(ids);

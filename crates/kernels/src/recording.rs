@@ -1,0 +1,397 @@
+//! A training step as a CUDA graph: [`Backend::repeat`](girih_compute::Backend::repeat).
+//!
+//! ```text
+//! first step          runs: makes transposes, compiles kernels, fills the pool of its caller
+//! second step         runs and is watched: does it wait, upload or allocate what outlives it?
+//! third step          if it does not, is captured, and launched for the first time
+//! all later ones      are launches; what changes goes to a page on the device before each
+//! ```
+//! A step that cannot be captured runs as it is, each time.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, cuDeviceGraphMemTrim};
+use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
+use girih_compute::{AdamStep, ComputeError, StepInputs};
+use girih_random::Key;
+
+use crate::backend::Cuda;
+use crate::driver::explain;
+use crate::ops::StepRates;
+
+const OPERATION: &str = "a repeated step";
+
+/// Steps that are watched at most: one that finds no buffer that was there before may find it the next time.
+const WATCHED_MAX: u32 = 3;
+/// Bytes of free memory that a graph leaves to others.
+const SPARE_BYTES: usize = 256 << 20;
+/// Bytes of a word of the page.
+const WORD_BYTES: u64 = size_of::<u32>() as u64;
+/// Words of the page that are rates; keys follow, two words each.
+const RATES_WORDS: usize = size_of::<StepRates>() / size_of::<u32>();
+
+/// What is known of a step that is taken again and again on a [`Cuda`] device.
+#[derive(Default)]
+pub struct Recording(Stage);
+
+#[derive(Default)]
+enum Stage {
+    /// It has not run yet.
+    #[default]
+    New,
+    /// It has run, and was watched so many times without being found fit.
+    Known {
+        n_watched: u32,
+    },
+    /// It does nothing that cannot be captured.
+    Fit,
+    Captured(Box<Graph>),
+    /// It cannot be captured.
+    Unfit,
+}
+
+/// A step on the device.
+struct Graph {
+    graph: CudaGraph,
+    stream: Arc<CudaStream>,
+    /// What the graph reads that changes from step to step.
+    page: CudaSlice<u32>,
+}
+
+impl Graph {
+    fn launch(&mut self, inputs: &StepInputs) -> Result<(), DriverError> {
+        // The words are copied aside before the call returns, and to the page in the order of the stream.
+        self.stream.memcpy_htod(&words(inputs), &mut self.page)?;
+        self.graph.launch()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let Stage::Captured(graph) = std::mem::take(&mut self.0) else { return };
+        let stream = Arc::clone(&graph.stream);
+        drop(graph);
+        // After a failure of the device neither can succeed, and nothing is lost.
+        let _ = stream.context().bind_to_thread();
+        // SAFETY: the device is that of a context; what graphs still use is not returned.
+        let _ = unsafe { cuDeviceGraphMemTrim(stream.context().cu_device()) };
+    }
+}
+
+/// Whether what operations do is watched or captured.
+pub(crate) struct Recorder {
+    /// Whether steps may be captured at all.
+    enabled: bool,
+    now: Mutex<Now>,
+    n_repeated: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+enum Now {
+    #[default]
+    Neither,
+    Watched {
+        inputs: StepInputs,
+        /// What cannot be captured.
+        obstacle: Option<&'static str>,
+    },
+    /// With the address of the page.
+    Captured { inputs: StepInputs, page: u64 },
+}
+
+impl Now {
+    /// What is to be done about something that cannot be captured.
+    fn obstacle(&mut self, what: &'static str) -> Result<(), ComputeError> {
+        match self {
+            Self::Neither => Ok(()),
+            Self::Watched { obstacle, .. } => {
+                obstacle.get_or_insert(what);
+                Ok(())
+            }
+            Self::Captured { .. } => Err(ComputeError::device(OPERATION, format!("it {what}"))),
+        }
+    }
+
+    /// Where a key of the step is on the page; zero where it goes by value.
+    fn key(&mut self, key: Key) -> Result<u64, ComputeError> {
+        let (keys, page) = match self {
+            Self::Neither => return Ok(0),
+            Self::Watched { inputs, .. } => (&inputs.keys, 0),
+            Self::Captured { inputs, page } => (&inputs.keys, *page),
+        };
+        match keys.iter().position(|known| *known == key) {
+            Some(_) if page == 0 => Ok(0),
+            Some(at) => Ok(page + WORD_BYTES * (RATES_WORDS + 2 * at) as u64),
+            None => self.obstacle("draws below a key that is not the step's").map(|()| 0),
+        }
+    }
+
+    /// Where the rates of a step of an optimiser are on the page; zero where they go by value.
+    fn rates(&mut self, is_the_steps: impl Fn(&AdamStep) -> bool) -> Result<u64, ComputeError> {
+        let (inputs, page) = match self {
+            Self::Neither => return Ok(0),
+            Self::Watched { inputs, .. } => (inputs, 0),
+            Self::Captured { inputs, page } => (inputs, *page),
+        };
+        if is_the_steps(&inputs.optimizer) {
+            return Ok(page);
+        }
+        self.obstacle("lets its optimiser take another step").map(|()| 0)
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self { enabled: true, now: Mutex::default(), n_repeated: AtomicU64::new(0) }
+    }
+}
+
+impl Recorder {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note that an operation does something that cannot be captured.
+    ///
+    /// # Errors
+    /// When it is being captured.
+    pub(crate) fn obstacle(&self, what: &'static str) -> Result<(), ComputeError> {
+        self.now().obstacle(what)
+    }
+
+    /// The address that kernels read a key of draws from; zero where they take it by value.
+    ///
+    /// # Errors
+    /// When a step is being captured that does not have this key.
+    pub(crate) fn key(&self, key: Key) -> Result<u64, ComputeError> {
+        self.now().key(key)
+    }
+
+    /// The address that kernels read the rates of an optimiser's step from; zero where they take them by value.
+    ///
+    /// # Errors
+    /// When a step is being captured whose optimiser takes another step.
+    pub(crate) fn rates(&self, is_the_steps: impl Fn(&AdamStep) -> bool) -> Result<u64, ComputeError> {
+        self.now().rates(is_the_steps)
+    }
+}
+
+impl Cuda {
+    /// The same, with or without steps of training as CUDA graphs. With them, which is the default, the host asks once for all
+    /// that a step does; profilers and checkers tell more of single operations without.
+    #[must_use]
+    pub fn recording(mut self, enabled: bool) -> Self {
+        self.recorder.enabled = enabled;
+        self
+    }
+
+    /// Steps of training that were launched as graphs since the backend was made.
+    #[must_use]
+    pub fn n_repeated(&self) -> u64 {
+        self.recorder.n_repeated.load(Ordering::Relaxed)
+    }
+
+    /// [`Backend::repeat`](girih_compute::Backend::repeat).
+    pub(crate) fn repeat_step<E: From<ComputeError> + fmt::Display>(
+        &self,
+        recording: &mut Recording,
+        inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.recorder.enabled {
+            return step();
+        }
+        match &mut recording.0 {
+            Stage::New => {
+                step()?;
+                recording.0 = Stage::Known { n_watched: 0 };
+            }
+            Stage::Known { n_watched } => {
+                let n_watched = *n_watched + 1;
+                let obstacle = self.watched(inputs, step)?;
+                recording.0 = stage_after(n_watched, obstacle);
+            }
+            Stage::Fit => {
+                recording.0 = self.first_launch(inputs, step)?;
+            }
+            Stage::Captured(graph) if graph.page.len() == n_words(inputs) => {
+                graph.launch(inputs).map_err(Self::failed(OPERATION))?;
+                self.recorder.n_repeated.fetch_add(1, Ordering::Relaxed);
+            }
+            // It draws more or less than it did: another step.
+            Stage::Captured(_) => {
+                *recording = Recording::default();
+                return self.repeat_step(recording, inputs, step);
+            }
+            Stage::Unfit => step()?,
+        }
+        Ok(())
+    }
+
+    /// Runs a step, and says what of it cannot be captured.
+    fn watched<E>(
+        &self,
+        inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Option<&'static str>, E> {
+        *self.recorder.now() = Now::Watched { inputs: inputs.clone(), obstacle: None };
+        let done = step();
+        let seen = std::mem::take(&mut *self.recorder.now());
+        done.map(|()| match seen {
+            Now::Watched { obstacle, .. } => obstacle,
+            Now::Neither | Now::Captured { .. } => None,
+        })
+    }
+
+    /// Captures a step and launches it, or runs it, if that fails.
+    fn first_launch<E: From<ComputeError> + fmt::Display>(
+        &self,
+        inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Stage, E> {
+        match self.capture(inputs, step) {
+            Ok(mut graph) => {
+                graph.launch(inputs).map_err(Self::failed(OPERATION))?;
+                self.recorder.n_repeated.fetch_add(1, Ordering::Relaxed);
+                Ok(Stage::Captured(Box::new(graph)))
+            }
+            Err(why) => {
+                tracing::debug!("a step runs without a graph: {why}");
+                // What was freed while the stream was captured is noted as an error, and would be taken for that of the next
+                // operation. One of the device itself comes again.
+                let _ = self.device.stream.context().check_err();
+                step()?;
+                Ok(Stage::Unfit)
+            }
+        }
+    }
+
+    /// Captures a step, with all memory that it takes, and runs nothing. The message says why it could not be.
+    fn capture<E: fmt::Display>(
+        &self,
+        inputs: &StepInputs,
+        step: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Graph, String> {
+        self.check_memory()?;
+        let stream = &self.device.stream;
+        let failed = |error: DriverError| explain(error.0);
+        let page = stream.alloc_zeros::<u32>(n_words(inputs)).map_err(failed)?;
+        let address = self.pointer(Some(&page));
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).map_err(failed)?;
+        *self.recorder.now() = Now::Captured { inputs: inputs.clone(), page: address };
+        let done = step();
+        *self.recorder.now() = Now::Neither;
+        let captured = stream.end_capture(CUgraphInstantiate_flags(0));
+        done.map_err(|error| error.to_string())?;
+        let graph = captured.map_err(failed)?.ok_or("nothing was captured")?;
+        // Here memory is taken, so that no launch can fail for want of it.
+        graph.upload().map_err(failed)?;
+        Ok(Graph { graph, stream: Arc::clone(stream), page })
+    }
+
+    /// Whether a graph may take what steps compute on their way a second time, beside what the pool keeps for them. It must not
+    /// take what others will ask for: all that fits without graphs fits with them.
+    fn check_memory(&self) -> Result<(), String> {
+        if !self.device.stream.context().has_async_alloc() {
+            return Err("the card allocates no memory in the order of its stream".to_owned());
+        }
+        let kept = self.device.kept_bytes().map_err(|error| error.to_string())?;
+        let free = self.device.unused_bytes().map_err(|error| error.to_string())?;
+        if free < kept + SPARE_BYTES {
+            return Err(format!("it would take up to {kept} bytes, and {free} are free"));
+        }
+        Ok(())
+    }
+}
+
+/// What follows when a step was watched for the `n_watched`th time.
+fn stage_after(n_watched: u32, obstacle: Option<&'static str>) -> Stage {
+    match obstacle {
+        None => Stage::Fit,
+        Some(_) if n_watched < WATCHED_MAX => Stage::Known { n_watched },
+        Some(what) => {
+            tracing::debug!("steps run without a graph: each {what}");
+            Stage::Unfit
+        }
+    }
+}
+
+/// Words of the page.
+fn n_words(inputs: &StepInputs) -> usize {
+    RATES_WORDS + 2 * inputs.keys.len()
+}
+
+/// The page: rates, then keys.
+fn words(inputs: &StepInputs) -> Vec<u32> {
+    let rates = StepRates::of(&inputs.optimizer).words();
+    rates.into_iter().chain(inputs.keys.iter().flat_map(|key| key.words())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(n_keys: u64, lr: f32) -> StepInputs {
+        let keys = (0..n_keys).map(|n| Key::new(1, 2).child(n)).collect();
+        let optimizer = AdamStep { lr, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, step: 7 };
+        StepInputs { keys, optimizer }
+    }
+
+    fn captured(n_keys: u64) -> Now {
+        Now::Captured { inputs: inputs(n_keys, 0.1), page: 4096 }
+    }
+
+    #[test]
+    fn kernels_read_each_input_where_the_page_has_it() {
+        let inputs = inputs(3, 0.1);
+        let (page, mut now) = (words(&inputs), captured(3));
+        assert_eq!(page.len(), n_words(&inputs));
+        let at = |address: u64| ((address - 4096) / WORD_BYTES) as usize;
+        for key in &inputs.keys {
+            let place = at(now.key(*key).unwrap());
+            assert_eq!(page[place..place + 2], key.words());
+        }
+        let rates = at(now.rates(|step| step.lr == 0.1).unwrap());
+        assert_eq!(page[rates..rates + RATES_WORDS], StepRates::of(&inputs.optimizer).words());
+    }
+
+    #[test]
+    fn values_are_arguments_where_nothing_is_captured() {
+        let key = Key::new(5, 5);
+        for mut now in [Now::Neither, Now::Watched { inputs: inputs(2, 0.1), obstacle: None }] {
+            assert_eq!((now.key(key).unwrap(), now.rates(|_| false).unwrap()), (0, 0));
+            now.obstacle("waits").unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_captured_is_noted_first_and_refused_then() {
+        let watched = || Now::Watched { inputs: inputs(2, 0.1), obstacle: None };
+        type Cause = fn(&mut Now) -> Result<(), ComputeError>;
+        let causes: [Cause; 3] = [
+            |now| now.key(Key::new(5, 5)).map(drop),
+            |now| now.rates(|step| step.lr == 0.2).map(drop),
+            |now| now.obstacle("waits"),
+        ];
+        for cause in causes {
+            let mut now = watched();
+            cause(&mut now).unwrap();
+            assert!(matches!(now, Now::Watched { obstacle: Some(_), .. }), "{now:?}");
+            assert!(cause(&mut captured(2)).is_err());
+        }
+        let mut now = watched();
+        let (key, lr) = (inputs(2, 0.1).keys[1], 0.1);
+        now.key(key).unwrap();
+        now.rates(|step| step.lr == lr).unwrap();
+        assert!(matches!(now, Now::Watched { obstacle: None, .. }), "{now:?}");
+    }
+
+    #[test]
+    fn a_step_is_watched_until_it_is_fit_or_patience_ends() {
+        assert!(matches!(stage_after(1, None), Stage::Fit));
+        assert!(matches!(stage_after(1, Some("waits")), Stage::Known { n_watched: 1 }));
+        assert!(matches!(stage_after(WATCHED_MAX, Some("waits")), Stage::Unfit));
+    }
+}
