@@ -1,4 +1,5 @@
-//! The operations, a module for each source in `kernels/`: checked operands in, launches out.
+//! The operations, a module for each source in `kernels/`: checked operands in, launches out. `costs` chooses between kernels of
+//! sparse products.
 
 mod attention;
 mod costs;

@@ -303,7 +303,9 @@ impl Cuda {
             let tiles = self.build_tiles(operation, csr, least)?;
             let _ = csr.tiles.set(tiles.map(Box::new));
         }
-        Ok(csr.tiles.get().and_then(|tiles| tiles.as_deref()))
+        // They may have been found before this backend was told to leave them.
+        let tiles = csr.tiles.get().filter(|_| self.tiling != Tiling::Never);
+        Ok(tiles.and_then(|tiles| tiles.as_deref()))
     }
 
     /// Entries from which on a block is one; `None` where there shall be no blocks.
