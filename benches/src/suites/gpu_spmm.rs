@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use girih_compute::{Backend, Dtype, Epilogue, Shape, Transpose};
 use girih_graph_format::{Csr, Matrix};
-use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Tiling};
+use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Split, Tiling};
 
 use super::gpu::{self, Order};
 use super::{DTYPES, Setup, dtype_name, random_matrix};
@@ -42,8 +42,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             if let Some(kernel) = kernel {
                 cuda = cuda.multiplying_blocks_by(kernel)?;
             }
-            let sparse = gpu::upload(&cuda, &ordered)?;
-            let bench = Bench { cuda: &cuda, graph: &ordered, sparse, protocol: setup.protocol };
+            let bench = Bench { cuda: &cuda, graph: &ordered, protocol: setup.protocol };
             bench.run(&order, peer.as_ref().filter(|_| i == 0), &suffix, report)?;
         }
     }
@@ -98,7 +97,7 @@ impl Bench<'_> {
         let x = self.cuda.upload(&random_matrix(self.graph.n_cols(), width)?, dtype)?;
         let mut out = self.cuda.zeros(Shape::new(self.graph.n_rows(), width), dtype)?;
         // For each operand anew: the first one decides which blocks there are.
-        let sparse = upload(self.cuda, self.graph)?;
+        let sparse = gpu::upload(self.cuda, self.graph)?;
         // As it is stored, so that rounding it is no error of the product.
         let host = self.cuda.download(&x)?;
         let sampled = SampledProduct::of(self.graph, &host);
@@ -208,8 +207,6 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
-    use girih_reorder::OrderKind;
-
     use super::*;
 
     #[test]
@@ -222,18 +219,8 @@ mod tests {
 
     #[test]
     fn cases_are_told_apart_by_what_differs() {
-        let setup = |kernels: &[BlockKernel], tilings: &[Tiling]| Setup {
-            graph: None,
-            small: true,
-            protocol: Protocol { warm_up: 1, repeats: 1 },
-            orders: vec![OrderKind::None],
-            peer: None,
-            hidden: None,
-            tilings: tilings.to_vec(),
-            kernels: kernels.to_vec(),
-        };
         let suffixes = |kernels: &[BlockKernel], tilings: &[Tiling]| -> Vec<String> {
-            variants(&setup(kernels, tilings)).into_iter().map(|(_, _, suffix)| suffix).collect()
+            variants(kernels, tilings).into_iter().map(|(_, _, suffix)| suffix).collect()
         };
         assert_eq!(suffixes(&[], &[Tiling::Auto]), [""]);
         assert_eq!(suffixes(&[BlockKernel::Mma], &[Tiling::Auto, Tiling::Never]), ["/auto", "/never"]);
