@@ -37,6 +37,16 @@ extern "C" __global__ void column_sums(const X *x, u64 rows, u64 cols, float *pa
 }
 
 // The same with four columns for each thread: cols is a quarter of the pitch, and sum k is that of column 4c + k.
+extern "C" __global__ void column_sums_of_fours(const Four<X> *x, u64 rows, u64 cols, float *partials) {
+    const u64 column = my_column();
+    const auto load = [=](u64 row) { return x[row * cols + column]; };
+    column_partials<4>(rows, cols, partials, load, [](u64, Four<X> loaded, float *sums) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) sums[k] += to_f32(loaded.of[k]);
+    });
+}
+
+// Likewise.
 extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, Four<Y> *grad, u64 rows, u64 cols,
                                                              u32 activation, float *partials) {
     struct Both {

@@ -207,6 +207,8 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use girih_reorder::OrderKind;
+
     use super::*;
 
     #[test]

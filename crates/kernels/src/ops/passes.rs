@@ -120,15 +120,21 @@ impl Cuda {
     pub(crate) fn column_sums(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "column_sums";
         checks::column_sums(x.shape, out.shape)?;
-        let kernel = self.kernel(OPERATION, Source::PASSES, "column_sums", &[("X", x.dtype), ("Y", x.dtype)])?;
-        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
+        let in_fours = x.pitch().is_multiple_of(4);
+        let name = if in_fours { "column_sums_of_fours" } else { "column_sums" };
+        let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", x.dtype)])?;
+        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for; `partials` has room for one sum of
-            // each column and block.
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of fours of them, where rows begin, and
+            // `out` is as wide; `partials` has room for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
-        })
+        };
+        if in_fours {
+            return self.reduction_in_fours(OPERATION, x.padded(), out, launch);
+        }
+        self.column_reduction(OPERATION, x.shape, [out], launch)
     }
 
     /// Sums over the rows of a matrix of `shape`: `launch`, given rows, columns, room for partial sums and the grid, starts
