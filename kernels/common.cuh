@@ -96,6 +96,9 @@ __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) 
 // a block multiplies zeros, too, and zero times what is not finite is no number.
 static const u32 WINDOW = 256;
 
+// Columns of what is left beside blocks have marks in their upper bits: the higher, the more often they are named.
+static const u32 MARK_SHIFT = 30, UNMARKED = (1u << MARK_SHIFT) - 1;
+
 struct Start {
     // Of each window the first slot, and one more.
     const u32 *slots;

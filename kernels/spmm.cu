@@ -4,12 +4,13 @@
 // A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
 // read at once, and lanes hold TILES such vectors of wide rows. Long rows want a whole warp; short ones share it, so that few
 // lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
-// STARTS is 1 where sums start from those of blocks.
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TILES=1 TEAM=32 WEIGHTS=0 STARTS=0
-// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0
-// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0
-// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1
+// STARTS is 1 where sums start from those of blocks. MARKS is 1 where columns are marked, and 2 where rows of columns with a
+// mark are to stay in the cache rather than others: what is named often is read again soon.
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TILES=1 TEAM=32 WEIGHTS=0 STARTS=0 MARKS=0
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0 MARKS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0 MARKS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1 MARKS=2
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1 MARKS=1
 #include "common.cuh"
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
@@ -38,6 +39,35 @@ template <> __device__ __forceinline__ void read<4>(bool wanted, const void *fro
 }
 template <> __device__ __forceinline__ void read<2>(bool wanted, const void *from, u32 *words) {
     words[0] = wanted ? __ldg((const unsigned short *)from) : 0;
+}
+
+// How long the cache keeps what is read.
+__device__ __forceinline__ u64 keep_long() {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ u64 keep_briefly() {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+// The same as `read`, with a policy; narrow loads do without.
+template <int bytes> __device__ __forceinline__ void read_by(u64, bool wanted, const void *from, u32 *words) {
+    read<bytes>(wanted, from, words);
+}
+template <> __device__ __forceinline__ void read_by<16>(u64 policy, bool wanted, const void *from, u32 *words) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+                 "@p ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %6;\n}"
+                 : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
+                 : "l"(from), "r"((int)wanted), "l"(policy));
+}
+template <> __device__ __forceinline__ void read_by<8>(u64 policy, bool wanted, const void *from, u32 *words) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"
+                 "@p ld.global.nc.L2::cache_hint.v2.u32 {%0, %1}, [%2], %4;\n}"
+                 : "=&r"(words[0]), "=&r"(words[1])
+                 : "l"(from), "r"((int)wanted), "l"(policy));
 }
 
 // The matrix that is multiplied.
@@ -125,7 +155,11 @@ __device__ __forceinline__ void read_ids(const u32 *indices, u64 from, u64 end, 
 }
 
 extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4 : 2) spmm(Pattern a, const float *values, const W *weights, u64 heads,
-                                                       const float *right, Operand x, Start start, Out to, float *partial) {
+                                                       const float *right, Operand x, Start start, Out to, float *partial,
+                                                       [[maybe_unused]] u32 mark) {
+#if MARKS == 2
+    const u64 often = keep_long(), seldom = keep_briefly();
+#endif
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
     const u64 first = ((u64)blockIdx.y * TILES * GROUP + member % GROUP) * VEC, step = GROUP * VEC;
     const u64 width = to.width;
@@ -193,12 +227,20 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
                 for (int u = 0; u < LOADS; u++) {
                     const int entry = (j + u) * AT_ONCE + row_of_lane;
                     // AT_ONCE entries are in the same of the ids that lanes hold.
-                    const u64 column = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
+                    const u32 name = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
+                    const u64 column = MARKS ? name & UNMARKED : name;
 #pragma unroll
                     for (int t = 0; t < TILES; t++)
+                    {
                         // Rows that are not named may hold what is no number: zero times it would not be zero.
-                        read<BYTES>(entry < count && first + t * step < width, x.data + column * x.pitch + first + t * step,
-                                    raw[u][t].words);
+                        const bool wanted = entry < count && first + t * step < width;
+                        const X *from = x.data + column * x.pitch + first + t * step;
+#if MARKS == 2
+                        read_by<BYTES>(name >> MARK_SHIFT >= mark ? often : seldom, wanted, from, raw[u][t].words);
+#else
+                        read<BYTES>(wanted, from, raw[u][t].words);
+#endif
+                    }
                 }
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {

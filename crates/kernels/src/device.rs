@@ -31,6 +31,7 @@ pub struct Device {
     pub(crate) lt: Option<Lt>,
     capability: (i32, i32),
     processors: usize,
+    cache_bytes: usize,
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     /// Made by the first upload that is large.
     staging: Mutex<Option<Staging>>,
@@ -64,10 +65,12 @@ impl Device {
         let workspace = workspace(&stream)?;
         let blas = Blas::new(Arc::clone(&stream), Arc::clone(&workspace))?;
         let lt = Lt::new(&stream, workspace);
-        let processors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-        let processors = processors.map_err(KernelError::driver("cannot ask the CUDA device"))? as usize;
+        let number =
+            |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
+        let processors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let cache_bytes = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let (modules, staging) = (Mutex::default(), Mutex::default());
-        Ok(Self { blas, context, stream, lt, capability, processors, modules, staging })
+        Ok(Self { blas, context, stream, lt, capability, processors, cache_bytes, modules, staging })
     }
 
     /// What the card is called.
@@ -80,6 +83,11 @@ impl Device {
     #[must_use]
     pub fn capability(&self) -> (i32, i32) {
         self.capability
+    }
+
+    /// Bytes of the cache that all processors share.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.cache_bytes
     }
 
     /// How many processors work side by side.
