@@ -15,8 +15,8 @@ pub struct Blocks {
 }
 
 impl Cuda {
-    /// The blocks of a matrix under the [`Tiling`](crate::Tiling) of this backend, found now if no product has asked for them; none where
-    /// products gather everything.
+    /// The blocks of a matrix under the [`Tiling`](crate::Tiling) of this backend, found now if no product has asked for them;
+    /// none where products gather everything.
     ///
     /// # Errors
     /// When the device fails or its memory does not suffice.
