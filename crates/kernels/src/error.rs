@@ -17,7 +17,7 @@ pub struct KernelError(#[from] Kind);
 pub(crate) enum Kind {
     #[error(
         "{purpose} ({file}) was not found: the system's loader does not know it, nor is it in {}{}; {remedy}, or use \
-         --device cpu",
+         {instead}",
         listed(places),
         noted(refused.as_deref())
     )]
@@ -28,6 +28,8 @@ pub(crate) enum Kind {
         /// What the loader said of a file that was found.
         refused: Option<String>,
         remedy: &'static str,
+        /// What does not need it.
+        instead: &'static str,
     },
     #[error(
         "NVIDIA's driver is too old: it is {driver}, but the code of {whose} needs one for CUDA {needed}{release}; update the \
@@ -106,6 +108,7 @@ mod tests {
             places: vec!["/a".into(), "/b".into()],
             refused: Some("/a/x: too short".to_owned()),
             remedy: "install it",
+            instead: "--device cpu",
         };
         let no_device =
             |count, visible: Option<&str>| Kind::NoDevice { ordinal: 7, count, visible: visible.map(str::to_owned) };

@@ -19,6 +19,8 @@ pub(crate) struct Library {
     pub(crate) file: &'static str,
     pub(crate) purpose: &'static str,
     remedy: &'static str,
+    /// What does without it.
+    instead: &'static str,
     /// How the names of those begin that it opens itself, and that the loader may not find either.
     opens: &'static [&'static str],
     /// Folders besides the loader's, where `*` stands for anything.
@@ -34,6 +36,7 @@ pub(crate) const DRIVER: Library = Library {
     file: "libcuda.so.1",
     purpose: "NVIDIA's driver",
     remedy: "install NVIDIA's driver (in a container: start it with the host's, as `docker run --gpus all` does)",
+    instead: CPU,
     opens: &[],
     folders: |_| DRIVER_FOLDERS.map(PathBuf::from).to_vec(),
     present: cudarc::driver::sys::is_culib_present,
@@ -46,6 +49,7 @@ pub(crate) const COMPILER: Library = Library {
     purpose: "CUDA's compiler of kernels",
     remedy: "install CUDA 13, or `pip install 'nvidia-cuda-nvrtc>=13,<14'` in an active virtual environment, or set \
              LD_LIBRARY_PATH to where it is",
+    instead: CPU,
     opens: &["libnvrtc-builtins.so.13"],
     folders: toolkit_folders,
     present: cudarc::nvrtc::sys::is_culib_present,
@@ -58,14 +62,31 @@ pub(crate) const BLAS: Library = Library {
     purpose: "CUDA's dense products",
     remedy: "install CUDA 13, or `pip install 'nvidia-cublas>=13,<14'` in an active virtual environment, or set \
              LD_LIBRARY_PATH to where it is",
+    instead: CPU,
     opens: &["libcublasLt.so.13"],
     folders: toolkit_folders,
     present: cudarc::cublas::sys::is_culib_present,
     keep: cudarc::cublas::sys::culib,
 };
 
+/// Sums and messages between cards.
+pub(crate) const NCCL: Library = Library {
+    file: "libnccl.so.2",
+    purpose: "NCCL for several cards, which one card does not need",
+    remedy: "install NCCL 2, or `pip install nvidia-nccl-cu13` in an active virtual environment, or set LD_LIBRARY_PATH to \
+             where it is",
+    instead: "one card",
+    opens: &[],
+    folders: toolkit_folders,
+    present: nccl_is_present,
+    keep: nccl,
+};
+
 /// Where the Windows subsystem and Kubernetes put the driver.
 const DRIVER_FOLDERS: [&str; 2] = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
+
+/// What needs no library of CUDA.
+const CPU: &str = "--device cpu";
 
 /// The value of a variable of the environment.
 type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
@@ -86,8 +107,8 @@ impl Library {
             let places = (self.folders)(environment);
             let refused = self.load_from(&places);
             if !present() {
-                let Self { file, purpose, remedy, .. } = *self;
-                return Err(Kind::Missing { file, purpose, places, refused, remedy }.into());
+                let Self { file, purpose, remedy, instead, .. } = *self;
+                return Err(Kind::Missing { file, purpose, places, refused, remedy, instead }.into());
             }
         }
         // SAFETY: as above.
@@ -114,6 +135,29 @@ impl Library {
         }
         refused
     }
+}
+
+/// Whether the loader finds NCCL; cudarc would ask for it by names that NVIDIA gives it nowhere.
+fn nccl_is_present() -> bool {
+    // SAFETY: its initialisers ask nothing of the process, and nothing is called.
+    unsafe { Loaded::new(NCCL.file) }.is_ok()
+}
+
+/// NCCL for as long as the process lives.
+fn nccl() -> &'static Loaded {
+    // SAFETY: as above.
+    Box::leak(Box::new(unsafe { Loaded::new(NCCL.file) }.expect("NCCL is present")))
+}
+
+/// The version of NCCL, like `2.27.7`, once it is loaded; `None` from a library that does not tell.
+pub(crate) fn nccl_version() -> Option<String> {
+    type GetVersion = unsafe extern "C" fn(*mut i32) -> i32;
+    // SAFETY: as above.
+    let library = unsafe { Loaded::new(NCCL.file) }.ok()?;
+    let mut code = 0;
+    // SAFETY: the function has this type in all versions since 2.4, and writes the number that it is given.
+    let status = unsafe { library.get::<GetVersion>(b"ncclGetVersion\0").ok()?(&raw mut code) };
+    (status == 0).then(|| format!("{}.{}.{}", code / 10_000, code / 100 % 100, code % 100))
 }
 
 /// Loads a library for as long as the process lives.

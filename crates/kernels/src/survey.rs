@@ -6,7 +6,7 @@ use crate::KernelError;
 use crate::compile::compiler_version;
 use crate::device::{check_capability, count, name_of, open_context};
 use crate::driver::Driver;
-use crate::libraries::{BLAS, COMPILER, Library};
+use crate::libraries::{BLAS, COMPILER, Library, NCCL, nccl_version};
 
 /// What was found, and why the rest was not. Where nothing is an error, a device can be opened.
 #[derive(Debug)]
@@ -19,13 +19,15 @@ pub struct Survey {
     pub cards: Vec<Result<Card, KernelError>>,
 }
 
-/// A library that devices need.
+/// A library that devices need, or several of them together.
 #[derive(Debug)]
 pub struct FoundLibrary {
     /// The name of its file.
     pub file: &'static str,
     /// What it is needed for.
     pub purpose: &'static str,
+    /// Whether a single device needs it.
+    pub is_needed: bool,
     /// Its version, where it has one of its own, and where it is.
     pub found: Result<String, KernelError>,
 }
@@ -57,9 +59,20 @@ impl Survey {
             Ok(driver)
         });
         let cards = driver.as_ref().map_or_else(|_| Vec::new(), |_| cards());
-        let found = |library: &Library, found| FoundLibrary { file: library.file, purpose: library.purpose, found };
+        let found = |library: &Library, is_needed, found| {
+            let Library { file, purpose, .. } = *library;
+            FoundLibrary { file, purpose, is_needed, found }
+        };
         let compiler = compiler.map(|(version, path)| format!("{version}, {}", shown(path)));
-        let libraries = vec![found(&COMPILER, compiler), found(&BLAS, BLAS.load().map(shown))];
+        let nccl = NCCL.load().map(|path| match nccl_version() {
+            Some(version) => format!("{version}, {}", shown(path)),
+            None => shown(path),
+        });
+        let libraries = vec![
+            found(&COMPILER, true, compiler),
+            found(&BLAS, true, BLAS.load().map(shown)),
+            found(&NCCL, false, nccl),
+        ];
         Self { driver, libraries, cards }
     }
 }

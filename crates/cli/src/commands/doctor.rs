@@ -42,7 +42,7 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
     };
     let usable = |card: &Result<Card, KernelError>| card.as_ref().is_ok_and(|card| card.refused.is_none());
     let ready = survey.driver.is_ok()
-        && survey.libraries.iter().all(|library| library.found.is_ok())
+        && survey.libraries.iter().all(|library| library.found.is_ok() || !library.is_needed)
         && survey.cards.first().is_some_and(usable);
     let driver = survey.driver.as_ref().map_or_else(KernelError::to_string, describe_driver);
     results.add(
