@@ -34,8 +34,6 @@ static const int B_ROWS = TB ? COLS : DEPTH, B_WIDTH = TB ? DEPTH : COLS, B_PITC
 static const int A_BYTES = A_ROWS * A_PITCH * (int)sizeof(X), B_BYTES = B_ROWS * B_PITCH * (int)sizeof(X);
 static const int STAGE_BYTES = A_BYTES + B_BYTES;
 
-__device__ __forceinline__ u32 shared_address(const void *of) { return (u32)__cvta_generic_to_shared(of); }
-
 // Copies 16 bytes, of which the first `wanted` are read and the others become zero.
 __device__ __forceinline__ void copy_vector(u32 to, const X *from, u32 wanted) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted) : "memory");
