@@ -1,7 +1,7 @@
 // Dense products on tensor cores where one side is long and the others are short: rows of nodes times weights, and sums over
 // nodes. out = activation(alpha · op(A)·op(B) + beta · out + bias).
 //
-// A block computes tiles of BM rows and COLS columns. Pieces of DEPTH of the summed dimension travel through a ring of stages in
+// A block computes tiles of ROWS rows and COLS columns. Pieces of DEPTH of the summed dimension travel through a ring of stages in
 // shared memory, from tile to tile without a pause; fragments are read from there for `mma`. X is the storage of operands, Y of the
 // result, B of the bias, V of what went through an activation on the way forward.
 //
@@ -11,15 +11,15 @@
 //
 // TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
 // go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
-// Constants: X=float Y=float B=float V=float COLS=128 TA=0 TB=0 SPLIT=0 BACK=0
-// Constants: X=float Y=float B=float V=float COLS=48 TA=0 TB=1 SPLIT=0 BACK=1
-// Constants: X=float Y=float B=float V=float COLS=64 TA=1 TB=0 SPLIT=1 BACK=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1
-// Constants: X=bf16 Y=float B=float V=float COLS=48 TA=1 TB=0 SPLIT=1 BACK=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1
+// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1
+// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0
 #include "common.cuh"
 
-static const int BM = 128, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
+static const int BM = ROWS, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
 // Elements that a copy to shared memory brings.
 static const int VECTOR = 16 / (int)sizeof(X);
 // Elements of the summed dimension that an instruction takes.
@@ -27,7 +27,7 @@ static const int STEP = 32 / (int)sizeof(X);
 // Warps side by side, and fragments of 16 rows and of 8 columns that a warp has.
 static const int ABREAST = COLS % 32 == 0 ? 2 : 1;
 static const int TALL = BM / (WARPS / ABREAST) / 16, WIDE = COLS / ABREAST / 8;
-static_assert(WIDE % 2 == 0, "fragments of columns are read in pairs");
+static_assert(TALL > 0 && WIDE % 2 == 0, "every warp has rows, and fragments of columns are read in pairs");
 // Tiles as they lie in memory. Rows begin apart, so that the lanes of a fragment read from different banks.
 static const int A_ROWS = TA ? DEPTH : BM, A_WIDTH = TA ? BM : DEPTH, A_PITCH = A_WIDTH + (TA ? 8 : VECTOR);
 static const int B_ROWS = TB ? COLS : DEPTH, B_WIDTH = TB ? DEPTH : COLS, B_PITCH = B_WIDTH + (TB ? VECTOR : 8);
@@ -49,13 +49,15 @@ struct Matrix {
 template <int rows, int width, int pitch>
 __device__ __forceinline__ void copy_tile(u32 to, const Matrix &from, u64 row, u64 col) {
     const int across = width / VECTOR;
+    const X *corner = from.data + row * from.pitch + col;
+    const int rows_left = row + rows <= from.rows ? rows : row < from.rows ? (int)(from.rows - row) : 0;
+    const int cols_left = col + width <= from.cols ? width : col < from.cols ? (int)(from.cols - col) : 0;
 #pragma unroll
     for (int i = threadIdx.x; i < rows * across; i += WARPS * 32) {
-        const int r = i / across, c = i % across * VECTOR;
-        const u64 left = row + r < from.rows && col + c < from.cols ? from.cols - (col + c) : 0;
-        const u32 wanted = left < VECTOR ? (u32)left * (u32)sizeof(X) : 16;
-        const X *source = wanted ? from.data + (row + r) * from.pitch + col + c : from.data;
-        copy_vector(to + (u32)((r * pitch + c) * (int)sizeof(X)), source, wanted);
+        const int r = i / across, c = i % across * VECTOR, left = r < rows_left ? cols_left - c : 0;
+        const int wanted = left >= VECTOR ? 16 : left > 0 ? left * (int)sizeof(X) : 0;
+        const X *source = left > 0 ? corner + (u64)(u32)r * from.pitch + c : from.data;
+        copy_vector(to + (u32)((r * pitch + c) * (int)sizeof(X)), source, (u32)wanted);
     }
 }
 
@@ -180,36 +182,40 @@ template <class T> struct alignas(2 * sizeof(T)) Two {
     T of[2];
 };
 
-// Two neighbours of a row; those beyond the last column lie between rows.
-__device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, float *sums, float *column_sums) {
-    const u64 at = row * pitch_of(to.cols) + col;
+// What a lane has of a row, two neighbours of every eight from `col` on. The second one of the last pair may lie between rows.
+// Everything that is read is asked for before any of it is needed.
+__device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const float (&sums)[WIDE][2], const float (&bias)[WIDE][2],
+                                       float (&column_sums)[WIDE][2]) {
+    const u64 pitch = pitch_of(to.cols), at = row * pitch + col;
+    const int left = col < to.cols ? (int)(to.cols - col < COLS ? to.cols - col : COLS) : 0;
     if (SPLIT) {
-        *reinterpret_cast<Two<float> *>(to.partials + blockIdx.z * to.rows * pitch_of(to.cols) + at) = {sums[0], sums[1]};
+        Two<float> *partials = reinterpret_cast<Two<float> *>(to.partials + blockIdx.z * to.rows * pitch + at);
+#pragma unroll
+        for (int n = 0; n < WIDE; n++)
+            if (8 * n < left) partials[4 * n] = {sums[n][0], sums[n][1]};
         return;
     }
     Two<Y> *out = reinterpret_cast<Two<Y> *>(to.out + at);
-    float values[2] = {to.alpha * sums[0], to.alpha * sums[1]};
-    if (to.beta != 0.0f) {
-        const Two<Y> before = *out;
+    [[maybe_unused]] const Two<V> *through = reinterpret_cast<const Two<V> *>(to.through + at);
+    Two<Y> before[WIDE] = {};
+    [[maybe_unused]] Two<V> results[WIDE] = {};
 #pragma unroll
-        for (int i = 0; i < 2; i++) values[i] += to.beta * to_f32(before.of[i]);
+    for (int n = 0; n < WIDE; n++) {
+        if (to.beta != 0.0f && 8 * n < left) before[n] = out[4 * n];
+        if (BACK && 8 * n < left) results[n] = through[4 * n];
     }
-    if (BACK) {
-        const Two<V> through = *reinterpret_cast<const Two<V> *>(to.through + at);
 #pragma unroll
-        for (int i = 0; i < 2; i++) values[i] *= activation_slope(to.activation, to_f32(through.of[i]));
-    } else {
+    for (int n = 0; n < WIDE; n++) {
+        Two<Y> result;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            if (to.bias) values[i] += to_f32(to.bias[col + i]);
-            values[i] = activated(to.activation, values[i]);
+            const float sum = to.alpha * sums[n][i] + (to.beta != 0.0f ? to.beta * to_f32(before[n].of[i]) : 0.0f);
+            const float value = BACK ? sum * activation_slope(to.activation, to_f32(results[n].of[i]))
+                                     : activated(to.activation, sum + bias[n][i]);
+            result.of[i] = from_f32<Y>(value);
+            if (BACK && 8 * n < left) column_sums[n][i] += to_f32(result.of[i]);
         }
-    }
-    const Two<Y> result = {from_f32<Y>(values[0]), from_f32<Y>(values[1])};
-    *out = result;
-    if (BACK) {
-#pragma unroll
-        for (int i = 0; i < 2; i++) column_sums[i] += to_f32(result.of[i]);
+        if (8 * n < left) out[4 * n] = result;
     }
 }
 
@@ -247,7 +253,7 @@ __device__ __forceinline__ void leave_column_sums(const Out &to, int warp_row, i
 
 // Blocks along x take tiles of rows in turn, along y columns, along z parts of `part` numbers of the summed dimension, a multiple
 // of DEPTH.
-extern "C" __global__ void __launch_bounds__(256, COLS > 64 ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 && sizeof(X) == 4) ? 1 : 2)
     product(const X *a, u64 a_pitch, const X *b, u64 b_pitch, u64 depth, u64 part, const __grid_constant__ Out to) {
     extern __shared__ unsigned char memory[];
     const u32 stages = shared_address(memory);
@@ -270,7 +276,13 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 ? 1 : 2)
     };
     for (int stage = 0; stage < STAGES - 1; stage++) load(stage);
     Sums sums = {};
-    [[maybe_unused]] float column_sums[WIDE][2] = {};
+    const u64 across = first_col + col + threadIdx.x % 4 * 2;
+    float bias[WIDE][2] = {}, column_sums[WIDE][2] = {};
+#pragma unroll
+    for (int n = 0; n < WIDE; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (to.bias && across + 8 * n + i < to.cols) bias[n][i] = to_f32(to.bias[across + 8 * n + i]);
     int stage = 0;
     for (Cursor at = {blockIdx.x, begin}; at.tile < n_tiles;) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
@@ -283,17 +295,22 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 ? 1 : 2)
         const u64 tile = at.tile;
         at.advance(begin, end);
         if (at.tile == tile) continue;
-        const u64 first = tile * BM + row + threadIdx.x % 32 / 4, across = first_col + col + threadIdx.x % 4 * 2;
+        const u64 first = tile * BM + row + threadIdx.x % 32 / 4;
 #pragma unroll
         for (int m = 0; m < TALL; m++)
 #pragma unroll
-            for (int n = 0; n < WIDE; n++)
+            for (int lower = 0; lower < 2; lower++) {
+                float of_row[WIDE][2];
 #pragma unroll
-                for (int lower = 0; lower < 2; lower++) {
-                    const u64 r = first + 16 * m + 8 * lower, c = across + 8 * n;
-                    if (r < to.rows && c < to.cols) finish(to, r, c, &sums[m][n][2 * lower], column_sums[n]);
-                    sums[m][n][2 * lower] = sums[m][n][2 * lower + 1] = 0.0f;
-                }
+                for (int n = 0; n < WIDE; n++)
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        of_row[n][i] = sums[m][n][2 * lower + i];
+                        sums[m][n][2 * lower + i] = 0.0f;
+                    }
+                const u64 r = first + 16 * m + 8 * lower;
+                if (r < to.rows) finish(to, r, across, of_row, bias, column_sums);
+            }
     }
     if (BACK && to.partials) leave_column_sums(to, warp_row, col, first_col, column_sums);
 }

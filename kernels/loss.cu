@@ -70,8 +70,12 @@ template <class Work> __device__ __forceinline__ void each_row_that_counts(const
     const Team team;
     const u64 pitch = pitch_of(of.cols);
     double total = 0.0;
-    for (u64 row = first_thread() / LANES; row < of.rows; row += n_threads() / LANES) {
-        const u32 count = of.counts[row];
+    const u64 first = first_thread() / LANES, step = n_threads() / LANES;
+    u32 next = first < of.rows ? of.counts[first] : 0;
+    for (u64 row = first; row < of.rows; row += step) {
+        // Asked for now, needed after this row.
+        const u32 count = next;
+        next = row + step < of.rows ? of.counts[row + step] : 0;
         if (count > 0) {
             const double loss = row_loss(row * pitch, row, count, team);
             if (team.lane == 0) total += (double)count * loss;
@@ -87,12 +91,12 @@ template <class Work> __device__ __forceinline__ void each_row_that_counts(const
 extern "C" __global__ void softmax_cross_entropy(const __grid_constant__ Losses of) {
     each_row_that_counts(of, [&](u64 start, u64 row, u32 count, const Team &team) {
         const X *z = of.logits + start;
+        const u32 own = static_cast<const u32 *>(of.wanted)[row];
         float max = __int_as_float(0xff800000), sum = 0.0f;
         for (u64 c = team.lane; c < of.cols; c += LANES) max = fmaxf(max, to_f32(z[c]));
         max = team.max(max);
         for (u64 c = team.lane; c < of.cols; c += LANES) sum += expf(to_f32(z[c]) - max);
         sum = team.sum(sum);
-        const u32 own = static_cast<const u32 *>(of.wanted)[row];
         if (of.grad) {
             const float factor = (float)count * of.factor / sum;
             for (u64 c = team.lane; c < of.cols; c += LANES) {

@@ -109,18 +109,20 @@ fn products_by_blocks_are_as_exact_as_their_storage() {
     for tiling in [Tiling::From(0.0), Tiling::From(0.02), Tiling::From(0.2), Tiling::Never] {
         for (kernel, cuda) in cudas(tiling) {
             for width in WIDTHS {
-                check_products(&cuda, &csr, width, &format!("{tiling:?} by {kernel}"));
+                // Where every entry is in a block, tensor cores sum the row of the hub alone, and cut off what they cannot hold.
+                let bound = if tiling == Tiling::From(0.0) { 1e-5 } else { 5e-6 };
+                check_products(&cuda, &csr, (width, bound), &format!("{tiling:?} by {kernel}"));
             }
         }
     }
 }
 
-/// Products with and without factors, in both storages.
-fn check_products(cuda: &Cuda, csr: &Csr, width: usize, how: &str) {
+/// Products with and without factors, in both storages: relative errors below a bound in `f32`, and what rounding makes in bf16.
+fn check_products(cuda: &Cuda, csr: &Csr, (width, f32_bound): (usize, f64), how: &str) {
     let (x, bias) = (random(N_NODES, width, width as u64), random(1, width, 3));
     for scales in [csr.scales(Norm::Symmetric), Scales { left: None, right: None }] {
         let expected = reference(csr, &scales, &x, bias.data());
-        for (dtype, bound) in [(Dtype::F32, 5e-6), (Dtype::Bf16, 5e-3)] {
+        for (dtype, bound) in [(Dtype::F32, f32_bound), (Dtype::Bf16, 5e-3)] {
             let found = multiply(cuda, csr, &scales, &x, &bias, dtype);
             let error = relative_error(&found, &expected);
             assert!(error < bound, "{how}, width {width}, {dtype:?}: {error}");

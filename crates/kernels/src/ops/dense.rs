@@ -17,9 +17,9 @@ use crate::device::{BLOCK, threads_for};
 use crate::matrix::{CudaMatrix, WIDE};
 
 const OPERATION: &str = "gemm";
-/// Rows of a tile; `kernels/dense.cu` says the same of this and the next two.
+/// Rows of a tile; of sums over nodes, which may have few rows, also half of them.
 const TILE: usize = 128;
-/// Bytes of the summed dimension that a stage holds of each row.
+/// Bytes of the summed dimension that a stage holds of each row; `kernels/dense.cu` says the same of this and the next.
 const DEPTH_BYTES: usize = 128;
 /// Stages of shared memory.
 const STAGES: usize = 3;
@@ -58,7 +58,8 @@ unsafe impl DeviceRepr for Out {}
 /// How a product is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
-    /// Columns of a tile, and tiles side by side.
+    /// Rows and columns of a tile, and tiles side by side.
+    rows: usize,
     cols: usize,
     abreast: usize,
     /// Blocks that share the rows.
@@ -72,15 +73,17 @@ impl Cut {
     /// For a result of `shape`, whose summed dimension is cut where it is the long side.
     fn of(shape: Shape, depth: usize, splits: bool, dtype: Dtype) -> Self {
         let abreast = shape.cols.div_ceil(COLS_MAX);
-        let cols = shape.cols.div_ceil(abreast).next_multiple_of(16);
-        let n_tiles = shape.rows.div_ceil(TILE);
+        // Of lower tiles, two warps side by side have a half of the columns each.
+        let (rows, multiple) = if splits && shape.rows <= TILE / 2 { (TILE / 2, 32) } else { (TILE, 16) };
+        let cols = shape.cols.div_ceil(abreast).next_multiple_of(multiple);
+        let n_tiles = shape.rows.div_ceil(rows);
         let stage = DEPTH_BYTES / dtype.n_bytes();
         let parts = match splits {
             true => (BLOCKS / (n_tiles * abreast)).clamp(1, depth.div_ceil(PART_STAGES_MIN * stage).max(1)),
             false => 1,
         };
         let part = depth.div_ceil(parts).next_multiple_of(stage);
-        Self { cols, abreast, blocks: n_tiles.min(BLOCKS.div_ceil(abreast)), parts: depth.div_ceil(part), part }
+        Self { rows, cols, abreast, blocks: n_tiles.min(BLOCKS.div_ceil(abreast)), parts: depth.div_ceil(part), part }
     }
 
     fn config(self, shared_mem_bytes: u32) -> LaunchConfig {
@@ -93,7 +96,7 @@ impl Cut {
         let (vector, depth) = (16 / dtype.n_bytes(), DEPTH_BYTES / dtype.n_bytes());
         // What is read along the summed dimension lies a vector apart, else eight elements.
         let tile = |side: usize, along: bool| if along { side * (depth + vector) } else { depth * (side + 8) };
-        let stage = tile(TILE, ta == Transpose::No) + tile(self.cols, tb == Transpose::Yes);
+        let stage = tile(self.rows, ta == Transpose::No) + tile(self.cols, tb == Transpose::Yes);
         (STAGES * stage * dtype.n_bytes()) as u32
     }
 }
@@ -230,6 +233,7 @@ impl Cuda {
         let flag = |transpose| usize::from(transpose == Transpose::Yes);
         let (ta, tb) = dense.transposes;
         let constants = [
+            ("ROWS", cut.rows),
             ("COLS", cut.cols),
             ("TA", flag(ta)),
             ("TB", flag(tb)),

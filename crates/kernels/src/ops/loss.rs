@@ -14,7 +14,7 @@ use crate::matrix::{CudaIds, CudaMatrix};
 /// Blocks that add up losses, at most. The grid depends on the shape alone, and so does the order of sums.
 const BLOCKS: u32 = 1 << 12;
 /// Elements of a row that a lane has, and lanes of a row at least: short rows share a warp.
-const ELEMENTS_OF_LANE: usize = 4;
+const ELEMENTS_OF_LANE: usize = 8;
 const LANES_MIN: usize = 4;
 /// Threads of the block that adds up what they leave.
 const FINISH: u32 = 1 << 10;
