@@ -27,6 +27,8 @@ static const int STEP = 32 / (int)sizeof(X);
 // Warps side by side, and fragments of 16 rows and of 8 columns that a warp has.
 static const int ABREAST = COLS % 32 == 0 ? 2 : 1;
 static const int TALL = BM / (WARPS / ABREAST) / 16, WIDE = COLS / ABREAST / 8;
+// Fragments of columns that are multiplied in turns.
+static const int BATCH = WIDE % 4 == 0 ? 4 : WIDE % 3 == 0 ? 3 : 2;
 static_assert(TALL > 0 && WIDE % 2 == 0, "every warp has rows, and fragments of columns are read in pairs");
 // Tiles as they lie in memory. Rows begin apart, so that the lanes of a fragment read from different banks.
 static const int A_ROWS = TA ? DEPTH : BM, A_WIDTH = TA ? BM : DEPTH, A_PITCH = A_WIDTH + (TA ? 8 : VECTOR);
@@ -114,19 +116,24 @@ __device__ __forceinline__ void multiply_stage(float, u32 a, u32 b, int row, int
                 split(load_shared(a + (u32)(TA ? d * A_PITCH + r : r * A_PITCH + d) * 4), large[m][i], small[m][i]);
             }
 #pragma unroll
-        for (int n = 0; n < WIDE; n++) {
-            u32 large_b[2], small_b[2];
+        for (int first = 0; first < WIDE; first += BATCH) {
+            u32 large_b[BATCH][2], small_b[BATCH][2];
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const int c = col + 8 * n + group, d = k + lane + i * 4;
-                split(load_shared(b + (u32)(TB ? c * B_PITCH + d : d * B_PITCH + c) * 4), large_b[i], small_b[i]);
-            }
+            for (int n = 0; n < BATCH; n++)
 #pragma unroll
-            for (int m = 0; m < TALL; m++) {
-                multiply_tf32(piece[m][n], small[m], large_b);
-                multiply_tf32(piece[m][n], large[m], small_b);
-                multiply_tf32(piece[m][n], large[m], large_b);
-            }
+                for (int i = 0; i < 2; i++) {
+                    const int c = col + 8 * (first + n) + group, d = k + lane + i * 4;
+                    split(load_shared(b + (u32)(TB ? c * B_PITCH + d : d * B_PITCH + c) * 4), large_b[n][i], small_b[n][i]);
+                }
+            // Products that add to the same sums stand apart, because each waits for the one before.
+#pragma unroll
+            for (int term = 0; term < 3; term++)
+#pragma unroll
+                for (int n = 0; n < BATCH; n++)
+#pragma unroll
+                    for (int m = 0; m < TALL; m++)
+                        multiply_tf32(piece[m][first + n], term == 0 ? small[m] : large[m],
+                                      term == 1 ? small_b[n] : large_b[n]);
         }
     }
 #pragma unroll
@@ -182,12 +189,30 @@ template <class T> struct alignas(2 * sizeof(T)) Two {
     T of[2];
 };
 
-// What a lane has of a row, two neighbours of every eight from `col` on. The second one of the last pair may lie between rows.
-// Everything that is read is asked for before any of it is needed.
+// Writes what four lanes have of a row, two neighbours each of eight and of the next eight: in bf16 four neighbours each, so that
+// the lanes fill sectors of 32 bytes, which memory would read first if they were filled in parts. `out` is the first of the 16, of
+// which `left` are there; what follows the last may lie between rows.
+__device__ __forceinline__ void store(float *out, int left, Two<float> first, Two<float> second) {
+    const int lane = threadIdx.x % 4;
+    if (2 * lane < left) reinterpret_cast<Two<float> *>(out)[lane] = first;
+    if (8 + 2 * lane < left) reinterpret_cast<Two<float> *>(out + 8)[lane] = second;
+}
+__device__ __forceinline__ void store(bf16 *out, int left, Two<bf16> first, Two<bf16> second) {
+    const u32 lane = threadIdx.x % 4, others = threadIdx.x % 32 / 4 * 4, members = 0xfu << others, from = others + 2 * lane % 4;
+    const u32 low = first.of[0].bits | (u32)first.of[1].bits << 16, high = second.of[0].bits | (u32)second.of[1].bits << 16;
+    const u32 of_first[2] = {__shfl_sync(members, low, from), __shfl_sync(members, low, from + 1)};
+    const u32 of_second[2] = {__shfl_sync(members, high, from), __shfl_sync(members, high, from + 1)};
+    const uint2 four = lane < 2 ? uint2{of_first[0], of_first[1]} : uint2{of_second[0], of_second[1]};
+    if ((int)(4 * lane) < left) reinterpret_cast<uint2 *>(out)[lane] = four;
+}
+
+// What a lane has of a row, two neighbours of every eight from `col` on. Everything that is read is asked for before any of it
+// is needed.
 __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const float (&sums)[WIDE][2], const float (&bias)[WIDE][2],
                                        float (&column_sums)[WIDE][2]) {
     const u64 pitch = pitch_of(to.cols), at = row * pitch + col;
-    const int left = col < to.cols ? (int)(to.cols - col < COLS ? to.cols - col : COLS) : 0;
+    // Also of lanes beyond the last column, whose neighbours may be within.
+    const int left = (int)to.cols - (int)col;
     if (SPLIT) {
         Two<float> *partials = reinterpret_cast<Two<float> *>(to.partials + blockIdx.z * to.rows * pitch + at);
 #pragma unroll
@@ -197,7 +222,7 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const fl
     }
     Two<Y> *out = reinterpret_cast<Two<Y> *>(to.out + at);
     [[maybe_unused]] const Two<V> *through = reinterpret_cast<const Two<V> *>(to.through + at);
-    Two<Y> before[WIDE] = {};
+    Two<Y> before[WIDE] = {}, made[WIDE];
     [[maybe_unused]] Two<V> results[WIDE] = {};
 #pragma unroll
     for (int n = 0; n < WIDE; n++) {
@@ -215,8 +240,11 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const fl
             result.of[i] = from_f32<Y>(value);
             if (BACK && 8 * n < left) column_sums[n][i] += to_f32(result.of[i]);
         }
-        if (8 * n < left) out[4 * n] = result;
+        made[n] = result;
     }
+    const int lane_offset = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < WIDE; n += 2) store(to.out + at - lane_offset + 8 * n, left + lane_offset - 8 * n, made[n], made[n + 1]);
 }
 
 // Where a block is in its tiles and in the summed dimension.

@@ -80,7 +80,7 @@ template <class Work> __device__ __forceinline__ void each_row_that_counts(const
             const double loss = row_loss(row * pitch, row, count, team);
             if (team.lane == 0) total += (double)count * loss;
         } else if (of.grad) {
-            for (u64 c = team.lane; c < of.cols; c += LANES) of.grad[row * pitch + c] = from_f32<Y>(0.0f);
+            for (u64 c = team.lane; c < pitch; c += LANES) of.grad[row * pitch + c] = from_f32<Y>(0.0f);
         }
     }
     total = block_sum(total);
@@ -99,8 +99,9 @@ extern "C" __global__ void softmax_cross_entropy(const __grid_constant__ Losses 
         sum = team.sum(sum);
         if (of.grad) {
             const float factor = (float)count * of.factor / sum;
-            for (u64 c = team.lane; c < of.cols; c += LANES) {
-                const float share = expf(to_f32(z[c]) - max);
+            // Up to the next row, because memory reads first what is written in parts.
+            for (u64 c = team.lane; c < pitch_of(of.cols); c += LANES) {
+                const float share = c < of.cols ? expf(to_f32(z[c]) - max) : 0.0f;
                 of.grad[start + c] = from_f32<Y>(factor * (c == own ? share - sum : share));
             }
         }

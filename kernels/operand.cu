@@ -81,8 +81,8 @@ __device__ __forceinline__ void store_halves(const float *values, float scale, u
     *reinterpret_cast<Sixteens *>(out + low) = smaller;
 }
 
-// Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros up to where wide loads end; what is not
-// wanted is null. For halves, `found` is what
+// Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros up to the next row; what is not wanted
+// is null. For halves, `found` is what
 // `largest` found and `most_right` the largest factor; `unscale` becomes what undoes the power of two.
 extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
                                                           u64 out_pitch, unsigned short *halves, const u32 *found, float most_right,
@@ -96,10 +96,10 @@ extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const floa
     }
     // A row for each thread.y, a vector of its columns for each thread.x.
     for (u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y; row < rows; row += (u64)gridDim.x * blockDim.y)
-        for (u64 column = threadIdx.x * WIDE; column < pitch; column += blockDim.x * WIDE) {
-            float values[WIDE];
-            load(x, right, row, column, cols, pitch, values);
+        for (u64 column = threadIdx.x * WIDE; column < (out ? out_pitch : pitch); column += blockDim.x * WIDE) {
+            float values[WIDE] = {};
+            if (column < pitch) load(x, right, row, column, cols, pitch, values);
             if (out) store(values, out + row * out_pitch + column);
-            if (halves) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
+            if (halves && column < pitch) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
         }
 }

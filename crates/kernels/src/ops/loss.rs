@@ -13,9 +13,10 @@ use crate::matrix::{CudaIds, CudaMatrix};
 
 /// Blocks that add up losses, at most. The grid depends on the shape alone, and so does the order of sums.
 const BLOCKS: u32 = 1 << 12;
-/// Elements of a row that a lane has, and lanes of a row at least: short rows share a warp.
+/// Elements of a row that a lane has: short rows share a warp.
 const ELEMENTS_OF_LANE: usize = 8;
-const LANES_MIN: usize = 4;
+/// Bytes that lanes of a row write at once, at least: what memory writes without reading it first.
+const SECTOR: usize = 32;
 /// Threads of the block that adds up what they leave.
 const FINISH: u32 = 1 << 10;
 
@@ -137,8 +138,9 @@ impl Cuda {
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let Rows { operation, n, logits, wanted, wanted_dtype, ref counts, weight } = *rows;
-        let lanes = logits.shape.cols.div_ceil(ELEMENTS_OF_LANE).next_power_of_two().clamp(LANES_MIN, 32);
         let types = [("X", logits.dtype), ("Y", dtype_of(grad.as_deref())), ("Z", wanted_dtype)];
+        let lanes_min = SECTOR / types[1].1.n_bytes();
+        let lanes = logits.shape.cols.div_ceil(ELEMENTS_OF_LANE).next_power_of_two().clamp(lanes_min, 32);
         let defines = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
         let defines: Defines = defines.into_iter().chain([("LANES", lanes.to_string())]).collect();
         let kernel = self.device.kernel(Source::LOSS, operation, &defines);
