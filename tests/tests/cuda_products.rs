@@ -66,7 +66,7 @@ fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
 
 /// Small beside sums, so that errors are measured beside these and not beside what a bias leaves of them.
 fn small_bias(width: usize) -> Matrix {
-    let values = random(1, width, 3).data().iter().map(|value| value / 128.0).collect();
+    let values: Vec<f32> = random(1, width, 3).data().iter().map(|value| value / 128.0).collect();
     Matrix::new(1, width, values).expect("a matrix")
 }
 
