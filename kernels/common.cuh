@@ -17,9 +17,9 @@ template <class T> __device__ __forceinline__ T from_f32(float x);
 template <> __device__ __forceinline__ float from_f32<float>(float x) { return x; }
 // To nearest, ties to even; what is no number stays none.
 template <> __device__ __forceinline__ bf16 from_f32<bf16>(float x) {
-    u32 bits = __float_as_uint(x);
-    if (x != x) return bf16{(unsigned short)(bits >> 16 | 0x40)};
-    return bf16{(unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+    bf16 rounded;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(x));
+    return rounded;
 }
 
 // Half precision of IEEE 754: 11 significant bits, of numbers below 65520.

@@ -1,5 +1,6 @@
 // Dense products on tensor cores where one side is long and the others are short: rows of nodes times weights, and sums over
-// nodes. out = activation(alpha · op(A)·op(B) + beta · out + bias).
+// nodes. out = activation(alpha · op(A)·op(B) + out + bias), where `out` counts if ACCUMULATE is 1 and ACTIVATION is one of
+// common.cuh's.
 //
 // A block computes tiles of ROWS rows and COLS columns. Pieces of DEPTH of the summed dimension travel through a ring of stages in
 // shared memory, from tile to tile without a pause; fragments are read from there for `mma`. X is the storage of operands, Y of the
@@ -11,15 +12,16 @@
 //
 // TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
 // go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1
-// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1
-// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0
+// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0
+// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1
 #include "common.cuh"
 
 static const int BM = ROWS, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
+static const u32 THREADS = WARPS * 32;
 // Elements that a copy to shared memory brings.
 static const int VECTOR = 16 / (int)sizeof(X);
 // Elements of the summed dimension that an instruction takes.
@@ -50,16 +52,33 @@ struct Matrix {
 // Copies a tile whose first element is at (row, col).
 template <int rows, int width, int pitch>
 __device__ __forceinline__ void copy_tile(u32 to, const Matrix &from, u64 row, u64 col) {
-    const int across = width / VECTOR;
+    constexpr u32 across = width / VECTOR;
     const X *corner = from.data + row * from.pitch + col;
     const int rows_left = row + rows <= from.rows ? rows : row < from.rows ? (int)(from.rows - row) : 0;
     const int cols_left = col + width <= from.cols ? width : col < from.cols ? (int)(from.cols - col) : 0;
+    const auto copy = [&](u32 at, const X *source, int r, int wanted) {
+        wanted = r < rows_left ? wanted : 0;
+        copy_vector(to + at * (u32)sizeof(X), wanted > 0 ? source : from.data, (u32)wanted);
+    };
+    const auto bytes = [&](int c) {
+        const int left = cols_left - c;
+        return left >= VECTOR ? 16 : left > 0 ? left * (int)sizeof(X) : 0;
+    };
+    if (THREADS % across == 0 && rows % (THREADS / across) == 0) {
+        // A thread keeps to its columns.
+        const u32 r = threadIdx.x / across, c = threadIdx.x % across * VECTOR, at_once = THREADS / across;
+        const X *source = corner + r * from.pitch + c;
+        const u64 step = at_once * from.pitch;
+        const int wanted = bytes((int)c);
 #pragma unroll
-    for (int i = threadIdx.x; i < rows * across; i += WARPS * 32) {
-        const int r = i / across, c = i % across * VECTOR, left = r < rows_left ? cols_left - c : 0;
-        const int wanted = left >= VECTOR ? 16 : left > 0 ? left * (int)sizeof(X) : 0;
-        const X *source = left > 0 ? corner + (u64)(u32)r * from.pitch + c : from.data;
-        copy_vector(to + (u32)((r * pitch + c) * (int)sizeof(X)), source, (u32)wanted);
+        for (u32 i = 0; i < rows / at_once; i++)
+            copy((r + i * at_once) * pitch + c, source + i * step, (int)(r + i * at_once), wanted);
+        return;
+    }
+#pragma unroll
+    for (u32 i = threadIdx.x; i < rows * across; i += THREADS) {
+        const u32 r = i / across, c = i % across * VECTOR;
+        copy(r * pitch + c, corner + r * from.pitch + c, (int)r, bytes((int)c));
     }
 }
 
@@ -181,8 +200,7 @@ struct Out {
     // The sums of parts, row after row as in `out`, part after part; or of columns, row after row of blocks.
     float *partials;
     u64 rows, cols;
-    float alpha, beta;
-    u32 activation;
+    float alpha;
 };
 
 template <class T> struct alignas(2 * sizeof(T)) Two {
@@ -226,7 +244,7 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const fl
     [[maybe_unused]] Two<V> results[WIDE] = {};
 #pragma unroll
     for (int n = 0; n < WIDE; n++) {
-        if (to.beta != 0.0f && 8 * n < left) before[n] = out[4 * n];
+        if (ACCUMULATE && 8 * n < left) before[n] = out[4 * n];
         if (BACK && 8 * n < left) results[n] = through[4 * n];
     }
 #pragma unroll
@@ -234,9 +252,9 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const fl
         Two<Y> result;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const float sum = to.alpha * sums[n][i] + (to.beta != 0.0f ? to.beta * to_f32(before[n].of[i]) : 0.0f);
-            const float value = BACK ? sum * activation_slope(to.activation, to_f32(results[n].of[i]))
-                                     : activated(to.activation, sum + bias[n][i]);
+            const float sum = to.alpha * sums[n][i] + (ACCUMULATE ? to_f32(before[n].of[i]) : 0.0f);
+            const float value = BACK ? sum * activation_slope(ACTIVATION, to_f32(results[n].of[i]))
+                                     : activated(ACTIVATION, sum + bias[n][i]);
             result.of[i] = from_f32<Y>(value);
             if (BACK && 8 * n < left) column_sums[n][i] += to_f32(result.of[i]);
         }
@@ -343,14 +361,14 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
     if (BACK && to.partials) leave_column_sums(to, warp_row, col, first_col, column_sums);
 }
 
-// out = alpha · the sum of parts + beta · out, part after part.
+// out = alpha · the sum of parts + out, if that counts, part after part.
 extern "C" __global__ void add_parts(u64 n_parts, const __grid_constant__ Out to) {
     const u64 n = to.rows * pitch_of(to.cols);
     for (u64 i = first_thread(); i < n; i += n_threads()) {
         double sum = 0.0;
 #pragma unroll 8
         for (u64 part = 0; part < n_parts; part++) sum += (double)to.partials[part * n + i];
-        const float before = to.beta != 0.0f ? to.beta * to_f32(to.out[i]) : 0.0f;
+        const float before = ACCUMULATE ? to_f32(to.out[i]) : 0.0f;
         to.out[i] = from_f32<Y>(to.alpha * (float)sum + before);
     }
 }

@@ -47,13 +47,22 @@ struct Out {
     rows: u64,
     cols: u64,
     alpha: f32,
-    beta: f32,
-    activation: u32,
     padding: u32,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Out {}
+
+/// What a kernel is compiled for besides operands: how the result, the bias and what went through an activation are stored, and what
+/// happens to sums.
+#[derive(Clone, Copy)]
+struct Variant {
+    out: Dtype,
+    bias: Dtype,
+    through: Dtype,
+    activation: Activation,
+    accumulate: bool,
+}
 
 /// How a product is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,19 +129,23 @@ impl Cuda {
             rows: dense.shape.rows as u64,
             cols: dense.shape.cols as u64,
             alpha: dense.alpha,
-            beta: if epilogue.accumulate { 1.0 } else { 0.0 },
-            activation: number(epilogue.activation),
             ..Out::default()
+        };
+        let variant = Variant {
+            out: out.dtype,
+            bias: epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype),
+            through: Dtype::F32,
+            activation: epilogue.activation,
+            accumulate: epilogue.accumulate,
         };
         match dense.transposes {
             (Transpose::No, _) if dense.shape.rows >= LONG => {
                 let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
-                let bias = epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype);
-                self.product_of(dense, (a, b), cut, [out.dtype, bias, Dtype::F32], to)?;
+                self.product_of(dense, (a, b), cut, variant, to)?;
                 Ok(true)
             }
             (Transpose::Yes, Transpose::No) if plain && dense.depth >= LONG && dense.shape.rows <= SUMMED_ROWS_MAX => {
-                self.sum_of_parts(dense, (a, b), to, out)?;
+                self.sum_of_parts(dense, (a, b), variant, to, out)?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -162,10 +175,11 @@ impl Cuda {
             rows: dense.shape.rows as u64,
             cols: cols as u64,
             alpha: dense.alpha,
-            activation: number(activation),
             ..Out::default()
         };
-        self.product_of(dense, (a, b), cut, [out.dtype, Dtype::F32, y.dtype], to)?;
+        let (bias, through) = (Dtype::F32, y.dtype);
+        let variant = Variant { out: out.dtype, bias, through, activation, accumulate: false };
+        self.product_of(dense, (a, b), cut, variant, to)?;
         if let Some((sums, partials)) = sums.zip(partials) {
             self.finish_columns(OPERATION, &partials.as_view(), (cut.blocks, cols, 1), sums)?;
         }
@@ -177,15 +191,15 @@ impl Cuda {
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
+        variant: Variant,
         to: Out,
         out: &CudaMatrix,
     ) -> Result<(), ComputeError> {
         let cut = Cut::of(dense.shape, dense.depth, true, a.dtype);
         let partials = self.scratch::<f32>(OPERATION, cut.parts * out.len())?;
         let to = Out { partials: self.pointer(Some(&partials)), ..to };
-        let types = [out.dtype, Dtype::F32, Dtype::F32];
-        self.product_of(dense, (a, b), cut, types, to)?;
-        let kernel = self.dense_kernel("add_parts", dense, cut, a.dtype, types, to)?;
+        self.product_of(dense, (a, b), cut, variant, to)?;
+        let kernel = self.dense_kernel("add_parts", dense, cut, a.dtype, variant, to)?;
         let n_parts = cut.parts as u64;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&n_parts).arg(&to);
@@ -194,16 +208,16 @@ impl Cuda {
         Ok(())
     }
 
-    /// Launches the product; `types` are those of the result, the bias and of what went through an activation.
+    /// Launches the product.
     fn product_of(
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
         cut: Cut,
-        types: [Dtype; 3],
+        variant: Variant,
         to: Out,
     ) -> Result<(), ComputeError> {
-        let kernel = self.dense_kernel("product", dense, cut, a.dtype, types, to)?;
+        let kernel = self.dense_kernel("product", dense, cut, a.dtype, variant, to)?;
         let shared_bytes = cut.shared_bytes(dense.transposes, a.dtype);
         let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(OPERATION))?;
@@ -224,10 +238,10 @@ impl Cuda {
         dense: Dense,
         cut: Cut,
         operands: Dtype,
-        types: [Dtype; 3],
+        variant: Variant,
         to: Out,
     ) -> Result<CudaFunction, ComputeError> {
-        let [out, bias, through] = types;
+        let Variant { out, bias, through, activation, accumulate } = variant;
         let types = [("X", operands), ("Y", out), ("B", bias), ("V", through)];
         let types = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
         let flag = |transpose| usize::from(transpose == Transpose::Yes);
@@ -239,6 +253,8 @@ impl Cuda {
             ("TB", flag(tb)),
             ("SPLIT", flag(ta)),
             ("BACK", usize::from(to.through != 0)),
+            ("ACTIVATION", number(activation) as usize),
+            ("ACCUMULATE", usize::from(accumulate)),
         ];
         let constants = constants.map(|(name, value)| (name, value.to_string()));
         let defines: Defines = types.into_iter().chain(constants).collect();
