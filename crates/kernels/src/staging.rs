@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use cudarc::driver::sys::{CUDA_MEMCPY2D, CUmemorytype, cuMemcpy2DAsync_v2};
-use cudarc::driver::{CudaStream, DriverError, HostSlice, PinnedHostSlice, result};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use rayon::prelude::*;
 
 use crate::device::Device;
@@ -30,7 +30,22 @@ pub(crate) struct Rows {
 }
 
 /// Two pinned buffers.
-pub(crate) struct Staging([PinnedHostSlice<u8>; 2]);
+pub(crate) struct Staging([Buffer; 2]);
+
+/// Pinned memory, and when it may be written again. The library's own event of such memory is not recorded, because a
+/// [`Device`] has it track none.
+struct Buffer {
+    memory: PinnedHostSlice<u8>,
+    /// Recorded behind each copy from the memory.
+    copied: CudaEvent,
+}
+
+impl Drop for Buffer {
+    /// Memory is not freed while the device reads it.
+    fn drop(&mut self) {
+        let _ = self.copied.synchronize();
+    }
+}
 
 /// Rows, or a part of one, that go at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +118,12 @@ impl Device {
     /// The buffers, made when they are first asked for; `None` where the system has no memory to pin.
     fn staging(&self) -> Option<Staging> {
         self.take_staging().or_else(|| {
-            // SAFETY: buffers are written before they are read.
-            let pin = || unsafe { self.stream.context().alloc_pinned_with_flags::<u8>(BUFFER_BYTES, 0) };
+            let context = self.stream.context();
+            let pin = || {
+                // SAFETY: buffers are written before they are read.
+                let memory = unsafe { context.alloc_pinned_with_flags::<u8>(BUFFER_BYTES, 0) }?;
+                Ok::<_, DriverError>(Buffer { memory, copied: context.new_event(None)? })
+            };
             let made = pin().and_then(|first| Ok(Staging([first, pin()?])));
             made.inspect_err(|error| tracing::debug!("there is no pinned memory: {error:?}")).ok()
         })
@@ -117,12 +136,13 @@ impl Staging {
     unsafe fn upload(&mut self, stream: &CudaStream, bytes: &[u8], to: &Rows) -> Result<(), DriverError> {
         for (turn, piece) in pieces(bytes.len(), to, BUFFER_BYTES).iter().enumerate() {
             let (buffer, bytes) = (&mut self.0[turn % 2], piece.bytes(bytes));
-            // Waits until what it held before is on the device.
-            fill(&mut buffer.as_mut_slice()?[..bytes.len()], bytes);
-            // SAFETY: the buffer is read until the event that the guard records, for which the next turn waits.
-            let (staged, _guard) = unsafe { buffer.stream_synced_slice(stream) };
-            // SAFETY: the caller vouches for the room.
-            unsafe { copy(stream, &staged[..bytes.len()], piece, to) }?;
+            // Until what it held before is on the device.
+            buffer.copied.synchronize()?;
+            let staged = &mut buffer.memory.as_mut_slice()?[..bytes.len()];
+            fill(staged, bytes);
+            // SAFETY: the caller vouches for the room; the buffer is neither written nor freed before the event.
+            unsafe { copy(stream, staged, piece, to) }?;
+            buffer.copied.record(stream)?;
         }
         Ok(())
     }

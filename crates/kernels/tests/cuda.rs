@@ -128,6 +128,12 @@ fn what_is_large_arrives_whole() {
     let (rows, cols) = (45_000, 1001);
     let values: Vec<f32> = (0..rows * cols).map(|i| (i % 8191) as f32 - 4000.0).collect();
     let host = Matrix::new(rows, cols, values).unwrap();
+    let busy = cuda.zeros(Shape::new(1 << 18, 1 << 10), Dtype::F32).unwrap();
+    let mut sums = cuda.zeros(Shape::new(1 << 18, 1 << 10), Dtype::F32).unwrap();
+    // The device has work to do before it gets to the first buffer: none may be filled again meanwhile.
+    for _ in 0..100 {
+        cuda.add_scaled(1.0, &busy, &mut sums).unwrap();
+    }
     let mut matrix = cuda.upload(&host, Dtype::F32).unwrap();
     assert!(cuda.download(&matrix).unwrap().data() == host.data());
     let other = Matrix::new(rows, cols, host.data().iter().map(|x| x + 0.5).collect::<Vec<_>>()).unwrap();
