@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
@@ -10,7 +11,7 @@ use girih_compute::{
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 
-use crate::compile::Source;
+use crate::compile::{Defines, Source};
 use crate::device::Device;
 use crate::driver::explain;
 use crate::error::{KernelError, Kind};
@@ -78,8 +79,25 @@ impl Cuda {
         types: &[(&'static str, Dtype)],
     ) -> Result<CudaFunction, ComputeError> {
         let defines = types.iter().map(|(name, dtype)| (*name, element(*dtype).to_owned())).collect();
-        let failed = |error: KernelError| ComputeError::device(operation, error.to_string());
-        self.device.kernel(source, name, &defines).map_err(failed)
+        self.variant(operation, source, name, &defines)
+    }
+
+    /// A kernel compiled with whatever its source wants to be told.
+    pub(crate) fn variant(
+        &self,
+        operation: &'static str,
+        source: Source,
+        name: &str,
+        defines: &Defines,
+    ) -> Result<CudaFunction, ComputeError> {
+        let kernel = self.device.kernel(source, name, defines);
+        kernel.map_err(|error| ComputeError::device(operation, error.to_string()))
+    }
+
+    /// Lets a kernel have so many bytes of shared memory, more than kernels have unasked.
+    pub(crate) fn allow_shared(operation: &'static str, kernel: &CudaFunction, bytes: u32) -> Result<(), ComputeError> {
+        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        kernel.set_attribute(most, bytes as i32).map_err(Self::failed(operation))
     }
 
     /// What the driver reported of an operation.

@@ -5,7 +5,6 @@
 
 use std::ops::RangeInclusive;
 
-use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose};
 
@@ -219,8 +218,7 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         let kernel = self.dense_kernel("product", dense, cut, a.dtype, variant, to)?;
         let shared_bytes = cut.shared_bytes(dense.transposes, a.dtype);
-        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(OPERATION))?;
+        Self::allow_shared(OPERATION, &kernel, shared_bytes)?;
         let (a_pitch, b_pitch) = (a.pitch() as u64, b.pitch() as u64);
         let (depth, part) = (dense.depth as u64, cut.part as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
@@ -258,8 +256,7 @@ impl Cuda {
         ];
         let constants = constants.map(|(name, value)| (name, value.to_string()));
         let defines: Defines = types.into_iter().chain(constants).collect();
-        let kernel = self.device.kernel(Source::DENSE, name, &defines);
-        kernel.map_err(|error| ComputeError::device(OPERATION, error.to_string()))
+        self.variant(OPERATION, Source::DENSE, name, &defines)
     }
 }
 

@@ -143,8 +143,7 @@ impl Cuda {
         let lanes = logits.shape.cols.div_ceil(ELEMENTS_OF_LANE).next_power_of_two().clamp(lanes_min, 32);
         let defines = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
         let defines: Defines = defines.into_iter().chain([("LANES", lanes.to_string())]).collect();
-        let kernel = self.device.kernel(Source::LOSS, operation, &defines);
-        let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
+        let kernel = self.variant(operation, Source::LOSS, operation, &defines)?;
         let config = threads_for(n.saturating_mul(lanes));
         let config = LaunchConfig { grid_dim: (config.grid_dim.0.min(BLOCKS), 1, 1), ..config };
         let partials = self.scratch::<f64>(operation, config.grid_dim.0 as usize)?;

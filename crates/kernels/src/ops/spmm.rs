@@ -1,6 +1,6 @@
 //! `kernels/spmm.cu`: sparse products.
 
-use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
 
 use super::super::backend::{Cuda, element};
@@ -191,7 +191,7 @@ impl Cuda {
         let heads = weights.map_or(1, |weights| weights.shape.cols) as u64;
         let weights = self.pointer(weights.map(|weights| &weights.data));
         let (right, mark) = (self.pointer(direction.right), mark_of(row_bytes));
-        let kernel = self.spmm_kernel(operation, "spmm", &defines)?;
+        let kernel = self.variant(operation, Source::SPMM, "spmm", &defines)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&values).arg(&weights).arg(&heads).arg(&right).arg(&x).arg(&start).arg(&to).arg(&sums);
         launch.arg(&mark);
@@ -204,7 +204,7 @@ impl Cuda {
         if n_segments == 0 {
             return Ok(());
         }
-        let hubs = self.spmm_kernel(operation, "spmm_hubs", &defines)?;
+        let hubs = self.variant(operation, Source::SPMM, "spmm_hubs", &defines)?;
         let mut launch = self.device.stream.launch_builder(&hubs);
         launch.arg(&pattern).arg(&x).arg(&start).arg(&to).arg(&sums);
         // SAFETY: as above; the partial sums of all segments are written before, on the same stream.
@@ -232,16 +232,6 @@ impl Cuda {
                 Activation::Elu => 2,
             },
         }
-    }
-
-    fn spmm_kernel(
-        &self,
-        operation: &'static str,
-        name: &str,
-        defines: &Defines,
-    ) -> Result<CudaFunction, ComputeError> {
-        let kernel = self.device.kernel(Source::SPMM, name, defines);
-        kernel.map_err(|error| ComputeError::device(operation, error.to_string()))
     }
 }
 

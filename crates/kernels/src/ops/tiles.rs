@@ -17,8 +17,8 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    CUfunction_attribute, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
-    CUtensorMapL2promotion, CUtensorMapSwizzle, cuTensorMapEncodeTiled,
+    CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
+    CUtensorMapSwizzle, cuTensorMapEncodeTiled,
 };
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape};
@@ -500,8 +500,7 @@ impl Cuda {
         layout: BlockLayout,
     ) -> Result<CudaFunction, ComputeError> {
         let defines = vec![("ROWS", layout.rows().to_string()), ("PANEL", layout.cols().to_string())];
-        let kernel = self.device.kernel(Source::TILING, name, &defines);
-        kernel.map_err(|error| ComputeError::device(operation, error.to_string()))
+        self.variant(operation, Source::TILING, name, &defines)
     }
 
     /// How many blocks each window has, and how many entries of each row lie outside.
@@ -600,12 +599,10 @@ impl Cuda {
         cols: usize,
     ) -> Result<(CudaFunction, u32), ComputeError> {
         let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
-        let kernel = self.device.kernel(Source::TILES, "tiles", &defines);
-        let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
+        let kernel = self.variant(operation, Source::TILES, "tiles", &defines)?;
         let stage_bytes = cols.div_ceil(PANEL) * PANEL * 128 + WORDS * size_of::<u32>();
         let shared_bytes = (STAGES * stage_bytes + 1024) as u32;
-        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(operation))?;
+        Self::allow_shared(operation, &kernel, shared_bytes)?;
         Ok((kernel, shared_bytes))
     }
 }

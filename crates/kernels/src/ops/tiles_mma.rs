@@ -1,6 +1,5 @@
 //! `kernels/tiles_mma.cu`: dense blocks of a pattern, multiplied by the tensor cores of every card.
 
-use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
@@ -78,11 +77,9 @@ impl Cuda {
         cols: usize,
     ) -> Result<(CudaFunction, u32), ComputeError> {
         let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
-        let kernel = self.device.kernel(Source::TILES_MMA, "tiles_mma", &defines);
-        let kernel = kernel.map_err(|error| ComputeError::device(operation, error.to_string()))?;
+        let kernel = self.variant(operation, Source::TILES_MMA, "tiles_mma", &defines)?;
         let shared_bytes = shared_bytes(cols) as u32;
-        let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        kernel.set_attribute(most, shared_bytes as i32).map_err(Self::failed(operation))?;
+        Self::allow_shared(operation, &kernel, shared_bytes)?;
         Ok((kernel, shared_bytes))
     }
 }
