@@ -64,7 +64,7 @@ __device__ __forceinline__ void copy_tile(u32 to, const Matrix &from, u64 row, u
         const int left = cols_left - c;
         return left >= VECTOR ? 16 : left > 0 ? left * (int)sizeof(X) : 0;
     };
-    if (THREADS % across == 0 && rows % (THREADS / across) == 0) {
+    if constexpr (THREADS % across == 0 && rows % (THREADS / across) == 0) {
         // A thread keeps to its columns.
         const u32 r = threadIdx.x / across, c = threadIdx.x % across * VECTOR, at_once = THREADS / across;
         const X *source = corner + r * from.pitch + c;
@@ -73,12 +73,12 @@ __device__ __forceinline__ void copy_tile(u32 to, const Matrix &from, u64 row, u
 #pragma unroll
         for (u32 i = 0; i < rows / at_once; i++)
             copy((r + i * at_once) * pitch + c, source + i * step, (int)(r + i * at_once), wanted);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (u32 i = threadIdx.x; i < rows * across; i += THREADS) {
-        const u32 r = i / across, c = i % across * VECTOR;
-        copy(r * pitch + c, corner + r * from.pitch + c, (int)r, bytes((int)c));
+        for (u32 i = threadIdx.x; i < rows * across; i += THREADS) {
+            const u32 r = i / across, c = i % across * VECTOR;
+            copy(r * pitch + c, corner + r * from.pitch + c, (int)r, bytes((int)c));
+        }
     }
 }
 
