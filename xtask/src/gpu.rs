@@ -46,12 +46,10 @@ struct Record {
 pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", out.display());
     fs::create_dir_all(out).map_err(failed)?;
-    for (package, name) in PROGRAMS {
-        let built = built_program(root, &["build", "--package", package, "--bin", name], name)?;
+    for ((_, name), built) in PROGRAMS.iter().zip(built(root, &["build"], "--bin", &PROGRAMS)?) {
         fs::copy(&built, out.join(name)).map_err(failed)?;
     }
-    for (package, test) in TESTS {
-        let built = test_program(root, package, test)?;
+    for ((package, test), built) in TESTS.iter().zip(test_programs(root)?) {
         fs::copy(&built, out.join(program_name(package, test))).map_err(failed)?;
     }
     let sources = gpu_record::hashes(&Listing::read(root)?);
@@ -74,10 +72,7 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path) -> Result<(), Stri
             let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             (programs, serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
         }
-        None => {
-            let programs: Result<Vec<_>, String> = TESTS.iter().map(|(p, t)| test_program(root, p, t)).collect();
-            (programs?, gpu_record::hashes(&Listing::read(root)?))
-        }
+        None => (test_programs(root)?, gpu_record::hashes(&Listing::read(root)?)),
     };
     let passed: Result<Vec<usize>, String> = programs.iter().map(|program| run(program)).collect();
     let tests_passed = passed?.into_iter().sum();
@@ -102,20 +97,41 @@ fn program_name(package: &str, test: &str) -> String {
     format!("test-{package}-{test}")
 }
 
-/// Builds a test; where its program is.
-fn test_program(root: &Path, package: &str, test: &str) -> Result<PathBuf, String> {
-    built_program(root, &["test", "--no-run", "--package", package, "--test", test], test)
+/// Builds the tests; where their programs are, in the order of [`TESTS`].
+fn test_programs(root: &Path) -> Result<Vec<PathBuf>, String> {
+    built(root, &["test", "--no-run"], "--test", &TESTS)
 }
 
-/// Builds in release; where cargo put the program of a target.
-fn built_program(root: &Path, arguments: &[&str], target: &str) -> Result<PathBuf, String> {
-    let messages = command::cargo_output(root, &[arguments, &["--release", "--message-format=json"]].concat())?;
-    let program = |line: &str| -> Option<PathBuf> {
-        let message: Value = serde_json::from_str(line).ok()?;
-        (message["target"]["name"] == target).then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+/// Builds targets, given as package and name, in release; where cargo put their programs, in the order given. One call for
+/// all of them: what they share is then compiled once, not for each one's choice of features.
+fn built(root: &Path, command: &[&str], kind: &str, targets: &[(&str, &str)]) -> Result<Vec<PathBuf>, String> {
+    let mut arguments = command.to_vec();
+    for (package, name) in targets {
+        arguments.extend(["--package", package, kind, name]);
+    }
+    arguments.extend(["--release", "--message-format=json"]);
+    let messages = command::cargo_output(root, &arguments)?;
+    let messages: Vec<Value> =
+        String::from_utf8_lossy(&messages).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let program = |&(package, name): &(&str, &str)| -> Result<PathBuf, String> {
+        let found = messages.iter().find_map(|message| executable_of(message, package, name));
+        found.ok_or_else(|| format!("cargo built no {name} of {package}"))
     };
-    let found = String::from_utf8_lossy(&messages).lines().find_map(program);
-    found.ok_or_else(|| format!("cargo built no {target}"))
+    targets.iter().map(program).collect()
+}
+
+/// The program that a message of cargo's tells of, if it is that of this target.
+fn executable_of(message: &Value, package: &str, name: &str) -> Option<PathBuf> {
+    let is_it = message["target"]["name"] == name && package_name(message["package_id"].as_str()?) == package;
+    is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+}
+
+/// The package of an id: `girih-cli` of `path+file:///girih/crates/cli#girih-cli@0.1.0`, and `xtask` of
+/// `path+file:///girih/xtask#0.1.0`, because cargo leaves out a name that the folder has, too.
+fn package_name(id: &str) -> &str {
+    let (place, rest) = id.rsplit_once('#').unwrap_or((id, ""));
+    let folder = place.rsplit('/').next().unwrap_or(place);
+    rest.split_once('@').map_or(folder, |(name, _)| name)
 }
 
 /// Runs a test program on the card; how many tests passed.
@@ -149,6 +165,21 @@ fn card() -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_told_apart_by_package() {
+        let message = |package: &str| {
+            let text = format!(
+                r#"{{"package_id": "path+file:///girih/{package}@0.1.0", "target": {{"name": "cuda"}}, "executable": "/p"}}"#
+            );
+            serde_json::from_str::<Value>(&text).unwrap()
+        };
+        let of_tests = message("tests#girih-tests");
+        assert_eq!(executable_of(&of_tests, "girih-tests", "cuda"), Some(PathBuf::from("/p")));
+        assert_eq!(executable_of(&of_tests, "girih-tests", "cuda_products"), None);
+        assert_eq!(executable_of(&message("crates/kernels#girih-kernels"), "girih-tests", "cuda"), None);
+        assert_eq!(package_name("path+file:///girih/xtask#0.1.0"), "xtask");
+    }
 
     #[test]
     fn results_of_tests_are_read() {
