@@ -21,8 +21,16 @@ pub const SMALL: &str = "synth:planted,nodes=20000,degree=20,features=64,classes
 /// # Errors
 /// When the SPEC is wrong or its files are.
 pub fn load(spec: &str) -> Result<Dataset, Error> {
+    load_with_splits(spec, 1)
+}
+
+/// As [`load`], with as many split sets as runs want, drawn where the data ships none.
+///
+/// # Errors
+/// When the SPEC is wrong or its files are.
+pub fn load_with_splits(spec: &str, n_splits: usize) -> Result<Dataset, Error> {
     let start = Instant::now();
-    let dataset = girih_datasets::load(spec, &LoadOptions::default())?;
+    let dataset = girih_datasets::load(spec, &LoadOptions { n_splits, ..LoadOptions::default() })?;
     eprintln!("{} in {:.1} s", describe(&dataset), start.elapsed().as_secs_f64());
     Ok(dataset)
 }

@@ -21,7 +21,7 @@ pub mod timing;
 
 use std::path::{Path, PathBuf};
 
-pub use record::{Accelerator, Case, Report};
+pub use record::{Accelerator, Case, Goal, Report};
 
 /// The folder of the benchmarks: `./benches` where the program runs in the root of the repository, on whatever machine;
 /// else where it was built.

@@ -18,8 +18,8 @@ struct Arguments {
     /// What to measure.
     suite: Suite,
     /// SPEC of the graph, as for `girih train --data`.
-    #[arg(long, value_name = "SPEC", help = graph_help())]
-    graph: Option<String>,
+    #[arg(long, visible_alias = "data", value_name = "SPEC", help = graph_help())]
+    graph: Vec<String>,
     /// A quick run on small operands, to see that everything works.
     #[arg(long)]
     small: bool,
@@ -35,24 +35,31 @@ struct Arguments {
     /// Where the record goes [default: benches/record/SUITE-COMMIT.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Orders of nodes, as `girih reorder` names them, each of which the suites gpu-spmm and gpu-fullbatch run in.
-    #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',', default_value = "community")]
+    /// Orders of nodes, as `girih reorder` names them, each of which suites of devices run in [default: community]
+    #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',')]
     order: Vec<OrderKind>,
     /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch;
     /// lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
     /// Which blocks tensor cores multiply, as for `girih train`, each of which the suite gpu-spmm runs with; the first one is
-    /// compared with cuSPARSE.
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "auto")]
+    /// compared with cuSPARSE [default: auto]
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',')]
     density_threshold: Vec<Tiling>,
+    /// Trainings of each storage type, each with a seed of its own (suite gpu-accuracy)
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
     /// Width of the hidden layer (suite gpu-fullbatch) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
 }
 
 fn graph_help() -> String {
-    format!("SPEC of the graph [default: {}; on devices {}]", graphs::DEFAULT, graphs::FULL)
+    format!(
+        "SPEC of the graph, as for `girih train --data`; several for the suite gpu-accuracy [default: {}; on devices {}]",
+        graphs::DEFAULT,
+        graphs::FULL
+    )
 }
 
 fn main() -> ExitCode {
@@ -72,13 +79,14 @@ fn run(arguments: Arguments) -> Result<(), Error> {
     let ceilings = Ceilings::measure(&Machine::here())?;
     let mut report = Report::new(arguments.suite.name(), &benches, ceilings);
     let setup = Setup {
-        graph: arguments.graph,
+        graphs: arguments.graph,
         small: arguments.small,
         protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
         orders: arguments.order,
         hidden: arguments.hidden,
         tilings: arguments.density_threshold,
         peer: arguments.peer,
+        runs: arguments.runs.into(),
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));

@@ -31,6 +31,9 @@ pub struct Report {
     pub device: Option<Accelerator>,
     /// The results, in the order in which they ran.
     pub cases: Vec<Case>,
+    /// What the results shall come to, where a suite says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Goal>,
 }
 
 /// An accelerator, and what it reached in the same run.
@@ -54,13 +57,37 @@ pub struct Case {
     pub variant: Option<String>,
     /// Derived numbers; the unit is the end of the name.
     pub metrics: BTreeMap<String, f64>,
+    /// The training loss of every epoch, where it is what the case is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<f32>,
+}
+
+/// Something that a suite holds its results against.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// What is measured, with its unit.
+    pub what: String,
+    /// What it came to.
+    pub found: f64,
+    /// The most that it may come to.
+    pub at_most: f64,
+    /// Whether it does not come to more.
+    pub is_met: bool,
+}
+
+impl Goal {
+    /// A goal that is met by what is no larger.
+    #[must_use]
+    pub fn at_most(what: impl Into<String>, found: f64, at_most: f64) -> Self {
+        Self { what: what.into(), found, at_most, is_met: found <= at_most }
+    }
 }
 
 impl Case {
     /// A case without derived numbers.
     #[must_use]
     pub fn new(name: impl Into<String>, time: Summary) -> Self {
-        Self { name: name.into(), time, variant: None, metrics: BTreeMap::new() }
+        Self { name: name.into(), time, variant: None, metrics: BTreeMap::new(), losses: Vec::new() }
     }
 
     /// The same case, done in the way that is named.
@@ -90,6 +117,7 @@ impl Report {
             ceilings,
             device: None,
             cases: Vec::new(),
+            goals: Vec::new(),
         }
     }
 
@@ -143,7 +171,9 @@ mod tests {
     fn a_report_survives_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
-        let report = report(&[("a", 1.0)]);
+        let mut report = report(&[("a", 1.0)]);
+        report.cases[0].losses = vec![0.1, 1e-7];
+        report.goals = vec![Goal::at_most("difference, points", 0.2, 0.3)];
         report.write(&path).unwrap();
         assert_eq!(Report::read(&path).unwrap(), report);
     }

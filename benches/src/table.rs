@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::{Case, Report};
+use crate::{Case, Goal, Report};
 
 /// The report with one row a case; a last column compares with `baseline` if there is one.
 #[must_use]
@@ -19,7 +19,14 @@ pub fn render(report: &Report, baseline: Option<&Report>) -> String {
         row.extend(speedups.as_ref().map(|s| s[at].map_or(String::new(), |ratio| format!("{ratio:.2}×"))));
         rows.push(row);
     }
-    preamble(report) + &align(&rows)
+    let goals: String = report.goals.iter().map(describe).collect();
+    preamble(report) + &align(&rows) + if goals.is_empty() { "" } else { "\n" } + &goals
+}
+
+/// A goal in a line.
+fn describe(goal: &Goal) -> String {
+    let verdict = if goal.is_met { "met" } else { "missed" };
+    format!("goal     {}: {} of at most {}, {verdict}\n", goal.what, significant(goal.found), significant(goal.at_most))
 }
 
 /// The name, and the way it was done.
@@ -58,7 +65,7 @@ fn millis(seconds: f64) -> String {
 }
 
 /// About four significant digits, without an exponent.
-fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.1}"),
@@ -68,7 +75,7 @@ fn significant(value: f64) -> String {
 }
 
 /// Columns as wide as their widest cell: the first to the left, the others to the right.
-fn align(rows: &[Vec<String>]) -> String {
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let n_columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..n_columns).map(width).collect();
@@ -92,6 +99,13 @@ mod tests {
     fn columns_line_up() {
         let rows = [["a", "bb"], ["ccc", "d"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(align(&rows), "a    bb\nccc   d\n");
+    }
+
+    #[test]
+    fn goals_say_what_was_found() {
+        let lines = [Goal::at_most("loss, millionths", 12.0, 100.0), Goal::at_most("bf16, points", 0.31, 0.3)];
+        assert_eq!(describe(&lines[0]), "goal     loss, millionths: 12.00 of at most 100.0, met\n");
+        assert_eq!(describe(&lines[1]), "goal     bf16, points: 0.310 of at most 0.300, missed\n");
     }
 
     #[test]

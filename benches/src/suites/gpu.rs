@@ -8,12 +8,14 @@ use girih_reorder::OrderKind;
 
 use crate::{Accelerator, Error, Report};
 
-/// Notes the first device and measures its memory.
-pub(super) fn note_device(report: &mut Report) -> Result<(), Error> {
-    let device = Device::open(0)?;
-    let name = device.name();
-    report.device = Some(Accelerator { name, copy_gb_s: Cuda::new(device).copy_gb_s()? });
-    Ok(())
+/// The orders that suites run in unless they are told: the one that pays.
+pub(super) const ORDERS: [OrderKind; 1] = [OrderKind::Community];
+
+/// Opens the first device, measures its memory and notes both.
+pub(super) fn open_device(report: &mut Report) -> Result<Cuda, Error> {
+    let cuda = Cuda::new(Device::open(0)?);
+    report.device = Some(Accelerator { name: cuda.device().name(), copy_gb_s: cuda.copy_gb_s()? });
+    Ok(cuda)
 }
 
 /// An order of nodes, found.

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
-use girih_compute::Dtype;
+use girih_compute::{Backend, Dtype};
 use girih_datasets::Dataset;
-use girih_kernels::{Cuda, Device};
+use girih_kernels::Cuda;
 use girih_reorder::OrderKind;
 use girih_trainer::{ModelConfig, OptimizerConfig, TrainConfig};
 
@@ -28,7 +28,7 @@ const NARROW: (&str, usize) = ("synth:products", 64);
 
 /// Adds four cases for each order, and the peer's: in the order that there is, and in those that are asked for.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    gpu::note_device(report)?;
+    let mut cuda = gpu::open_device(report)?;
     let spec = setup.graph_or(graphs::FULL);
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
@@ -41,7 +41,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     if let Some((name, time)) = &as_it_is {
         report.cases.push(Case::new(format!("{}/{name}", OrderKind::None), *time));
     }
-    for &kind in &setup.orders {
+    for &kind in setup.orders_or(&gpu::ORDERS) {
         let order = Order::find(kind, &dataset.graph)?;
         let ordered = match &order.permutation {
             Some(permutation) => Cow::Owned(dataset.clone().permuted(permutation)?),
@@ -49,7 +49,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         };
         let in_order = if order.permutation.is_some() { suite.peer_epoch(&ordered)? } else { None };
         let rivals = [("x_peer", &as_it_is), ("x_peer_same_order", &in_order)];
-        report.cases.extend(suite.cases(&ordered, &order, rivals)?);
+        for precision in DTYPES {
+            cuda = cuda.storing(precision);
+            report.cases.extend(suite.cases(&cuda, &ordered, &order, rivals)?);
+        }
         report.cases.extend(in_order.map(|(name, time)| Case::new(format!("{kind}/{name}"), time)));
     }
     Ok(())
@@ -69,24 +72,28 @@ struct FullBatch<'a> {
 }
 
 impl FullBatch<'_> {
-    /// girih's cases in one order, each beside the `rivals` that there are.
-    fn cases(&self, dataset: &Dataset, order: &Order, rivals: [(&str, &PeerEpoch); 2]) -> Result<Vec<Case>, Error> {
+    /// girih's cases in one order and storage type, each beside the `rivals` that there are.
+    fn cases(
+        &self,
+        cuda: &Cuda,
+        dataset: &Dataset,
+        order: &Order,
+        rivals: [(&str, &PeerEpoch); 2],
+    ) -> Result<Vec<Case>, Error> {
         let mut cases = Vec::new();
-        for precision in DTYPES {
-            let cuda = Cuda::new(Device::open(0)?).storing(precision);
-            for aggregate_once in [true, false] {
-                let config = self.config(precision, aggregate_once);
-                let time = Epochs::time(&cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
-                let aggregates = if aggregate_once { "once" } else { "every" };
-                let name = format!("{}/{}/{aggregates}", order.kind, dtype_name(precision));
-                let mut case = Case::new(name, time).with("order_s", order.seconds);
-                for (metric, rival) in rivals {
-                    if let Some((_, peer)) = rival {
-                        case = case.with(metric, peer.median_s / time.median_s);
-                    }
+        let precision = cuda.activations();
+        for aggregate_once in [true, false] {
+            let config = self.config(precision, aggregate_once);
+            let time = Epochs::time(cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
+            let aggregates = if aggregate_once { "once" } else { "every" };
+            let name = format!("{}/{}/{aggregates}", order.kind, dtype_name(precision));
+            let mut case = Case::new(name, time).with("order_s", order.seconds);
+            for (metric, rival) in rivals {
+                if let Some((_, peer)) = rival {
+                    case = case.with(metric, peer.median_s / time.median_s);
                 }
-                cases.push(case);
             }
+            cases.push(case);
         }
         Ok(cases)
     }

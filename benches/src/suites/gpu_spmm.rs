@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm};
-use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Device};
+use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Tiling};
 
 use super::gpu::{self, Order};
 use super::{DTYPES, Setup, dtype_name, random_matrix};
@@ -21,7 +21,7 @@ const GRAPH: &str = "synth:reddit,features=0";
 
 /// Adds two cases for each order, storage type and width: girih's and cuSPARSE's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    gpu::note_device(report)?;
+    let mut cuda = gpu::open_device(report)?;
     let peer = CuSparse::open()?;
     if peer.is_none() {
         eprintln!(
@@ -32,15 +32,16 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
     let graph = dataset.graph.with_values(None)?;
-    for &kind in &setup.orders {
+    let tilings = setup.tilings_or(&[Tiling::Auto]);
+    for &kind in setup.orders_or(&gpu::ORDERS) {
         let order = Order::find(kind, &graph)?;
         let ordered =
             order.permutation.as_ref().map_or(Cow::Borrowed(&graph), |order| Cow::Owned(graph.permuted(order)));
-        for (i, &tiling) in setup.tilings.iter().enumerate() {
-            let cuda = Cuda::new(Device::open(0)?).tiling(tiling);
+        for (i, &tiling) in tilings.iter().enumerate() {
+            cuda = cuda.tiling(tiling);
             let sparse = upload(&cuda, &ordered)?;
             let bench = Bench { cuda: &cuda, graph: &ordered, sparse, protocol: setup.protocol };
-            let suffix = if setup.tilings.len() > 1 { format!("/{tiling}") } else { String::new() };
+            let suffix = if tilings.len() > 1 { format!("/{tiling}") } else { String::new() };
             bench.run(&order, peer.as_ref().filter(|_| i == 0), &suffix, report)?;
         }
     }

@@ -27,7 +27,7 @@ const SMALL_EPOCHS: usize = 1;
 
 /// Adds a case for the epoch, a batch and an evaluation; the peer takes turns after every epoch.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let spec = setup.graph.as_deref().ok_or("the suite needs --graph FOLDER: the folder of Gowalla, or one like it")?;
+    let spec = setup.graphs.first().ok_or("the suite needs --graph FOLDER: the folder of Gowalla, or one like it")?;
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
     let interactions = dataset.interactions.clone().ok_or("the suite needs users and items; choose another --graph")?;

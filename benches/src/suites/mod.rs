@@ -5,6 +5,7 @@ mod epochs;
 mod fullbatch;
 mod gemm;
 mod gpu;
+mod gpu_accuracy;
 mod gpu_fullbatch;
 mod gpu_spmm;
 mod io;
@@ -45,6 +46,8 @@ pub enum Suite {
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
     GpuFullbatch,
+    /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
+    GpuAccuracy,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -62,6 +65,7 @@ impl Suite {
             Self::Reorder => "reorder",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
+            Self::GpuAccuracy => "gpu-accuracy",
             Self::Io => "io",
         }
     }
@@ -69,8 +73,11 @@ impl Suite {
     /// Adds the suite's cases to `report`.
     ///
     /// # Errors
-    /// When data cannot be had, an operation fails or a peer ends early.
+    /// When data cannot be had, an operation fails or a peer ends early; on several graphs for a suite that takes one.
     pub fn run(self, setup: &Setup, report: &mut Report) -> Result<(), Error> {
+        if setup.graphs.len() > 1 && self != Self::GpuAccuracy {
+            return Err(format!("{} runs on one graph, but several are given: run it for each", self.name()).into());
+        }
         match self {
             Self::Spmm => spmm::run(setup, report),
             Self::Gemm => gemm::run(setup, report),
@@ -80,6 +87,7 @@ impl Suite {
             Self::Reorder => reorder::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
+            Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }
@@ -88,20 +96,23 @@ impl Suite {
 /// What the caller chose.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// SPEC of the graph; `None` for the one that fits `small`.
-    pub graph: Option<String>,
+    /// SPEC of the graph, or of several; none for the one that fits `small`.
+    pub graphs: Vec<String>,
     /// A quick run on small operands.
     pub small: bool,
     /// How often each case runs.
     pub protocol: Protocol,
-    /// Orders of nodes, for suites that run in several.
+    /// Orders of nodes, for suites that run in several; none for those that the suite would take.
     pub orders: Vec<OrderKind>,
     /// Python interpreter with the other library, to run it beside girih.
     pub peer: Option<PathBuf>,
     /// Width of hidden layers, for suites where runs on different graphs have had different ones.
     pub hidden: Option<usize>,
-    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that.
+    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that; none for those that
+    /// the suite would take.
     pub tilings: Vec<Tiling>,
+    /// Trainings with seeds of their own, for suites that ask how well a model learns.
+    pub runs: u64,
 }
 
 impl Setup {
@@ -114,7 +125,17 @@ impl Setup {
     /// SPEC of the graph, for a suite with a `default` of its own.
     fn graph_or<'a>(&'a self, default: &'a str) -> &'a str {
         let default = if self.small { graphs::SMALL } else { default };
-        self.graph.as_deref().unwrap_or(default)
+        self.graphs.first().map_or(default, String::as_str)
+    }
+
+    /// Orders of nodes, for a suite with a `default` of its own.
+    fn orders_or<'a>(&'a self, default: &'a [OrderKind]) -> &'a [OrderKind] {
+        if self.orders.is_empty() { default } else { &self.orders }
+    }
+
+    /// Blocks for tensor cores, for a suite with a `default` of its own.
+    fn tilings_or<'a>(&'a self, default: &'a [Tiling]) -> &'a [Tiling] {
+        if self.tilings.is_empty() { default } else { &self.tilings }
     }
 }
 
