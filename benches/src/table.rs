@@ -65,7 +65,7 @@ fn millis(seconds: f64) -> String {
 }
 
 /// About four significant digits, without an exponent.
-pub(crate) fn significant(value: f64) -> String {
+fn significant(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.1}"),
@@ -75,7 +75,7 @@ pub(crate) fn significant(value: f64) -> String {
 }
 
 /// Columns as wide as their widest cell: the first to the left, the others to the right.
-pub(crate) fn align(rows: &[Vec<String>]) -> String {
+fn align(rows: &[Vec<String>]) -> String {
     let n_columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..n_columns).map(width).collect();
