@@ -9,8 +9,8 @@
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_trainer::{
-    Control, Event, Metric, ModelConfig, NormKind, OptimizerConfig, RunSummary, Schedule, SessionOptions, Spread,
-    TrainConfig, train,
+    Control, Event, Metric, ModelConfig, OptimizerConfig, RunSummary, Schedule, SessionOptions, Spread, TrainConfig,
+    train,
 };
 
 use super::{DTYPES, Setup, dtype_name, gpu};
@@ -52,7 +52,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 /// The network for a data set.
 fn config(dataset: &Dataset) -> TrainConfig {
     match dataset.n_classes() {
-        2 => heterophilous(),
+        2 => TrainConfig::heterophilous(),
         _ if dataset.generated => wide(),
         _ => TrainConfig::default(),
     }
@@ -64,24 +64,6 @@ fn wide() -> TrainConfig {
     TrainConfig {
         model: ModelConfig { hidden: 128, input_dropout: Some(0.0), ..ModelConfig::default() },
         optimizer: OptimizerConfig { weight_decay: 0.0, schedule: Schedule::Cosine, ..OptimizerConfig::default() },
-        ..TrainConfig::default()
-    }
-}
-
-/// Residual connections and layer normalisation, as Platonov et al. (ICLR 2023) train on graphs of two classes; narrower and
-/// at a higher rate, so that 200 epochs suffice.
-fn heterophilous() -> TrainConfig {
-    TrainConfig {
-        model: ModelConfig {
-            layers: 3,
-            hidden: 32,
-            dropout: 0.2,
-            residual: true,
-            norm: NormKind::Layer,
-            ..ModelConfig::default()
-        },
-        optimizer: OptimizerConfig { lr: 0.003, weight_decay: 0.0, ..OptimizerConfig::default() },
-        metric: Metric::RocAuc,
         ..TrainConfig::default()
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let order = Order::find(kind, &graph)?;
         let ordered =
             order.permutation.as_ref().map_or(Cow::Borrowed(&graph), |order| Cow::Owned(graph.permuted(order)));
-        for (i, (kernel, tiling, suffix)) in variants(&setup.kernels, &tilings).into_iter().enumerate() {
+        for (i, (kernel, tiling, suffix)) in variants(&setup.kernels, tilings).into_iter().enumerate() {
             cuda = cuda.tiling(tiling);
             if let Some(kernel) = kernel {
                 cuda = cuda.multiplying_blocks_by(kernel)?;

@@ -187,7 +187,7 @@ proptest! {
                 }).collect();
                 // A place for each bit, so that none is left over.
                 prop_assert_eq!(set.len() as u32, words.iter().map(|word| word.count_ones()).sum::<u32>());
-                prop_assert!(first_col as usize % width == 0 && set.len() as u32 >= entries_min);
+                prop_assert!((first_col as usize).is_multiple_of(width) && set.len() as u32 >= entries_min);
                 entries.extend(set.into_iter().map(|(r, c)| (i * height + r, first_col + c as u32)));
                 dense.insert((i, first_col as usize / width));
             }
