@@ -34,6 +34,14 @@ __device__ __forceinline__ float from_f16(unsigned short bits) {
     return x;
 }
 
+// Two neighbours, written at once.
+__device__ __forceinline__ void store_pair(float *out, float a, float b) { *reinterpret_cast<float2 *>(out) = {a, b}; }
+__device__ __forceinline__ void store_pair(bf16 *out, float a, float b) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+    *reinterpret_cast<u32 *>(out) = pair;
+}
+
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes >>= 1) x += __shfl_xor_sync(~0u, x, lanes);
@@ -91,30 +99,12 @@ __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) 
     return true;
 }
 
-// Blocks of a pattern that are dense enough are multiplied apart: see tiles.cu. Their sums stand in slots of WINDOW rows,
-// the slots of a window side by side. In the place of a sum that is no finite number comes that of all entries of the row:
-// a block multiplies zeros, too, and zero times what is not finite is no number.
+// Blocks of a pattern that are dense enough are multiplied apart: see tiles.cu. Their sums stand in slots of WINDOW rows, stored
+// like the result that they go into, the slots of a window side by side.
 static const u32 WINDOW = 256;
 
 // Columns of what is left beside blocks have marks in their upper bits: the higher, the more often they are named.
 static const u32 MARK_SHIFT = 30, UNMARKED = (1u << MARK_SHIFT) - 1;
-
-struct Start {
-    // Of each window the first slot, and one more.
-    const u32 *slots;
-    const float *sums;
-    // Elements from row to row of the slots.
-    u64 pitch;
-    // All entries, those of blocks among them.
-    const u64 *indptr;
-    const u32 *indices;
-
-    __device__ __forceinline__ u32 first_slot(u64 row) const { return slots[row / WINDOW]; }
-    __device__ __forceinline__ u32 last_slot(u64 row) const { return slots[row / WINDOW + 1]; }
-    __device__ __forceinline__ const float *of(u32 slot, u64 row) const {
-        return sums + ((u64)slot * WINDOW + row % WINDOW) * pitch;
-    }
-};
 
 // Blocks first .. last of a window, whose sums go to a slot.
 struct BlockSpan {
@@ -155,6 +145,21 @@ template <class T> __device__ __forceinline__ T block_sum(T x) {
 template <class T> struct alignas(4 * sizeof(T)) Four {
     T of[4];
 };
+
+// Eight neighbours, which begin where the widest loads and stores may.
+template <class From> __device__ __forceinline__ void load_eight(const From *from, float *values) {
+    const Four<From> first = reinterpret_cast<const Four<From> *>(from)[0], second = reinterpret_cast<const Four<From> *>(from)[1];
+#pragma unroll
+    for (int i = 0; i < 4; i++) values[i] = to_f32(first.of[i]), values[4 + i] = to_f32(second.of[i]);
+}
+template <class To> __device__ __forceinline__ void store_eight(const float *values, To *to) {
+    struct alignas(16) Eight {
+        To of[8];
+    } eight;
+#pragma unroll
+    for (int i = 0; i < 8; i++) eight.of[i] = from_f32<To>(values[i]);
+    *reinterpret_cast<Eight *>(to) = eight;
+}
 
 // Type parameters are spelt out, because single letters may be what a source is compiled with.
 // out[i] = f(x[i], i). Matrices begin where fours may; what is left at the end goes one by one.

@@ -1,5 +1,7 @@
 // Losses with their gradients in one pass. X, Y and Z are the storage of logits, of gradients or the loss, and of targets.
 // Every block leaves the sum of the losses of its rows; finish_loss adds them, so that the grid alone sets the order.
+// LANES lanes share a row, so that short rows leave few idle. Of a softmax, a lane reads VEC logits at once, eight or one, and
+// KEPT times; 0 of rows that do not fit registers, which are read again when they are needed again.
 // Elements: X, Y, Z
 #ifndef X
 #define X float
@@ -12,6 +14,12 @@
 #endif
 #ifndef LANES
 #define LANES 32
+#endif
+#ifndef VEC
+#define VEC 8
+#endif
+#ifndef KEPT
+#define KEPT 4
 #endif
 #include "common.cuh"
 
@@ -43,7 +51,7 @@ struct Losses {
     float factor;
 };
 
-// LANES lanes share a row, so that short rows leave few idle.
+// Lanes that share a row.
 struct Team {
     u32 lane, members;
 
@@ -65,6 +73,11 @@ struct Team {
     }
 };
 
+__device__ __forceinline__ void store_share(const float *values, Y *to) {
+    if (VEC == 8) store_eight(values, to);
+    else *to = from_f32<Y>(values[0]);
+}
+
 // Adds up row_loss(row, count, team) over the rows that count; the first lane's is that of the row. Gradients of others are zero.
 template <class Work> __device__ __forceinline__ void each_row_that_counts(const Losses &of, Work row_loss) {
     const Team team;
@@ -80,33 +93,94 @@ template <class Work> __device__ __forceinline__ void each_row_that_counts(const
             const double loss = row_loss(row * pitch, row, count, team);
             if (team.lane == 0) total += (double)count * loss;
         } else if (of.grad) {
-            for (u64 c = team.lane; c < pitch; c += LANES) of.grad[row * pitch + c] = from_f32<Y>(0.0f);
+            const float zeros[VEC] = {};
+            for (u64 c = team.lane * VEC; c < pitch; c += LANES * VEC) store_share(zeros, of.grad + row * pitch + c);
         }
     }
     total = block_sum(total);
     if (threadIdx.x == 0) of.partials[blockIdx.x] = total;
 }
 
+// The logits of a row that a lane has: VEC side by side of every LANES * VEC.
+struct Share {
+    const X *row;
+    u64 cols;
+    u32 lane;
+#if KEPT
+    float kept[KEPT][VEC];
+#endif
+
+    __device__ __forceinline__ Share(const X *row, u64 cols, u32 lane) : row(row), cols(cols), lane(lane) {
+#if KEPT
+#pragma unroll
+        for (u32 part = 0; part < KEPT; part++) read(part, kept[part]);
+#endif
+    }
+
+    __device__ __forceinline__ u64 column(u32 part) const { return ((u64)part * LANES + lane) * VEC; }
+
+    // Beyond the last column is nothing that weighs anything.
+    __device__ __forceinline__ void read(u32 part, float *z) const {
+        const u64 first = column(part);
+        if (VEC == 8 && first < cols) load_eight(row + first, z);
+#pragma unroll
+        for (int i = 0; i < VEC; i++) {
+            if (VEC == 1 && first < cols) z[i] = to_f32(row[first]);
+            if (first + i >= cols) z[i] = __int_as_float(0xff800000);
+        }
+    }
+
+    // For each part in turn: use(first column, logits).
+    template <class Use> __device__ __forceinline__ void each(Use use) const {
+#if KEPT
+#pragma unroll
+        for (u32 part = 0; part < KEPT; part++) use(column(part), kept[part]);
+#else
+        for (u32 part = 0; column(part) < pitch_of(cols); part++) {
+            float z[VEC];
+            read(part, z);
+            use(column(part), z);
+        }
+#endif
+    }
+};
+
 // log Σ exp(z) - z[class] of every row, as often as it counts.
-extern "C" __global__ void softmax_cross_entropy(const __grid_constant__ Losses of) {
+extern "C" __global__ void __launch_bounds__(256) softmax_cross_entropy(const __grid_constant__ Losses of) {
     each_row_that_counts(of, [&](u64 start, u64 row, u32 count, const Team &team) {
-        const X *z = of.logits + start;
         const u32 own = static_cast<const u32 *>(of.wanted)[row];
-        float max = __int_as_float(0xff800000), sum = 0.0f;
-        for (u64 c = team.lane; c < of.cols; c += LANES) max = fmaxf(max, to_f32(z[c]));
+        const Share share(of.logits + start, of.cols, team.lane);
+        float max = __int_as_float(0xff800000), sum = 0.0f, of_own = 0.0f;
+        share.each([&](u64 first, const float *z) {
+#pragma unroll
+            for (int i = 0; i < VEC; i++) {
+                max = fmaxf(max, z[i]);
+                if (first + i == own) of_own = z[i];
+            }
+        });
         max = team.max(max);
-        for (u64 c = team.lane; c < of.cols; c += LANES) sum += expf(to_f32(z[c]) - max);
+        share.each([&](u64, const float *z) {
+#pragma unroll
+            for (int i = 0; i < VEC; i++) sum += expf(z[i] - max);
+        });
         sum = team.sum(sum);
+        // All others have nothing to add.
+        of_own = team.sum(of_own);
         if (of.grad) {
             const float factor = (float)count * of.factor / sum;
             // Up to the next row, because memory reads first what is written in parts.
-            for (u64 c = team.lane; c < pitch_of(of.cols); c += LANES) {
-                const float share = c < of.cols ? expf(to_f32(z[c]) - max) : 0.0f;
-                of.grad[start + c] = from_f32<Y>(factor * (c == own ? share - sum : share));
-            }
+            share.each([&](u64 first, const float *z) {
+                float grad[VEC];
+#pragma unroll
+                for (int i = 0; i < VEC; i++) {
+                    const float e = expf(z[i] - max);
+                    grad[i] = first + i < of.cols ? factor * (first + i == own ? e - sum : e) : 0.0f;
+                }
+                if (first < pitch_of(of.cols)) store_share(grad, of.grad + start + first);
+            });
         }
         // The sum is one or more: its logarithm is exact enough in f32, and a fraction of the work.
-        return (double)(max - to_f32(z[own])) + (double)logf(sum);
+        return (double)(max - of_own) + (double)logf(sum);
     });
 }
 

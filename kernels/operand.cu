@@ -1,23 +1,8 @@
-// The dense operand of a sparse product, as its kernels want it: rows multiplied by their factors; and for tensor cores, numbers as sums of two in half precision, which hold 22 of their bits: the
-// larger ones of a row, then the smaller ones, all times a power of two. X is the storage of what is read and of rows.
+// The dense operand of a sparse product, as its kernels want it: rows multiplied by their factors; and for tensor cores, numbers
+// as sums of two in half precision, which hold 22 of their bits: the larger ones of a row, then the smaller ones, all times a power
+// of two. X is the storage of what is read and of rows.
 // Elements: X
 #include "common.cuh"
-
-// Elements that a thread writes.
-static const u64 WIDE = 8;
-
-__device__ __forceinline__ void load(const X *x, const float *right, u64 row, u64 column, u64 cols, u64 pitch, float *values) {
-    const float factor = right ? right[row] : 1.0f;
-    const X *from = x + row * pitch + column;
-    if (column + WIDE <= cols) {
-        const Four<X> first = reinterpret_cast<const Four<X> *>(from)[0], second = reinterpret_cast<const Four<X> *>(from)[1];
-#pragma unroll
-        for (int i = 0; i < 4; i++) values[i] = factor * to_f32(first.of[i]), values[4 + i] = factor * to_f32(second.of[i]);
-        return;
-    }
-#pragma unroll
-    for (u64 i = 0; i < WIDE; i++) values[i] = column + i < cols ? factor * to_f32(from[i]) : 0.0f;
-}
 
 // The largest finite size of some elements, as the bits of an f32; zero before. Of many elements, one of every SAMPLED runs of 128
 // is looked at: see `exponent_for`.
@@ -54,20 +39,13 @@ __device__ __forceinline__ int exponent_for(float most) {
 }
 __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((u32)(exponent + 127) << 23); }
 
+// Elements that a thread writes.
+static const u64 WIDE = 8;
+
 struct alignas(16) Sixteens {
     unsigned short of[WIDE];
 };
 
-__device__ __forceinline__ void store(const float *values, float *out) {
-    reinterpret_cast<float4 *>(out)[0] = {values[0], values[1], values[2], values[3]};
-    reinterpret_cast<float4 *>(out)[1] = {values[4], values[5], values[6], values[7]};
-}
-__device__ __forceinline__ void store(const float *values, bf16 *out) {
-    Sixteens rounded;
-#pragma unroll
-    for (u64 i = 0; i < WIDE; i++) rounded.of[i] = from_f32<bf16>(values[i]).bits;
-    *reinterpret_cast<Sixteens *>(out) = rounded;
-}
 __device__ __forceinline__ void store_halves(const float *values, float scale, unsigned short *out, u64 low) {
     Sixteens larger, smaller;
 #pragma unroll
@@ -81,25 +59,36 @@ __device__ __forceinline__ void store_halves(const float *values, float scale, u
     *reinterpret_cast<Sixteens *>(out + low) = smaller;
 }
 
-// Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros up to the next row; what is not wanted
-// is null. For halves, `found` is what
-// `largest` found and `most_right` the largest factor; `unscale` becomes what undoes the power of two.
+// A part of a row, multiplied by its factor.
+struct Part {
+    float values[WIDE];
+};
+
+// Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros from the last column up to the next row; what
+// is not wanted is null. For halves, `found` is what `largest` found and `most_right` the largest factor; `unscale` becomes what
+// undoes the power of two.
 extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
                                                           u64 out_pitch, unsigned short *halves, const u32 *found, float most_right,
                                                           float *unscale) {
-    const u64 pitch = pitch_of(cols);
+    const u64 pitch = pitch_of(cols), column = my_column() * WIDE;
     float scale = 1.0f;
     if (halves) {
         const int exponent = exponent_for(__uint_as_float(*found) * most_right);
         scale = power_of_two(exponent);
-        if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) *unscale = power_of_two(-exponent);
+        if (column == 0 && first_row() == 0) *unscale = power_of_two(-exponent);
     }
-    // A row for each thread.y, a vector of its columns for each thread.x.
-    for (u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y; row < rows; row += (u64)gridDim.x * blockDim.y)
-        for (u64 column = threadIdx.x * WIDE; column < (out ? out_pitch : pitch); column += blockDim.x * WIDE) {
-            float values[WIDE] = {};
-            if (column < pitch) load(x, right, row, column, cols, pitch, values);
-            if (out) store(values, out + row * out_pitch + column);
-            if (halves && column < pitch) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
-        }
+    if (column >= (out ? out_pitch : pitch)) return;
+    const auto load = [=](u64 row) {
+        Part part = {};
+        if (column >= pitch) return part;
+        load_eight(x + row * pitch + column, part.values);
+        const float factor = right ? right[row] : 1.0f;
+#pragma unroll
+        for (u64 i = 0; i < WIDE; i++) part.values[i] = column + i < cols ? factor * part.values[i] : 0.0f;
+        return part;
+    };
+    each_row(rows, load, [=](u64 row, const Part &part) {
+        if (out) store_eight(part.values, out + row * out_pitch + column);
+        if (halves && column < pitch) store_halves(part.values, scale, halves + 2 * row * pitch + column, pitch);
+    });
 }

@@ -88,6 +88,42 @@ struct Raw {
     }
 };
 
+struct alignas(sizeof(Y) * VEC < 16 ? sizeof(Y) * VEC : 16) Row {
+    Y at[VEC];
+};
+
+// What blocks have left in slots. A block multiplies zeros, too, and zero times what is not finite is no number; so in the
+// place of a sum that is no finite number comes that of all entries of the row.
+struct Start {
+    // Of each window the first slot, and one more.
+    const u32 *slots;
+    const Y *sums;
+    // Elements from row to row of the slots.
+    u64 pitch;
+    // All entries, those of blocks among them.
+    const u64 *indptr;
+    const u32 *indices;
+
+    __device__ __forceinline__ u32 first_slot(u64 row) const { return slots[row / WINDOW]; }
+    __device__ __forceinline__ u32 last_slot(u64 row) const { return slots[row / WINDOW + 1]; }
+    __device__ __forceinline__ const Y *of(u32 slot, u64 row) const {
+        return sums + ((u64)slot * WINDOW + row % WINDOW) * pitch;
+    }
+};
+
+// Adds what a lane holds of a row of a slot, from column `first` on.
+__device__ __forceinline__ void add_start(const Start &start, u32 slot, u64 row, u64 first, u64 width,
+                                          float (&sums)[TILES][VEC]) {
+#pragma unroll
+    for (int t = 0; t < TILES; t++) {
+        const u64 column = first + t * GROUP * VEC;
+        if (column >= width) continue;
+        const Row of_slot = *reinterpret_cast<const Row *>(start.of(slot, row) + column);
+#pragma unroll
+        for (int i = 0; i < VEC; i++) sums[t][i] += to_f32(of_slot.at[i]);
+    }
+}
+
 // What happens to sums on their way out.
 struct Out {
     const float *left;
@@ -112,10 +148,6 @@ __device__ __forceinline__ float finished(const Out &to, u64 row, u64 column, fl
     if (to.activation == 2) return sum < 0 ? expm1f(sum) : sum;
     return sum;
 }
-
-struct alignas(sizeof(Y) * VEC < 16 ? sizeof(Y) * VEC : 16) Row {
-    Y at[VEC];
-};
 
 __device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, const float *sums,
                                       float *partial) {
@@ -173,24 +205,23 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
     // A warp stays together: its teams go on until the last one is done.
     for (u64 p = first_thread() / 32 * TEAMS; p < a.n_pieces(); p += n_threads() / 32 * TEAMS) {
         const u64 own = p + threadIdx.x % 32 / TEAM;
+#if STARTS
+        // Of a row, which follow all segments: asked for with its entries.
+        const bool row_is_known = own >= a.n_segments && own < a.n_pieces();
+        u32 slot = row_is_known ? start.first_slot(own - a.n_segments) : 0;
+        const u32 last_slot = row_is_known ? start.last_slot(own - a.n_segments) : 0;
+#endif
         Piece piece;
         const bool mine = own < a.n_pieces() && piece_at(a, own, piece);
         if (!mine) piece.begin = piece.end = 0;
         const u32 *indices = a.indices;
+        u32 columns[IDS];
+        read_ids(indices, piece.begin + member, piece.end, columns);
         float sums[TILES][VEC] = {};
 #if STARTS
         bool finite = true;
         if (mine && piece.whole && row_of_lane == 0) {
-            const u32 end = start.last_slot(piece.row);
-            for (u32 slot = start.first_slot(piece.row); slot < end; slot++) {
-#pragma unroll
-                for (int t = 0; t < TILES; t++) {
-                    if (first + t * step >= width) continue;
-                    const float *from = start.of(slot, piece.row) + first + t * step;
-#pragma unroll
-                    for (int i = 0; i < VEC; i++) sums[t][i] += from[i];
-                }
-            }
+            for (; slot < last_slot; slot++) add_start(start, slot, piece.row, first, width, sums);
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll
@@ -199,6 +230,7 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
         const u32 members = (TEAM == 32 ? ~0u : (1u << TEAM % 32) - 1) << threadIdx.x % 32 / TEAM * TEAM;
         if (__ballot_sync(~0u, !finite) & members) {
             indices = start.indices, piece.begin = start.indptr[piece.row], piece.end = start.indptr[piece.row + 1];
+            read_ids(indices, piece.begin + member, piece.end, columns);
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll
@@ -206,8 +238,6 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
         }
 #endif
         u64 base = piece.begin;
-        u32 columns[IDS];
-        read_ids(indices, base + member, piece.end, columns);
         while (__any_sync(~0u, base < piece.end)) {
             const u64 left = base < piece.end ? piece.end - base : 0;
             const int count = left < TEAM * IDS ? (int)left : TEAM * IDS;
@@ -230,8 +260,7 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
                     const u32 name = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
                     const u64 column = MARKS ? name & UNMARKED : name;
 #pragma unroll
-                    for (int t = 0; t < TILES; t++)
-                    {
+                    for (int t = 0; t < TILES; t++) {
                         // Rows that are not named may hold what is no number: zero times it would not be zero.
                         const bool wanted = entry < count && first + t * step < width;
                         const X *from = x.data + column * x.pitch + first + t * step;
@@ -289,7 +318,7 @@ extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, 
         const u64 hub = i / to.width, column = i % to.width, row = a.hub_rows[hub];
         float sum = 0;
 #if STARTS
-        for (u32 slot = start.first_slot(row); slot < start.last_slot(row); slot++) sum += start.of(slot, row)[column];
+        for (u32 slot = start.first_slot(row); slot < start.last_slot(row); slot++) sum += to_f32(start.of(slot, row)[column]);
         if (!is_finite(sum)) {
             sum = 0;
             for (u64 entry = start.indptr[row]; entry < start.indptr[row + 1]; entry++) {

@@ -9,11 +9,12 @@
 //
 // Sums are f32, but the tensor cores cut them off rather than round them: where numbers come as two halves, all blocks are
 // walked with the smaller ones first and then with the larger ones, so that what is cut off is small.
-// COLS: columns that a thread block computes, a multiple of 16; HALVES: whether numbers come as halves, else as bf16.
-// Constants: COLS=128 HALVES=0
-// Constants: COLS=112 HALVES=1
-// Constants: COLS=48 HALVES=1
-// Constants: COLS=16 HALVES=0
+// COLS: columns that a thread block computes, a multiple of 16; HALVES: whether numbers come as halves, else as bf16; Y: how sums
+// are stored.
+// Constants: COLS=128 HALVES=0 Y=bf16
+// Constants: COLS=112 HALVES=1 Y=float
+// Constants: COLS=48 HALVES=1 Y=bf16
+// Constants: COLS=16 HALVES=0 Y=float
 #include "common.cuh"
 
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
@@ -130,7 +131,7 @@ __device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *lo
 }
 
 // Multiplies what the ring brings, a warpgroup's work on its rows of each window.
-__device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, float one, float *sums, u64 pitch, u32 stages,
+__device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, float one, Y *sums, u64 pitch, u32 stages,
                                         u32 full, u32 empty) {
     const u32 group = threadIdx.x / 128, thread = threadIdx.x % 128;
     // A matrix whose columns lie side by side, swizzled over 128 bytes: 1024 bytes to the next 8 rows.
@@ -174,11 +175,11 @@ __device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, flo
 #pragma unroll
             for (u32 lower = 0; lower < 2; lower++) {
                 const u64 row = (u64)span.slot * WINDOW + (group * TALL + m) * 64 + thread / 32 * 16 + thread % 32 / 4 + 8 * lower;
-                float *out = sums + row * pitch + column;
+                Y *out = sums + row * pitch + column;
 #pragma unroll
                 for (u32 j = 0; j < COLS / 8; j++) {
-                    const float2 pair = {one * sum[m][4 * j + 2 * lower], one * sum[m][4 * j + 2 * lower + 1]};
-                    if (column + 8 * j < pitch) *(float2 *)(out + 8 * j) = pair;
+                    const float *pair = sum[m] + 4 * j + 2 * lower;
+                    if (column + 8 * j < pitch) store_pair(out + 8 * j, one * pair[0], one * pair[1]);
                 }
             }
     }
@@ -186,7 +187,7 @@ __device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, flo
 
 extern "C" __global__ void __launch_bounds__(384, 1)
     tiles(const __grid_constant__ TensorMap high, const __grid_constant__ TensorMap low, const BlockSpan *spans, u32 n_spans,
-          const u32 *columns, const u32 *bits, const float *unscale, float *sums, u64 pitch) {
+          const u32 *columns, const u32 *bits, const float *unscale, Y *sums, u64 pitch) {
     extern __shared__ unsigned char memory[];
     __shared__ alignas(8) u64 barriers[2 * STAGES];
     // Swizzled boxes begin at multiples of 1024 bytes.

@@ -7,12 +7,13 @@
 // eight different groups of banks.
 //
 // Sums are f32, cut off rather than rounded, as in tiles.cu: of halves, the smaller ones of all blocks come first.
-// COLS: columns that a thread block computes, a multiple of 16; HALVES: whether numbers come as halves, else as bf16.
-// Constants: COLS=128 HALVES=0
-// Constants: COLS=112 HALVES=1
-// Constants: COLS=64 HALVES=1
-// Constants: COLS=48 HALVES=0
-// Constants: COLS=16 HALVES=0
+// COLS: columns that a thread block computes, a multiple of 16; HALVES: whether numbers come as halves, else as bf16; Y: how sums
+// are stored.
+// Constants: COLS=128 HALVES=0 Y=bf16
+// Constants: COLS=112 HALVES=1 Y=float
+// Constants: COLS=64 HALVES=1 Y=bf16
+// Constants: COLS=48 HALVES=0 Y=float
+// Constants: COLS=16 HALVES=0 Y=bf16
 #include "common.cuh"
 
 static const u32 PANEL = 64, THREADS = 256, STAGES = 4, PLANES = HALVES ? 2 : 1;
@@ -121,7 +122,7 @@ __device__ __forceinline__ void multiply_block(float (&sum)[TALL][COLS / 8][4], 
 }
 
 // Writes a warp's sums to its rows of a slot.
-__device__ __forceinline__ void store(const float (&sum)[TALL][COLS / 8][4], float one, u32 slot, float *sums,
+__device__ __forceinline__ void store(const float (&sum)[TALL][COLS / 8][4], float one, u32 slot, Y *sums,
                                       u64 pitch) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u64 column = (u64)blockIdx.y * COLS + lane % 4 * 2;
@@ -130,18 +131,18 @@ __device__ __forceinline__ void store(const float (&sum)[TALL][COLS / 8][4], flo
 #pragma unroll
         for (u32 lower = 0; lower < 2; lower++) {
             const u64 row = (u64)slot * WINDOW + (warp * TALL + m) * 16 + lane / 4 + 8 * lower;
-            float *out = sums + row * pitch + column;
+            Y *out = sums + row * pitch + column;
 #pragma unroll
             for (u32 j = 0; j < COLS / 8; j++) {
-                const float2 pair = {one * sum[m][j][2 * lower], one * sum[m][j][2 * lower + 1]};
-                if (column + 8 * j < pitch) *(float2 *)(out + 8 * j) = pair;
+                const float *pair = sum[m][j] + 2 * lower;
+                if (column + 8 * j < pitch) store_pair(out + 8 * j, one * pair[0], one * pair[1]);
             }
         }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, COLS <= 64 ? 2 : 1)
     tiles_mma(Planes x, const BlockSpan *spans, u32 n_spans, const u32 *columns, const u32 *bits, const float *unscale,
-              float *sums, u64 pitch) {
+              Y *sums, u64 pitch) {
     extern __shared__ __align__(16) unsigned char memory[];
     const u32 stages = shared_address(memory);
     // Ones were twos, and halves may be multiplied by a power of two.

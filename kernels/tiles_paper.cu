@@ -5,7 +5,8 @@
 // Other than there, a warp stays with the tiles of its 32 rows, one after the other, so that each sum has one writer and one
 // order. The eight warps of a thread block share a window. A window with many tiles is cut into shares, each of which takes
 // its part of every row of tiles and leaves sums in a slot of its own.
-// Elements: X
+// X is the storage of the matrix, Y of sums.
+// Elements: X, Y
 #include "common.cuh"
 
 static const u32 TILE = 32, WARPS = WINDOW / TILE;
@@ -43,7 +44,7 @@ __device__ __forceinline__ void multiply(const u32 *tile, const float (*rows)[TI
 // `first` is the number of the first tile of each of `n_tile_rows` rows of tiles, and of one more.
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
     tiles_paper(Matrix x, const Share *shares, u32 n_shares, const u32 *first, u32 n_tile_rows, const u32 *columns,
-                const u32 *bits, float *out, u64 pitch) {
+                const u32 *bits, Y *out, u64 pitch) {
     __shared__ u32 tiles[WARPS][TILE];
     __shared__ float rows[WARPS][TILE][TILE];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -62,9 +63,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
             multiply(tiles[warp], rows[warp], sums);
             __syncwarp();
         }
-        float *to = out + ((u64)share.slot * WINDOW + warp * TILE) * pitch + column;
+        Y *to = out + ((u64)share.slot * WINDOW + warp * TILE) * pitch + column;
 #pragma unroll
         for (u32 r = 0; r < TILE; r++)
-            if (column < pitch) to[r * pitch] = sums[r];
+            if (column < pitch) to[r * pitch] = from_f32<Y>(sums[r]);
     }
 }

@@ -187,7 +187,9 @@ impl Meter {
     fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix) {
         let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
-        self.scratch(|| cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols, x.dtype));
+        self.scratch(|| {
+            cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, out.dtype])
+        });
         // Packing the operand reads and writes it once; the result is written once.
         let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
         self.charge(
@@ -329,7 +331,8 @@ impl Backend for Meter {
         self.need_tiles(a, ta == Transpose::Yes);
         // Where it is not done in place, the result is another matrix for a while.
         self.scratch(|| {
-            x.n_bytes() as usize + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols, x.dtype)
+            x.n_bytes() as usize
+                + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype; 2])
         });
         self.sparse_product(a, x, x);
         Ok(())
@@ -751,7 +754,8 @@ mod tests {
             let made = meter.cost().live_bytes - before;
             assert_eq!(made.div_ceil(cuda::transpose(&a) as u64), transposes, "symmetric {symmetric}, {other_weights}");
             assert!(
-                meter.cost().peak_bytes >= meter.cost().live_bytes + cuda::product(shape, 5000, 8, Dtype::F32) as u64
+                meter.cost().peak_bytes
+                    >= meter.cost().live_bytes + cuda::product(shape, 5000, 8, [Dtype::F32; 2]) as u64
             );
         }
         assert_eq!(meter.cost().seconds, 0.0, "time is not predicted");

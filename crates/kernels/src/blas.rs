@@ -1,4 +1,4 @@
-//! [`Blas`]: cuBLAS on a stream.
+//! [`DenseLibraries`]: cuBLAS and cuBLASLt on a stream, with memory for their work.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -7,6 +7,22 @@ use cudarc::cublas::{result, sys};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
 use crate::error::{KernelError, Kind};
+use crate::lt::Lt;
+
+/// NVIDIA's libraries of dense products, all of which go to one stream.
+pub(crate) struct DenseLibraries {
+    pub(crate) blas: Blas,
+    /// `None` where it is not installed.
+    pub(crate) lt: Option<Lt>,
+}
+
+impl DenseLibraries {
+    pub(crate) fn open(stream: &Arc<CudaStream>) -> Result<Self, KernelError> {
+        let workspace = workspace(stream)?;
+        let lt = Lt::new(stream, Arc::clone(&workspace));
+        Ok(Self { blas: Blas::new(Arc::clone(stream), workspace)?, lt })
+    }
+}
 
 /// A handle of cuBLAS whose work goes to one stream. cudarc's own panics when it is dropped after the device has failed, which
 /// would hide why.
@@ -24,7 +40,7 @@ pub(crate) type Workspace = Arc<CudaSlice<u8>>;
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
 /// A workspace for products on a stream.
-pub(crate) fn workspace(stream: &Arc<CudaStream>) -> Result<Workspace, KernelError> {
+fn workspace(stream: &Arc<CudaStream>) -> Result<Workspace, KernelError> {
     // SAFETY: nobody reads the workspace before a product writes there.
     let bytes = unsafe { stream.alloc::<u8>(WORKSPACE) };
     bytes.map(Arc::new).map_err(KernelError::driver("cannot allocate the workspace of dense products"))
@@ -38,7 +54,7 @@ unsafe impl Sync for Blas {}
 impl Blas {
     /// A handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not
     /// rounded to fewer bits, which is cuBLAS's default unless a process asks otherwise.
-    pub(crate) fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
+    fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
         let failed = |error: result::CublasError| Kind::Blas(describe(error));
         stream.context().bind_to_thread().map_err(KernelError::driver("cannot use the CUDA device"))?;
         let blas = Self { handle: result::create_handle().map_err(failed)?, stream, workspace };

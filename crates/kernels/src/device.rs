@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
 
-use crate::blas::{Blas, workspace};
+use crate::blas::DenseLibraries;
 use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
 use crate::libraries;
-use crate::lt::Lt;
 use crate::pool;
 use crate::staging::Staging;
 
@@ -24,11 +23,10 @@ const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
 
 /// A card. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
 pub struct Device {
-    pub(crate) blas: Blas,
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
-    /// `None` where it is not installed.
-    pub(crate) lt: Option<Lt>,
+    /// Opened by the first dense product that wants them, because they take memory.
+    dense_libraries: OnceLock<DenseLibraries>,
     capability: (i32, i32),
     processors: usize,
     cache_bytes: usize,
@@ -62,15 +60,12 @@ impl Device {
         pool::keep_freed_memory(&context)
             .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
-        let workspace = workspace(&stream)?;
-        let blas = Blas::new(Arc::clone(&stream), Arc::clone(&workspace))?;
-        let lt = Lt::new(&stream, workspace);
         let number =
             |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
         let processors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         let cache_bytes = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
-        let (modules, staging) = (Mutex::default(), Mutex::default());
-        Ok(Self { blas, context, stream, lt, capability, processors, cache_bytes, modules, staging })
+        let (dense_libraries, modules, staging) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Ok(Self { context, stream, dense_libraries, capability, processors, cache_bytes, modules, staging })
     }
 
     /// What the card is called.
@@ -105,6 +100,15 @@ impl Device {
             Ok((free + pool::kept_bytes(&self.context)?, all))
         };
         ask().map_err(KernelError::driver("cannot ask for free memory"))
+    }
+
+    /// What NVIDIA's libraries multiply dense matrices with.
+    pub(crate) fn dense_libraries(&self) -> Result<&DenseLibraries, KernelError> {
+        if let Some(open) = self.dense_libraries.get() {
+            return Ok(open);
+        }
+        let opened = DenseLibraries::open(&self.stream)?;
+        Ok(self.dense_libraries.get_or_init(|| opened))
     }
 
     /// Buffers of uploads, if there are any that nobody uses.

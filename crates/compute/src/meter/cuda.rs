@@ -91,12 +91,17 @@ pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
 }
 
 /// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in halves
-/// where there are blocks, partial sums of hubs, and the sums of blocks.
-pub(super) fn product(Shape { rows, cols: depth }: Shape, nnz: usize, width: usize, dtype: Dtype) -> usize {
+/// where there are blocks, partial sums of hubs, and the sums of blocks. Types are those of the operand and the result.
+pub(super) fn product(
+    Shape { rows, cols: depth }: Shape,
+    nnz: usize,
+    width: usize,
+    [dtype, result]: [Dtype; 2],
+) -> usize {
     let padded = pitch(width);
     let is_tiled = nnz >= TILED_ENTRIES_MIN;
     let halves = if is_tiled && dtype == Dtype::F32 { F32 * depth } else { 0 };
-    let sums = if is_tiled { F32 * (rows + WINDOW * (SPANS + 1)) } else { 0 };
+    let sums = if is_tiled { result.n_bytes() * (rows + WINDOW * (SPANS + 1)) } else { 0 };
     // Rows that fit a line of the cache lie in one.
     let operand = if padded * dtype.n_bytes() <= 128 { padded.next_power_of_two() } else { padded };
     operand * dtype.n_bytes() * depth + padded * (halves + F32 * segments(nnz) + sums)

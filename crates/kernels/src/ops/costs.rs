@@ -167,7 +167,8 @@ impl Cuda {
         let halves = layout == BlockLayout::Fragments && class.dtype == Dtype::F32;
         let wanted = Wanted { rows: false, halves };
         let (operand, halves) = self.operand(OPERATION, &x, Direction::of_pattern(&csr), wanted)?;
-        let by_blocks = self.median(|| self.tile_sums(OPERATION, &blocks, &operand, halves.as_ref()).map(drop))?;
+        let sums = || self.tile_sums(OPERATION, &blocks, &operand, halves.as_ref(), class.dtype).map(drop);
+        let by_blocks = self.median(sums)?;
         let each = |seconds: f64, n: usize| ((seconds * 1e15 / n as f64) as u64).max(1);
         Ok(Costs { block: each(by_blocks, n_blocks), entry: each(by_rows, csr.nnz) })
     }

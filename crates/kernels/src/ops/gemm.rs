@@ -9,7 +9,7 @@ use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, T
 
 use super::passes::{NULL, number};
 use crate::backend::Cuda;
-use crate::blas::describe;
+use crate::blas::{DenseLibraries, describe};
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::lt::{Operands, Product};
@@ -147,7 +147,7 @@ impl Cuda {
         bias: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
-        let Some(lt) = &self.device.lt else { return Ok(false) };
+        let Some(lt) = &self.dense_libraries("gemm")?.lt else { return Ok(false) };
         // Types as cuBLAS takes them, and a bias like the result. In bf16 sums are rounded before the bias is added.
         let rounds = out.dtype == Dtype::Bf16;
         if bias.dtype != out.dtype || (rounds && (a.dtype == Dtype::F32 || self.precision == Dtype::F32)) {
@@ -206,6 +206,10 @@ impl Cuda {
         Ok(())
     }
 
+    fn dense_libraries(&self, operation: &'static str) -> Result<&DenseLibraries, ComputeError> {
+        self.device.dense_libraries().map_err(|error| ComputeError::device(operation, error.to_string()))
+    }
+
     /// Where a matrix lies, for as long as it lives.
     pub(super) fn address(&self, matrix: &CudaMatrix) -> Address {
         let at = matrix.data.device_ptr(&self.device.stream).0;
@@ -231,6 +235,7 @@ impl Cuda {
             i32::try_from(n).map_err(large)
         };
         let (m, n, k) = (int(cols)?, int(rows)?, int(depth)?);
+        let blas = &self.dense_libraries(operation)?.blas;
         let [lda, ldb, ldc] = [int(a.pitch)?, int(b.pitch)?, int(out.pitch)?];
         self.device.stream.context().bind_to_thread().map_err(Self::failed(operation))?;
         // cuBLAS reads columns: rows of a matrix are columns of its transpose, and (A·B)ᵀ = Bᵀ·Aᵀ.
@@ -238,7 +243,7 @@ impl Cuda {
         // on the host and are read before the call returns.
         let outcome = unsafe {
             result::gemm_ex(
-                *self.device.blas.handle(),
+                *blas.handle(),
                 flag(tb),
                 flag(ta),
                 m,

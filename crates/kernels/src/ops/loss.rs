@@ -9,8 +9,9 @@ use super::passes::NULL;
 use crate::backend::{Cuda, element};
 use crate::compile::{Defines, Source};
 use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix};
+use crate::matrix::{CudaIds, CudaMatrix, WIDE, pitch};
 
+const SOFTMAX: &str = "softmax_cross_entropy";
 /// Blocks that add up losses, at most. The grid depends on the shape alone, and so does the order of sums.
 const BLOCKS: u32 = 1 << 12;
 /// Elements of a row that a lane has: short rows share a warp.
@@ -38,6 +39,34 @@ struct Losses {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Losses {}
 
+/// How lanes share a row: see `kernels/loss.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lanes {
+    n: usize,
+    /// Elements that a lane reads at once.
+    vec: usize,
+    /// How often it does, if it keeps them; zero if there are too many.
+    kept: usize,
+}
+
+impl Lanes {
+    /// Vectors of eight that a lane keeps, at most.
+    const KEPT_MAX: usize = 4;
+
+    fn of(operation: &str, cols: usize, grad: Dtype) -> Self {
+        if operation != SOFTMAX {
+            let whole_sectors = SECTOR / grad.n_bytes();
+            let n = cols.div_ceil(ELEMENTS_OF_LANE).next_power_of_two().clamp(whole_sectors, 32);
+            return Self { n, vec: 1, kept: 0 };
+        }
+        let vec = if cols < WIDE { 1 } else { WIDE };
+        let vectors = pitch(cols) / vec;
+        let n = vectors.next_power_of_two().min(32);
+        let kept = vectors.div_ceil(n);
+        Self { n, vec, kept: if kept <= Self::KEPT_MAX { kept } else { 0 } }
+    }
+}
+
 /// A loss over rows, or over triples of them: the kernel has the name of the operation.
 struct Rows<'a> {
     operation: &'static str,
@@ -61,7 +90,7 @@ impl Cuda {
         grad: Option<&mut CudaMatrix>,
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "softmax_cross_entropy";
+        const OPERATION: &str = SOFTMAX;
         let grad_shape = grad.as_deref().map(|grad| grad.shape);
         checks::softmax_cross_entropy(logits.shape, classes.range.len, rows.range, grad_shape, loss.shape)?;
         self.check_classes(classes, rows, logits.shape.cols)?;
@@ -139,10 +168,10 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         let Rows { operation, n, logits, wanted, wanted_dtype, ref counts, weight } = *rows;
         let types = [("X", logits.dtype), ("Y", dtype_of(grad.as_deref())), ("Z", wanted_dtype)];
-        let lanes_min = SECTOR / types[1].1.n_bytes();
-        let lanes = logits.shape.cols.div_ceil(ELEMENTS_OF_LANE).next_power_of_two().clamp(lanes_min, 32);
+        let Lanes { n: lanes, vec, kept } = Lanes::of(operation, logits.shape.cols, types[1].1);
         let defines = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
-        let defines: Defines = defines.into_iter().chain([("LANES", lanes.to_string())]).collect();
+        let constants = [("LANES", lanes), ("VEC", vec), ("KEPT", kept)].map(|(name, n)| (name, n.to_string()));
+        let defines: Defines = defines.into_iter().chain(constants).collect();
         let kernel = self.variant(operation, Source::LOSS, operation, &defines)?;
         let config = threads_for(n.saturating_mul(lanes));
         let config = LaunchConfig { grid_dim: (config.grid_dim.0.min(BLOCKS), 1, 1), ..config };
@@ -169,7 +198,7 @@ impl Cuda {
     /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are, or where the same rows
     /// were found to have such classes before.
     fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
-        const OPERATION: &str = "softmax_cross_entropy";
+        const OPERATION: &str = SOFTMAX;
         let is_known = |(known, n): &(Arc<[u32]>, usize)| Arc::ptr_eq(known, &classes.host) && *n == n_columns;
         let checked = &rows.derived.checked;
         if classes.range.end <= n_columns as u64 || classes.is_on_host() && checked.get().is_some_and(is_known) {

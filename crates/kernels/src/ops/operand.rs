@@ -13,6 +13,10 @@ use crate::matrix::{CudaMatrix, WIDE, pitch};
 const LINE: usize = 128;
 /// Of so many elements one is looked at for the largest; `kernels/operand.cu` says the same.
 const SAMPLED: usize = 16;
+/// Rows that a thread reads before it writes the first; `kernels/common.cuh` says the same.
+const ROWS_OF_THREAD: usize = 4;
+/// The most blocks that a grid may have in its second dimension.
+const GRID_Y_MAX: usize = (1 << 16) - 1;
 /// Blocks of threads that look for the largest element: enough to fill a device.
 const LOOKING_MAX: u32 = 2048;
 
@@ -117,7 +121,7 @@ impl Cuda {
         // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for each row, if
         // there are factors; it has at least eight columns, so that vectors begin where they may; rows and halves have room
         // for as many elements, padding included, and live until the kernel is on the stream.
-        unsafe { launch.launch(vectors(x.padded())) }.map_err(Self::failed(operation))?;
+        unsafe { launch.launch(vectors(x.shape.rows, made_pitch.max(x.pitch()))) }.map_err(Self::failed(operation))?;
         let operand = match made {
             Some(data) => {
                 let (dtype, shape) = (x.dtype, x.shape);
@@ -152,10 +156,12 @@ fn gathered_pitch(cols: usize, dtype: Dtype) -> usize {
     if elements * dtype.n_bytes() <= LINE { elements.next_power_of_two() } else { elements }
 }
 
-/// A thread for each vector of eight columns, whole rows side by side in a block.
-fn vectors(padded: Shape) -> LaunchConfig {
-    let wide = ((padded.cols / WIDE).next_power_of_two() as u32).clamp(1, BLOCK);
-    let rows = BLOCK / wide;
-    let blocks = padded.rows.div_ceil(rows as usize).clamp(1, 1 << 20) as u32;
-    LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (wide, rows, 1), shared_mem_bytes: 0 }
+/// A thread for each vector of eight columns of some rows, whole rows side by side in a block unless they are very wide.
+fn vectors(rows: usize, pitch: usize) -> LaunchConfig {
+    let n = pitch / WIDE;
+    let wide = (n.next_power_of_two() as u32).clamp(1, BLOCK);
+    let tall = BLOCK / wide;
+    let blocks = rows.div_ceil(ROWS_OF_THREAD * tall as usize).clamp(1, GRID_Y_MAX) as u32;
+    let grid_dim = (n.div_ceil(wide as usize) as u32, blocks, 1);
+    LaunchConfig { grid_dim, block_dim: (wide, tall, 1), shared_mem_bytes: 0 }
 }

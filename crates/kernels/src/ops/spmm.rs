@@ -156,8 +156,8 @@ impl Cuda {
         let Some(tiles) = tiles else {
             return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
         };
-        let sums = self.tile_sums(operation, &tiles.blocks, &operand, halves.as_ref())?;
-        let start = tiles.start(self, whole, &sums, pitch(operand.shape.cols));
+        let sums = self.tile_sums(operation, &tiles.blocks, &operand, halves.as_ref(), out.dtype)?;
+        let start = tiles.start(self, whole, &sums);
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
 

@@ -26,8 +26,8 @@ use girih_graph_format::{BlockLayout, BlockMatrix, Csr, FormatError};
 
 use super::operand::{Halves, Operand};
 use super::tiles_paper::{Share, shares};
-use crate::backend::Cuda;
-use crate::compile::Source;
+use crate::backend::{Cuda, element};
+use crate::compile::{Defines, Source};
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse, pitch};
 
@@ -295,13 +295,22 @@ pub struct Split {
     pub coverage: f64,
 }
 
+/// Sums of blocks: for each piece of work a slot of `WINDOW` rows.
+pub(crate) struct SlotSums {
+    /// Elements from row to row.
+    pub(super) pitch: usize,
+    /// How they are stored: like the result that they go into, which rounds them no more than it rounds itself.
+    pub(super) dtype: Dtype,
+    pub(super) data: CudaSlice<u8>,
+}
+
 impl Tiles {
     /// What the product of the rest starts from.
-    pub(crate) fn start(&self, cuda: &Cuda, whole: &CudaCsr, sums: &CudaSlice<f32>, pitch: usize) -> Start {
+    pub(crate) fn start(&self, cuda: &Cuda, whole: &CudaCsr, sums: &SlotSums) -> Start {
         Start {
             slots: cuda.pointer(Some(&self.blocks.slots)),
-            sums: cuda.pointer(Some(sums)),
-            pitch: pitch as u64,
+            sums: cuda.pointer(Some(&sums.data)),
+            pitch: sums.pitch as u64,
             indptr: cuda.pointer(Some(&whole.indptr)),
             indices: cuda.pointer(Some(&whole.indices)),
         }
@@ -532,8 +541,11 @@ impl Cuda {
         blocks: &Blocks,
         x: &Operand<'_>,
         halves: Option<&Halves>,
-    ) -> Result<CudaSlice<f32>, ComputeError> {
-        let mut sums = self.scratch::<f32>(operation, blocks.n_slots * WINDOW * pitch(x.shape.cols))?;
+        dtype: Dtype,
+    ) -> Result<SlotSums, ComputeError> {
+        let pitch = pitch(x.shape.cols);
+        let data = self.scratch::<u8>(operation, blocks.n_slots * WINDOW * pitch * dtype.n_bytes())?;
+        let mut sums = SlotSums { pitch, dtype, data };
         match &blocks.work {
             Work::Shares(shares) => self.paper_sums(operation, (blocks, shares), x, &mut sums)?,
             Work::Spans(spans) if self.block_kernel == BlockKernel::Wgmma => {
@@ -551,17 +563,16 @@ impl Cuda {
         (blocks, spans): (&Blocks, &CudaSlice<Span>),
         x: &Operand<'_>,
         halves: Option<&Halves>,
-        sums: &mut CudaSlice<f32>,
+        sums: &mut SlotSums,
     ) -> Result<(), ComputeError> {
-        let pitch = pitch(x.shape.cols);
-        let chunks = Chunks::of(pitch);
-        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), chunks.cols)?;
+        let chunks = Chunks::of(sums.pitch);
+        let (kernel, shared_bytes) = self.tiles_kernel(operation, halves.is_some(), chunks.cols, sums.dtype)?;
         let [high, low] = self.tensor_maps(operation, x, halves)?;
         let unscale = self.pointer(halves.map(|halves| &halves.unscale));
-        let (n_spans, sums_pitch) = (blocks.n_slots as u32, pitch as u64);
+        let (n_spans, sums_pitch) = (blocks.n_slots as u32, sums.pitch as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&high).arg(&low).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
-        launch.arg(sums).arg(&sums_pitch);
+        launch.arg(&mut sums.data).arg(&sums_pitch);
         let grid_dim = (n_spans.min(self.device.processors() as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and each
@@ -597,14 +608,20 @@ impl Cuda {
         operation: &'static str,
         halves: bool,
         cols: usize,
+        sums: Dtype,
     ) -> Result<(CudaFunction, u32), ComputeError> {
-        let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
-        let kernel = self.variant(operation, Source::TILES, "tiles", &defines)?;
+        let kernel = self.variant(operation, Source::TILES, "tiles", &defines(halves, cols, sums))?;
         let stage_bytes = cols.div_ceil(PANEL) * PANEL * 128 + WORDS * size_of::<u32>();
         let shared_bytes = (STAGES * stage_bytes + 1024) as u32;
         Self::allow_shared(operation, &kernel, shared_bytes)?;
         Ok((kernel, shared_bytes))
     }
+}
+
+/// What kernels for tensor cores are compiled with.
+pub(super) fn defines(halves: bool, cols: usize, sums: Dtype) -> Defines {
+    let halves = u32::from(halves).to_string();
+    vec![("COLS", cols.to_string()), ("HALVES", halves), ("Y", element(sums).to_owned())]
 }
 
 /// Columns of a dense operand, shared out to thread blocks.

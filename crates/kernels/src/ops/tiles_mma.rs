@@ -4,7 +4,7 @@ use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKern
 use girih_compute::{ComputeError, Dtype};
 
 use super::operand::{Halves, Operand};
-use super::tiles::{Blocks, Chunks, PANEL, Span, WORDS};
+use super::tiles::{Blocks, Chunks, PANEL, SlotSums, Span, WORDS, defines};
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::matrix::pitch;
@@ -37,17 +37,16 @@ impl Cuda {
         (blocks, spans): (&Blocks, &CudaSlice<Span>),
         x: &Operand<'_>,
         halves: Option<&Halves>,
-        sums: &mut CudaSlice<f32>,
+        sums: &mut SlotSums,
     ) -> Result<(), ComputeError> {
-        let padded = pitch(x.shape.cols);
-        let chunks = Chunks::of(padded);
-        let (kernel, shared_bytes) = self.mma_kernel(operation, halves.is_some(), chunks.cols)?;
+        let chunks = Chunks::of(sums.pitch);
+        let (kernel, shared_bytes) = self.mma_kernel(operation, halves.is_some(), chunks.cols, sums.dtype)?;
         let planes = self.planes(x, halves);
         let unscale = self.pointer(halves.map(|halves| &halves.unscale));
-        let (n_spans, sums_pitch) = (blocks.n_slots as u32, padded as u64);
+        let (n_spans, sums_pitch) = (blocks.n_slots as u32, sums.pitch as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&planes).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
-        launch.arg(sums).arg(&sums_pitch);
+        launch.arg(&mut sums.data).arg(&sums_pitch);
         let at_once = self.device.processors() * if chunks.cols <= NARROW { 2 } else { 1 };
         let grid_dim = (n_spans.min(at_once as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
@@ -75,9 +74,9 @@ impl Cuda {
         operation: &'static str,
         halves: bool,
         cols: usize,
+        sums: Dtype,
     ) -> Result<(CudaFunction, u32), ComputeError> {
-        let defines = vec![("COLS", cols.to_string()), ("HALVES", u32::from(halves).to_string())];
-        let kernel = self.variant(operation, Source::TILES_MMA, "tiles_mma", &defines)?;
+        let kernel = self.variant(operation, Source::TILES_MMA, "tiles_mma", &defines(halves, cols, sums))?;
         let shared_bytes = shared_bytes(cols) as u32;
         Self::allow_shared(operation, &kernel, shared_bytes)?;
         Ok((kernel, shared_bytes))

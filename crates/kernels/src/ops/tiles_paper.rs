@@ -7,10 +7,9 @@ use girih_compute::ComputeError;
 use girih_graph_format::BlockLayout;
 
 use super::operand::Operand;
-use super::tiles::{Blocks, SPANS_PER_PROCESSOR, WINDOW};
+use super::tiles::{Blocks, SPANS_PER_PROCESSOR, SlotSums, WINDOW};
 use crate::backend::Cuda;
 use crate::compile::Source;
-use crate::matrix::pitch;
 
 /// Rows of tiles in a window, each a warp's.
 const TILE_ROWS: usize = WINDOW / BlockLayout::Tiles.rows();
@@ -54,16 +53,17 @@ impl Cuda {
         operation: &'static str,
         (blocks, shares): (&Blocks, &CudaSlice<Share>),
         x: &Operand<'_>,
-        sums: &mut CudaSlice<f32>,
+        sums: &mut SlotSums,
     ) -> Result<(), ComputeError> {
-        let kernel = self.kernel(operation, Source::TILES_PAPER, "tiles_paper", &[("X", x.dtype)])?;
+        let kernel =
+            self.kernel(operation, Source::TILES_PAPER, "tiles_paper", &[("X", x.dtype), ("Y", sums.dtype)])?;
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
         let matrix = Argument { data: x.address(self), pitch: x.pitch as u64, rows, cols };
-        let sums_pitch = pitch(x.shape.cols) as u64;
+        let sums_pitch = sums.pitch as u64;
         let (n_shares, n_tile_rows) = (blocks.n_slots as u32, blocks.n_rows as u32);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&matrix).arg(shares).arg(&n_shares).arg(&blocks.first).arg(&n_tile_rows);
-        launch.arg(&blocks.columns).arg(&blocks.bits).arg(sums).arg(&sums_pitch);
+        launch.arg(&blocks.columns).arg(&blocks.bits).arg(&mut sums.data).arg(&sums_pitch);
         let at_once = n_shares.min((BLOCKS_PER_PROCESSOR * self.device.processors()) as u32);
         let grid_dim = (at_once, x.shape.cols.div_ceil(COLS) as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: ((TILE_ROWS * 32) as u32, 1, 1), shared_mem_bytes: 0 };
