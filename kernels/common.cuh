@@ -34,14 +34,6 @@ __device__ __forceinline__ float from_f16(unsigned short bits) {
     return x;
 }
 
-// Two neighbours, written at once.
-__device__ __forceinline__ void store_pair(float *out, float a, float b) { *reinterpret_cast<float2 *>(out) = {a, b}; }
-__device__ __forceinline__ void store_pair(bf16 *out, float a, float b) {
-    u32 pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
-    *reinterpret_cast<u32 *>(out) = pair;
-}
-
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes >>= 1) x += __shfl_xor_sync(~0u, x, lanes);
@@ -103,9 +95,6 @@ __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) 
 // like the result that they go into, the slots of a window side by side.
 static const u32 WINDOW = 256;
 
-// Columns of what is left beside blocks have marks in their upper bits: the higher, the more often they are named.
-static const u32 MARK_SHIFT = 30, UNMARKED = (1u << MARK_SHIFT) - 1;
-
 // Blocks first .. last of a window, whose sums go to a slot.
 struct BlockSpan {
     u32 slot, first, last, padding;
@@ -141,24 +130,34 @@ template <class T> __device__ __forceinline__ T block_sum(T x) {
     return x;
 }
 
-// Four neighbours, which travel as one.
-template <class T> struct alignas(4 * sizeof(T)) Four {
-    T of[4];
+// n neighbours, a power of two, which travel as one, or as many as the widest loads and stores take.
+template <class T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Vector {
+    T of[n];
 };
+template <class T> using Four = Vector<T, 4>;
 
-// Eight neighbours, which begin where the widest loads and stores may.
-template <class From> __device__ __forceinline__ void load_eight(const From *from, float *values) {
-    const Four<From> first = reinterpret_cast<const Four<From> *>(from)[0], second = reinterpret_cast<const Four<From> *>(from)[1];
+template <int n, class From> __device__ __forceinline__ void load_vector(const From *from, float *values) {
+    const Vector<From, n> loaded = *reinterpret_cast<const Vector<From, n> *>(from);
 #pragma unroll
-    for (int i = 0; i < 4; i++) values[i] = to_f32(first.of[i]), values[4 + i] = to_f32(second.of[i]);
+    for (int i = 0; i < n; i++) values[i] = to_f32(loaded.of[i]);
 }
-template <class To> __device__ __forceinline__ void store_eight(const float *values, To *to) {
-    struct alignas(16) Eight {
-        To of[8];
-    } eight;
+template <int n> __device__ __forceinline__ void store_vector(const float *values, float *to) {
+    Vector<float, n> stored;
 #pragma unroll
-    for (int i = 0; i < 8; i++) eight.of[i] = from_f32<To>(values[i]);
-    *reinterpret_cast<Eight *>(to) = eight;
+    for (int i = 0; i < n; i++) stored.of[i] = values[i];
+    *reinterpret_cast<Vector<float, n> *>(to) = stored;
+}
+template <int n> __device__ __forceinline__ void store_vector(const float *values, bf16 *to) {
+    if constexpr (n == 1) {
+        *to = from_f32<bf16>(*values);
+    } else {
+        // Two are rounded at once.
+        Vector<u32, n / 2> stored;
+#pragma unroll
+        for (int i = 0; i < n; i += 2)
+            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(stored.of[i / 2]) : "f"(values[i + 1]), "f"(values[i]));
+        *reinterpret_cast<Vector<u32, n / 2> *>(to) = stored;
+    }
 }
 
 // Type parameters are spelt out, because single letters may be what a source is compiled with.

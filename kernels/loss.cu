@@ -73,110 +73,103 @@ struct Team {
     }
 };
 
-__device__ __forceinline__ void store_share(const float *values, Y *to) {
-    if (VEC == 8) store_eight(values, to);
-    else *to = from_f32<Y>(values[0]);
-}
-
-// Adds up row_loss(row, count, team) over the rows that count; the first lane's is that of the row. Gradients of others are zero.
-template <class Work> __device__ __forceinline__ void each_row_that_counts(const Losses &of, Work row_loss) {
-    const Team team;
-    const u64 pitch = pitch_of(of.cols);
+// Adds up row_loss(row, prepared) over the rows that count; the first lane's is that of the row. Gradients of others are zero.
+// What prepare(row) asks for is on its way while the row before is worked on.
+template <class Prepare, class Work>
+__device__ __forceinline__ void each_row_that_counts(const Losses &of, const Team &team, Prepare prepare, Work row_loss) {
+    const u64 pitch = pitch_of(of.cols), first = first_thread() / LANES, step = n_threads() / LANES;
+    const auto count_of = [&](u64 row) { return row < of.rows ? of.counts[row] : 0; };
     double total = 0.0;
-    const u64 first = first_thread() / LANES, step = n_threads() / LANES;
-    u32 next = first < of.rows ? of.counts[first] : 0;
+    u32 count = count_of(first), next = count_of(first + step);
+    decltype(prepare(first)) prepared = {};
+    if (count > 0) prepared = prepare(first);
     for (u64 row = first; row < of.rows; row += step) {
-        // Asked for now, needed after this row.
-        const u32 count = next;
-        next = row + step < of.rows ? of.counts[row + step] : 0;
+        const u32 after_next = count_of(row + 2 * step);
+        decltype(prepare(first)) coming = {};
+        if (next > 0) coming = prepare(row + step);
         if (count > 0) {
-            const double loss = row_loss(row * pitch, row, count, team);
+            const double loss = row_loss(row, count, prepared);
             if (team.lane == 0) total += (double)count * loss;
         } else if (of.grad) {
             const float zeros[VEC] = {};
-            for (u64 c = team.lane * VEC; c < pitch; c += LANES * VEC) store_share(zeros, of.grad + row * pitch + c);
+            for (u64 c = team.lane * VEC; c < pitch; c += LANES * VEC) store_vector<VEC>(zeros, of.grad + row * pitch + c);
         }
+        prepared = coming, count = next, next = after_next;
     }
     total = block_sum(total);
     if (threadIdx.x == 0) of.partials[blockIdx.x] = total;
 }
 
-// The logits of a row that a lane has: VEC side by side of every LANES * VEC.
+// The class of a row, and the logits that a lane has of it: VEC side by side of every LANES * VEC.
 struct Share {
+    u32 own;
     const X *row;
-    u64 cols;
-    u32 lane;
 #if KEPT
-    float kept[KEPT][VEC];
+    Vector<X, VEC> kept[KEPT];
 #endif
-
-    __device__ __forceinline__ Share(const X *row, u64 cols, u32 lane) : row(row), cols(cols), lane(lane) {
-#if KEPT
-#pragma unroll
-        for (u32 part = 0; part < KEPT; part++) read(part, kept[part]);
-#endif
-    }
-
-    __device__ __forceinline__ u64 column(u32 part) const { return ((u64)part * LANES + lane) * VEC; }
-
-    // Beyond the last column is nothing that weighs anything.
-    __device__ __forceinline__ void read(u32 part, float *z) const {
-        const u64 first = column(part);
-        if (VEC == 8 && first < cols) load_eight(row + first, z);
-#pragma unroll
-        for (int i = 0; i < VEC; i++) {
-            if (VEC == 1 && first < cols) z[i] = to_f32(row[first]);
-            if (first + i >= cols) z[i] = __int_as_float(0xff800000);
-        }
-    }
-
-    // For each part in turn: use(first column, logits).
-    template <class Use> __device__ __forceinline__ void each(Use use) const {
-#if KEPT
-#pragma unroll
-        for (u32 part = 0; part < KEPT; part++) use(column(part), kept[part]);
-#else
-        for (u32 part = 0; column(part) < pitch_of(cols); part++) {
-            float z[VEC];
-            read(part, z);
-            use(column(part), z);
-        }
-#endif
-    }
 };
 
+// For each part of a row that a lane has in turn: use(first column, logits). Beyond the last column is nothing that weighs
+// anything.
+template <class Use> __device__ __forceinline__ void each_part(const Share &share, u64 cols, u32 lane, Use use) {
+    const auto use_part = [&](u64 first, const Vector<X, VEC> &part) {
+        float z[VEC];
+#pragma unroll
+        for (int i = 0; i < VEC; i++) z[i] = first + i < cols ? to_f32(part.of[i]) : __int_as_float(0xff800000);
+        use(first, z);
+    };
+#if KEPT
+#pragma unroll
+    for (int part = 0; part < KEPT; part++) use_part((part * LANES + lane) * VEC, share.kept[part]);
+#else
+    for (u64 first = lane * VEC; first < pitch_of(cols); first += LANES * VEC)
+        use_part(first, *reinterpret_cast<const Vector<X, VEC> *>(share.row + first));
+#endif
+}
+
 // log Σ exp(z) - z[class] of every row, as often as it counts.
-extern "C" __global__ void __launch_bounds__(256) softmax_cross_entropy(const __grid_constant__ Losses of) {
-    each_row_that_counts(of, [&](u64 start, u64 row, u32 count, const Team &team) {
-        const u32 own = static_cast<const u32 *>(of.wanted)[row];
-        const Share share(of.logits + start, of.cols, team.lane);
+extern "C" __global__ void __launch_bounds__(256, KEPT == 1 ? 5 : 1) softmax_cross_entropy(const __grid_constant__ Losses of) {
+    const Team team;
+    const u64 cols = of.cols, pitch = pitch_of(cols);
+    const auto prepare = [&](u64 row) {
+        Share share = {static_cast<const u32 *>(of.wanted)[row], of.logits + row * pitch};
+#if KEPT
+#pragma unroll
+        for (u32 part = 0; part < KEPT; part++) {
+            const u64 first = (part * LANES + team.lane) * VEC;
+            if (first < pitch) share.kept[part] = *reinterpret_cast<const Vector<X, VEC> *>(share.row + first);
+        }
+#endif
+        return share;
+    };
+    each_row_that_counts(of, team, prepare, [&](u64 row, u32 count, const Share &share) {
         float max = __int_as_float(0xff800000), sum = 0.0f, of_own = 0.0f;
-        share.each([&](u64 first, const float *z) {
+        each_part(share, cols, team.lane, [&](u64 first, const float *z) {
 #pragma unroll
             for (int i = 0; i < VEC; i++) {
                 max = fmaxf(max, z[i]);
-                if (first + i == own) of_own = z[i];
+                if (first + i == share.own) of_own = z[i];
             }
         });
         max = team.max(max);
-        share.each([&](u64, const float *z) {
+        each_part(share, cols, team.lane, [&](u64, const float *z) {
 #pragma unroll
             for (int i = 0; i < VEC; i++) sum += expf(z[i] - max);
         });
         sum = team.sum(sum);
-        // All others have nothing to add.
+        // All other lanes add nothing.
         of_own = team.sum(of_own);
         if (of.grad) {
             const float factor = (float)count * of.factor / sum;
             // Up to the next row, because memory reads first what is written in parts.
-            share.each([&](u64 first, const float *z) {
+            each_part(share, cols, team.lane, [&](u64 first, const float *z) {
                 float grad[VEC];
 #pragma unroll
                 for (int i = 0; i < VEC; i++) {
                     const float e = expf(z[i] - max);
-                    grad[i] = first + i < of.cols ? factor * (first + i == own ? e - sum : e) : 0.0f;
+                    grad[i] = first + i < cols ? factor * (first + i == share.own ? e - sum : e) : 0.0f;
                 }
-                if (first < pitch_of(of.cols)) store_share(grad, of.grad + start + first);
+                if (first < pitch) store_vector<VEC>(grad, of.grad + row * pitch + first);
             });
         }
         // The sum is one or more: its logarithm is exact enough in f32, and a fraction of the work.
@@ -186,7 +179,10 @@ extern "C" __global__ void __launch_bounds__(256) softmax_cross_entropy(const __
 
 // Σ max(z, 0) - z·t + log(1 + exp(-|z|)) of every row, as often as it counts.
 extern "C" __global__ void sigmoid_cross_entropy(const __grid_constant__ Losses of) {
-    each_row_that_counts(of, [&](u64 start, u64, u32 count, const Team &team) {
+    const Team team;
+    struct Nothing {};
+    each_row_that_counts(of, team, [](u64) { return Nothing{}; }, [&](u64 row, u32 count, Nothing) {
+        const u64 start = row * pitch_of(of.cols);
         const float factor = (float)count * of.factor;
         float sum = 0.0f;
         for (u64 c = team.lane; c < of.cols; c += LANES) {

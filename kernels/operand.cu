@@ -1,7 +1,9 @@
 // The dense operand of a sparse product, as its kernels want it: rows multiplied by their factors; and for tensor cores, numbers
 // as sums of two in half precision, which hold 22 of their bits: the larger ones of a row, then the smaller ones, all times a power
-// of two. X is the storage of what is read and of rows.
-// Elements: X
+// of two. X is the storage of what is read and of rows; HALVES is 1 where halves are wanted.
+// Constants: X=float HALVES=0
+// Constants: X=float HALVES=1
+// Constants: X=bf16 HALVES=0
 #include "common.cuh"
 
 // The largest finite size of some elements, as the bits of an f32; zero before. Of many elements, one of every SAMPLED runs of 128
@@ -40,28 +42,25 @@ __device__ __forceinline__ int exponent_for(float most) {
 __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((u32)(exponent + 127) << 23); }
 
 // Elements that a thread writes.
-static const u64 WIDE = 8;
-
-struct alignas(16) Sixteens {
-    unsigned short of[WIDE];
-};
+static const int WIDE = 8;
 
 __device__ __forceinline__ void store_halves(const float *values, float scale, unsigned short *out, u64 low) {
-    Sixteens larger, smaller;
+    Vector<unsigned short, WIDE> larger, smaller;
 #pragma unroll
-    for (u64 i = 0; i < WIDE; i++) {
+    for (int i = 0; i < WIDE; i++) {
         const float scaled = scale * values[i];
         larger.of[i] = to_f16(scaled);
         // What is not finite stays what it is: the difference would be no number.
         smaller.of[i] = is_finite(scaled) ? to_f16(scaled - from_f16(larger.of[i])) : 0;
     }
-    *reinterpret_cast<Sixteens *>(out) = larger;
-    *reinterpret_cast<Sixteens *>(out + low) = smaller;
+    *reinterpret_cast<Vector<unsigned short, WIDE> *>(out) = larger;
+    *reinterpret_cast<Vector<unsigned short, WIDE> *>(out + low) = smaller;
 }
 
-// A part of a row, multiplied by its factor.
+// A part of a row as it is read, and the row's factor.
 struct Part {
-    float values[WIDE];
+    Vector<X, WIDE> x;
+    float factor;
 };
 
 // Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros from the last column up to the next row; what
@@ -71,24 +70,26 @@ extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const floa
                                                           u64 out_pitch, unsigned short *halves, const u32 *found, float most_right,
                                                           float *unscale) {
     const u64 pitch = pitch_of(cols), column = my_column() * WIDE;
-    float scale = 1.0f;
-    if (halves) {
-        const int exponent = exponent_for(__uint_as_float(*found) * most_right);
-        scale = power_of_two(exponent);
-        if (column == 0 && first_row() == 0) *unscale = power_of_two(-exponent);
-    }
+#if HALVES
+    const int exponent = exponent_for(__uint_as_float(*found) * most_right);
+    const float scale = power_of_two(exponent);
+    if (column == 0 && first_row() == 0) *unscale = power_of_two(-exponent);
+#endif
     if (column >= (out ? out_pitch : pitch)) return;
     const auto load = [=](u64 row) {
         Part part = {};
         if (column >= pitch) return part;
-        load_eight(x + row * pitch + column, part.values);
-        const float factor = right ? right[row] : 1.0f;
-#pragma unroll
-        for (u64 i = 0; i < WIDE; i++) part.values[i] = column + i < cols ? factor * part.values[i] : 0.0f;
+        part.x = *reinterpret_cast<const Vector<X, WIDE> *>(x + row * pitch + column);
+        part.factor = right ? right[row] : 1.0f;
         return part;
     };
-    each_row(rows, load, [=](u64 row, const Part &part) {
-        if (out) store_eight(part.values, out + row * out_pitch + column);
-        if (halves && column < pitch) store_halves(part.values, scale, halves + 2 * row * pitch + column, pitch);
+    each_row(rows, load, [&](u64 row, const Part &part) {
+        float values[WIDE];
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) values[i] = column + i < cols ? part.factor * to_f32(part.x.of[i]) : 0.0f;
+        if (out) store_vector<WIDE>(values, out + row * out_pitch + column);
+#if HALVES
+        if (column < pitch) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);
+#endif
     });
 }

@@ -4,13 +4,12 @@
 // A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
 // read at once, and lanes hold TILES such vectors of wide rows. Long rows want a whole warp; short ones share it, so that few
 // lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
-// STARTS is 1 where sums start from those of blocks. MARKS is 1 where columns are marked, and 2 where rows of columns with a
-// mark are to stay in the cache rather than others: what is named often is read again soon.
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TILES=1 TEAM=32 WEIGHTS=0 STARTS=0 MARKS=0
-// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0 MARKS=0
-// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0 MARKS=0
-// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1 MARKS=2
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1 MARKS=1
+// STARTS is 1 where sums start from those of blocks.
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TILES=1 TEAM=32 WEIGHTS=0 STARTS=0
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1
 #include "common.cuh"
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
@@ -41,40 +40,16 @@ template <> __device__ __forceinline__ void read<2>(bool wanted, const void *fro
     words[0] = wanted ? __ldg((const unsigned short *)from) : 0;
 }
 
-// How long the cache keeps what is read.
-__device__ __forceinline__ u64 keep_long() {
-    u64 policy;
-    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-__device__ __forceinline__ u64 keep_briefly() {
-    u64 policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-// The same as `read`, with a policy; narrow loads do without.
-template <int bytes> __device__ __forceinline__ void read_by(u64, bool wanted, const void *from, u32 *words) {
-    read<bytes>(wanted, from, words);
-}
-template <> __device__ __forceinline__ void read_by<16>(u64 policy, bool wanted, const void *from, u32 *words) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
-                 "@p ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %6;\n}"
-                 : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
-                 : "l"(from), "r"((int)wanted), "l"(policy));
-}
-template <> __device__ __forceinline__ void read_by<8>(u64 policy, bool wanted, const void *from, u32 *words) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"
-                 "@p ld.global.nc.L2::cache_hint.v2.u32 {%0, %1}, [%2], %4;\n}"
-                 : "=&r"(words[0]), "=&r"(words[1])
-                 : "l"(from), "r"((int)wanted), "l"(policy));
-}
-
 // The matrix that is multiplied.
 struct Operand {
     const X *data;
-    // Elements from row to row.
-    u64 pitch;
+    // From row to row.
+    u64 row_bytes;
+
+    // A column of a row. Bytes of a row are few: one instruction multiplies and adds.
+    __device__ __forceinline__ const X *at(u32 row, u64 column) const {
+        return reinterpret_cast<const X *>(reinterpret_cast<const char *>(data + column) + (u64)row * (u32)row_bytes);
+    }
 };
 
 // VEC elements as they come from memory.
@@ -86,10 +61,6 @@ struct Raw {
         const u32 word = words[i / 2];
         return __uint_as_float(i % 2 ? word & 0xffff0000u : word << 16);
     }
-};
-
-struct alignas(sizeof(Y) * VEC < 16 ? sizeof(Y) * VEC : 16) Row {
-    Y at[VEC];
 };
 
 // What blocks have left in slots. A block multiplies zeros, too, and zero times what is not finite is no number; so in the
@@ -118,9 +89,10 @@ __device__ __forceinline__ void add_start(const Start &start, u32 slot, u64 row,
     for (int t = 0; t < TILES; t++) {
         const u64 column = first + t * GROUP * VEC;
         if (column >= width) continue;
-        const Row of_slot = *reinterpret_cast<const Row *>(start.of(slot, row) + column);
+        float of_slot[VEC];
+        load_vector<VEC>(start.of(slot, row) + column, of_slot);
 #pragma unroll
-        for (int i = 0; i < VEC; i++) sums[t][i] += to_f32(of_slot.at[i]);
+        for (int i = 0; i < VEC; i++) sums[t][i] += of_slot[i];
     }
 }
 
@@ -133,42 +105,42 @@ struct Out {
     // Elements from row to row of the sums of segments.
     u64 pitch;
     int accumulate;
-    // 0 identity, 1 rectifier, 2 exponential linear unit.
-    int activation;
+    // One of common.cuh's.
+    u32 activation;
 
     __device__ __forceinline__ Y *at(u64 row, u64 column) const { return out + row * pitch_of(width) + column; }
 };
 
-__device__ __forceinline__ float finished(const Out &to, u64 row, u64 column, float sum) {
-    if (to.left) sum *= to.left[row];
-    if (to.accumulate) sum += to_f32(*to.at(row, column));
-    if (to.bias) sum += to_f32(to.bias[column]);
-    // Not `fmaxf`, which would turn what is no number into zero and hide a diverging model.
-    if (to.activation == 1) return sum < 0 ? 0 : sum;
-    if (to.activation == 2) return sum < 0 ? expm1f(sum) : sum;
-    return sum;
+// Takes n sums of a row through what happens on their way out.
+template <int n> __device__ __forceinline__ void finish(const Out &to, u64 row, u64 column, float *sums) {
+    float values[n];
+    if (to.left) {
+        const float left = to.left[row];
+#pragma unroll
+        for (int i = 0; i < n; i++) sums[i] *= left;
+    }
+    if (to.accumulate) {
+        load_vector<n>(to.at(row, column), values);
+#pragma unroll
+        for (int i = 0; i < n; i++) sums[i] += values[i];
+    }
+    if (to.bias) {
+        load_vector<n>(to.bias + column, values);
+#pragma unroll
+        for (int i = 0; i < n; i++) sums[i] += values[i];
+    }
+    if (to.activation != IDENTITY) {
+#pragma unroll
+        for (int i = 0; i < n; i++) sums[i] = activated(to.activation, sums[i]);
+    }
+    store_vector<n>(sums, to.at(row, column));
 }
 
-__device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, const float *sums,
-                                      float *partial) {
-    if (!piece.whole) {
-        // Factors of rows and all that follows wait until the segments are added up.
-#pragma unroll
-        for (int i = 0; i < VEC; i++) partial[piece.segment * to.pitch + column + i] = sums[i];
-        return;
-    }
-    Y *out = to.at(piece.row, column);
-    if (pitch_of(to.width) % VEC == 0) {
-        Row row;
-#pragma unroll
-        for (int i = 0; i < VEC; i++) row.at[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
-        *(Row *)out = row;
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < VEC; i++) {
-        if (column + i < to.width) out[i] = from_f32<Y>(finished(to, piece.row, column + i, sums[i]));
-    }
+// Vectors begin where they may: as many divide what lies from row to row.
+__device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, float *sums, float *partial) {
+    // Factors of rows and all that follows wait until the segments are added up.
+    if (piece.whole) finish<VEC>(to, piece.row, column, sums);
+    else store_vector<VEC>(sums, partial + piece.segment * to.pitch + column);
 }
 
 // What an entry is multiplied by, for all heads.
@@ -180,18 +152,15 @@ __device__ __forceinline__ float factor(const Pattern &a, u64 entry, u32 column,
     return factor;
 }
 
-// A team's next ids: TEAM side by side, IDS times. They are not read again soon.
-__device__ __forceinline__ void read_ids(const u32 *indices, u64 from, u64 end, u32 *ids) {
+// A member's share of a team's next ids: TEAM side by side, IDS times. They are not read again soon.
+__device__ __forceinline__ void read_ids(const u32 *from, u32 member, u32 left, u32 *ids) {
 #pragma unroll
-    for (int i = 0; i < IDS; i++) ids[i] = from + i * TEAM < end ? __ldcs(indices + from + i * TEAM) : 0;
+    for (int i = 0; i < IDS; i++) ids[i] = member + i * TEAM < left ? __ldcs(from + member + i * TEAM) : 0;
 }
 
-extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4 : 2) spmm(Pattern a, const float *values, const W *weights, u64 heads,
-                                                       const float *right, Operand x, Start start, Out to, float *partial,
-                                                       [[maybe_unused]] u32 mark) {
-#if MARKS == 2
-    const u64 often = keep_long(), seldom = keep_briefly();
-#endif
+extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4 : 2)
+    spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, Start start, Out to,
+         float *partial) {
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
     const u64 first = ((u64)blockIdx.y * TILES * GROUP + member % GROUP) * VEC, step = GROUP * VEC;
     const u64 width = to.width;
@@ -214,9 +183,11 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
         Piece piece;
         const bool mine = own < a.n_pieces() && piece_at(a, own, piece);
         if (!mine) piece.begin = piece.end = 0;
-        const u32 *indices = a.indices;
+        // The entries that are left, and their ids.
+        u32 left = (u32)(piece.end - piece.begin);
+        const u32 *ids = a.indices + piece.begin;
         u32 columns[IDS];
-        read_ids(indices, piece.begin + member, piece.end, columns);
+        read_ids(ids, member, left, columns);
         float sums[TILES][VEC] = {};
 #if STARTS
         bool finite = true;
@@ -229,26 +200,29 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
         }
         const u32 members = (TEAM == 32 ? ~0u : (1u << TEAM % 32) - 1) << threadIdx.x % 32 / TEAM * TEAM;
         if (__ballot_sync(~0u, !finite) & members) {
-            indices = start.indices, piece.begin = start.indptr[piece.row], piece.end = start.indptr[piece.row + 1];
-            read_ids(indices, piece.begin + member, piece.end, columns);
+            const u64 begin = start.indptr[piece.row];
+            left = (u32)(start.indptr[piece.row + 1] - begin);
+            ids = start.indices + begin;
+            read_ids(ids, member, left, columns);
 #pragma unroll
             for (int t = 0; t < TILES; t++)
 #pragma unroll
                 for (int i = 0; i < VEC; i++) sums[t][i] = 0;
         }
 #endif
-        u64 base = piece.begin;
-        while (__any_sync(~0u, base < piece.end)) {
-            const u64 left = base < piece.end ? piece.end - base : 0;
+        [[maybe_unused]] u64 base = piece.begin;
+        while (__any_sync(~0u, left > 0)) {
             const int count = left < TEAM * IDS ? (int)left : TEAM * IDS;
-            [[maybe_unused]] float factors = 1.0f;
-            if (WEIGHTS != 0 && member < count) factors = factor(a, base + member, columns[0], values, weights, right);
-#if WEIGHTS == 2
-            u64 positions = member < count ? a.position(base + member) : 0;
+#if WEIGHTS != 0
+            const float factors = member < count ? factor(a, base + member, columns[0], values, weights, right) : 1.0f;
 #endif
+#if WEIGHTS == 2
+            const u64 positions = member < count ? a.position(base + member) : 0;
+#endif
+            left -= (u32)count, ids += TEAM * IDS, base += TEAM * IDS;
             // Asked for now, needed after all rows of this round.
             u32 next[IDS];
-            read_ids(indices, base + TEAM * IDS + member, piece.end, next);
+            read_ids(ids, member, left, next);
 #pragma unroll
             for (int j = 0; j < GROUP * IDS; j += LOADS) {
                 if (j > 0 && !__any_sync(~0u, j * AT_ONCE < count)) break;
@@ -257,18 +231,12 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
                 for (int u = 0; u < LOADS; u++) {
                     const int entry = (j + u) * AT_ONCE + row_of_lane;
                     // AT_ONCE entries are in the same of the ids that lanes hold.
-                    const u32 name = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
-                    const u64 column = MARKS ? name & UNMARKED : name;
+                    const u32 column = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
 #pragma unroll
                     for (int t = 0; t < TILES; t++) {
                         // Rows that are not named may hold what is no number: zero times it would not be zero.
                         const bool wanted = entry < count && first + t * step < width;
-                        const X *from = x.data + column * x.pitch + first + t * step;
-#if MARKS == 2
-                        read_by<BYTES>(name >> MARK_SHIFT >= mark ? often : seldom, wanted, from, raw[u][t].words);
-#else
-                        read<BYTES>(wanted, from, raw[u][t].words);
-#endif
+                        read<BYTES>(wanted, x.at(column, first + t * step), raw[u][t].words);
                     }
                 }
 #pragma unroll
@@ -297,7 +265,6 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
             }
 #pragma unroll
             for (int i = 0; i < IDS; i++) columns[i] = next[i];
-            base += TEAM * IDS;
         }
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
@@ -322,14 +289,14 @@ extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, 
         if (!is_finite(sum)) {
             sum = 0;
             for (u64 entry = start.indptr[row]; entry < start.indptr[row + 1]; entry++) {
-                sum += to_f32(x.data[start.indices[entry] * x.pitch + column]);
+                sum += to_f32(*x.at(start.indices[entry], column));
             }
-            *to.at(row, column) = from_f32<Y>(finished(to, row, column, sum));
+            finish<1>(to, row, column, &sum);
             continue;
         }
 #endif
         for (u64 segment = a.hub_first[hub]; segment < a.hub_first[hub + 1]; segment++)
             sum += partial[segment * to.pitch + column];
-        *to.at(row, column) = from_f32<Y>(finished(to, row, column, sum));
+        finish<1>(to, row, column, &sum);
     }
 }

@@ -134,8 +134,8 @@ __device__ __forceinline__ void store(const float (&sum)[TALL][COLS / 8][4], flo
             Y *out = sums + row * pitch + column;
 #pragma unroll
             for (u32 j = 0; j < COLS / 8; j++) {
-                const float *pair = sum[m][j] + 2 * lower;
-                if (column + 8 * j < pitch) store_pair(out + 8 * j, one * pair[0], one * pair[1]);
+                const float pair[2] = {one * sum[m][j][2 * lower], one * sum[m][j][2 * lower + 1]};
+                if (column + 8 * j < pitch) store_vector<2>(pair, out + 8 * j);
             }
         }
 }

@@ -148,23 +148,3 @@ extern "C" __global__ void __launch_bounds__(256) fill_blocks(Tiling a, const u3
         __syncthreads();
     }
 }
-
-// How often each column is named.
-extern "C" __global__ void count_columns(const u32 *indices, u64 n, u32 *counts) {
-    for (u64 i = first_thread(); i < n; i += n_threads()) atomicAdd(counts + indices[i], 1u);
-}
-
-// Marks columns: one for each of `least` that they are named at least as often as.
-struct Marks {
-    u32 least[3];
-};
-
-extern "C" __global__ void mark_columns(u32 *indices, u64 n, const u32 *counts, Marks marks) {
-    for (u64 i = first_thread(); i < n; i += n_threads()) {
-        const u32 column = indices[i], count = counts[column];
-        u32 mark = 0;
-#pragma unroll
-        for (int k = 0; k < 3; k++) mark += count >= marks.least[k];
-        indices[i] = column | mark << MARK_SHIFT;
-    }
-}

@@ -29,7 +29,6 @@ pub struct Device {
     dense_libraries: OnceLock<DenseLibraries>,
     capability: (i32, i32),
     processors: usize,
-    cache_bytes: usize,
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     /// Made by the first upload that is large.
     staging: Mutex<Option<Staging>>,
@@ -63,9 +62,8 @@ impl Device {
         let number =
             |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
         let processors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
-        let cache_bytes = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let (dense_libraries, modules, staging) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Ok(Self { context, stream, dense_libraries, capability, processors, cache_bytes, modules, staging })
+        Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging })
     }
 
     /// What the card is called.
@@ -78,11 +76,6 @@ impl Device {
     #[must_use]
     pub fn capability(&self) -> (i32, i32) {
         self.capability
-    }
-
-    /// Bytes of the cache that all processors share.
-    pub(crate) fn cache_bytes(&self) -> usize {
-        self.cache_bytes
     }
 
     /// How many processors work side by side.

@@ -115,8 +115,6 @@ pub(crate) struct CudaCsr {
     /// `rows + 1` offsets.
     pub(crate) indptr: CudaSlice<u64>,
     pub(crate) indices: CudaSlice<u32>,
-    /// Whether the upper bits of indices say how often they are named.
-    pub(crate) marked: bool,
     /// Of weighted matrices.
     pub(crate) values: Option<CudaSlice<f32>>,
     /// Of a transpose: the place of each entry in the matrix that it is the transpose of.

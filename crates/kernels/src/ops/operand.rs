@@ -1,10 +1,10 @@
 //! `kernels/operand.cu`: the dense operand of a sparse product, as its kernels want it.
 
-use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 
 use super::sparse::Direction;
-use crate::backend::Cuda;
+use crate::backend::{Cuda, element};
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
 use crate::matrix::{CudaMatrix, WIDE, pitch};
@@ -49,7 +49,7 @@ pub(crate) struct Halves {
 #[derive(Clone, Copy)]
 pub(crate) struct OperandArgument {
     data: u64,
-    pitch: u64,
+    row_bytes: u64,
 }
 
 // SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
@@ -70,7 +70,7 @@ impl<'a> Operand<'a> {
 
     /// What kernels are handed of it; as valid as the operand.
     pub(crate) fn argument(&self, cuda: &Cuda) -> OperandArgument {
-        OperandArgument { data: self.address(cuda), pitch: self.pitch as u64 }
+        OperandArgument { data: self.address(cuda), row_bytes: (self.pitch * self.dtype.n_bytes()) as u64 }
     }
 }
 
@@ -109,7 +109,7 @@ impl Cuda {
             }
             false => (None, None),
         };
-        let kernel = self.kernel(operation, Source::OPERAND, "operand", &[("X", x.dtype)])?;
+        let kernel = self.operand_kernel(operation, "operand", x.dtype, wanted.halves)?;
         let (rows, cols, out_pitch) = (x.shape.rows as u64, x.shape.cols as u64, made_pitch as u64);
         let (right, made_at) = (self.pointer(direction.right), self.pointer(made.as_ref()));
         let halves_at = self.pointer(halves.as_ref().map(|halves| &halves.data));
@@ -132,11 +132,22 @@ impl Cuda {
         Ok((operand, halves))
     }
 
+    fn operand_kernel(
+        &self,
+        operation: &'static str,
+        name: &str,
+        dtype: Dtype,
+        halves: bool,
+    ) -> Result<CudaFunction, ComputeError> {
+        let defines = vec![("X", element(dtype).to_owned()), ("HALVES", u32::from(halves).to_string())];
+        self.variant(operation, Source::OPERAND, name, &defines)
+    }
+
     /// The largest finite size of any element, or of many of one in sixteen, as the bits of an `f32`.
     fn largest(&self, operation: &'static str, x: &CudaMatrix) -> Result<CudaSlice<u32>, ComputeError> {
         let mut found = self.scratch::<u32>(operation, 1)?;
         self.device.stream.memset_zeros(&mut found).map_err(Self::failed(operation))?;
-        let kernel = self.kernel(operation, Source::OPERAND, "largest", &[("X", x.dtype)])?;
+        let kernel = self.operand_kernel(operation, "largest", x.dtype, true)?;
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
         let all = threads_for(x.len().div_ceil(4 * SAMPLED));
         let config = LaunchConfig { grid_dim: (all.grid_dim.0.min(LOOKING_MAX), 1, 1), ..all };

@@ -141,7 +141,6 @@ impl Cuda {
             indptr: self.upload_list(operation, csr.indptr())?,
             indices: self.upload_list(operation, csr.indices())?,
             values: csr.values().map(|values| self.upload_list(operation, values)).transpose()?,
-            marked: false,
             positions: positions.map(|positions| self.upload_list(operation, positions)).transpose()?,
             hubs: self.upload_hubs(operation, csr.indptr())?,
             tiles: OnceLock::new(),

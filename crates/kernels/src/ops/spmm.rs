@@ -8,7 +8,7 @@ use super::super::compile::{Defines, Source};
 use super::super::device::{BLOCK, threads_for};
 use super::operand::{Operand, Wanted};
 use super::sparse::Direction;
-use super::tiles::{Start, Tiles, mark_of};
+use super::tiles::{Start, Tiles};
 use crate::matrix::pitch;
 use crate::{CudaMatrix, CudaSparse};
 
@@ -77,27 +77,6 @@ impl Weighing {
             Some(weights) if weights.shape.cols > 1 => Self::Heads,
             None if direction.csr.values.is_none() && direction.right.is_none() => Self::Nothing,
             _ => Self::Entries,
-        }
-    }
-}
-
-/// What marks of indices say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Marked {
-    /// There are none.
-    Nothing = 0,
-    /// Nothing that helps: all rows fit the cache.
-    Idly = 1,
-    /// Which rows had better stay in the cache.
-    Usefully = 2,
-}
-
-impl Marked {
-    fn of(marked: bool, outgrows_cache: bool) -> Self {
-        match (marked, outgrows_cache) {
-            (false, _) => Self::Nothing,
-            (true, false) => Self::Idly,
-            (true, true) => Self::Usefully,
         }
     }
 }
@@ -176,10 +155,7 @@ impl Cuda {
         let (csr, width) = (direction.csr, pitch(x.shape.cols));
         let layout = Layout::of(width, x.dtype, csr.nnz, csr.shape.rows);
         let weighing = Weighing::of(direction, weights);
-        let row_bytes = x.pitch * x.dtype.n_bytes();
-        let outgrows = x.shape.rows * row_bytes > self.device.cache_bytes();
-        let variant = (start.is_some(), Marked::of(csr.marked, outgrows));
-        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], variant);
+        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], start.is_some());
         let n_segments = csr.n_segments();
         let partial = match n_segments {
             0 => None,
@@ -190,11 +166,10 @@ impl Cuda {
         let values = self.pointer(csr.values.as_ref());
         let heads = weights.map_or(1, |weights| weights.shape.cols) as u64;
         let weights = self.pointer(weights.map(|weights| &weights.data));
-        let (right, mark) = (self.pointer(direction.right), mark_of(row_bytes));
+        let right = self.pointer(direction.right);
         let kernel = self.variant(operation, Source::SPMM, "spmm", &defines)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&values).arg(&weights).arg(&heads).arg(&right).arg(&x).arg(&start).arg(&to).arg(&sums);
-        launch.arg(&mark);
         let grid_y = layout.n_panels(width) as u32;
         let config = layout.config(csr.n_pieces(), grid_y);
         // SAFETY: operands have the types that the kernel was compiled for and the shapes that were checked; the indices of
@@ -255,7 +230,7 @@ fn defines(
     weighing: Weighing,
     dtype: Dtype,
     operands: [Option<&CudaMatrix>; 3],
-    (starts, marked): (bool, Marked),
+    starts: bool,
 ) -> Defines {
     let types = ["Y", "W", "B"].into_iter().zip(operands);
     let types =
@@ -263,7 +238,6 @@ fn defines(
     let Layout { vec, group, tiles, team } = layout;
     let constants = [("VEC", vec), ("GROUP", group), ("TILES", tiles), ("TEAM", team)];
     let constants = constants.into_iter().chain([("WEIGHTS", weighing as usize), ("STARTS", usize::from(starts))]);
-    let constants = constants.chain([("MARKS", marked as usize)]);
     let operand = [("X", element(dtype).to_owned())];
     operand.into_iter().chain(types).chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
 }

@@ -28,7 +28,6 @@ use super::operand::{Halves, Operand};
 use super::tiles_paper::{Share, shares};
 use crate::backend::{Cuda, element};
 use crate::compile::{Defines, Source};
-use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse, pitch};
 
 /// Rows of a window; `kernels/common.cuh` says the same.
@@ -109,29 +108,6 @@ impl FromStr for BlockKernel {
         }
     }
 }
-
-/// Columns that are marked once, twice and three times, at most: what of them fits a third of the cache in rows of 128, of 256,
-/// and of more bytes.
-const HOTTEST: [usize; 3] = [192 << 10, 96 << 10, 32 << 10];
-/// The bits of an index that may have marks without them; `kernels/common.cuh` says the same.
-const UNMARKED: u32 = (1 << 30) - 1;
-
-/// Marks that a row has to have to stay in the cache, where it is as long.
-pub(super) fn mark_of(row_bytes: usize) -> u32 {
-    match row_bytes {
-        ..=128 => 1,
-        129..=256 => 2,
-        _ => 3,
-    }
-}
-
-/// `Marks` of `kernels/tiling.cu`.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-struct Marks([u32; 3]);
-
-// SAFETY: plain 32-bit words, as the kernel's struct has them.
-unsafe impl DeviceRepr for Marks {}
 
 /// Which blocks of an adjacency are multiplied by tensor cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -370,10 +346,7 @@ impl Cuda {
         let invalid = |error: FormatError| ComputeError::argument(OPERATION, error.to_string());
         let list = |list: &CudaSlice<u32>, n: usize| self.read(OPERATION, &list.slice(..n));
         let indptr = self.read(OPERATION, &rest.indptr.slice(..=rest.shape.rows))?;
-        let mut indices = list(&rest.indices, rest.nnz)?;
-        if rest.marked {
-            indices.iter_mut().for_each(|index| *index &= UNMARKED);
-        }
+        let indices = list(&rest.indices, rest.nnz)?;
         let rest = Csr::new(rest.shape.rows, rest.shape.cols, indptr, indices, None);
         let (first, columns) = (list(&blocks.first, blocks.n_rows + 1)?, list(&blocks.columns, blocks.n)?);
         let bits = list(&blocks.bits, blocks.n * blocks.layout.n_words())?;
@@ -405,13 +378,11 @@ impl Cuda {
         // SAFETY: as in `count_blocks`, whose counts say how many blocks and how many other entries of each row there are.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         let hubs = self.upload_hubs(operation, &rest_indptr)?;
-        let marked = self.mark_columns(operation, &mut rest_indices, (n_rest, csr.shape.cols))?;
         let rest = CudaCsr {
             shape: csr.shape,
             nnz: n_rest,
             indptr,
             indices: rest_indices,
-            marked,
             values: None,
             positions: None,
             hubs,
@@ -419,37 +390,6 @@ impl Cuda {
         };
         let blocks = self.blocks(operation, layout, (&first, first_on_device), columns, bits)?;
         Ok(Some(Tiles { rest, blocks, split: Split { entries_min: least, threshold, n_blocks, coverage } }))
-    }
-
-    /// Marks the columns that `n` indices name by how often they do; `false`, and nothing is done, where ids leave no room.
-    fn mark_columns(
-        &self,
-        operation: &'static str,
-        indices: &mut CudaSlice<u32>,
-        (n, n_columns): (usize, usize),
-    ) -> Result<bool, ComputeError> {
-        if n_columns > UNMARKED as usize {
-            return Ok(false);
-        }
-        let (n, config) = (n as u64, threads_for(n));
-        let mut counts = self.scratch::<u32>(operation, n_columns)?;
-        self.device.stream.memset_zeros(&mut counts).map_err(Self::failed(operation))?;
-        let layout = self.block_kernel.layout();
-        let kernel = self.tiling_kernel(operation, "count_columns", layout)?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&*indices).arg(&n).arg(&mut counts);
-        // SAFETY: there are `n` indices, each with a count.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        let least = Marks(HOTTEST.map({
-            let mut counts = self.read(operation, &counts.slice(..n_columns))?;
-            move |n_hottest| named_at_least(&mut counts, n_hottest)
-        }));
-        let kernel = self.tiling_kernel(operation, "mark_columns", layout)?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(indices).arg(&n).arg(&counts).arg(&least);
-        // SAFETY: as above, and marks leave what an index names as it is.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(true)
     }
 
     /// Blocks, whose rows begin at `first`, with the work that they are.
@@ -637,15 +577,6 @@ impl Chunks {
         let n = width.div_ceil(COLS_MAX);
         Self { n, cols: width.div_ceil(n).next_multiple_of(16) }
     }
-}
-
-/// How often a column is named that is among the `n` that are named most often: at least so often, and more.
-fn named_at_least(counts: &mut [u32], n: usize) -> u32 {
-    if counts.len() <= n {
-        return 0;
-    }
-    let (_, &mut nth, _) = counts.select_nth_unstable_by_key(n, |&count| Reverse(count));
-    nth + 1
 }
 
 /// Where each of many lists of known lengths begins, and where the last one ends.
