@@ -22,6 +22,13 @@ template <> __device__ __forceinline__ bf16 from_f32<bf16>(float x) {
     return rounded;
 }
 
+// Two at once, the first in the lower half.
+__device__ __forceinline__ u32 bf16_pair(float first, float second) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
 // Half precision of IEEE 754: 11 significant bits, of numbers below 65520.
 __device__ __forceinline__ unsigned short to_f16(float x) {
     unsigned short bits;
@@ -151,11 +158,9 @@ template <int n> __device__ __forceinline__ void store_vector(const float *value
     if constexpr (n == 1) {
         *to = from_f32<bf16>(*values);
     } else {
-        // Two are rounded at once.
         Vector<u32, n / 2> stored;
 #pragma unroll
-        for (int i = 0; i < n; i += 2)
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(stored.of[i / 2]) : "f"(values[i + 1]), "f"(values[i]));
+        for (int i = 0; i < n; i += 2) stored.of[i / 2] = bf16_pair(values[i], values[i + 1]);
         *reinterpret_cast<Vector<u32, n / 2> *>(to) = stored;
     }
 }

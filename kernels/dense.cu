@@ -38,7 +38,7 @@ static const int B_ROWS = TB ? COLS : DEPTH, B_WIDTH = TB ? DEPTH : COLS, B_PITC
 static const int A_BYTES = A_ROWS * A_PITCH * (int)sizeof(X), B_BYTES = B_ROWS * B_PITCH * (int)sizeof(X);
 static const int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// Copies 16 bytes, of which the first `wanted` are read and the others become zero.
+// Copies 16 bytes, of which the first `wanted` are read and the others become zero. What is not wanted need not be there.
 __device__ __forceinline__ void copy_vector(u32 to, const X *from, u32 wanted) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted) : "memory");
 }
@@ -56,28 +56,26 @@ __device__ __forceinline__ void copy_tile(u32 to, const Matrix &from, u64 row, u
     const X *corner = from.data + row * from.pitch + col;
     const int rows_left = row + rows <= from.rows ? rows : row < from.rows ? (int)(from.rows - row) : 0;
     const int cols_left = col + width <= from.cols ? width : col < from.cols ? (int)(from.cols - col) : 0;
-    const auto copy = [&](u32 at, const X *source, int r, int wanted) {
-        wanted = r < rows_left ? wanted : 0;
-        copy_vector(to + at * (u32)sizeof(X), wanted > 0 ? source : from.data, (u32)wanted);
-    };
     const auto bytes = [&](int c) {
         const int left = cols_left - c;
-        return left >= VECTOR ? 16 : left > 0 ? left * (int)sizeof(X) : 0;
+        return (u32)(left >= VECTOR ? 16 : left > 0 ? left * (int)sizeof(X) : 0);
     };
     if constexpr (THREADS % across == 0 && rows % (THREADS / across) == 0) {
         // A thread keeps to its columns.
-        const u32 r = threadIdx.x / across, c = threadIdx.x % across * VECTOR, at_once = THREADS / across;
+        constexpr u32 at_once = THREADS / across;
+        const u32 r = threadIdx.x / across, c = threadIdx.x % across * VECTOR, wanted = bytes((int)c);
         const X *source = corner + r * from.pitch + c;
         const u64 step = at_once * from.pitch;
-        const int wanted = bytes((int)c);
+        to += (r * pitch + c) * (u32)sizeof(X);
 #pragma unroll
-        for (u32 i = 0; i < rows / at_once; i++)
-            copy((r + i * at_once) * pitch + c, source + i * step, (int)(r + i * at_once), wanted);
+        for (u32 i = 0; i < rows; i += at_once, source += step)
+            copy_vector(to + i * pitch * (u32)sizeof(X), source, (int)(r + i) < rows_left ? wanted : 0);
     } else {
 #pragma unroll
         for (u32 i = threadIdx.x; i < rows * across; i += THREADS) {
             const u32 r = i / across, c = i % across * VECTOR;
-            copy(r * pitch + c, corner + r * from.pitch + c, (int)r, bytes((int)c));
+            const u32 wanted = (int)r < rows_left ? bytes((int)c) : 0;
+            copy_vector(to + (r * pitch + c) * (u32)sizeof(X), corner + r * from.pitch + c, wanted);
         }
     }
 }
@@ -203,34 +201,51 @@ struct Out {
     float alpha;
 };
 
-template <class T> struct alignas(2 * sizeof(T)) Two {
-    T of[2];
-};
+template <class T> using Two = Vector<T, 2>;
 
 // Writes what four lanes have of a row, two neighbours each of eight and of the next eight: in bf16 four neighbours each, so that
 // the lanes fill sectors of 32 bytes, which memory would read first if they were filled in parts. `out` is the first of the 16, of
 // which `left` are there; what follows the last may lie between rows.
-__device__ __forceinline__ void store(float *out, int left, Two<float> first, Two<float> second) {
+__device__ __forceinline__ void store(float *out, int left, const float *first, const float *second) {
     const int lane = threadIdx.x % 4;
-    if (2 * lane < left) reinterpret_cast<Two<float> *>(out)[lane] = first;
-    if (8 + 2 * lane < left) reinterpret_cast<Two<float> *>(out + 8)[lane] = second;
+    if (2 * lane < left) store_vector<2>(first, out + 2 * lane);
+    if (8 + 2 * lane < left) store_vector<2>(second, out + 8 + 2 * lane);
 }
-__device__ __forceinline__ void store(bf16 *out, int left, Two<bf16> first, Two<bf16> second) {
-    const u32 lane = threadIdx.x % 4, others = threadIdx.x % 32 / 4 * 4, members = 0xfu << others, from = others + 2 * lane % 4;
-    const u32 low = first.of[0].bits | (u32)first.of[1].bits << 16, high = second.of[0].bits | (u32)second.of[1].bits << 16;
-    const u32 of_first[2] = {__shfl_sync(members, low, from), __shfl_sync(members, low, from + 1)};
-    const u32 of_second[2] = {__shfl_sync(members, high, from), __shfl_sync(members, high, from + 1)};
+__device__ __forceinline__ void store(bf16 *out, int left, const float *first, const float *second) {
+    const u32 lane = threadIdx.x % 4, from = threadIdx.x % 32 / 4 * 4 + 2 * lane % 4;
+    const u32 low = bf16_pair(first[0], first[1]), high = bf16_pair(second[0], second[1]);
+    const u32 of_first[2] = {__shfl_sync(~0u, low, from), __shfl_sync(~0u, low, from + 1)};
+    const u32 of_second[2] = {__shfl_sync(~0u, high, from), __shfl_sync(~0u, high, from + 1)};
     const uint2 four = lane < 2 ? uint2{of_first[0], of_first[1]} : uint2{of_second[0], of_second[1]};
     if ((int)(4 * lane) < left) reinterpret_cast<uint2 *>(out)[lane] = four;
 }
 
-// What a lane has of a row, two neighbours of every eight from `col` on. Everything that is read is asked for before any of it
-// is needed.
-__device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const float (&sums)[WIDE][2], const float (&bias)[WIDE][2],
-                                       float (&column_sums)[WIDE][2]) {
-    const u64 pitch = pitch_of(to.cols), at = row * pitch + col;
-    // Also of lanes beyond the last column, whose neighbours may be within.
+// What a lane has of what went through the activation, where it has sums.
+typedef Two<V> Through[TALL][2][WIDE];
+
+// Asked for before a tile's last stage is multiplied, and needed after it, where registers suffice.
+static const bool EARLY = BACK && sizeof(V) == 2;
+__device__ __forceinline__ void read_through(const Out &to, u64 first, u64 col, Through &through) {
     const int left = (int)to.cols - (int)col;
+#pragma unroll
+    for (int m = 0; m < TALL; m++)
+#pragma unroll
+        for (int lower = 0; lower < 2; lower++) {
+            const u64 row = first + 16 * m + 8 * lower;
+            const Two<V> *from = reinterpret_cast<const Two<V> *>(to.through + row * pitch_of(to.cols) + col);
+#pragma unroll
+            for (int n = 0; n < WIDE; n++)
+                if (row < to.rows && 8 * n < left) through[m][lower][n] = from[4 * n];
+        }
+}
+
+// What a lane has of a row, two neighbours of every eight from `col` on; nothing where there is no such row. Everything that is
+// read is asked for before any of it is needed.
+__device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const float (&sums)[WIDE][2], const float (&bias)[WIDE][2],
+                                       [[maybe_unused]] const Two<V> (&through)[WIDE], float (&column_sums)[WIDE][2]) {
+    const u64 pitch = pitch_of(to.cols), at = row * pitch + col;
+    // Lanes beyond the last column take part, because their neighbours may be within.
+    const int left = row < to.rows ? (int)to.cols - (int)col : -COLS;
     if (SPLIT) {
         Two<float> *partials = reinterpret_cast<Two<float> *>(to.partials + blockIdx.z * to.rows * pitch + at);
 #pragma unroll
@@ -239,26 +254,21 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const fl
         return;
     }
     Two<Y> *out = reinterpret_cast<Two<Y> *>(to.out + at);
-    [[maybe_unused]] const Two<V> *through = reinterpret_cast<const Two<V> *>(to.through + at);
-    Two<Y> before[WIDE] = {}, made[WIDE];
-    [[maybe_unused]] Two<V> results[WIDE] = {};
+    Two<Y> before[WIDE] = {};
 #pragma unroll
-    for (int n = 0; n < WIDE; n++) {
+    for (int n = 0; n < WIDE; n++)
         if (ACCUMULATE && 8 * n < left) before[n] = out[4 * n];
-        if (BACK && 8 * n < left) results[n] = through[4 * n];
-    }
+    float made[WIDE][2];
 #pragma unroll
     for (int n = 0; n < WIDE; n++) {
-        Two<Y> result;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float sum = to.alpha * sums[n][i] + (ACCUMULATE ? to_f32(before[n].of[i]) : 0.0f);
-            const float value = BACK ? sum * activation_slope(ACTIVATION, to_f32(results[n].of[i]))
-                                     : activated(ACTIVATION, sum + bias[n][i]);
-            result.of[i] = from_f32<Y>(value);
-            if (BACK && 8 * n < left) column_sums[n][i] += to_f32(result.of[i]);
+            made[n][i] = BACK ? sum * activation_slope(ACTIVATION, to_f32(through[n].of[i]))
+                              : activated(ACTIVATION, sum + bias[n][i]);
+            // Of what is stored.
+            if (BACK && 8 * n < left) column_sums[n][i] += to_f32(from_f32<Y>(made[n][i]));
         }
-        made[n] = result;
     }
     const int lane_offset = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -331,6 +341,9 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
             if (to.bias && across + 8 * n + i < to.cols) bias[n][i] = to_f32(to.bias[across + 8 * n + i]);
     int stage = 0;
     for (Cursor at = {blockIdx.x, begin}; at.tile < n_tiles;) {
+        const u64 first = at.tile * BM + row + threadIdx.x % 32 / 4;
+        Through through;
+        if (EARLY && at.depth + DEPTH >= end) read_through(to, first, across, through);
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
         // The stage that was multiplied last, by all warps.
@@ -341,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
         const u64 tile = at.tile;
         at.advance(begin, end);
         if (at.tile == tile) continue;
-        const u64 first = tile * BM + row + threadIdx.x % 32 / 4;
+        if (BACK && !EARLY) read_through(to, first, across, through);
 #pragma unroll
         for (int m = 0; m < TALL; m++)
 #pragma unroll
@@ -354,8 +367,7 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
                         of_row[n][i] = sums[m][n][2 * lower + i];
                         sums[m][n][2 * lower + i] = 0.0f;
                     }
-                const u64 r = first + 16 * m + 8 * lower;
-                if (r < to.rows) finish(to, r, across, of_row, bias, column_sums);
+                finish(to, first + 16 * m + 8 * lower, across, of_row, bias, through[m][lower], column_sums);
             }
     }
     if (BACK && to.partials) leave_column_sums(to, warp_row, col, first_col, column_sums);
