@@ -10,14 +10,15 @@
 // times large, large times large. What is left out is 2^-22 of a product. Tensor cores cut off what a sum cannot hold, so that
 // the sums of a piece, which are small, are added to those of the pieces before with rounding.
 //
+// HELD: tiles of B that stay in shared memory from beginning to end, all of its columns' tiles; 0 where they travel with those of A.
 // TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
 // go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0
-// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0
-// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4
+// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2
+// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0
 #include "common.cuh"
 
 static const int BM = ROWS, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
@@ -36,7 +37,7 @@ static_assert(TALL > 0 && WIDE % 2 == 0, "every warp has rows, and fragments of 
 static const int A_ROWS = TA ? DEPTH : BM, A_WIDTH = TA ? BM : DEPTH, A_PITCH = A_WIDTH + (TA ? 8 : VECTOR);
 static const int B_ROWS = TB ? COLS : DEPTH, B_WIDTH = TB ? DEPTH : COLS, B_PITCH = B_WIDTH + (TB ? VECTOR : 8);
 static const int A_BYTES = A_ROWS * A_PITCH * (int)sizeof(X), B_BYTES = B_ROWS * B_PITCH * (int)sizeof(X);
-static const int STAGE_BYTES = A_BYTES + B_BYTES;
+static const int STAGE_BYTES = A_BYTES + (HELD > 0 ? 0 : B_BYTES);
 
 // Copies 16 bytes, of which the first `wanted` are read and the others become zero. What is not wanted need not be there.
 __device__ __forceinline__ void copy_vector(u32 to, const X *from, u32 wanted) {
@@ -318,13 +319,19 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
     const u64 n_tiles = (to.rows + BM - 1) / BM, first_col = (u64)blockIdx.y * COLS;
     const u64 begin = SPLIT ? blockIdx.z * part : 0, end = SPLIT && begin + part < depth ? begin + part : depth;
     const int warp = threadIdx.x / 32, warp_row = warp / ABREAST, row = warp_row * TALL * 16, col = warp % ABREAST * WIDE * 8;
+    const auto copy_b = [&](u32 to_b, u64 d) {
+        copy_tile<B_ROWS, B_WIDTH, B_PITCH>(to_b, right, TB ? first_col : d, TB ? d : first_col);
+    };
+    // They arrive with the first stage.
+    const u32 held = stages + STAGES * STAGE_BYTES;
+    for (int tile = 0; tile < HELD; tile++) copy_b(held + tile * B_BYTES, tile * DEPTH);
     Cursor loaded = {blockIdx.x, begin};
     const auto load = [&](int stage) {
         if (loaded.tile < n_tiles) {
             const u32 to_a = stages + stage * STAGE_BYTES, to_b = to_a + A_BYTES;
             const u64 first_row = loaded.tile * BM;
             copy_tile<A_ROWS, A_WIDTH, A_PITCH>(to_a, left, TA ? loaded.depth : first_row, TA ? first_row : loaded.depth);
-            copy_tile<B_ROWS, B_WIDTH, B_PITCH>(to_b, right, TB ? first_col : loaded.depth, TB ? loaded.depth : first_col);
+            if (HELD == 0) copy_b(to_b, loaded.depth);
             loaded.advance(begin, end);
         }
         // Also where nothing was loaded: stages are counted.
@@ -349,7 +356,8 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
         // The stage that was multiplied last, by all warps.
         load(stage == 0 ? STAGES - 1 : stage - 1);
         const u32 at_a = stages + stage * STAGE_BYTES;
-        multiply_stage(X(), at_a, at_a + A_BYTES, row, col, sums);
+        const u32 at_b = HELD > 0 ? held + (u32)(at.depth / DEPTH) * B_BYTES : at_a + A_BYTES;
+        multiply_stage(X(), at_a, at_b, row, col, sums);
         stage = stage == STAGES - 1 ? 0 : stage + 1;
         const u64 tile = at.tile;
         at.advance(begin, end);
@@ -373,14 +381,21 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
     if (BACK && to.partials) leave_column_sums(to, warp_row, col, first_col, column_sums);
 }
 
-// out = alpha · the sum of parts + out, if that counts, part after part.
-extern "C" __global__ void add_parts(u64 n_parts, const __grid_constant__ Out to) {
-    const u64 n = to.rows * pitch_of(to.cols);
-    for (u64 i = first_thread(); i < n; i += n_threads()) {
-        double sum = 0.0;
+// out = alpha · the sum of parts + out, if that counts. Thread y of a block adds up its share of the parts, and thread 0 the shares,
+// each in order.
+extern "C" __global__ void __launch_bounds__(256) add_parts(u64 n_parts, const __grid_constant__ Out to) {
+    __shared__ double of_threads[8][32];
+    const u64 n = to.rows * pitch_of(to.cols), i = (u64)blockIdx.x * 32 + threadIdx.x;
+    double sum = 0.0;
+    if (i < n) {
 #pragma unroll 8
-        for (u64 part = 0; part < n_parts; part++) sum += (double)to.partials[part * n + i];
-        const float before = ACCUMULATE ? to_f32(to.out[i]) : 0.0f;
-        to.out[i] = from_f32<Y>(to.alpha * (float)sum + before);
+        for (u64 part = threadIdx.y; part < n_parts; part += 8) sum += (double)to.partials[part * n + i];
     }
+    of_threads[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || i >= n) return;
+#pragma unroll
+    for (int share = 1; share < 8; share++) sum += of_threads[share][threadIdx.x];
+    const float before = ACCUMULATE ? to_f32(to.out[i]) : 0.0f;
+    to.out[i] = from_f32<Y>(to.alpha * (float)sum + before);
 }

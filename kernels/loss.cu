@@ -77,7 +77,8 @@ struct Team {
 // What prepare(row) asks for is on its way while the row before is worked on.
 template <class Prepare, class Work>
 __device__ __forceinline__ void each_row_that_counts(const Losses &of, const Team &team, Prepare prepare, Work row_loss) {
-    const u64 pitch = pitch_of(of.cols), first = first_thread() / LANES, step = n_threads() / LANES;
+    const u32 pitch = (u32)pitch_of(of.cols);
+    const u64 first = first_thread() / LANES, step = n_threads() / LANES;
     const auto count_of = [&](u64 row) { return row < of.rows ? of.counts[row] : 0; };
     double total = 0.0;
     u32 count = count_of(first), next = count_of(first + step);
@@ -92,7 +93,8 @@ __device__ __forceinline__ void each_row_that_counts(const Losses &of, const Tea
             if (team.lane == 0) total += (double)count * loss;
         } else if (of.grad) {
             const float zeros[VEC] = {};
-            for (u64 c = team.lane * VEC; c < pitch; c += LANES * VEC) store_vector<VEC>(zeros, of.grad + row * pitch + c);
+#pragma unroll 1
+            for (u32 c = team.lane * VEC; c < pitch; c += LANES * VEC) store_vector<VEC>(zeros, of.grad + row * pitch + c);
         }
         prepared = coming, count = next, next = after_next;
     }
@@ -109,65 +111,90 @@ struct Share {
 #endif
 };
 
-// For each part of a row that a lane has in turn: use(first column, logits). Beyond the last column is nothing that weighs
-// anything.
-template <class Use> __device__ __forceinline__ void each_part(const Share &share, u64 cols, u32 lane, Use use) {
-    const auto use_part = [&](u64 first, const Vector<X, VEC> &part) {
-        float z[VEC];
-#pragma unroll
-        for (int i = 0; i < VEC; i++) z[i] = first + i < cols ? to_f32(part.of[i]) : __int_as_float(0xff800000);
-        use(first, z);
-    };
+// The logits of a share as numbers.
+struct Numbers {
+    const X *row;
+    u32 cols, lane;
+#if KEPT
+    float kept[KEPT][VEC];
+#endif
+
+    __device__ __forceinline__ Numbers(const Share &share, u32 cols, u32 lane) : row(share.row), cols(cols), lane(lane) {
 #if KEPT
 #pragma unroll
-    for (int part = 0; part < KEPT; part++) use_part((part * LANES + lane) * VEC, share.kept[part]);
-#else
-    for (u64 first = lane * VEC; first < pitch_of(cols); first += LANES * VEC)
-        use_part(first, *reinterpret_cast<const Vector<X, VEC> *>(share.row + first));
+        for (u32 part = 0; part < KEPT; part++) take(share.kept[part], (part * LANES + lane) * VEC, kept[part]);
 #endif
-}
+    }
+
+    // Beyond the last column is nothing that weighs anything.
+    __device__ __forceinline__ void take(const Vector<X, VEC> &part, u32 first, float *z) const {
+        const int left = (int)cols - (int)first;
+#pragma unroll
+        for (int i = 0; i < VEC; i++) z[i] = i < left ? to_f32(part.of[i]) : __int_as_float(0xff800000);
+    }
+
+    // For each part in turn: use(first column, numbers). What it leaves there, the next use finds where numbers are kept.
+    template <class Use> __device__ __forceinline__ void each(Use use) {
+#if KEPT
+#pragma unroll
+        for (u32 part = 0; part < KEPT; part++) use((part * LANES + lane) * VEC, kept[part]);
+#else
+        for (u32 first = lane * VEC; first < pitch_of(cols); first += LANES * VEC) {
+            float z[VEC];
+            take(*reinterpret_cast<const Vector<X, VEC> *>(row + first), first, z);
+            use(first, z);
+        }
+#endif
+    }
+};
 
 // log Σ exp(z) - z[class] of every row, as often as it counts.
-extern "C" __global__ void __launch_bounds__(256, KEPT == 1 ? 5 : 1) softmax_cross_entropy(const __grid_constant__ Losses of) {
+extern "C" __global__ void __launch_bounds__(256) softmax_cross_entropy(const __grid_constant__ Losses of) {
     const Team team;
-    const u64 cols = of.cols, pitch = pitch_of(cols);
+    const u32 cols = (u32)of.cols, pitch = (u32)pitch_of(of.cols);
     const auto prepare = [&](u64 row) {
         Share share = {static_cast<const u32 *>(of.wanted)[row], of.logits + row * pitch};
 #if KEPT
 #pragma unroll
         for (u32 part = 0; part < KEPT; part++) {
-            const u64 first = (part * LANES + team.lane) * VEC;
+            const u32 first = (part * LANES + team.lane) * VEC;
             if (first < pitch) share.kept[part] = *reinterpret_cast<const Vector<X, VEC> *>(share.row + first);
         }
 #endif
         return share;
     };
     each_row_that_counts(of, team, prepare, [&](u64 row, u32 count, const Share &share) {
+        Numbers numbers(share, cols, team.lane);
         float max = __int_as_float(0xff800000), sum = 0.0f, of_own = 0.0f;
-        each_part(share, cols, team.lane, [&](u64 first, const float *z) {
+        numbers.each([&](u32 first, const float *z) {
+            const u32 place = share.own - first;
 #pragma unroll
-            for (int i = 0; i < VEC; i++) {
+            for (u32 i = 0; i < VEC; i++) {
                 max = fmaxf(max, z[i]);
-                if (first + i == share.own) of_own = z[i];
+                if (i == place) of_own = z[i];
             }
         });
         max = team.max(max);
-        each_part(share, cols, team.lane, [&](u64, const float *z) {
+        numbers.each([&](u32, float *z) {
 #pragma unroll
-            for (int i = 0; i < VEC; i++) sum += expf(z[i] - max);
+            for (int i = 0; i < VEC; i++) {
+                z[i] = expf(z[i] - max);
+                sum += z[i];
+            }
         });
         sum = team.sum(sum);
         // All other lanes add nothing.
         of_own = team.sum(of_own);
         if (of.grad) {
-            const float factor = (float)count * of.factor / sum;
-            // Up to the next row, because memory reads first what is written in parts.
-            each_part(share, cols, team.lane, [&](u64 first, const float *z) {
+            const float weight = (float)count * of.factor, share_of_one = weight / sum;
+            // Up to the next row, because memory reads first what is written in parts; zeros there.
+            numbers.each([&](u32 first, const float *z) {
+                const u32 place = share.own - first;
                 float grad[VEC];
 #pragma unroll
-                for (int i = 0; i < VEC; i++) {
-                    const float e = expf(z[i] - max);
-                    grad[i] = first + i < cols ? factor * (first + i == share.own ? e - sum : e) : 0.0f;
+                for (u32 i = 0; i < VEC; i++) {
+                    const float e = KEPT ? z[i] : expf(z[i] - max);
+                    grad[i] = i == place ? share_of_one * e - weight : share_of_one * e;
                 }
                 if (first < pitch) store_vector<VEC>(grad, of.grad + row * pitch + first);
             });

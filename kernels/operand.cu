@@ -63,9 +63,9 @@ struct Part {
     float factor;
 };
 
-// Writes rows `out_pitch` apart, halves of as many numbers, or both, all with zeros from the last column up to the next row; what
-// is not wanted is null. For halves, `found` is what `largest` found and `most_right` the largest factor; `unscale` becomes what
-// undoes the power of two.
+// Writes rows `out_pitch` apart, halves of as many numbers, or both; what is not wanted is null. What lies between the last column
+// and the next row may be anything. For halves, `found` is what `largest` found and `most_right` the largest factor; `unscale`
+// becomes what undoes the power of two.
 extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
                                                           u64 out_pitch, unsigned short *halves, const u32 *found, float most_right,
                                                           float *unscale) {
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const floa
     each_row(rows, load, [&](u64 row, const Part &part) {
         float values[WIDE];
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) values[i] = column + i < cols ? part.factor * to_f32(part.x.of[i]) : 0.0f;
+        for (int i = 0; i < WIDE; i++) values[i] = part.factor * to_f32(part.x.of[i]);
         if (out) store_vector<WIDE>(values, out + row * out_pitch + column);
 #if HALVES
         if (column < pitch) store_halves(values, scale, halves + 2 * row * pitch + column, pitch);

@@ -12,7 +12,7 @@ use super::gemm::Dense;
 use super::passes::number;
 use crate::backend::{Cuda, element};
 use crate::compile::{Defines, Source};
-use crate::device::{BLOCK, threads_for};
+use crate::device::BLOCK;
 use crate::matrix::{CudaMatrix, WIDE};
 
 const OPERATION: &str = "gemm";
@@ -22,6 +22,8 @@ const TILE: usize = 128;
 const DEPTH_BYTES: usize = 128;
 /// Stages of shared memory.
 const STAGES: usize = 3;
+/// Bytes of shared memory in which weights may stay: two blocks share a processor.
+const HELD_BYTES_MAX: usize = 112 << 10;
 /// Columns of a tile, at most.
 const COLS_MAX: usize = 128;
 /// Rows, or summed rows, from which on a product has a long side.
@@ -99,13 +101,19 @@ impl Cut {
         LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes }
     }
 
-    /// Bytes of shared memory.
-    fn shared_bytes(self, (ta, tb): (Transpose, Transpose), dtype: Dtype) -> u32 {
+    /// Tiles of the right operand that stay in shared memory, and its bytes in all.
+    fn held(self, dense: Dense, dtype: Dtype) -> (usize, u32) {
         let (vector, depth) = (16 / dtype.n_bytes(), DEPTH_BYTES / dtype.n_bytes());
         // What is read along the summed dimension lies a vector apart, else eight elements.
-        let tile = |side: usize, along: bool| if along { side * (depth + vector) } else { depth * (side + 8) };
-        let stage = tile(self.rows, ta == Transpose::No) + tile(self.cols, tb == Transpose::Yes);
-        (STAGES * stage * dtype.n_bytes()) as u32
+        let tile = |side: usize, along: bool| {
+            dtype.n_bytes() * if along { side * (depth + vector) } else { depth * (side + 8) }
+        };
+        let (ta, tb) = dense.transposes;
+        let (of_a, of_b) = (tile(self.rows, ta == Transpose::No), tile(self.cols, tb == Transpose::Yes));
+        let n = dense.depth.div_ceil(depth);
+        let bytes = STAGES * of_a + n * of_b;
+        let fits = ta == Transpose::No && bytes <= HELD_BYTES_MAX;
+        if fits { (n, bytes as u32) } else { (0, (STAGES * (of_a + of_b)) as u32) }
     }
 }
 
@@ -200,10 +208,12 @@ impl Cuda {
         self.product_of(dense, (a, b), cut, variant, to)?;
         let kernel = self.dense_kernel("add_parts", dense, cut, a.dtype, variant, to)?;
         let n_parts = cut.parts as u64;
+        let blocks = out.padded().len().div_ceil(32) as u32;
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, 8, 1), shared_mem_bytes: 0 };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&n_parts).arg(&to);
         // SAFETY: each part has left the sums of all elements of `out`, what lies between rows included.
-        unsafe { launch.launch(threads_for(out.len())) }.map_err(Self::failed(OPERATION))?;
+        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
 
@@ -217,7 +227,7 @@ impl Cuda {
         to: Out,
     ) -> Result<(), ComputeError> {
         let kernel = self.dense_kernel("product", dense, cut, a.dtype, variant, to)?;
-        let shared_bytes = cut.shared_bytes(dense.transposes, a.dtype);
+        let (_, shared_bytes) = cut.held(dense, a.dtype);
         Self::allow_shared(OPERATION, &kernel, shared_bytes)?;
         let (a_pitch, b_pitch) = (a.pitch() as u64, b.pitch() as u64);
         let (depth, part) = (dense.depth as u64, cut.part as u64);
@@ -247,6 +257,7 @@ impl Cuda {
         let constants = [
             ("ROWS", cut.rows),
             ("COLS", cut.cols),
+            ("HELD", cut.held(dense, operands).0),
             ("TA", flag(ta)),
             ("TB", flag(tb)),
             ("SPLIT", flag(ta)),
@@ -284,7 +295,16 @@ mod tests {
             prop_assert!(cut.part * cut.parts >= depth && cut.part * (cut.parts - 1) < depth);
             prop_assert!(splits || cut.parts == 1);
             prop_assert!(cut.blocks >= 1 && cut.blocks <= rows.div_ceil(TILE));
-            prop_assert!(cut.shared_bytes((Transpose::No, Transpose::Yes), dtype) <= 227 << 10);
+            let dense = Dense {
+                shape: Shape::new(rows, cols),
+                depth,
+                transposes: (if splits { Transpose::Yes } else { Transpose::No }, Transpose::Yes),
+                alpha: 1.0,
+                beta: 0.0,
+            };
+            let (held, bytes) = cut.held(dense, dtype);
+            prop_assert!(bytes <= 227 << 10);
+            prop_assert!(held == 0 || !splits && held * DEPTH_BYTES / dtype.n_bytes() >= depth);
         }
     }
 }

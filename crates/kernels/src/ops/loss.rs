@@ -50,7 +50,9 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// Vectors of eight that a lane keeps, at most.
+    /// Vectors that a lane keeps, where there are lanes enough.
+    const KEPT: usize = 3;
+    /// Vectors that a lane keeps, at most.
     const KEPT_MAX: usize = 4;
 
     fn of(operation: &str, cols: usize, grad: Dtype) -> Self {
@@ -61,7 +63,8 @@ impl Lanes {
         }
         let vec = if cols < WIDE { 1 } else { WIDE };
         let vectors = pitch(cols) / vec;
-        let n = vectors.next_power_of_two().min(32);
+        // Few lanes, because most of what a warp does for a row is the same for one lane and for many; two of them fill a sector.
+        let n = vectors.div_ceil(Self::KEPT).next_power_of_two().clamp(vectors.min(2), 32);
         let kept = vectors.div_ceil(n);
         Self { n, vec, kept: if kept <= Self::KEPT_MAX { kept } else { 0 } }
     }
