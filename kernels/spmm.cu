@@ -2,14 +2,14 @@
 // the weights and the bias.
 //
 // A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
-// read at once, and lanes hold TILES such vectors of wide rows. Long rows want a whole warp; short ones share it, so that few
-// lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
+// read at once. Of rows that are wider, other blocks read the next GROUP * VEC elements. Long rows want a whole warp; short ones
+// share it, so that few lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
 // STARTS is 1 where sums start from those of blocks.
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TILES=1 TEAM=32 WEIGHTS=0 STARTS=0
-// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TILES=1 TEAM=32 WEIGHTS=1 STARTS=0
-// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TILES=2 TEAM=32 WEIGHTS=2 STARTS=0
-// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TILES=1 TEAM=32 WEIGHTS=0 STARTS=1
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TILES=1 TEAM=8 WEIGHTS=0 STARTS=1
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 STARTS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 STARTS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 STARTS=1
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 STARTS=1
 #include "common.cuh"
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
@@ -17,7 +17,7 @@ static const int BYTES = VEC * (int)sizeof(X);
 // Ids that a lane holds: of narrow rows more are read at once.
 static const int IDS = WEIGHTS == 0 && GROUP < 8 ? 8 / GROUP : 1;
 // Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers.
-static const int LOADS = 8 / TILES < GROUP * IDS ? 8 / TILES : GROUP * IDS;
+static const int LOADS = 8 < GROUP * IDS ? 8 : GROUP * IDS;
 
 // Reads bytes, or zeros where nothing is wanted: a load that waits for no branch.
 template <int bytes> __device__ __forceinline__ void read(bool wanted, const void *from, u32 *words);
@@ -82,20 +82,6 @@ struct Start {
     }
 };
 
-// Adds what a lane holds of a row of a slot, from column `first` on.
-__device__ __forceinline__ void add_start(const Start &start, u32 slot, u64 row, u64 first, u64 width,
-                                          float (&sums)[TILES][VEC]) {
-#pragma unroll
-    for (int t = 0; t < TILES; t++) {
-        const u64 column = first + t * GROUP * VEC;
-        if (column >= width) continue;
-        float of_slot[VEC];
-        load_vector<VEC>(start.of(slot, row) + column, of_slot);
-#pragma unroll
-        for (int i = 0; i < VEC; i++) sums[t][i] += of_slot[i];
-    }
-}
-
 // What happens to sums on their way out.
 struct Out {
     const float *left;
@@ -158,18 +144,20 @@ __device__ __forceinline__ void read_ids(const u32 *from, u32 member, u32 left, 
     for (int i = 0; i < IDS; i++) ids[i] = member + i * TEAM < left ? __ldcs(from + member + i * TEAM) : 0;
 }
 
-extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4 : 2)
+// Blocks that share a processor: with fewer, more rows are on their way to each lane; with more, to all lanes together. Measured.
+static const int RESIDENT = WEIGHTS != 0 ? 2 : TEAM < 32 && sizeof(X) == 2 ? 3 : 4;
+
+extern "C" __global__ void __launch_bounds__(256, RESIDENT)
     spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, Start start, Out to,
          float *partial) {
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
-    const u64 first = ((u64)blockIdx.y * TILES * GROUP + member % GROUP) * VEC, step = GROUP * VEC;
-    const u64 width = to.width;
+    const u64 first = ((u64)blockIdx.y * GROUP + member % GROUP) * VEC;
+    // Lanes beyond the last column take part in what a warp does together.
+    const bool has_columns = first < to.width;
 #if WEIGHTS == 2
-    u32 head[TILES][VEC];
+    u32 head[VEC];
 #pragma unroll
-    for (int t = 0; t < TILES; t++)
-#pragma unroll
-        for (int i = 0; i < VEC; i++) head[t][i] = (u32)((first + t * step + i) % heads);
+    for (int i = 0; i < VEC; i++) head[i] = (u32)((first + i) % heads);
 #endif
     // A warp stays together: its teams go on until the last one is done.
     for (u64 p = first_thread() / 32 * TEAMS; p < a.n_pieces(); p += n_threads() / 32 * TEAMS) {
@@ -188,15 +176,18 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
         const u32 *ids = a.indices + piece.begin;
         u32 columns[IDS];
         read_ids(ids, member, left, columns);
-        float sums[TILES][VEC] = {};
+        float sums[VEC] = {};
 #if STARTS
         bool finite = true;
-        if (mine && piece.whole && row_of_lane == 0) {
-            for (; slot < last_slot; slot++) add_start(start, slot, piece.row, first, width, sums);
+        if (mine && piece.whole && row_of_lane == 0 && has_columns) {
+            for (; slot < last_slot; slot++) {
+                float of_slot[VEC];
+                load_vector<VEC>(start.of(slot, piece.row) + first, of_slot);
 #pragma unroll
-            for (int t = 0; t < TILES; t++)
+                for (int i = 0; i < VEC; i++) sums[i] += of_slot[i];
+            }
 #pragma unroll
-                for (int i = 0; i < VEC; i++) finite &= is_finite(sums[t][i]) || first + t * step + i >= width;
+            for (int i = 0; i < VEC; i++) finite &= is_finite(sums[i]) || first + i >= to.width;
         }
         const u32 members = (TEAM == 32 ? ~0u : (1u << TEAM % 32) - 1) << threadIdx.x % 32 / TEAM * TEAM;
         if (__ballot_sync(~0u, !finite) & members) {
@@ -205,9 +196,7 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
             ids = start.indices + begin;
             read_ids(ids, member, left, columns);
 #pragma unroll
-            for (int t = 0; t < TILES; t++)
-#pragma unroll
-                for (int i = 0; i < VEC; i++) sums[t][i] = 0;
+            for (int i = 0; i < VEC; i++) sums[i] = 0;
         }
 #endif
         [[maybe_unused]] u64 base = piece.begin;
@@ -226,18 +215,14 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
 #pragma unroll
             for (int j = 0; j < GROUP * IDS; j += LOADS) {
                 if (j > 0 && !__any_sync(~0u, j * AT_ONCE < count)) break;
-                Raw raw[LOADS][TILES];
+                Raw raw[LOADS];
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
                     const int entry = (j + u) * AT_ONCE + row_of_lane;
                     // AT_ONCE entries are in the same of the ids that lanes hold.
                     const u32 column = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
-#pragma unroll
-                    for (int t = 0; t < TILES; t++) {
-                        // Rows that are not named may hold what is no number: zero times it would not be zero.
-                        const bool wanted = entry < count && first + t * step < width;
-                        read<BYTES>(wanted, x.at(column, first + t * step), raw[u][t].words);
-                    }
+                    // Rows that are not named may hold what is no number: zero times it would not be zero.
+                    read<BYTES>(entry < count && has_columns, x.at(column, first), raw[u].words);
                 }
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
@@ -249,33 +234,26 @@ extern "C" __global__ void __launch_bounds__(256, TILES == 1 && WEIGHTS == 0 ? 4
                     const W *of_entry = weights + __shfl_sync(~0u, positions, entry, TEAM) * pitch_of(heads);
 #endif
 #pragma unroll
-                    for (int t = 0; t < TILES; t++)
-#pragma unroll
-                        for (int i = 0; i < VEC; i++) {
+                    for (int i = 0; i < VEC; i++) {
 #if WEIGHTS == 0
-                            sums[t][i] += raw[u][t].element(i);
+                        sums[i] += raw[u].element(i);
 #elif WEIGHTS == 1
-                            if (entry < count) sums[t][i] += factor * raw[u][t].element(i);
+                        if (entry < count) sums[i] += factor * raw[u].element(i);
 #else
-                            if (entry < count && first + t * step < width)
-                                sums[t][i] += factor * to_f32(of_entry[head[t][i]]) * raw[u][t].element(i);
+                        if (entry < count && has_columns)
+                            sums[i] += factor * to_f32(of_entry[head[i]]) * raw[u].element(i);
 #endif
-                        }
+                    }
                 }
             }
 #pragma unroll
             for (int i = 0; i < IDS; i++) columns[i] = next[i];
         }
 #pragma unroll
-        for (int t = 0; t < TILES; t++) {
+        for (int i = 0; i < VEC; i++)
 #pragma unroll
-            for (int i = 0; i < VEC; i++)
-#pragma unroll
-                for (int lanes = TEAM / 2; lanes >= GROUP; lanes >>= 1)
-                    sums[t][i] += __shfl_xor_sync(~0u, sums[t][i], lanes);
-            if (mine && row_of_lane == 0 && first + t * step < width)
-                store(to, piece, first + t * step, sums[t], partial);
-        }
+            for (int lanes = TEAM / 2; lanes >= GROUP; lanes >>= 1) sums[i] += __shfl_xor_sync(~0u, sums[i], lanes);
+        if (mine && row_of_lane == 0 && has_columns) store(to, piece, first, sums, partial);
     }
 }
 

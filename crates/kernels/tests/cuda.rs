@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use girih_compute::testing::check_backend;
+use girih_compute::testing::{check_backend, check_backend_in_parts};
 use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Matrix, Norm};
 use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
@@ -32,7 +32,7 @@ fn blocks_change_no_operation() {
     for kernel in [None, Some(BlockKernel::Mma), Some(BlockKernel::Paper)] {
         let Some(device) = device() else { return };
         let cuda = Cuda::new(device).tiling(Tiling::From(0.0));
-        check_backend(&match kernel {
+        check_backend_in_parts(&match kernel {
             Some(kernel) => cuda.multiplying_blocks_by(kernel).unwrap(),
             None => cuda,
         });

@@ -51,6 +51,11 @@ trait Law {
         Self::TOLERANCE
     }
 
+    /// The tolerance of a backend that adds up parts, each of which is stored like the result.
+    fn tolerance_of_parts(case: &Self::Case) -> f64 {
+        Self::tolerance(case)
+    }
+
     /// Results of the operation on `backend`.
     fn run<B: Backend>(backend: &B, case: &Self::Case) -> Results;
 }
@@ -109,28 +114,45 @@ fn visit_laws(visitor: &impl Visitor) {
 /// # Panics
 /// When operations differ beyond their tolerance: each panics with the smallest case found, and the last message names all.
 pub fn check_backend<B: Backend>(backend: &B) {
-    struct Differential<'a, B> {
-        backend: &'a B,
-        failed: RefCell<Vec<&'static str>>,
+    Differential { backend, in_parts: false, failed: RefCell::default() }.check();
+}
+
+/// As [`check_backend`], for a backend that makes sparse products of parts, each of which is stored like the result.
+///
+/// # Panics
+/// As there.
+pub fn check_backend_in_parts<B: Backend>(backend: &B) {
+    Differential { backend, in_parts: true, failed: RefCell::default() }.check();
+}
+
+struct Differential<'a, B> {
+    backend: &'a B,
+    in_parts: bool,
+    failed: RefCell<Vec<&'static str>>,
+}
+
+impl<B: Backend> Differential<'_, B> {
+    fn check(self) {
+        visit_laws(&self);
+        let failed = self.failed.into_inner();
+        assert!(failed.is_empty(), "differ from the reference: {}", failed.join(", "));
+        refusals::check(self.backend);
     }
-    impl<B: Backend> Visitor for Differential<'_, B> {
-        fn visit<L: Law>(&self) {
-            let compare_cases = || {
-                for_cases::<L>(CASES, ROWS_MAX, |case| {
-                    let (found, expected) = (L::run(self.backend, case), L::run(&Reference, case));
-                    compare(L::NAME, L::tolerance(case), &found, &expected);
-                });
-            };
-            if catch_unwind(AssertUnwindSafe(compare_cases)).is_err() {
-                self.failed.borrow_mut().push(L::NAME);
-            }
+}
+
+impl<B: Backend> Visitor for Differential<'_, B> {
+    fn visit<L: Law>(&self) {
+        let compare_cases = || {
+            for_cases::<L>(CASES, ROWS_MAX, |case| {
+                let (found, expected) = (L::run(self.backend, case), L::run(&Reference, case));
+                let tolerance = if self.in_parts { L::tolerance_of_parts(case) } else { L::tolerance(case) };
+                compare(L::NAME, tolerance, &found, &expected);
+            });
+        };
+        if catch_unwind(AssertUnwindSafe(compare_cases)).is_err() {
+            self.failed.borrow_mut().push(L::NAME);
         }
     }
-    let differential = Differential { backend, failed: RefCell::default() };
-    visit_laws(&differential);
-    let failed = differential.failed.into_inner();
-    assert!(failed.is_empty(), "differ from the reference: {}", failed.join(", "));
-    refusals::check(backend);
 }
 
 /// Compares the bits that every operation of `backend` leaves when it runs on one, two and three threads of rayon.

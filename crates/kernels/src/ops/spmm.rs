@@ -26,8 +26,6 @@ struct Layout {
     vec: usize,
     /// Lanes that read a row of the operand.
     group: usize,
-    /// Vectors that a lane holds of a row.
-    tiles: usize,
     /// Lanes that share a row of the pattern.
     team: usize,
 }
@@ -44,10 +42,8 @@ impl Layout {
         let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
         let vectors = width / vec;
         let group = vectors.next_power_of_two().min(32);
-        // A lane holds few elements, so that registers suffice for enough warps.
-        let tiles = vectors.div_ceil(32).min(8 / vec).min(4);
         let short = nnz < Self::SHORT * n_rows;
-        Self { vec, group, tiles, team: if short { group.max(Self::TEAM_MIN) } else { 32 } }
+        Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 } }
     }
 
     /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
@@ -59,7 +55,7 @@ impl Layout {
 
     /// Parts of a row that different teams compute.
     fn n_panels(self, width: usize) -> usize {
-        width.div_ceil(self.vec * self.group * self.tiles)
+        width.div_ceil(self.vec * self.group)
     }
 }
 
@@ -235,8 +231,8 @@ fn defines(
     let types = ["Y", "W", "B"].into_iter().zip(operands);
     let types =
         types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
-    let Layout { vec, group, tiles, team } = layout;
-    let constants = [("VEC", vec), ("GROUP", group), ("TILES", tiles), ("TEAM", team)];
+    let Layout { vec, group, team } = layout;
+    let constants = [("VEC", vec), ("GROUP", group), ("TEAM", team)];
     let constants = constants.into_iter().chain([("WEIGHTS", weighing as usize), ("STARTS", usize::from(starts))]);
     let operand = [("X", element(dtype).to_owned())];
     operand.into_iter().chain(types).chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
@@ -253,11 +249,11 @@ mod tests {
         #[test]
         fn layouts_cover_rows(width in 1_usize..2000, is_f32: bool) {
             let dtype = if is_f32 { Dtype::F32 } else { Dtype::Bf16 };
-            let Layout { vec, group, tiles, .. } = Layout::of(width, dtype, 1 << 10, 1);
-            prop_assert!(width.is_multiple_of(vec) && group.is_power_of_two() && group <= 32 && (1..=4).contains(&tiles));
+            let Layout { vec, group, .. } = Layout::of(width, dtype, 1 << 10, 1);
+            prop_assert!(width.is_multiple_of(vec) && group.is_power_of_two() && group <= 32);
             let layout = Layout::of(width, dtype, 1, 1);
             prop_assert!(layout.team.is_multiple_of(layout.group) && layout.team <= 32);
-            prop_assert!(layout.n_panels(width) * vec * group * tiles >= width);
+            prop_assert!(layout.n_panels(width) * vec * group >= width);
         }
     }
 }
