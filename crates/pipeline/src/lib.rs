@@ -35,7 +35,7 @@
 //!     }
 //!     Ok::<_, Box<dyn std::error::Error>>((sum, items.finish()))
 //! })?;
-//! assert_eq!(sum, (0..100).map(|i| i * i / 2).sum());
+//! assert_eq!(sum, (0..100).map(|i| i * i / 2).sum::<u64>());
 //! println!("{report}"); // a table that ends with a line like: bottleneck: look up, busy 83 % of 0.002 s
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
