@@ -9,7 +9,7 @@ use crate::times::{Activity, Log, SharedLog};
 use crate::worker::{Ended, Parcels, Upstream, close};
 
 /// Waits for a thread to end.
-pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + 'a>;
+pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
 
 /// What comes out of a pipeline that runs, in the order of its source.
 ///
@@ -49,8 +49,11 @@ impl<'a, T, E> Items<'a, T, E> {
     ///
     /// Failures of items that were not asked for are not reported.
     pub fn finish(mut self) -> Report {
-        self.stop();
-        self.log.lap(Activity::Work, self.item.take());
+        if !self.upstream.is_empty() {
+            self.log.lap(Activity::Work, self.item.take());
+            self.stop();
+            self.log.lap(Activity::WaitInput, None);
+        }
         let source = self.source_log.with(Option::take).expect("made when the pipeline was started");
         Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone())
     }

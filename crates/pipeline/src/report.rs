@@ -15,7 +15,7 @@ const CONSUMER: &str = "consumer";
 /// Where the time of a pipeline went; printed, it is a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// From the start to the end, in seconds.
+    /// From the start until the last thread had ended, in seconds.
     pub wall_s: f64,
     /// The source, each stage, the consumer.
     pub stages: Vec<StageReport>,
@@ -52,15 +52,13 @@ pub struct StageName {
 impl Report {
     pub(crate) fn new(source: Log, stages: &[StageName], workers: Vec<(usize, Log)>, consumer: Log) -> Self {
         let wall = consumer.until();
-        let of_stage = |at: usize| workers.iter().filter(move |(stage, _)| *stage == at).map(|(_, log)| log);
-        let mut rows = vec![StageReport::new(source::NAME, 1, [&source].into_iter(), wall)];
-        rows.extend(
-            stages
-                .iter()
-                .enumerate()
-                .map(|(at, stage)| StageReport::new(&stage.name, stage.n_workers, of_stage(at), wall)),
-        );
-        rows.push(StageReport::new(CONSUMER, 1, [&consumer].into_iter(), wall));
+        let of_stage =
+            |at| -> Vec<&Log> { workers.iter().filter(|(stage, _)| *stage == at).map(|(_, log)| log).collect() };
+        let mut rows = vec![StageReport::new(source::NAME, 1, &[&source], wall)];
+        for (at, stage) in stages.iter().enumerate() {
+            rows.push(StageReport::new(&stage.name, stage.n_workers, &of_stage(at), wall));
+        }
+        rows.push(StageReport::new(CONSUMER, 1, &[&consumer], wall));
         let named = workers.into_iter().map(|(stage, log)| (stages[stage].name.clone(), log));
         let named =
             [(source::NAME.to_owned(), source)].into_iter().chain(named).chain([(CONSUMER.to_owned(), consumer)]);
@@ -77,13 +75,13 @@ impl Report {
 }
 
 impl StageReport {
-    fn new<'l>(name: &str, n_workers: usize, logs: impl Iterator<Item = &'l Log> + Clone, wall: Duration) -> Self {
-        let sum = |time: fn(&Log) -> Duration| logs.clone().map(time).sum::<Duration>().as_secs_f64();
+    fn new(name: &str, n_workers: usize, logs: &[&Log], wall: Duration) -> Self {
+        let sum = |time: fn(&Log) -> Duration| logs.iter().map(|log| time(log)).sum::<Duration>().as_secs_f64();
         let work_s = sum(|log| log.work);
         Self {
             name: name.to_owned(),
             n_workers,
-            n_items: logs.clone().map(|log| log.n_items).sum(),
+            n_items: logs.iter().map(|log| log.n_items).sum(),
             wait_input_s: sum(|log| log.wait_input),
             work_s,
             wait_output_s: sum(|log| log.wait_output),
