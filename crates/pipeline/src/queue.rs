@@ -22,7 +22,9 @@ pub trait Input<T>: Close {
 
 /// What can be told that nobody wants more of it.
 pub trait Close: Send + Sync {
-    /// Drops what is there; from now on nothing can be taken or put, and nobody waits.
+    /// Gives nothing more and takes nothing more, so that nobody waits for room.
+    ///
+    /// Who waits for an item is released when the last producer ends, which each does with its next item.
     fn close(&self);
 }
 
@@ -108,11 +110,14 @@ impl<T: Send> Input<T> for Queue<T> {
     fn take(&self) -> Option<(u64, T)> {
         let mut state = lock(&self.state);
         loop {
+            if state.is_closed {
+                return None;
+            }
             if let Some(taken) = state.pop() {
                 self.room.notify_all();
                 return Some(taken);
             }
-            if state.is_closed || state.n_producers == 0 {
+            if state.n_producers == 0 {
                 return None;
             }
             state = wait(&self.ready, state);
@@ -122,13 +127,7 @@ impl<T: Send> Input<T> for Queue<T> {
 
 impl<T: Send> Close for Queue<T> {
     fn close(&self) {
-        let mut state = lock(&self.state);
-        state.is_closed = true;
-        let dropped = std::mem::take(&mut state.slots);
-        // Destructors of items run outside of the lock.
-        drop(state);
-        self.ready.notify_all();
+        lock(&self.state).is_closed = true;
         self.room.notify_all();
-        drop(dropped);
     }
 }

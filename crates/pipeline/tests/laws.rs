@@ -192,29 +192,36 @@ fn each_worker_makes_its_state_once_on_its_own_thread() {
     assert_eq!(made.len(), 3);
 }
 
-/// The consumer takes nothing: a stage that fails ends those before it all the same.
+/// The consumer takes nothing: a worker that fails ends the others of its stage, and the stages before it, all the same.
 #[test]
-fn a_failure_stops_the_stages_before_it_while_the_consumer_is_away() {
-    let alive = AtomicUsize::new(0);
-    let n_made = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let before = || {
-            let state = Alive::new(&alive);
-            n_made.fetch_add(1, Ordering::Relaxed);
-            move |item: u64| {
-                let _ = &state;
-                Ok(item)
+fn a_failure_stops_its_stage_and_those_before_it_while_the_consumer_is_away() {
+    for n_before in 0..3 {
+        let (alive, n_made) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let make = |fails: bool| {
+            let (alive, n_made) = (&alive, &n_made);
+            move || {
+                let state = Alive::new(alive);
+                n_made.fetch_add(1, Ordering::Relaxed);
+                move |item: u64| {
+                    let _ = &state;
+                    if fails && item == 0 { Err("no") } else { Ok(item) }
+                }
             }
         };
-        let items = Pipeline::new(0..)
-            .stage(Stage::new("before").workers(2), before)
-            .stage("fails", || |_| Err::<u64, _>("no"))
-            .start_in(scope)
-            .unwrap();
-        wait_until("stopping", || n_made.load(Ordering::Relaxed) == 2 && alive.load(Ordering::Relaxed) == 0);
-        let found: Vec<_> = items.collect();
-        assert!(matches!(found[..], [Err(StageError::Failed { item: 0, source: "no", .. })]), "{found:?}");
-    });
+        thread::scope(|scope| {
+            let before = Stage::new("before").workers(2);
+            let pipeline =
+                (0..n_before).fold(Pipeline::new(0..), |pipeline, _| pipeline.stage(before.clone(), make(false)));
+            // With much room, so that it is not lack of it that stops the other worker.
+            let pipeline = pipeline.stage(Stage::new("fails").workers(2).capacity(100_000), make(true));
+            let items = pipeline.start_in(scope).unwrap();
+            let n_workers = 2 * n_before + 2;
+            let have_ended = || n_made.load(Ordering::Relaxed) == n_workers && alive.load(Ordering::Relaxed) == 0;
+            wait_until("stopping", have_ended);
+            let found: Vec<_> = items.collect();
+            assert!(matches!(found[..], [Err(StageError::Failed { item: 0, source: "no", .. })]), "{found:?}");
+        });
+    }
 }
 
 /// A slow stage finishes its item; meanwhile a quick one before it begins nothing, although it has room.
@@ -245,6 +252,27 @@ fn a_stop_reaches_the_first_stage_while_the_last_is_at_work() {
         let begun = n_begun.load(Ordering::Relaxed) - before;
         assert!(begun < 30, "{begun} items were begun after the stop");
     });
+}
+
+#[test]
+fn a_worker_that_cannot_begin_stops_the_others() {
+    let n_begun = AtomicUsize::new(0);
+    let make = move || {
+        assert!(n_begun.fetch_add(1, Ordering::Relaxed) != 1, "no device");
+        |item: u64| {
+            thread::sleep(Duration::from_micros(100));
+            Ok::<_, Infallible>(item)
+        }
+    };
+    let items = Pipeline::new(0..20_000).stage(Stage::new("copy").workers(2), make).start().unwrap();
+    let found: Vec<_> = items.collect();
+    let (last, before) = found.split_last().unwrap();
+    assert!(
+        matches!(last, Err(StageError::Panicked { item: None, message, .. }) if message == "no device"),
+        "{last:?}"
+    );
+    assert!(before.iter().zip(0..).all(|(item, at)| matches!(item, Ok(found) if *found == at)));
+    assert!(before.len() < 10_000, "the other worker went on for {} items", before.len());
 }
 
 #[test]
