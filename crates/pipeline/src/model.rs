@@ -11,7 +11,9 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Items, Pipeline, Stage, StageError};
+use crate::items::Handle;
+use crate::worker::Ended;
+use crate::{Items, Pipeline, Stage, StageError, StartError};
 
 /// Runs `test` once for every interleaving in which threads that could go on are interrupted at most `preemptions` times,
 /// or as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
@@ -245,4 +247,26 @@ fn a_worker_that_cannot_begin_ends_the_pipeline_with_an_error() {
         drop(items);
         ledger.assert_all_dropped_once();
     });
+}
+
+/// Two stages of two threads, of which the system refuses one: those that run are stopped, and none waits for it.
+#[test]
+fn a_refused_thread_stops_those_that_run() {
+    for n_granted in 0..4 {
+        explore(2, move || {
+            let ledger = Arc::new(Ledger::default());
+            let n_asked = AtomicUsize::new(0);
+            let spawn = |name: String, body: Box<dyn FnOnce() -> Ended + Send>| -> std::io::Result<Handle<'static>> {
+                if n_asked.fetch_add(1, Ordering::Relaxed) == n_granted {
+                    return Err(std::io::Error::other("too many threads"));
+                }
+                let handle = loom::thread::Builder::new().name(name).spawn(body)?;
+                Ok(Box::new(move || handle.join()))
+            };
+            let error = pipeline(&ledger, 3, &[2, 2], |_, item| Ok(item)).launch(spawn).err().unwrap();
+            let expected = (n_granted / 2).to_string();
+            assert!(matches!(&error, StartError::Thread { stage, .. } if *stage == expected), "{error}");
+            ledger.assert_all_dropped_once();
+        });
+    }
 }

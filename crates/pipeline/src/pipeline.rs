@@ -158,7 +158,11 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         })
     }
 
-    fn launch<'s>(
+    /// Starts all threads, by `spawn` of a name and a body, in the order of stages.
+    ///
+    /// The order matters when a thread is refused: who waits for items waits until all workers of the stage before have
+    /// ended, and those have been started then.
+    pub(crate) fn launch<'s>(
         self,
         spawn: impl Fn(String, Box<dyn FnOnce() -> Ended + Send + 'a>) -> io::Result<Handle<'s>>,
     ) -> Result<Items<'s, T, E>, StartError>

@@ -340,6 +340,8 @@ fn a_report_names_the_bottleneck_and_accounts_for_all_time() {
         assert!(stage.wait_input_s + stage.work_s + stage.wait_output_s <= report.wall_s + 1e-6, "{report}");
         assert!((stage.busy - stage.work_s / report.wall_s).abs() < 1e-9);
     }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!((&json["stages"][2]["name"], &json["stages"][2]["n_items"]), (&"second".into(), &20.into()));
     let text = report.to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 6);
