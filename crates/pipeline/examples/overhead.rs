@@ -1,5 +1,5 @@
-//! What a stage costs an item when there is no work: pipelines of stages that hand on what they get, beside threads that are
-//! joined by the standard library's bounded channels.
+//! What a stage costs an item when there is no work: pipelines of stages that hand on what they get, beside threads
+//! that are joined by the standard library's bounded channels.
 //!
 //! ```text
 //! cargo run --release -p girih-pipeline --example overhead

@@ -13,8 +13,8 @@ pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
 
 /// What comes out of a pipeline that runs, in the order of its source.
 ///
-/// The iterator ends with the source, or after the first error. Dropping it at any moment stops all stages and waits for
-/// their threads, as [`finish`](Self::finish) does, which also tells where the time went.
+/// The iterator ends with the source, or after the first error. Dropping it at any moment stops all stages and waits
+/// for their threads, as [`finish`](Self::finish) does, which also tells where the time went.
 #[must_use = "dropping it stops the pipeline"]
 pub struct Items<'a, T, E> {
     input: Parcels<'a, T, E>,

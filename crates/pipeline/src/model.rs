@@ -1,7 +1,7 @@
 //! Small pipelines in every interleaving of their threads (loom, with a bounded number of preemptions).
 //!
-//! The bounds here take seconds. `LOOM_MAX_PREEMPTIONS=3 cargo test -p girih-pipeline --lib` takes two minutes and a million
-//! interleavings: for a change to the queue.
+//! The bounds here take seconds. `LOOM_MAX_PREEMPTIONS=3 cargo test -p girih-pipeline --lib` takes minutes and explores
+//! a million interleavings: for a change to the queue.
 //!
 //! Loom fails on a deadlock by itself; everything else is asserted here: what comes out, and that every item that the
 //! source gave has been dropped once when the pipeline has.
@@ -15,8 +15,8 @@ use crate::items::Handle;
 use crate::worker::Ended;
 use crate::{Items, Pipeline, Stage, StageError, StartError};
 
-/// Runs `test` once for every interleaving in which threads that could go on are interrupted at most `preemptions` times,
-/// or as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
+/// Runs `test` once for every interleaving in which threads that could go on are interrupted at most `preemptions`
+/// times, or as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
 fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.max(Some(preemptions));
@@ -175,10 +175,10 @@ fn a_failure_comes_out_in_its_place(
 
 #[test]
 fn an_error_comes_out_in_its_place() {
-    a_failure_comes_out_in_its_place(
-        Err,
-        |failure, name, id| matches!(failure, StageError::Failed { stage, item, source } if stage == name && (*item, *source) == (id, id)),
-    );
+    a_failure_comes_out_in_its_place(Err, |failure, name, id| {
+        matches!(failure, StageError::Failed { stage, item, source }
+            if stage == name && (*item, *source) == (id, id))
+    });
 }
 
 #[test]

@@ -99,7 +99,8 @@ type Body<'a> = Box<dyn FnOnce(Log) -> Ended + Send + 'a>;
 impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
     /// A pipeline without stages: items come out as `source` gives them.
     ///
-    /// The iterator runs on the threads of the first stage, one at a time, and should be quick: a list of seeds, not a file.
+    /// The iterator runs on the threads of the first stage, one at a time, and should be quick: a list of seeds, not a
+    /// file.
     pub fn new<I>(source: I) -> Self
     where
         I: IntoIterator<Item = T>,
@@ -113,8 +114,8 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
 
     /// Adds a stage, of a name or of a [`Stage`].
     ///
-    /// `make` runs once on each thread of the stage and returns the function that the thread applies to its items: what it
-    /// holds (a sampler's maps, a stream of a device) belongs to that thread, and need not be `Send`.
+    /// `make` runs once on each thread of the stage and returns the function that the thread applies to its items: what
+    /// it holds (a sampler's maps, a stream of a device) belongs to that thread, and need not be `Send`.
     pub fn stage<U, W>(self, stage: impl Into<Stage>, make: impl Fn() -> W + Send + Sync + 'a) -> Pipeline<'a, U, E>
     where
         U: Send + 'a,
@@ -139,7 +140,8 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         Pipeline { output, upstream, stages, workers, source_log, is_traced }
     }
 
-    /// Keeps when each item was waited for and worked on, 56 bytes each time, for [`Report::trace`](crate::Report::trace).
+    /// Keeps when each item was waited for and worked on, 56 bytes each time, for
+    /// [`Report::trace`](crate::Report::trace).
     pub fn traced(self) -> Self {
         Self { is_traced: true, ..self }
     }

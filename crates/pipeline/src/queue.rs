@@ -7,8 +7,9 @@
 //!   ... 6 │  7: ·     8: item   9: item  10: · │ 11: a worker holds it
 //!           head, still being worked on
 //! ```
-//! Workers that finish out of turn put their item in its place; the item at `head` is the next to leave. Whoever holds that
-//! one has a place in the window and never waits for room, and everyone else waits for it: there is no circle of waits.
+//! Workers that finish out of turn put their item in its place; the item at `head` is the next to leave. Whoever holds
+//! that one has a place in the window and never waits for room, and everyone else waits for it: there is no circle of
+//! waits.
 
 use std::collections::VecDeque;
 

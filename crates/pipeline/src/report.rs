@@ -66,8 +66,8 @@ impl Report {
         Self { wall_s: wall.as_secs_f64(), stages: rows, trace: threads.map(Trace::new) }
     }
 
-    /// The stage whose workers are busy for the largest share of the time: the one that more workers, or a quicker way to
-    /// do its work, would speed up. When it is the consumer, the pipeline hides all other stages.
+    /// The stage whose workers are busy for the largest share of the time: the one that more workers, or a quicker way
+    /// to do its work, would speed up. When it is the consumer, the pipeline hides all other stages.
     #[must_use]
     pub fn bottleneck(&self) -> &StageReport {
         self.stages.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)).expect("a source and a consumer are always there")

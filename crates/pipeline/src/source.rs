@@ -64,8 +64,8 @@ where
 
 impl<I: Send> Close for Source<I> {
     fn close(&self) {
-        // Whether a worker that is just taking an item sees this or not makes no difference: it puts it into a queue that
-        // is closed, too.
+        // Whether a worker that is just taking an item sees this or not makes no difference: it puts it into a queue
+        // that is closed, too.
         self.is_closed.store(true, Ordering::Relaxed);
     }
 }

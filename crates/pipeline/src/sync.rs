@@ -1,5 +1,6 @@
-//! Where mutexes, condition variables and threads come from: the standard library, or, in this crate's unit tests, loom,
-//! which runs a test once for every way in which its threads can be interleaved. Tests in `tests/` run the real ones.
+//! Where mutexes, condition variables and threads come from: the standard library, or, in this crate's unit tests,
+//! loom, which runs a test once for every way in which its threads can be interleaved. Tests in `tests/` run the real
+//! ones.
 
 #[cfg(not(test))]
 pub use std::{

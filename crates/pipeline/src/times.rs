@@ -64,7 +64,8 @@ impl Log {
 
 /// The log of threads that take turns; empty until the pipeline starts, and again once its report is made.
 ///
-/// The mutex is the standard library's in model checks, too: what is measured decides nothing, and need not be explored.
+/// The mutex is the standard library's in model checks, too: what is measured decides nothing, and need not be
+/// explored.
 #[derive(Clone, Default)]
 pub struct SharedLog(Arc<std::sync::Mutex<Option<Log>>>);
 

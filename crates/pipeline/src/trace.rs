@@ -27,8 +27,8 @@ impl Trace {
         Self { threads }
     }
 
-    /// Writes one JSON object in Chromium's Trace Event Format: a row a thread, an event for each stretch of work or waiting,
-    /// in microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
+    /// Writes one JSON object in Chromium's Trace Event Format: a row a thread, an event for each stretch of work or
+    /// waiting, in microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
     ///
     /// # Errors
     /// When `out` fails.

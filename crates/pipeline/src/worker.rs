@@ -18,8 +18,8 @@ pub struct Parcel<T, E> {
 
 /// Everything that lies before some point of a pipeline.
 ///
-/// Who needs no more input closes all of it at once. Closing only the nearest queue would end the pipeline, too, but stage
-/// by stage, and each stage would begin another item before it noticed.
+/// Who needs no more input closes all of it at once. Were each stage to close only what lies directly before it, a stop
+/// would wait for the work of one stage after the other, and those not yet reached would begin further items meanwhile.
 pub type Upstream<'a> = Vec<Arc<dyn Close + 'a>>;
 
 /// Closes `upstream`, the nearest first.

@@ -3,16 +3,21 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use girih_pipeline::{Items, Pipeline, Report, Stage, StageError, StartError};
 use proptest::prelude::*;
 
-/// Workers and capacity of each stage.
+/// Workers and capacity of a stage.
+fn sizes() -> impl Strategy<Value = (usize, usize)> {
+    (1..4usize, 1..4usize)
+}
+
+/// Those of each stage.
 fn shapes() -> impl Strategy<Value = Vec<(usize, usize)>> {
-    prop::collection::vec((1..4usize, 1..4usize), 0..4)
+    prop::collection::vec(sizes(), 0..4)
 }
 
 fn stage(place: usize, (workers, capacity): (usize, usize)) -> Stage {
@@ -46,6 +51,10 @@ enum Failure {
     Panic,
 }
 
+fn failures() -> impl Strategy<Value = Failure> {
+    prop_oneof![Just(Failure::Error), Just(Failure::Panic)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -53,7 +62,8 @@ proptest! {
     fn a_pipeline_is_a_map(shape in shapes(), n in 0..60u64) {
         let expected: Vec<u64> = (0..n).map(|i| (0..shape.len()).fold(i, |value, place| step(place, value))).collect();
         let found = thread::scope(|scope| {
-            let pipeline = shape.iter().enumerate().fold(Pipeline::<u64, Infallible>::new(0..n), |pipeline, (place, &size)| {
+            let source = Pipeline::<u64, Infallible>::new(0..n);
+            let pipeline = shape.iter().enumerate().fold(source, |pipeline, (place, &size)| {
                 pipeline.stage(stage(place, size), move || move |value| {
                     dawdle(value + place as u64);
                     Ok(step(place, value))
@@ -65,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn in_any_order_nothing_is_lost_or_doubled(size in (1..4usize, 1..4usize), behind in (1..4usize, 1..4usize), n in 0..60u64) {
+    fn in_any_order_nothing_is_lost_or_doubled(size in sizes(), behind in sizes(), n in 0..60u64) {
         let items = Pipeline::<u64, Infallible>::new(0..n)
             .stage(stage(0, size).in_any_order(), || |value| {
                 dawdle(value);
@@ -82,8 +92,8 @@ proptest! {
     /// Whoever is quicker: the first item that fails anywhere decides, and all before it come out.
     #[test]
     fn the_first_failure_decides(
-        shape in prop::collection::vec((1..4usize, 1..4usize), 1..4),
-        failing in prop::collection::btree_map(0..40u64, (0..4usize, prop_oneof![Just(Failure::Error), Just(Failure::Panic)]), 1..5),
+        shape in prop::collection::vec(sizes(), 1..4),
+        failing in prop::collection::btree_map(0..40u64, (0..4usize, failures()), 1..5),
     ) {
         let failing = Arc::new(failing);
         let n_stages = shape.len();
@@ -125,10 +135,10 @@ proptest! {
         let alive = AtomicUsize::new(0);
         let room: usize = shape.iter().map(|(workers, capacity)| workers + capacity).sum();
         thread::scope(|scope| {
-            let source = (0u64..).inspect(|_| {
+            let source = Pipeline::<u64, Infallible>::new((0u64..).inspect(|_| {
                 n_asked.fetch_add(1, Ordering::Relaxed);
-            });
-            let pipeline = shape.iter().enumerate().fold(Pipeline::<u64, Infallible>::new(source), |pipeline, (place, &size)| {
+            }));
+            let pipeline = shape.iter().enumerate().fold(source, |pipeline, (place, &size)| {
                 let alive = &alive;
                 pipeline.stage(stage(place, size), move || {
                     let state = Alive::new(alive);
@@ -169,6 +179,26 @@ impl Drop for Alive<'_> {
     }
 }
 
+/// An item that takes until a later one has come out.
+#[test]
+fn in_any_order_nobody_waits_for_a_slow_item() {
+    let has_come = AtomicBool::new(false);
+    let pass = || {
+        |item: u64| {
+            if item == 0 {
+                wait_until("the later item", || has_come.load(Ordering::Relaxed));
+            }
+            Ok::<_, Infallible>(item)
+        }
+    };
+    let found: Vec<u64> = thread::scope(|scope| {
+        let stage = Stage::new("pass").workers(2).in_any_order();
+        let items = Pipeline::new(0..2).stage(stage, pass).start_in(scope).unwrap();
+        items.map(Result::unwrap).inspect(|_| has_come.store(true, Ordering::Relaxed)).collect()
+    });
+    assert_eq!(found, [1, 0]);
+}
+
 #[test]
 fn each_worker_makes_its_state_once_on_its_own_thread() {
     let names = std::sync::Mutex::new(Vec::new());
@@ -192,7 +222,8 @@ fn each_worker_makes_its_state_once_on_its_own_thread() {
     assert_eq!(made.len(), 3);
 }
 
-/// The consumer takes nothing: a worker that fails ends the others of its stage, and the stages before it, all the same.
+/// The consumer takes nothing: a worker that fails ends the others of its stage, and the stages before it, all the
+/// same.
 #[test]
 fn a_failure_stops_its_stage_and_those_before_it_while_the_consumer_is_away() {
     for n_before in 0..3 {
@@ -222,6 +253,49 @@ fn a_failure_stops_its_stage_and_those_before_it_while_the_consumer_is_away() {
             assert!(matches!(found[..], [Err(StageError::Failed { item: 0, source: "no", .. })]), "{found:?}");
         });
     }
+}
+
+/// Much waits in front of a stage when one of its two workers fails: the other leaves it there.
+#[test]
+fn after_a_failure_nothing_that_waits_before_it_is_begun() {
+    let n = 1000;
+    let (n_waiting, n_begun) = (AtomicU64::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let before = || {
+            |item: u64| {
+                n_waiting.fetch_add(1, Ordering::Relaxed);
+                Ok(item)
+            }
+        };
+        let fails = || {
+            |item: u64| {
+                n_begun.fetch_add(1, Ordering::Relaxed);
+                wait_until("filling the queue", || n_waiting.load(Ordering::Relaxed) == n);
+                thread::sleep(Duration::from_millis(1));
+                if item == 0 { Err("no") } else { Ok(item) }
+            }
+        };
+        let pipeline = Pipeline::new(0..n).stage(Stage::new("before").capacity(n as usize), before);
+        let stage = Stage::new("fails").workers(2).capacity(n as usize);
+        let items = pipeline.stage(stage, fails).start_in(scope).unwrap();
+        // A second is enough to begin all of them.
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(items.count(), 1);
+    });
+    let n_begun = n_begun.into_inner();
+    assert!(n_begun < 500, "{n_begun} items were begun");
+}
+
+/// Nor may it be: what an iterator gives after its end is not defined.
+#[test]
+fn a_source_that_has_ended_is_not_asked_again() {
+    let mut n_asked = 0;
+    let source = std::iter::from_fn(move || {
+        n_asked += 1;
+        (n_asked != 4).then_some(n_asked)
+    });
+    let items = Pipeline::<i32, Infallible>::new(source).stage(Stage::new("pass").workers(3), || Ok).start().unwrap();
+    assert_eq!(items.map(Result::unwrap).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 /// A slow stage finishes its item; meanwhile a quick one before it begins nothing, although it has room.
