@@ -1,0 +1,116 @@
+//! [`Items`]: the consumer's end of a pipeline.
+
+use std::thread;
+
+use crate::StageError;
+use crate::error::panic_message;
+use crate::report::{Report, StageName};
+use crate::times::{Activity, Log, SharedLog};
+use crate::worker::{Ended, Parcels, Upstream, close};
+
+/// Waits for a thread to end.
+pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
+
+/// What comes out of a pipeline that runs, in the order of its source.
+///
+/// The iterator ends with the source, or after the first error. Dropping it at any moment stops all stages and waits
+/// for their threads, as [`finish`](Self::finish) does, which also tells where the time went.
+#[must_use = "dropping it stops the pipeline"]
+pub struct Items<'a, T, E> {
+    input: Parcels<'a, T, E>,
+    /// All of the pipeline; empty once it has been stopped.
+    upstream: Upstream<'a>,
+    /// The place of its stage, for each thread that has not been waited for.
+    running: Vec<(usize, Handle<'a>)>,
+    ended: Vec<(usize, Log)>,
+    stages: Vec<StageName>,
+    source_log: SharedLog,
+    log: Log,
+    /// What the consumer has now.
+    item: Option<u64>,
+}
+
+impl<'a, T, E> Items<'a, T, E> {
+    pub(crate) fn new(
+        input: Parcels<'a, T, E>,
+        upstream: Upstream<'a>,
+        stages: Vec<StageName>,
+        source_log: SharedLog,
+        log: Log,
+    ) -> Self {
+        Self { input, upstream, running: Vec::new(), ended: Vec::new(), stages, source_log, log, item: None }
+    }
+
+    pub(crate) fn add_worker(&mut self, stage: usize, handle: Handle<'a>) {
+        self.running.push((stage, handle));
+    }
+
+    /// Stops all stages, waits for their threads, and says how long each worked and waited.
+    ///
+    /// Failures of items that were not asked for are not reported.
+    pub fn finish(mut self) -> Report {
+        if !self.upstream.is_empty() {
+            self.log.lap(Activity::Work, self.item.take());
+            self.stop();
+            self.log.lap(Activity::WaitInput, None);
+        }
+        let source = self.source_log.with(Option::take).expect("made when the pipeline was started");
+        Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone())
+    }
+
+    /// Stops what still runs; the first panic that no item is to blame for.
+    fn stop(&mut self) -> Option<StageError<E>> {
+        close(&std::mem::take(&mut self.upstream));
+        let mut failure = None;
+        for (stage, handle) in self.running.drain(..) {
+            let panic = match handle() {
+                Ok(Ended { log, panic }) => {
+                    self.ended.push((stage, log));
+                    panic
+                }
+                Err(panic) => Some(panic_message(&*panic)),
+            };
+            let panicked =
+                |message| StageError::Panicked { stage: self.stages[stage].name.clone(), item: None, message };
+            failure = failure.or(panic.map(panicked));
+        }
+        failure
+    }
+
+    /// The next item, or how it ended.
+    fn take(&mut self) -> Option<Result<T, StageError<E>>> {
+        match self.input.take() {
+            Some((_, parcel)) => {
+                self.item = Some(parcel.item);
+                if parcel.outcome.is_err() {
+                    self.stop();
+                }
+                Some(parcel.outcome)
+            }
+            None => self.stop().map(Err),
+        }
+    }
+}
+
+impl<T, E> Iterator for Items<'_, T, E> {
+    type Item = Result<T, StageError<E>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.upstream.is_empty() {
+            return None;
+        }
+        self.log.lap(Activity::Work, self.item.take());
+        let next = self.take();
+        self.log.lap(Activity::WaitInput, self.item);
+        self.log.n_items += u64::from(matches!(next, Some(Ok(_))));
+        next
+    }
+}
+
+impl<T, E> std::iter::FusedIterator for Items<'_, T, E> {}
+
+impl<T, E> Drop for Items<'_, T, E> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,202 @@
+//! [`Pipeline`] and [`Stage`]: what is built before anything runs.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::Scope;
+use std::time::Instant;
+
+use crate::items::{Handle, Items};
+use crate::queue::{Close, Queue};
+use crate::report::StageName;
+use crate::source::Source;
+use crate::times::{Log, SharedLog};
+use crate::worker::{Ended, Parcel, Parcels, Upstream, Worker};
+use crate::{StartError, sync};
+
+/// The name and the size of a stage.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    name: Arc<str>,
+    n_workers: usize,
+    capacity: usize,
+    keeps_order: bool,
+}
+
+impl Stage {
+    /// A stage of one worker with a queue of two items behind it, which keeps the order of its input.
+    ///
+    /// Two are enough to hide a stage whose items take about equally long (Cai et al., DSP, PPoPP 2023, use as many);
+    /// more only cover for items that differ, and cost memory.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), n_workers: 1, capacity: 2, keeps_order: true }
+    }
+
+    /// The number of threads, at least one; each works on whole items.
+    #[must_use]
+    pub fn workers(self, n_workers: usize) -> Self {
+        Self { n_workers, ..self }
+    }
+
+    /// How many items may wait behind the stage, at least one; each worker may hold another that is done.
+    ///
+    /// An ordered stage needs as many as it has workers if none of them is to wait for a slower one.
+    #[must_use]
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// Hands on every item as soon as it is done: nobody waits for a slow item but the order depends on scheduling.
+    #[must_use]
+    pub fn in_any_order(self) -> Self {
+        Self { keeps_order: false, ..self }
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        let stage = || self.name.to_string();
+        if self.n_workers == 0 {
+            return Err(StartError::NoWorkers { stage: stage() });
+        }
+        if self.capacity == 0 {
+            return Err(StartError::NoCapacity { stage: stage() });
+        }
+        Ok(())
+    }
+}
+
+impl From<&str> for Stage {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+/// A source of items and the stages that they go through; nothing runs before it is started.
+///
+/// `T` is what comes out of the last stage so far, `E` the error that every stage may return, `'a` how long what stages
+/// borrow lives: `'static` for [`start`](Self::start), longer than a scope for [`start_in`](Self::start_in).
+///
+/// Start it on the thread that consumes: [`Items`] is an iterator, and that thread is the last stage.
+#[must_use = "a pipeline does nothing before it is started"]
+pub struct Pipeline<'a, T, E> {
+    /// The end of the last stage, or the source.
+    output: Parcels<'a, T, E>,
+    upstream: Upstream<'a>,
+    stages: Vec<Stage>,
+    workers: Vec<Task<'a>>,
+    source_log: SharedLog,
+    is_traced: bool,
+}
+
+/// A thread that is to be started.
+struct Task<'a> {
+    /// The place of its stage.
+    stage: usize,
+    body: Body<'a>,
+}
+
+type Body<'a> = Box<dyn FnOnce(Log) -> Ended + Send + 'a>;
+
+impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
+    /// A pipeline without stages: items come out as `source` gives them.
+    ///
+    /// The iterator runs on the threads of the first stage, one at a time, and should be quick: a list of seeds, not a
+    /// file.
+    pub fn new<I>(source: I) -> Self
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: Send + 'a,
+    {
+        let source_log = SharedLog::default();
+        let source = Arc::new(Source::new(source.into_iter(), source_log.clone()));
+        let upstream: Upstream<'a> = vec![Arc::clone(&source) as Arc<dyn Close + 'a>];
+        Self { output: source, upstream, stages: Vec::new(), workers: Vec::new(), source_log, is_traced: false }
+    }
+
+    /// Adds a stage, of a name or of a [`Stage`].
+    ///
+    /// `make` runs once on each thread of the stage and returns the function that the thread applies to its items: what
+    /// it holds (a sampler's maps, a stream of a device) belongs to that thread, and need not be `Send`.
+    pub fn stage<U, W>(self, stage: impl Into<Stage>, make: impl Fn() -> W + Send + Sync + 'a) -> Pipeline<'a, U, E>
+    where
+        U: Send + 'a,
+        W: FnMut(T) -> Result<U, E>,
+    {
+        let Self { output: input, mut upstream, mut stages, mut workers, source_log, is_traced } = self;
+        let (stage, place, make): (Stage, _, _) = (stage.into(), stages.len(), Arc::new(make));
+        let output = Arc::new(Queue::<Parcel<U, E>>::new(stage.capacity, stage.n_workers));
+        for _ in 0..stage.n_workers {
+            let worker = Worker {
+                stage: Arc::clone(&stage.name),
+                input: Arc::clone(&input),
+                upstream: upstream.clone(),
+                output: Arc::clone(&output),
+                keeps_order: stage.keeps_order,
+            };
+            let make = Arc::clone(&make);
+            workers.push(Task { stage: place, body: Box::new(move |log| worker.run(&*make, log)) });
+        }
+        upstream.push(Arc::clone(&output) as Arc<dyn Close + 'a>);
+        stages.push(stage);
+        Pipeline { output, upstream, stages, workers, source_log, is_traced }
+    }
+
+    /// Keeps when each item was waited for and worked on, 56 bytes each time, for
+    /// [`Report::trace`](crate::Report::trace).
+    pub fn traced(self) -> Self {
+        Self { is_traced: true, ..self }
+    }
+
+    /// Starts all threads in a scope, so that stages may borrow what lives longer than it.
+    ///
+    /// # Errors
+    /// When a stage has no workers or no capacity, or the system refuses a thread; nothing runs then.
+    pub fn start_in<'scope>(self, scope: &'scope Scope<'scope, '_>) -> Result<Items<'scope, T, E>, StartError>
+    where
+        'a: 'scope,
+    {
+        self.launch(|name, body| {
+            let handle = std::thread::Builder::new().name(name).spawn_scoped(scope, body)?;
+            Ok(Box::new(move || handle.join()))
+        })
+    }
+
+    /// Starts all threads, by `spawn` of a name and a body, in the order of stages.
+    ///
+    /// The order matters when a thread is refused: who waits for items waits until all workers of the stage before have
+    /// ended, and those have been started then.
+    pub(crate) fn launch<'s>(
+        self,
+        spawn: impl Fn(String, Box<dyn FnOnce() -> Ended + Send + 'a>) -> io::Result<Handle<'s>>,
+    ) -> Result<Items<'s, T, E>, StartError>
+    where
+        'a: 's,
+    {
+        self.stages.iter().try_for_each(Stage::check)?;
+        let log = Log::new(Instant::now(), self.is_traced);
+        self.source_log.with(|source| *source = Some(log.clone()));
+        let names =
+            self.stages.iter().map(|stage| StageName { name: stage.name.to_string(), n_workers: stage.n_workers });
+        let mut items = Items::new(self.output, self.upstream, names.collect(), self.source_log, log.clone());
+        for Task { stage, body } in self.workers {
+            let (name, log) = (self.stages[stage].name.to_string(), log.clone());
+            // Dropping `items` stops the threads that run already.
+            let handle = spawn(name.clone(), Box::new(move || body(log)))
+                .map_err(|source| StartError::Thread { stage: name, source })?;
+            items.add_worker(stage, handle);
+        }
+        Ok(items)
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Pipeline<'static, T, E> {
+    /// Starts all threads; stages own or share what they use.
+    ///
+    /// # Errors
+    /// When a stage has no workers or no capacity, or the system refuses a thread; nothing runs then.
+    pub fn start(self) -> Result<Items<'static, T, E>, StartError> {
+        self.launch(|name, body| {
+            let handle = sync::thread::Builder::new().name(name).spawn(body)?;
+            Ok(Box::new(move || handle.join()))
+        })
+    }
+}

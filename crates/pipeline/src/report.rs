@@ -1,0 +1,123 @@
+//! [`Report`]: how long each stage worked and waited, and which one holds up the others.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::source;
+use crate::times::Log;
+use crate::trace::{Thread, Trace};
+
+/// The name of the thread that takes the items, in reports.
+const CONSUMER: &str = "consumer";
+
+/// Where the time of a pipeline went; printed, it is a table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// From the start until the last thread had ended, in seconds.
+    pub wall_s: f64,
+    /// The source, each stage, the consumer.
+    pub stages: Vec<StageReport>,
+    /// When each item was waited for and worked on, if the pipeline was [`traced`](crate::Pipeline::traced).
+    #[serde(skip)]
+    pub trace: Option<Trace>,
+}
+
+/// Where the time of one stage went; seconds are summed over its workers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageReport {
+    /// As it was given; `source` for the iterator, `consumer` for the thread that takes the items.
+    pub name: String,
+    /// Its threads.
+    pub n_workers: usize,
+    /// Items that it gave to the next.
+    pub n_items: u64,
+    /// Seconds in which it had nothing to work on: a stage before it is slower.
+    pub wait_input_s: f64,
+    /// Seconds of work, by the clock: also those in which the system ran something else on its core.
+    pub work_s: f64,
+    /// Seconds in which it could not hand on what was done: a stage behind it is slower.
+    pub wait_output_s: f64,
+    /// The share of the time of its workers, from the start of the pipeline to its end, that was work.
+    pub busy: f64,
+}
+
+/// What a report has to know of a stage.
+pub struct StageName {
+    pub name: String,
+    pub n_workers: usize,
+}
+
+impl Report {
+    pub(crate) fn new(source: Log, stages: &[StageName], workers: Vec<(usize, Log)>, consumer: Log) -> Self {
+        let wall = consumer.until();
+        let of_stage =
+            |at| -> Vec<&Log> { workers.iter().filter(|(stage, _)| *stage == at).map(|(_, log)| log).collect() };
+        let mut rows = vec![StageReport::new(source::NAME, 1, &[&source], wall)];
+        for (at, stage) in stages.iter().enumerate() {
+            rows.push(StageReport::new(&stage.name, stage.n_workers, &of_stage(at), wall));
+        }
+        rows.push(StageReport::new(CONSUMER, 1, &[&consumer], wall));
+        let named = workers.into_iter().map(|(stage, log)| (stages[stage].name.clone(), log));
+        let named =
+            [(source::NAME.to_owned(), source)].into_iter().chain(named).chain([(CONSUMER.to_owned(), consumer)]);
+        let threads = named.map(|(name, log)| Some(Thread { name, spans: log.spans? })).collect::<Option<Vec<_>>>();
+        Self { wall_s: wall.as_secs_f64(), stages: rows, trace: threads.map(Trace::new) }
+    }
+
+    /// The stage whose workers are busy for the largest share of the time: the one that more workers, or a quicker way
+    /// to do its work, would speed up. When it is the consumer, the pipeline hides all other stages.
+    #[must_use]
+    pub fn bottleneck(&self) -> &StageReport {
+        self.stages.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)).expect("a source and a consumer are always there")
+    }
+}
+
+impl StageReport {
+    fn new(name: &str, n_workers: usize, logs: &[&Log], wall: Duration) -> Self {
+        let sum = |time: fn(&Log) -> Duration| logs.iter().map(|log| time(log)).sum::<Duration>().as_secs_f64();
+        let work_s = sum(|log| log.work);
+        Self {
+            name: name.to_owned(),
+            n_workers,
+            n_items: logs.iter().map(|log| log.n_items).sum(),
+            wait_input_s: sum(|log| log.wait_input),
+            work_s,
+            wait_output_s: sum(|log| log.wait_output),
+            busy: work_s / (n_workers as f64 * wall.as_secs_f64()).max(f64::MIN_POSITIVE),
+        }
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let seconds = |seconds: f64| format!("{seconds:.3} s");
+        [
+            self.name.clone(),
+            self.n_workers.to_string(),
+            self.n_items.to_string(),
+            seconds(self.wait_input_s),
+            seconds(self.work_s),
+            seconds(self.wait_output_s),
+            format!("{:.0} %", self.busy * 100.0),
+        ]
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header =
+            ["stage", "workers", "items", "wait for input", "work", "wait for output", "busy"].map(str::to_owned);
+        let rows: Vec<_> = [header].into_iter().chain(self.stages.iter().map(StageReport::cells)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+        for [name, numbers @ ..] in &rows {
+            write!(f, "{name:<width$}", width = widths[0])?;
+            for (number, width) in numbers.iter().zip(&widths[1..]) {
+                write!(f, "  {number:>width$}")?;
+            }
+            writeln!(f)?;
+        }
+        let slowest = self.bottleneck();
+        write!(f, "bottleneck: {}, busy {:.0} % of {:.3} s", slowest.name, slowest.busy * 100.0, self.wall_s)
+    }
+}
