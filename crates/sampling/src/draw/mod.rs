@@ -1,0 +1,102 @@
+//! Draws of neighbours: which edges a hop takes, by the rules in `docs/formats.md`.
+//!
+//! - [`rows`]: one node after the other, for every rule; what it does is the definition.
+//! - [`lanes`]: sixteen nodes side by side, for fan-outs that fit, with the same result.
+
+mod lanes;
+mod rows;
+
+use girih_graph_format::Csr;
+
+use crate::fan_out::Neighbors;
+use crate::key::HopDraws;
+use crate::{Bias, ExcludedEdges, NodeId};
+
+/// How the edges of one hop are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule<'a> {
+    pub(crate) neighbors: Neighbors,
+    pub(crate) replace: bool,
+    pub(crate) bias: Option<&'a Bias>,
+    pub(crate) excluded: &'a ExcludedEdges,
+}
+
+/// Where the shape of a hop is written: what is there already stays.
+pub(crate) struct Drawn<'a> {
+    /// Offsets of rows; begins with the end of the row before, and gets one more for each node.
+    pub(crate) indptr: &'a mut Vec<u64>,
+    /// Position of each edge in the graph, if wanted.
+    pub(crate) edge_ids: Option<&'a mut Vec<u64>>,
+}
+
+/// Takes the sources of the edges of a hop in order, some at a time.
+pub(crate) trait Sink {
+    /// Takes the sources of the next edges. Pieces have nothing to do with rows.
+    fn take(&mut self, sources: &[NodeId]);
+}
+
+impl Sink for Vec<NodeId> {
+    #[inline(always)]
+    fn take(&mut self, sources: &[NodeId]) {
+        self.extend_from_slice(sources);
+    }
+}
+
+/// Memory of draws, for one thread at a time.
+#[derive(Default)]
+pub(crate) struct DrawScratch {
+    lanes: lanes::Ring,
+    rows: rows::RowScratch,
+}
+
+/// Draws edges for each node of `frontier`.
+pub(crate) fn hop<S: Sink>(
+    graph: &Csr,
+    frontier: &[NodeId],
+    rule: Rule<'_>,
+    draws: HopDraws,
+    scratch: &mut DrawScratch,
+    drawn: Drawn<'_>,
+    sink: &mut S,
+) {
+    match rule.neighbors {
+        Neighbors::Count(count) if count as usize <= lanes::MAX_FAN_OUT && rule.bias.is_none() && rule.excluded.is_empty() => {
+            lanes::hop(graph, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
+        }
+        _ => rows::hop(graph, frontier, rule, draws, &mut scratch.rows, drawn, sink),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::DrawKey;
+    use crate::key::Scheme;
+
+    proptest! {
+        #[test]
+        fn lanes_draw_what_rows_draw(
+            edges in prop::collection::vec((0..80u32, 0..80u32), 0..2000),
+            frontier in prop::collection::vec(0..80u32, 0..100),
+            count in 1..=lanes::MAX_FAN_OUT as u32,
+            replace: bool,
+            key in any::<(u64, u32, u32, u32)>(),
+        ) {
+            let (rows, cols) = edges.into_iter().unzip();
+            let graph = Coo::new(80, 80, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+            let draws = DrawKey::new(key.0, key.1, key.2).hop(Scheme::Neighbors, key.3);
+            let excluded = ExcludedEdges::default();
+            let rule = Rule { neighbors: Neighbors::Count(count), replace, bias: None, excluded: &excluded };
+            let mut scratch = DrawScratch::default();
+            let (mut by_rows, mut by_lanes) = ((vec![0], vec![], vec![]), (vec![0], vec![], vec![]));
+            let drawn = Drawn { indptr: &mut by_rows.0, edge_ids: Some(&mut by_rows.1) };
+            rows::hop(&graph, &frontier, rule, draws, &mut scratch.rows, drawn, &mut by_rows.2);
+            let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };
+            lanes::hop(&graph, &frontier, (count, replace), draws, &mut scratch.lanes, drawn, &mut by_lanes.2);
+            prop_assert_eq!(by_lanes, by_rows);
+        }
+    }
+}

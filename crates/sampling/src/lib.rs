@@ -1,0 +1,40 @@
+//! Mini-batches of graphs: which part of a graph a training step reads.
+//!
+//! ```text
+//! Loader ──seeds, key──▶ Sampler ──▶ MiniBatch: a Block for each layer
+//!                         draw ──global ids──▶ relabel ──local ids
+//! ```
+//! Everything drawn is keyed by what it is drawn for (seed, epoch, batch, hop, node), so that a batch is the same whoever
+//! makes it: `docs/formats.md` defines it to the bit.
+//!
+//! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
+//! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`].
+//! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
+//! - [`Block`]: a bipartite graph for one layer.
+//! - [`Loader`]: the batches of an epoch.
+//! - [`relabel`]: from global to local ids, in several ways.
+//!
+//! Not here: features of the nodes in a batch, and what is computed with them.
+
+mod bias;
+mod block;
+mod draw;
+mod error;
+mod excluded;
+mod fan_out;
+mod key;
+mod loader;
+mod neighbor;
+pub mod relabel;
+mod sampler;
+
+pub use bias::Bias;
+pub use block::{Block, Columns, MiniBatch};
+pub use error::SampleError;
+pub use excluded::ExcludedEdges;
+pub use fan_out::{FanOut, Neighbors};
+pub use girih_graph_format::NodeId;
+pub use key::DrawKey;
+pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
+pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
+pub use sampler::Sampler;
