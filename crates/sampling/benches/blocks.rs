@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use girih_datasets::{LoadOptions, Spec, load};
+use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Csr;
 use girih_sampling::relabel::{NewNodes, Relabel};
 use girih_sampling::{Columns, EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
@@ -51,12 +51,12 @@ fn sample(sampler: &NeighborSampler, graph: &Csr, plan: &EpochPlan, n_batches: u
 
 fn blocks(criterion: &mut Criterion) {
     let spec = std::env::var("GIRIH_GRAPH").unwrap_or_else(|_| "synth:reddit,degree=98,features=0".into());
-    let spec: Spec = spec.parse().expect("a SPEC of a graph");
     let graph = load(&spec, &LoadOptions::default()).expect("a graph").graph;
     for batch_size in [1000, 8000] {
         let options = LoaderOptions { batch_size, drop_last: true, ..LoaderOptions::default() };
         for (name, neighbor_options) in variants() {
-            let sampler = NeighborSampler::new(FAN_OUT.parse().expect("a fan-out"), neighbor_options).expect("a sampler");
+            let sampler =
+                NeighborSampler::new(FAN_OUT.parse().expect("a fan-out"), neighbor_options).expect("a sampler");
             let seeds = (0..graph.n_rows() as u32).collect();
             let loader = Loader::new(&graph, sampler, seeds, options).expect("a loader");
             let (sampler, plan) = (loader.sampler(), loader.plan(0));

@@ -128,7 +128,10 @@ fn scaled_rows(graph: &Csr, weights: &[u64]) -> Vec<u64> {
 
 /// A graph of some size with hubs, on which tests count.
 fn hubs(n: u32) -> Csr {
-    graph_of(n as usize, (0..n).flat_map(|v| (0..(1 + 4000 / (v + 1)).min(n)).map(move |i| (v, (v * 7 + i * i + i) % n))))
+    graph_of(
+        n as usize,
+        (0..n).flat_map(|v| (0..(1 + 4000 / (v + 1)).min(n)).map(move |i| (v, (v * 7 + i * i + i) % n))),
+    )
 }
 
 #[test]

@@ -11,7 +11,8 @@ const NODES: usize = 300;
 
 /// Destinations, and edges that end in them, in any order.
 fn hops() -> impl Strategy<Value = (Vec<NodeId>, SampledEdges)> {
-    let destinations = prop::collection::hash_set(0..NODES as u32, 1..40).prop_map(|set| set.into_iter().collect::<Vec<_>>());
+    let destinations =
+        prop::collection::hash_set(0..NODES as u32, 1..40).prop_map(|set| set.into_iter().collect::<Vec<_>>());
     (destinations, prop::collection::vec((any::<prop::sample::Index>(), 0..NODES as u32), 0..200)).prop_map(
         |(destinations, pairs)| {
             let edges = SampledEdges {

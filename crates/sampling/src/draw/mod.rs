@@ -60,7 +60,9 @@ pub(crate) fn hop<S: Sink>(
     sink: &mut S,
 ) {
     match rule.neighbors {
-        Neighbors::Count(count) if count as usize <= lanes::MAX_FAN_OUT && rule.bias.is_none() && rule.excluded.is_empty() => {
+        Neighbors::Count(count)
+            if count as usize <= lanes::MAX_FAN_OUT && rule.bias.is_none() && rule.excluded.is_empty() =>
+        {
             lanes::hop(graph, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
         }
         _ => rows::hop(graph, frontier, rule, draws, &mut scratch.rows, drawn, sink),

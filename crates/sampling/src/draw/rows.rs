@@ -94,7 +94,13 @@ fn past_skipped(among: u32, skipped: &[u32]) -> u32 {
 }
 
 /// Positions of neighbours that are as likely as their weights say.
-fn draw_weighted(bias: &Bias, range: std::ops::Range<usize>, rule: Rule<'_>, mut stream: Stream, scratch: &mut RowScratch) {
+fn draw_weighted(
+    bias: &Bias,
+    range: std::ops::Range<usize>,
+    rule: Rule<'_>,
+    mut stream: Stream,
+    scratch: &mut RowScratch,
+) {
     let RowScratch { positions, skipped, .. } = scratch;
     let row = bias.row(range.clone());
     let degree = range.len() - skipped.len();
@@ -116,9 +122,8 @@ fn draw_weighted(bias: &Bias, range: std::ops::Range<usize>, rule: Rule<'_>, mut
                 }
             }
         }
-        _ => positions.extend(
-            (0..range.len() as u32).filter(|&p| row.weight(p) > 0 && skipped.binary_search(&p).is_err()),
-        ),
+        _ => positions
+            .extend((0..range.len() as u32).filter(|&p| row.weight(p) > 0 && skipped.binary_search(&p).is_err())),
     }
 }
 

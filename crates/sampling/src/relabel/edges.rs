@@ -48,7 +48,13 @@ pub(crate) fn repeated(what: &str, nodes: &[NodeId], second: usize) -> SampleErr
 }
 
 /// A block from local rows and columns of edges in any order; edges of a row keep their order.
-pub(crate) fn assemble(nodes: Vec<NodeId>, n_destinations: usize, rows: &[NodeId], columns: Vec<NodeId>, edge_ids: &[u64]) -> Block {
+pub(crate) fn assemble(
+    nodes: Vec<NodeId>,
+    n_destinations: usize,
+    rows: &[NodeId],
+    columns: Vec<NodeId>,
+    edge_ids: &[u64],
+) -> Block {
     let mut indptr = vec![0u64; n_destinations + 1];
     for &row in rows {
         indptr[row as usize + 1] += 1;

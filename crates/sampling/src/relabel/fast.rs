@@ -1,8 +1,8 @@
 //! [`ToBlockFast`]: two bitmaps and one hash map (Li et al., 2025, toBlockFast).
 
+use super::classic::list_edges;
 use super::edges::{assemble, foreign_destination, repeated};
 use super::hash::NodeMap;
-use super::classic::list_edges;
 use super::rank::{Bitmap, RankTable};
 use super::{HopPlan, NewNodes, Relabeller, SampledEdges, ascend};
 use crate::{Block, NodeId, SampleError};
@@ -36,7 +36,7 @@ impl ToBlockFast {
             if self.destinations.contains(seed) {
                 return Err(repeated("seed", seeds, at));
             }
-            self.destinations.mark(seed);
+            self.destinations.mark(&[seed]);
         }
         self.nodes.extend_from_slice(seeds);
         Ok(())
@@ -62,9 +62,7 @@ impl ToBlockFast {
         if order == NewNodes::Ascending {
             ascend(nodes, n_destinations, &mut columns, |node, place| sources.place(node, place));
         }
-        for &node in &nodes[n_destinations..] {
-            self.destinations.mark(node);
-        }
+        self.destinations.mark(&nodes[n_destinations..]);
         Ok(assemble(self.nodes.clone(), n_destinations, &rows, columns, &edges.edge_ids))
     }
 }

@@ -16,28 +16,32 @@ use crate::{Block, NodeId};
 const WORD: usize = 64;
 /// Words that share a flag which tells whether any of them has a bit.
 const CHUNK: usize = 64;
-/// Up to so many nodes an array with a place for each is faster than ranks: four bytes each, in half of a last-level cache.
-const POSITIONS_MAX: usize = 1 << 22;
+/// Up to so many nodes all words are scanned, which takes less than a flag for each source; and an array with a place for
+/// each node is faster than ranks: four bytes each, in half of a last-level cache.
+const SMALL_MAX: usize = 1 << 22;
 
-/// A set of nodes, as bits. Scanning and clearing it takes time where bits are, not everywhere.
+/// A set of nodes, as bits. Of a large graph, scanning and clearing it takes time where bits are, not everywhere.
 #[derive(Default)]
 pub(super) struct Bitmap {
+    /// A whole number of chunks.
     words: Vec<u64>,
+    /// For each chunk; of a small graph no flags at all.
     is_touched: Vec<bool>,
 }
 
 impl Bitmap {
     /// Empties the set, and makes room for nodes below `n_nodes`.
     pub(super) fn begin(&mut self, n_nodes: usize) {
-        for chunk in 0..self.is_touched.len() {
-            if std::mem::take(&mut self.is_touched[chunk]) {
+        let n_chunks = n_nodes.div_ceil(WORD * CHUNK);
+        let n_flags = if n_nodes > SMALL_MAX { n_chunks } else { 0 };
+        if (n_chunks * CHUNK, n_flags) != (self.words.len(), self.is_touched.len()) {
+            *self = Self { words: vec![0; n_chunks * CHUNK], is_touched: vec![false; n_flags] };
+            return;
+        }
+        for chunk in 0..n_chunks {
+            if self.take_touched(chunk) {
                 self.words[chunk * CHUNK..(chunk + 1) * CHUNK].fill(0);
             }
-        }
-        let n_chunks = n_nodes.div_ceil(WORD * CHUNK);
-        if n_chunks > self.is_touched.len() {
-            self.is_touched.resize(n_chunks, false);
-            self.words.resize(n_chunks * CHUNK, 0);
         }
     }
 
@@ -49,25 +53,47 @@ impl Bitmap {
     /// Adds a node; whether it is new.
     #[inline(always)]
     pub(super) fn insert(&mut self, node: NodeId) -> bool {
-        let word = &mut self.words[node as usize / WORD];
-        let bit = 1 << (node % 64);
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        self.is_touched[node as usize / (WORD * CHUNK)] = true;
+        let is_new = !self.contains(node);
+        self.mark(&[node]);
         is_new
     }
 
-    /// Adds a node, whether or not it is new.
+    /// Adds nodes, whether or not they are new.
     #[inline(always)]
-    fn mark(&mut self, node: NodeId) {
-        self.words[node as usize / WORD] |= 1 << (node % 64);
-        self.is_touched[node as usize / (WORD * CHUNK)] = true;
+    pub(super) fn mark(&mut self, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.words[node as usize / WORD] |= 1 << (node % 64);
+        }
+        if !self.is_touched.is_empty() {
+            nodes.iter().for_each(|&node| self.is_touched[node as usize / (WORD * CHUNK)] = true);
+        }
+    }
+
+    fn n_chunks(&self) -> usize {
+        self.words.len() / CHUNK
+    }
+
+    /// Whether a chunk may have bits.
+    fn is_touched(&self, chunk: usize) -> bool {
+        self.is_touched.get(chunk).copied().unwrap_or(true)
+    }
+
+    /// Whether a chunk may have bits; whoever asks takes them away.
+    fn take_touched(&mut self, chunk: usize) -> bool {
+        self.is_touched.get_mut(chunk).is_none_or(std::mem::take)
+    }
+
+    /// Tells that a chunk may have bits.
+    fn touch(&mut self, chunk: usize) {
+        if let Some(is_touched) = self.is_touched.get_mut(chunk) {
+            *is_touched = true;
+        }
     }
 
     /// Positions of words that may have bits, ascending.
     fn touched_words(&self) -> impl Iterator<Item = usize> + use<'_> {
-        let chunks = self.is_touched.iter().enumerate().filter(|(_, is_touched)| **is_touched);
-        chunks.flat_map(|(chunk, _)| chunk * CHUNK..(chunk + 1) * CHUNK)
+        let chunks = (0..self.n_chunks()).filter(|&chunk| self.is_touched(chunk));
+        chunks.flat_map(|chunk| chunk * CHUNK..(chunk + 1) * CHUNK)
     }
 }
 
@@ -91,10 +117,9 @@ impl RankTable {
         self.set.contains(node)
     }
 
-    /// Adds a node to the set.
-    #[inline(always)]
-    pub(super) fn mark(&mut self, node: NodeId) {
-        self.set.mark(node);
+    /// Adds nodes to the set.
+    pub(super) fn mark(&mut self, nodes: &[NodeId]) {
+        self.set.mark(nodes);
     }
 
     /// Numbers the nodes of the set by their places in `nodes`, which lists each of them.
@@ -150,11 +175,11 @@ impl Rank {
     /// Moves the nodes of this hop to those found before, and appends the new ones, ascending, to `nodes`.
     fn settle(&mut self, nodes: &mut Vec<NodeId>) {
         let mut found = [0; WORD];
-        for chunk in 0..self.marked.is_touched.len() {
-            if !std::mem::take(&mut self.marked.is_touched[chunk]) {
+        for chunk in 0..self.marked.n_chunks() {
+            if !self.marked.take_touched(chunk) {
                 continue;
             }
-            self.seen.is_touched[chunk] = true;
+            self.seen.touch(chunk);
             for word in chunk * CHUNK..(chunk + 1) * CHUNK {
                 let marked = std::mem::take(&mut self.marked.words[word]);
                 let mut new = marked & !self.seen.words[word];
@@ -180,7 +205,7 @@ impl Sink for MarkSink<'_> {
     #[inline(always)]
     fn take(&mut self, sources: &[NodeId]) {
         self.sources.extend_from_slice(sources);
-        sources.iter().for_each(|&source| self.marked.mark(source));
+        self.marked.mark(sources);
     }
 }
 
@@ -188,10 +213,10 @@ impl Places {
     /// A batch begins with `seeds` of a graph of `n_nodes`.
     fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
         match self {
-            Self::Positions(positions) if n_nodes <= POSITIONS_MAX => {
+            Self::Positions(positions) if n_nodes <= SMALL_MAX => {
                 positions.resize(n_nodes.max(positions.len()), 0);
             }
-            Self::Ranks(table) if n_nodes > POSITIONS_MAX => table.begin(n_nodes),
+            Self::Ranks(table) if n_nodes > SMALL_MAX => table.begin(n_nodes),
             Self::Positions(_) => {
                 let mut table = RankTable::default();
                 table.begin(n_nodes);
@@ -211,7 +236,7 @@ impl Places {
                 }
             }
             Self::Ranks(table) => {
-                nodes[n_old..].iter().for_each(|&node| table.mark(node));
+                table.mark(&nodes[n_old..]);
                 table.place(nodes);
             }
         }
@@ -230,7 +255,7 @@ impl Relabeller for Rank {
     fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
         self.marked.begin(n_nodes);
         self.seen.begin(n_nodes);
-        seeds.iter().for_each(|&seed| self.seen.mark(seed));
+        self.seen.mark(seeds);
         self.places.begin(n_nodes, seeds);
     }
 
@@ -278,9 +303,15 @@ mod tests {
     fn a_bitmap_forgets_what_an_earlier_batch_left() {
         let mut set = Bitmap::default();
         set.begin(5000);
-        assert!(set.insert(4999) && !set.insert(4999) && !set.contains(4998) && !set.contains(1_000_000));
+        assert!(set.insert(4999) && !set.insert(4999) && !set.contains(4998) && !set.contains(1_000_000_000));
         set.begin(100_000);
         assert!(!set.contains(4999) && set.insert(99_999));
-        assert_eq!(set.touched_words().max(), Some(24 * CHUNK + CHUNK - 1));
+        for (n_nodes, n_touched) in [(100_000, 25 * CHUNK), (SMALL_MAX + 1, CHUNK)] {
+            set.begin(n_nodes);
+            set.mark(&[99_999]);
+            assert_eq!(set.touched_words().count(), n_touched);
+            set.begin(n_nodes);
+            assert!(!set.contains(99_999));
+        }
     }
 }

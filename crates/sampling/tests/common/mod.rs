@@ -69,8 +69,7 @@ pub fn plain_sample(
         let mut edges = Vec::new();
         for &node in &nodes {
             let draw = || {
-                let stream =
-                    key_of_epoch.stream(((hop as u64) << 32) + u64::from(node), u64::from(key.batch) << 32);
+                let stream = key_of_epoch.stream(((hop as u64) << 32) + u64::from(node), u64::from(key.batch) << 32);
                 plain_draw(graph, node, neighbors, options.replace, weights, excluded, stream)
             };
             edges.push(match options.expand {
