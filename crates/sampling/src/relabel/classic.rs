@@ -32,7 +32,9 @@ pub fn to_block(edges: &SampledEdges, destinations: &[NodeId], order: NewNodes) 
     if order == NewNodes::Ascending {
         ascend(&mut nodes, destinations.len(), &mut columns, |_, _| ());
     }
-    Ok(assemble(nodes, destinations.len(), &rows, columns, &edges.edge_ids))
+    let mut block = Block::default();
+    assemble(&nodes, destinations.len(), &rows, &columns, &edges.edge_ids, &mut block);
+    Ok(block)
 }
 
 /// [`to_block`] at the hand of a sampler.

@@ -47,30 +47,42 @@ pub(crate) fn repeated(what: &str, nodes: &[NodeId], second: usize) -> SampleErr
     SampleError::invalid(format!("node {node} is listed twice, as {what} {first} and {second}; list every node once"))
 }
 
-/// A block from local rows and columns of edges in any order; edges of a row keep their order.
+/// Makes a block of local rows and columns of edges in any order; edges of a row keep their order.
 pub(crate) fn assemble(
-    nodes: Vec<NodeId>,
+    nodes: &[NodeId],
     n_destinations: usize,
     rows: &[NodeId],
-    columns: Vec<NodeId>,
+    columns: &[NodeId],
     edge_ids: &[u64],
-) -> Block {
-    let mut indptr = vec![0u64; n_destinations + 1];
+    block: &mut Block,
+) {
+    block.nodes.clear();
+    block.nodes.extend_from_slice(nodes);
+    (block.n_destinations, block.n_columns, block.columns) = (n_destinations, nodes.len(), Columns::Local);
+    count_rows(rows, n_destinations, &mut block.indptr);
+    block.indices.clear();
+    block.edge_ids.clear();
+    if rows.is_sorted() {
+        block.indices.extend_from_slice(columns);
+        block.edge_ids.extend_from_slice(edge_ids);
+        return;
+    }
+    block.indices.extend(by_row(&block.indptr, rows, columns));
+    if !edge_ids.is_empty() {
+        block.edge_ids.extend(by_row(&block.indptr, rows, edge_ids));
+    }
+}
+
+/// Offsets of rows, from the row of each edge.
+fn count_rows(rows: &[NodeId], n_rows: usize, indptr: &mut Vec<u64>) {
+    indptr.clear();
+    indptr.resize(n_rows + 1, 0);
     for &row in rows {
         indptr[row as usize + 1] += 1;
     }
-    for row in 0..n_destinations {
+    for row in 0..n_rows {
         indptr[row + 1] += indptr[row];
     }
-    let (mut indices, mut edge_ids) = (columns, edge_ids.to_vec());
-    if !rows.is_sorted() {
-        indices = by_row(&indptr, rows, &indices);
-        if !edge_ids.is_empty() {
-            edge_ids = by_row(&indptr, rows, &edge_ids);
-        }
-    }
-    let n_columns = nodes.len();
-    Block { nodes, n_destinations, n_columns, indptr, indices, edge_ids, columns: Columns::Local }
 }
 
 /// Values of edges, brought into the order of their rows.

@@ -18,6 +18,9 @@ pub struct ToBlockFast {
     destinations: RankTable,
     sources: SourceMap,
     nodes: Vec<NodeId>,
+    /// Local ids of the destinations and sources of edges.
+    rows: Vec<NodeId>,
+    columns: Vec<NodeId>,
 }
 
 impl ToBlockFast {
@@ -47,32 +50,50 @@ impl ToBlockFast {
     /// # Errors
     /// When an edge ends in no destination or starts beyond the nodes there are, or arrays differ in length.
     pub fn block(&mut self, edges: &SampledEdges, order: NewNodes) -> Result<Block, SampleError> {
+        let mut block = Block::default();
+        self.block_into(edges, order, &mut block)?;
+        Ok(block)
+    }
+
+    /// As [`block`](Self::block), into the memory of another block.
+    ///
+    /// # Errors
+    /// As [`block`](Self::block).
+    pub fn block_into(&mut self, edges: &SampledEdges, order: NewNodes, block: &mut Block) -> Result<(), SampleError> {
         edges.check()?;
         if let Some(&source) = edges.sources.iter().find(|&&source| source as usize >= self.sources.n_nodes) {
             return Err(beyond(source, self.sources.n_nodes));
         }
-        let n_destinations = self.nodes.len();
-        self.destinations.place(&self.nodes);
-        let (destinations, sources, nodes) = (&self.destinations, &mut self.sources, &mut self.nodes);
-        let (rows, mut columns) = rayon::join(
-            || rows_of(destinations, &edges.destinations),
-            || edges.sources.iter().map(|&source| sources.insert(source, nodes)).collect::<Vec<_>>(),
+        let Self { destinations, sources, nodes, rows, columns } = self;
+        let n_destinations = nodes.len();
+        destinations.place(nodes);
+        columns.clear();
+        let (has_rows, ()) = rayon::join(
+            || find_rows(destinations, &edges.destinations, rows),
+            || columns.extend(edges.sources.iter().map(|&source| sources.insert(source, nodes))),
         );
-        let rows = rows?;
+        has_rows?;
         if order == NewNodes::Ascending {
-            ascend(nodes, n_destinations, &mut columns, |node, place| sources.place(node, place));
+            ascend(nodes, n_destinations, columns, |node, place| sources.place(node, place));
         }
-        self.destinations.mark(&nodes[n_destinations..]);
-        Ok(assemble(self.nodes.clone(), n_destinations, &rows, columns, &edges.edge_ids))
+        destinations.mark(&nodes[n_destinations..]);
+        assemble(nodes, n_destinations, rows, columns, &edges.edge_ids, block);
+        Ok(())
     }
 }
 
-/// Local ids of destinations.
-fn rows_of(destinations: &RankTable, nodes: &[NodeId]) -> Result<Vec<NodeId>, SampleError> {
-    let row_of = |(edge, &node): (usize, &NodeId)| {
-        if destinations.contains(node) { Ok(destinations.get(node)) } else { Err(foreign_destination(edge, node)) }
-    };
-    nodes.iter().enumerate().map(row_of).collect()
+/// Finds the local ids of destinations; most edges have that of the edge before.
+fn find_rows(destinations: &RankTable, nodes: &[NodeId], rows: &mut Vec<NodeId>) -> Result<(), SampleError> {
+    rows.clear();
+    let mut edge = 0;
+    for same in nodes.chunk_by(|a, b| a == b) {
+        if !destinations.contains(same[0]) {
+            return Err(foreign_destination(edge, same[0]));
+        }
+        rows.resize(edge + same.len(), destinations.get(same[0]));
+        edge += same.len();
+    }
+    Ok(())
 }
 
 fn beyond(node: NodeId, n_nodes: usize) -> SampleError {
@@ -136,7 +157,8 @@ impl Relabeller for Fast {
 
     fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block) {
         list_edges(plan, nodes, block, &mut self.edges);
-        *block = self.operator.block(&self.edges, self.order).expect("a sampler's edges end in its destinations");
+        let relabelled = self.operator.block_into(&self.edges, self.order, block);
+        relabelled.expect("a sampler's edges end in its destinations");
         nodes.clone_from(&block.nodes);
     }
 }
