@@ -160,6 +160,39 @@ fn batches_do_not_depend_on_threads_or_order() {
 const DIGEST: u64 = 4_664_014_269_047_569_946;
 
 #[test]
+fn graphs_too_large_for_an_array_of_nodes_give_the_same_blocks() {
+    // Only the first and last nodes have neighbours: what lies between must cost nothing but offsets.
+    let n = 5_000_000u64;
+    let sources = |row: u64| if (1000..n - 1000).contains(&row) { 0 } else { 40 };
+    let indptr: Vec<u64> = (0..=n).scan(0, |end, row| Some(std::mem::replace(end, *end + sources(row)))).collect();
+    let indices: Vec<NodeId> = (0..n)
+        .filter(|&row| sources(row) > 0)
+        .flat_map(|row| {
+            (0..40).map(move |i| {
+                if i < 20 { i * 50 + (row * 7 + i * i) % 50 } else { n - 1 - (39 - i) * 50 - (row * 7 + i * i) % 50 }
+            })
+        })
+        .map(|source| source as NodeId)
+        .collect();
+    let large = Csr::new(n as usize, n as usize, indptr, indices, None).unwrap();
+    let small = hubs(500);
+    let seeds = [4_999_999, 7, 4_999_100, 3_000_000, 0];
+    let samplers = Relabel::ALL.map(|relabel| {
+        NeighborSampler::new("15,10,5".parse().unwrap(), NeighborOptions { relabel, ..NeighborOptions::default() })
+            .unwrap()
+    });
+    for batch in 0..3 {
+        // Large and small in turns: the memory of one serves the other.
+        let digests = samplers.each_ref().map(|sampler| {
+            let large = sampler.sample(&large, &seeds, DrawKey::new(1, 0, batch)).unwrap();
+            assert!(large.inputs().len() > 500);
+            (large.digest(), sampler.sample(&small, &[4, 2], DrawKey::new(1, 0, batch)).unwrap().digest())
+        });
+        assert!(digests.iter().all(|digest| *digest == digests[0]));
+    }
+}
+
+#[test]
 fn every_part_of_the_key_counts() {
     let graph = star(1000);
     let sampler = NeighborSampler::new("10".parse().unwrap(), NeighborOptions::default()).unwrap();

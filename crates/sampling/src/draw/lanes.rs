@@ -77,15 +77,15 @@ pub(super) fn hop<S: Sink>(
 }
 
 /// The arguments of [`hop`].
-struct Hop<'a, 'd, S> {
-    graph: &'a Csr,
-    frontier: &'a [NodeId],
-    count: u32,
-    replace: bool,
-    draws: HopDraws,
-    ring: &'a mut Ring,
-    drawn: Drawn<'d>,
-    sink: &'a mut S,
+pub(super) struct Hop<'a, 'd, S> {
+    pub(super) graph: &'a Csr,
+    pub(super) frontier: &'a [NodeId],
+    pub(super) count: u32,
+    pub(super) replace: bool,
+    pub(super) draws: HopDraws,
+    pub(super) ring: &'a mut Ring,
+    pub(super) drawn: Drawn<'d>,
+    pub(super) sink: &'a mut S,
 }
 
 impl<K: Sink> WithSimd for Hop<'_, '_, K> {

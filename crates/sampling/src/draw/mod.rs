@@ -73,10 +73,20 @@ pub(crate) fn hop<S: Sink>(
 mod tests {
     use girih_graph_format::{Coo, Duplicates};
     use proptest::prelude::*;
+    use pulp::{Arch, Scalar128b, Simd, WithSimd};
 
     use super::*;
     use crate::DrawKey;
     use crate::key::Scheme;
+
+    /// With AVX2 where there is, else with one lane.
+    fn narrower(hop: impl WithSimd<Output = ()>) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v3) = pulp::x86::V3::try_new() {
+            return Simd::vectorize(v3, hop);
+        }
+        pulp::Scalar::new().vectorize(hop);
+    }
 
     proptest! {
         #[test]
@@ -92,13 +102,21 @@ mod tests {
             let draws = DrawKey::new(key.0, key.1, key.2).hop(Scheme::Neighbors, key.3);
             let excluded = ExcludedEdges::default();
             let rule = Rule { neighbors: Neighbors::Count(count), replace, bias: None, excluded: &excluded };
-            let mut scratch = DrawScratch::default();
-            let (mut by_rows, mut by_lanes) = ((vec![0], vec![], vec![]), (vec![0], vec![], vec![]));
+            let mut by_rows = (vec![0], vec![], vec![]);
             let drawn = Drawn { indptr: &mut by_rows.0, edge_ids: Some(&mut by_rows.1) };
-            rows::hop(&graph, &frontier, rule, draws, &mut scratch.rows, drawn, &mut by_rows.2);
-            let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };
-            lanes::hop(&graph, &frontier, (count, replace), draws, &mut scratch.lanes, drawn, &mut by_lanes.2);
-            prop_assert_eq!(by_lanes, by_rows);
+            rows::hop(&graph, &frontier, rule, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
+            for isa in 0..3 {
+                let (mut by_lanes, mut ring) = ((vec![0], vec![], vec![]), lanes::Ring::default());
+                let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };
+                let (graph, frontier, ring, sink) = (&graph, &frontier[..], &mut ring, &mut by_lanes.2);
+                let hop = lanes::Hop { graph, frontier, count, replace, draws, ring, drawn, sink };
+                match isa {
+                    0 => Arch::new().dispatch(hop),
+                    1 => Scalar128b.vectorize(hop),
+                    _ => narrower(hop),
+                }
+                prop_assert_eq!(&by_lanes, &by_rows);
+            }
         }
     }
 }
