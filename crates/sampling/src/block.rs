@@ -141,17 +141,7 @@ impl MiniBatch {
     /// `docs/formats.md` defines it.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        let mut digest = Digest::default();
-        digest.word(self.blocks.len() as u64);
-        for block in &self.blocks {
-            digest.word(block.columns as u64);
-            digest.words(block.nodes.iter().map(|&v| u64::from(v)));
-            digest.words(block.indptr.iter().copied());
-            digest.words(block.indices.iter().map(|&v| u64::from(v)));
-            digest.words(block.edge_ids.iter().copied());
-            digest.word(block.n_destinations as u64);
-        }
-        digest.0
+        digest(&self.blocks)
     }
 
     /// As many emptied blocks as there are hops, which keep the memory of earlier ones.
@@ -159,6 +149,21 @@ impl MiniBatch {
         self.blocks.resize_with(n_hops, Block::default);
         self.blocks.iter_mut().for_each(Block::clear);
     }
+}
+
+/// The digest of blocks, as `docs/formats.md` defines it.
+pub(crate) fn digest(blocks: &[Block]) -> u64 {
+    let mut digest = Digest::default();
+    digest.word(blocks.len() as u64);
+    for block in blocks {
+        digest.word(block.columns as u64);
+        digest.words(block.nodes.iter().map(|&v| u64::from(v)));
+        digest.words(block.indptr.iter().copied());
+        digest.words(block.indices.iter().map(|&v| u64::from(v)));
+        digest.words(block.edge_ids.iter().copied());
+        digest.word(block.n_destinations as u64);
+    }
+    digest.0
 }
 
 /// A hash of 64-bit words in order.

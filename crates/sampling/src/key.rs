@@ -21,6 +21,8 @@ pub struct DrawKey {
 pub(crate) enum Scheme {
     /// Neighbours of single nodes.
     Neighbors = 1,
+    /// Steps of walks.
+    Walks = 2,
 }
 
 impl DrawKey {
@@ -37,7 +39,7 @@ impl DrawKey {
     }
 }
 
-/// The draws of one hop of one batch: a stream for each node.
+/// The draws of one hop of one batch: a stream for each node, or for whatever else is numbered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HopDraws {
     pub(crate) key: Key,
@@ -46,7 +48,7 @@ pub(crate) struct HopDraws {
 }
 
 impl HopDraws {
-    /// The draws of `node` in order.
+    /// The draws of `node`, or of another number, in order.
     pub(crate) fn stream(self, node: NodeId) -> Stream {
         self.key.stream((u64::from(self.hop) << 32) | u64::from(node), u64::from(self.batch) << 32)
     }

@@ -12,12 +12,16 @@
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
 //! - [`Loader`]: the batches of an epoch.
+//! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
+//! - [`ClusterSampler`]: some clusters of a graph at a time.
+//! - [`RandomWalks`]: walks from node to node.
 //! - [`relabel`]: from global to local ids, in several ways.
 //!
 //! Not here: features of the nodes in a batch, and what is computed with them.
 
 mod bias;
 mod block;
+mod cluster;
 mod draw;
 mod error;
 mod excluded;
@@ -25,11 +29,15 @@ mod fan_out;
 mod key;
 mod loader;
 mod neighbor;
+mod pool;
 pub mod relabel;
 mod sampler;
+mod subgraph;
+mod walk;
 
 pub use bias::Bias;
 pub use block::{Block, Columns, MiniBatch};
+pub use cluster::ClusterSampler;
 pub use error::SampleError;
 pub use excluded::ExcludedEdges;
 pub use fan_out::{FanOut, Neighbors};
@@ -38,3 +46,5 @@ pub use key::DrawKey;
 pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
 pub use sampler::Sampler;
+pub use subgraph::{Subgraph, SubgraphSampler};
+pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};

@@ -126,8 +126,7 @@ impl<'g, S: Sampler> Loader<'g, S> {
     pub fn plan(&self, epoch: u32) -> EpochPlan {
         let mut order = self.seeds.clone();
         if self.options.shuffle {
-            let key = Key::new(self.options.seed, purpose::SHUFFLE).child(u64::from(epoch));
-            key.stream(0, 0).shuffle(&mut order);
+            epoch_order(&mut order, self.options.seed, epoch);
         }
         EpochPlan { order, options: self.options, epoch }
     }
@@ -139,6 +138,11 @@ impl<'g, S: Sampler> Loader<'g, S> {
         let plan = self.plan(epoch);
         Epoch { graph: self.graph, sampler: &self.sampler, left: 0..plan.n_batches(), plan }
     }
+}
+
+/// Brings what an epoch goes through into its order for that epoch.
+pub(crate) fn epoch_order(items: &mut [NodeId], seed: u64, epoch: u32) {
+    Key::new(seed, purpose::SHUFFLE).child(u64::from(epoch)).stream(0, 0).shuffle(items);
 }
 
 /// The batches of one epoch, sampled as they are asked for.

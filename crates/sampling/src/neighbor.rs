@@ -1,13 +1,12 @@
 //! [`NeighborSampler`]: some neighbours of each node, hop by hop (Hamilton et al., GraphSAGE, NeurIPS 2017).
 
-use std::sync::Mutex;
-
 use girih_graph_format::Csr;
 
 use crate::draw::{DrawScratch, Rule};
 use crate::key::Scheme;
+use crate::pool::Pool;
 use crate::relabel::{Classic, Fast, Fused, HopPlan, NewNodes, NodeSet, Rank, Relabel, Relabeller};
-use crate::sampler::{check_graph, check_seeds};
+use crate::sampler::{check_bias, check_graph, check_seeds};
 use crate::{Bias, Columns, DrawKey, ExcludedEdges, FanOut, MiniBatch, NodeId, SampleError, Sampler};
 
 /// For which nodes a hop draws neighbours.
@@ -63,8 +62,7 @@ pub struct NeighborSampler {
     fan_out: FanOut,
     options: NeighborOptions,
     bias: Option<Bias>,
-    /// Memory of batches, one for each that is being sampled.
-    scratch: Mutex<Vec<Scratch>>,
+    scratch: Pool<Scratch>,
 }
 
 impl NeighborSampler {
@@ -78,7 +76,7 @@ impl NeighborSampler {
                 "relabelling by rank sorts new nodes by id; choose another way to relabel for the order in which they are seen",
             ));
         }
-        Ok(Self { fan_out, options, bias: None, scratch: Mutex::default() })
+        Ok(Self { fan_out, options, bias: None, scratch: Pool::default() })
     }
 
     /// The same sampler, drawing neighbours as often as `bias` says; those with weight zero never, not even by a fan-out
@@ -114,28 +112,15 @@ impl NeighborSampler {
         batch: &mut MiniBatch,
     ) -> Result<(), SampleError> {
         check_graph(graph)?;
-        self.check_bias(graph)?;
-        // A poisoned lock means that another batch panicked: its memory never came back, and what is here is sound.
-        let pool = || self.scratch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let scratch = pool().pop();
-        let mut scratch = scratch.unwrap_or_else(|| Scratch::new(self.options));
-        let checked = check_seeds(graph.n_rows(), seeds, &mut scratch.seeds);
-        if checked.is_ok() {
-            self.hops(graph, seeds, key, excluded, batch, &mut scratch);
-        }
-        pool().push(scratch);
-        checked
-    }
-
-    fn check_bias(&self, graph: &Csr) -> Result<(), SampleError> {
-        match &self.bias {
-            Some(bias) if bias.n_edges() != graph.nnz() => Err(SampleError::invalid(format!(
-                "the sampler has weights for {} edges, but the graph has {}; make them from this graph",
-                bias.n_edges(),
-                graph.nnz()
-            ))),
-            _ => Ok(()),
-        }
+        check_bias(self.bias.as_ref(), graph)?;
+        self.scratch.with(
+            || Scratch::new(self.options),
+            |scratch| {
+                check_seeds(graph.n_rows(), seeds, &mut scratch.seeds)?;
+                self.hops(graph, seeds, key, excluded, batch, scratch);
+                Ok(())
+            },
+        )
     }
 
     /// Samples from checked arguments: hop after hop, from the seeds outward.

@@ -3,7 +3,7 @@
 use girih_graph_format::Csr;
 
 use crate::relabel::NodeSet;
-use crate::{DrawKey, MiniBatch, NodeId, SampleError};
+use crate::{Bias, DrawKey, MiniBatch, NodeId, SampleError};
 
 /// A way to choose which part of a graph a training step reads.
 ///
@@ -42,6 +42,30 @@ pub(crate) fn check_graph(graph: &Csr) -> Result<(), SampleError> {
         graph.n_rows(),
         graph.n_cols()
     )))
+}
+
+/// Checks that a graph is an adjacency of the nodes that a sampler was made for.
+pub(crate) fn check_nodes(graph: &Csr, n_nodes: usize) -> Result<(), SampleError> {
+    check_graph(graph)?;
+    if graph.n_rows() == n_nodes {
+        return Ok(());
+    }
+    Err(SampleError::invalid(format!(
+        "the sampler was made for {n_nodes} nodes, but the graph has {}; make it from this graph",
+        graph.n_rows()
+    )))
+}
+
+/// Checks that weights, if any, are those of a graph.
+pub(crate) fn check_bias(bias: Option<&Bias>, graph: &Csr) -> Result<(), SampleError> {
+    match bias {
+        Some(bias) if bias.n_edges() != graph.nnz() => Err(SampleError::invalid(format!(
+            "the sampler has weights for {} edges, but the graph has {}; make them from this graph",
+            bias.n_edges(),
+            graph.nnz()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that seeds are nodes of a graph of `n_nodes`, each of them once; `seen` is memory.

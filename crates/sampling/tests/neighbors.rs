@@ -5,7 +5,8 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{PlainBlock, fan_outs, graph_of, graphs, graphs_and_seeds, plain_sample, star};
+use common::{PlainBlock, fan_outs, graph_of, graphs, graphs_and_seeds, hubs, plain_sample, star};
+use common::{assert_fair, chi_square};
 use girih_graph_format::{Csr, NodeId};
 use girih_sampling::relabel::{NewNodes, Relabel};
 use girih_sampling::{
@@ -126,14 +127,6 @@ fn scaled_rows(graph: &Csr, weights: &[u64]) -> Vec<u64> {
     scaled
 }
 
-/// A graph of some size with hubs, on which tests count.
-fn hubs(n: u32) -> Csr {
-    graph_of(
-        n as usize,
-        (0..n).flat_map(|v| (0..(1 + 4000 / (v + 1)).min(n)).map(move |i| (v, (v * 7 + i * i + i) % n))),
-    )
-}
-
 #[test]
 fn batches_do_not_depend_on_threads_or_order() {
     let graph = hubs(3000);
@@ -226,18 +219,6 @@ fn frequencies(sampler: &NeighborSampler, graph: &Csr, excluded: &ExcludedEdges,
 fn star_sampler(count: u32, replace: bool) -> NeighborSampler {
     let options = NeighborOptions { replace, edge_ids: true, ..NeighborOptions::default() };
     NeighborSampler::new(FanOut::new([girih_sampling::Neighbors::Count(count)]).unwrap(), options).unwrap()
-}
-
-/// Σ (found − expected)² / variance; of `n` sums that are nearly independent and normal this is about n ± √(2n).
-fn chi_square(found: &[f64], expected: impl Fn(usize) -> (f64, f64)) -> f64 {
-    found.iter().enumerate().map(|(i, f)| (f - expected(i).0).powi(2) / expected(i).1).sum()
-}
-
-/// Fails on what happens to fair draws less than once in a hundred thousand times.
-fn assert_fair(chi_square: f64, degrees_of_freedom: f64) {
-    let far = 4.3 * (2.0 * degrees_of_freedom).sqrt();
-    let distance = chi_square - degrees_of_freedom;
-    assert!(distance < far + 8.0 && distance > -far, "chi-square {chi_square} for {degrees_of_freedom}");
 }
 
 #[test]

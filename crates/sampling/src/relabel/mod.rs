@@ -33,7 +33,7 @@ pub(crate) use classic::Classic;
 pub(crate) use fast::Fast;
 pub(crate) use fused::Fused;
 pub(crate) use hash::NodeSet;
-pub(crate) use rank::Rank;
+pub(crate) use rank::{Rank, RankTable};
 
 /// How global ids become local ones. The result is the same; time and memory differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -100,7 +100,7 @@ impl Bitmap {
 /// A number for each node of a set: the set's bits, how many there are before each word, and the numbers in the order of
 /// the bits.
 #[derive(Default)]
-pub(super) struct RankTable {
+pub(crate) struct RankTable {
     set: Bitmap,
     before: Vec<u32>,
     places: Vec<NodeId>,
@@ -108,7 +108,7 @@ pub(super) struct RankTable {
 
 impl RankTable {
     /// Empties the set, and makes room for nodes below `n_nodes`.
-    pub(super) fn begin(&mut self, n_nodes: usize) {
+    pub(crate) fn begin(&mut self, n_nodes: usize) {
         self.set.begin(n_nodes);
         self.before.resize(self.set.words.len(), 0);
     }
@@ -118,12 +118,12 @@ impl RankTable {
     }
 
     /// Adds nodes to the set.
-    pub(super) fn mark(&mut self, nodes: &[NodeId]) {
+    pub(crate) fn mark(&mut self, nodes: &[NodeId]) {
         self.set.mark(nodes);
     }
 
     /// Numbers the nodes of the set by their places in `nodes`, which lists each of them.
-    pub(super) fn place(&mut self, nodes: &[NodeId]) {
+    pub(crate) fn place(&mut self, nodes: &[NodeId]) {
         let mut n_before = 0;
         for word in self.set.touched_words() {
             self.before[word] = n_before;
@@ -140,6 +140,12 @@ impl RankTable {
     #[inline(always)]
     pub(super) fn get(&self, node: NodeId) -> NodeId {
         self.places[self.rank(node)]
+    }
+
+    /// The number of a node, if it is in the set.
+    #[inline(always)]
+    pub(crate) fn find(&self, node: NodeId) -> Option<NodeId> {
+        self.contains(node).then(|| self.get(node))
     }
 
     /// Nodes of the set below `node`.

@@ -1,4 +1,5 @@
-//! Graphs that tests sample from, and the definition of a sample written as plainly as it reads.
+//! Graphs that tests sample from, statistics, and the definition of a sample written as plainly as it reads.
+#![allow(dead_code)] // Every file of tests uses some of it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,6 +18,14 @@ pub fn graph_of(n: usize, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> 
 /// A node with neighbours `1..=degree`, which have none.
 pub fn star(degree: usize) -> Csr {
     graph_of(degree + 1, (1..=degree as u32).map(|leaf| (0, leaf)))
+}
+
+/// A graph of some size with hubs, on which tests count.
+pub fn hubs(n: u32) -> Csr {
+    graph_of(
+        n as usize,
+        (0..n).flat_map(|v| (0..(1 + 4000 / (v + 1)).min(n)).map(move |i| (v, (v * 7 + i * i + i) % n))),
+    )
 }
 
 /// Graphs of up to 60 nodes: sparse to dense, with loops and isolated nodes.
@@ -42,6 +51,18 @@ pub fn graphs_and_seeds() -> impl Strategy<Value = (Csr, Vec<NodeId>)> {
 pub fn fan_outs() -> impl Strategy<Value = FanOut> {
     let hop = prop_oneof![5 => (1..9u32).prop_map(Neighbors::Count), 1 => Just(Neighbors::All), 1 => Just(Neighbors::Count(70))];
     prop::collection::vec(hop, 1..4).prop_map(|hops| FanOut::new(hops).unwrap())
+}
+
+/// Σ (found − expected)² / variance; of `n` sums that are nearly independent and normal this is about n ± √(2n).
+pub fn chi_square(found: &[f64], expected: impl Fn(usize) -> (f64, f64)) -> f64 {
+    found.iter().enumerate().map(|(i, f)| (f - expected(i).0).powi(2) / expected(i).1).sum()
+}
+
+/// Fails on what happens to fair draws less than once in a hundred thousand times.
+pub fn assert_fair(chi_square: f64, degrees_of_freedom: f64) {
+    let far = 4.3 * (2.0 * degrees_of_freedom).sqrt();
+    let distance = chi_square - degrees_of_freedom;
+    assert!(distance < far + 8.0 && distance > -far, "chi-square {chi_square} for {degrees_of_freedom}");
 }
 
 /// A block of the reference: nodes, and for each row its columns and edges.
