@@ -60,7 +60,9 @@ impl Bias {
                 (row, &weights[range])
             })
             .collect();
-        rows.into_par_iter().with_min_len(256).for_each(|(running, weights)| sum_row(weights, running));
+        rows.into_par_iter()
+            .with_min_len(256)
+            .for_each(|(running, weights)| running_sums(weights.iter().map(|&weight| f64::from(weight)), running));
         Ok(Self { running })
     }
 
@@ -76,35 +78,38 @@ impl Bias {
     }
 }
 
-/// Running sums of one row, as integers.
-fn sum_row(weights: &[f32], running: &mut [u64]) {
-    let largest = weights.iter().fold(0.0f32, |a, &b| a.max(b));
+/// Running sums of weights, as integers relative to the largest of them.
+pub(crate) fn running_sums(weights: impl Iterator<Item = f64> + Clone, running: &mut [u64]) {
+    let largest = weights.clone().fold(0.0, f64::max);
     if largest == 0.0 {
         return;
     }
     let scale = 2f64.powi(31 - exponent(largest));
     let mut sum = 0;
-    for (&weight, running) in weights.iter().zip(running) {
+    for (weight, running) in weights.zip(running) {
         if weight > 0.0 {
-            sum += ((f64::from(weight) * scale).round_ties_even() as u64).max(1);
+            sum += ((weight * scale).round_ties_even() as u64).max(1);
         }
         *running = sum;
     }
 }
 
-/// The `e` of `x · 2^e` with `1 ≤ x < 2`, for a positive number.
-fn exponent(number: f32) -> i32 {
-    // Every positive `f32` is a normal `f64`.
-    (f64::from(number).to_bits() >> 52) as i32 - 1023
+/// The `e` of `x · 2^e` with `1 ≤ x < 2`, for a positive normal number, as every positive `f32` is one.
+fn exponent(number: f64) -> i32 {
+    (number.to_bits() >> 52) as i32 - 1023
 }
 
-/// The weights of one row; positions count from its first entry.
+/// The weights of one row, or of other things in order; positions count from the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBias<'a> {
     running: &'a [u64],
 }
 
-impl RowBias<'_> {
+impl<'a> RowBias<'a> {
+    pub(crate) fn new(running: &'a [u64]) -> Self {
+        Self { running }
+    }
+
     /// The sum of all weights.
     pub(crate) fn total(self) -> u64 {
         self.running.last().copied().unwrap_or(0)
@@ -132,7 +137,7 @@ mod tests {
 
     fn row(weights: &[f32]) -> Vec<u64> {
         let mut running = vec![0; weights.len()];
-        sum_row(weights, &mut running);
+        running_sums(weights.iter().map(|&weight| f64::from(weight)), &mut running);
         running
     }
 

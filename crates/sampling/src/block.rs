@@ -25,7 +25,7 @@ pub enum Columns {
 
 /// A bipartite graph: from sources to destinations, which are sources as well. Row `v` lists the sources of the edges
 /// that end in destination `v`, in the order of the draws; a draw with replacement may list a source twice.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
     /// Global ids: destinations, then sources that are no destinations. With global columns the destinations alone.
     pub nodes: Vec<NodeId>,
@@ -39,6 +39,10 @@ pub struct Block {
     pub indices: Vec<NodeId>,
     /// Position of each edge in the graph's `indices`; empty unless asked for.
     pub edge_ids: Vec<u64>,
+    /// What each edge counts, where a sampler makes up for the edges that it leaves out: the weighted sum over the edges of a
+    /// row then has the sum over all edges of that node in the graph as its expectation, whatever is summed. Empty where the
+    /// mean over the edges of a row stands for the mean over all.
+    pub weights: Vec<f32>,
     /// What `indices` count.
     pub columns: Columns,
 }
@@ -78,25 +82,27 @@ impl Block {
     }
 
     /// The block as a matrix of `n_destinations × n_columns`: columns ascend within a row, and a source that a row lists
-    /// several times is one entry with that number as its weight.
+    /// several times is one entry, with the sum of its edges' weights or, without weights, with their number.
     ///
     /// # Errors
     /// When the block's arrays were changed into something that is no matrix.
     pub fn to_csr(&self) -> Result<Csr, FormatError> {
-        let (mut indptr, mut indices, mut counts) = (vec![0u64], Vec::with_capacity(self.n_edges()), Vec::new());
+        let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::with_capacity(self.n_edges()), Vec::new());
         let mut row = Vec::new();
         for v in 0..self.n_destinations {
             row.clear();
-            row.extend_from_slice(self.row(v));
-            row.sort_unstable();
-            for same in row.chunk_by(|a, b| a == b) {
-                indices.push(same[0]);
-                counts.push(same.len() as f32);
+            let edges = self.indptr[v] as usize..self.indptr[v + 1] as usize;
+            row.extend(edges.map(|e| (self.indices[e], self.weights.get(e).copied().unwrap_or(1.0))));
+            row.sort_by_key(|&(column, _)| column);
+            for same in row.chunk_by(|(a, _), (b, _)| a == b) {
+                indices.push(same[0].0);
+                values.push(same.iter().map(|(_, weight)| weight).sum::<f32>());
             }
             indptr.push(indices.len() as u64);
         }
-        let counts = (indices.len() < self.n_edges()).then(|| counts.into());
-        Csr::new(self.n_destinations, self.n_columns, indptr, indices, counts)
+        let is_binary = self.weights.is_empty() && indices.len() == self.n_edges();
+        let values = (!is_binary).then(|| values.into());
+        Csr::new(self.n_destinations, self.n_columns, indptr, indices, values)
     }
 
     /// Empties all arrays and keeps their memory.
@@ -106,12 +112,13 @@ impl Block {
         self.indptr.push(0);
         self.indices.clear();
         self.edge_ids.clear();
+        self.weights.clear();
         (self.n_destinations, self.n_columns, self.columns) = (0, 0, Columns::Local);
     }
 }
 
 /// What a training step reads: a block for each layer, the layer at the inputs first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MiniBatch {
     /// In the order in which layers are computed; destinations of the last are the seeds.
     pub blocks: Vec<Block>,
@@ -141,7 +148,7 @@ impl MiniBatch {
     /// `docs/formats.md` defines it.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        digest(&self.blocks)
+        Digest::of(&self.blocks).value()
     }
 
     /// As many emptied blocks as there are hops, which keep the memory of earlier ones.
@@ -151,23 +158,8 @@ impl MiniBatch {
     }
 }
 
-/// The digest of blocks, as `docs/formats.md` defines it.
-pub(crate) fn digest(blocks: &[Block]) -> u64 {
-    let mut digest = Digest::default();
-    digest.word(blocks.len() as u64);
-    for block in blocks {
-        digest.word(block.columns as u64);
-        digest.words(block.nodes.iter().map(|&v| u64::from(v)));
-        digest.words(block.indptr.iter().copied());
-        digest.words(block.indices.iter().map(|&v| u64::from(v)));
-        digest.words(block.edge_ids.iter().copied());
-        digest.word(block.n_destinations as u64);
-    }
-    digest.0
-}
-
-/// A hash of 64-bit words in order.
-struct Digest(u64);
+/// A hash of 64-bit words in order, as `docs/formats.md` defines it.
+pub(crate) struct Digest(u64);
 
 impl Default for Digest {
     fn default() -> Self {
@@ -176,6 +168,33 @@ impl Default for Digest {
 }
 
 impl Digest {
+    /// That of blocks.
+    pub(crate) fn of(blocks: &[Block]) -> Self {
+        let mut digest = Self::default();
+        digest.word(blocks.len() as u64);
+        for block in blocks {
+            digest.word(block.columns as u64 + if block.weights.is_empty() { 0 } else { 2 });
+            digest.words(block.nodes.iter().map(|&v| u64::from(v)));
+            digest.words(block.indptr.iter().copied());
+            digest.words(block.indices.iter().map(|&v| u64::from(v)));
+            digest.words(block.edge_ids.iter().copied());
+            digest.word(block.n_destinations as u64);
+            digest.weights(&block.weights);
+        }
+        digest
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0
+    }
+
+    /// Weights, if there are any.
+    pub(crate) fn weights(&mut self, weights: &[f32]) {
+        if !weights.is_empty() {
+            self.words(weights.iter().map(|weight| u64::from(weight.to_bits())));
+        }
+    }
+
     fn word(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
@@ -200,6 +219,7 @@ mod tests {
             indptr: vec![0, 3, 4],
             indices: vec![2, 0, 2, 1],
             edge_ids: vec![11, 10, 11, 4],
+            weights: vec![],
             columns: Columns::Local,
         }
     }
@@ -212,6 +232,8 @@ mod tests {
         assert_eq!(csr.values(), Some(&[1.0, 2.0, 1.0][..]));
         let simple = Block { indptr: vec![0, 2, 3], indices: vec![2, 0, 1], ..block() };
         assert_eq!(simple.to_csr().unwrap().values(), None);
+        let weighted = Block { weights: vec![0.5, 3.0, 0.25, 2.0], ..block() };
+        assert_eq!(weighted.to_csr().unwrap().values(), Some(&[3.0, 0.75, 2.0][..]));
     }
 
     #[test]
@@ -224,6 +246,8 @@ mod tests {
             Block { indptr: vec![0, 2, 4], ..block() },
             Block { indices: vec![0, 2, 2, 1], ..block() },
             Block { edge_ids: vec![], ..block() },
+            Block { weights: vec![1.0; 4], ..block() },
+            Block { weights: vec![1.0, 1.0, 1.0, 2.0], ..block() },
             Block { columns: Columns::Global, ..block() },
         ];
         for block in changed {

@@ -23,6 +23,12 @@ pub(crate) enum Scheme {
     Neighbors = 1,
     /// Steps of walks.
     Walks = 2,
+    /// Nodes of a subgraph.
+    SaintNodes = 3,
+    /// Edges of a subgraph.
+    SaintEdges = 4,
+    /// Where the walks of a subgraph begin.
+    SaintRoots = 5,
 }
 
 impl DrawKey {

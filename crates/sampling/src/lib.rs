@@ -14,6 +14,7 @@
 //! - [`Loader`]: the batches of an epoch.
 //! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
 //! - [`ClusterSampler`]: some clusters of a graph at a time.
+//! - [`SaintSampler`]: subgraphs of drawn nodes, edges or walks, with weights that make up for the rest.
 //! - [`RandomWalks`]: walks from node to node.
 //! - [`relabel`]: from global to local ids, in several ways.
 //!
@@ -21,6 +22,7 @@
 
 mod bias;
 mod block;
+mod chances;
 mod cluster;
 mod draw;
 mod error;
@@ -31,6 +33,7 @@ mod loader;
 mod neighbor;
 mod pool;
 pub mod relabel;
+mod saint;
 mod sampler;
 mod subgraph;
 mod walk;
@@ -45,6 +48,7 @@ pub use girih_graph_format::NodeId;
 pub use key::DrawKey;
 pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
+pub use saint::SaintSampler;
 pub use sampler::Sampler;
 pub use subgraph::{Subgraph, SubgraphSampler};
 pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};

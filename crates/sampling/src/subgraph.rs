@@ -7,16 +7,19 @@
 
 use girih_graph_format::Csr;
 
+use crate::block::Digest;
 use crate::pool::Pool;
 use crate::relabel::{NodeSet, RankTable};
 use crate::sampler::{check_graph, check_seeds};
 use crate::{Block, Columns, DrawKey, MiniBatch, NodeId, SampleError};
 
 /// Some nodes of a graph and edges among them: what a training step reads when its layers share one graph.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subgraph {
     /// A block whose sources are its destinations: row and column `i` are `nodes[i]`. Edge ids are always kept.
     pub block: Block,
+    /// What the loss of each node counts; empty where all count alike.
+    pub loss_weights: Vec<f32>,
 }
 
 impl Subgraph {
@@ -60,7 +63,7 @@ impl Subgraph {
         }
         block.indptr.resize(block.nodes.len() + 1, block.indices.len() as u64);
         block.n_destinations = block.nodes.len();
-        Ok(Self { block })
+        Ok(Self { block, loss_weights: Vec::new() })
     }
 
     /// Global ids of the nodes, in the order of local ids.
@@ -72,7 +75,9 @@ impl Subgraph {
     /// A number that two subgraphs share only if they are equal, as [`MiniBatch::digest`].
     #[must_use]
     pub fn digest(&self) -> u64 {
-        crate::block::digest(std::slice::from_ref(&self.block))
+        let mut digest = Digest::of(std::slice::from_ref(&self.block));
+        digest.weights(&self.loss_weights);
+        digest.value()
     }
 }
 
@@ -112,6 +117,7 @@ impl Inducer {
         self.places.begin(graph.n_rows());
         self.places.mark(nodes);
         self.places.place(nodes);
+        subgraph.loss_weights.clear();
         let block = &mut subgraph.block;
         block.clear();
         block.nodes.extend_from_slice(nodes);

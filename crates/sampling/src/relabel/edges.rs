@@ -62,6 +62,7 @@ pub(crate) fn assemble(
     count_rows(rows, n_destinations, &mut block.indptr);
     block.indices.clear();
     block.edge_ids.clear();
+    block.weights.clear();
     if rows.is_sorted() {
         block.indices.extend_from_slice(columns);
         block.edge_ids.extend_from_slice(edge_ids);

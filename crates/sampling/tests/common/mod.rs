@@ -65,6 +65,24 @@ pub fn assert_fair(chi_square: f64, degrees_of_freedom: f64) {
     assert!(distance < far + 8.0 && distance > -far, "chi-square {chi_square} for {degrees_of_freedom}");
 }
 
+/// Fails when the means of estimates are further from the expected values than chance explains, and than `tolerance` of them.
+pub fn assert_unbiased(estimates: impl Iterator<Item = Vec<f64>>, expected: &[f64], tolerance: f64) {
+    let (mut n, mut sums, mut squares) = (0.0, vec![0.0; expected.len()], vec![0.0; expected.len()]);
+    for estimate in estimates {
+        n += 1.0;
+        for (i, value) in estimate.into_iter().enumerate() {
+            sums[i] += value;
+            squares[i] += value * value;
+        }
+    }
+    for (i, &expected) in expected.iter().enumerate() {
+        let mean = sums[i] / n;
+        let deviation = ((squares[i] / n - mean * mean).max(0.0) / n).sqrt();
+        let far = 4.5 * deviation + tolerance * expected.abs() + 1e-5 * expected.abs();
+        assert!((mean - expected).abs() <= far, "{i}: {mean} ± {deviation}, not {expected}");
+    }
+}
+
 /// A block of the reference: nodes, and for each row its columns and edges.
 #[derive(Debug, PartialEq)]
 pub struct PlainBlock {
