@@ -16,6 +16,8 @@ use crate::SampleError;
 pub struct Bias {
     /// The sum of the weights of a row up to and with this entry.
     running: Vec<u64>,
+    /// For each row, the `e` of its largest weight `x · 2^e`.
+    exponents: Vec<i16>,
 }
 
 impl Bias {
@@ -60,10 +62,11 @@ impl Bias {
                 (row, &weights[range])
             })
             .collect();
-        rows.into_par_iter()
-            .with_min_len(256)
-            .for_each(|(running, weights)| running_sums(weights.iter().map(|&weight| f64::from(weight)), running));
-        Ok(Self { running })
+        let sum_row =
+            |(running, weights): (&mut [u64], &[f32])| running_sums(weights.iter().copied().map(f64::from), running);
+        // An `f32` has exponents from -149 to 127.
+        let exponents = rows.into_par_iter().with_min_len(256).map(|row| sum_row(row) as i16).collect();
+        Ok(Self { running, exponents })
     }
 
     /// Number of edges that have a weight.
@@ -72,19 +75,27 @@ impl Bias {
         self.running.len()
     }
 
+    /// What a number of the integers of `row` is as a weight.
+    pub(crate) fn in_row(&self, integers: f64, row: usize) -> f64 {
+        integers * 2f64.powi(i32::from(self.exponents[row]) - UNIT)
+    }
+
     /// The weights of the row that lies at `range`.
     pub(crate) fn row(&self, range: Range<usize>) -> RowBias<'_> {
         RowBias { running: &self.running[range] }
     }
 }
 
-/// Running sums of weights, as integers relative to the largest of them.
-pub(crate) fn running_sums(weights: impl Iterator<Item = f64> + Clone, running: &mut [u64]) {
+/// The bits of integers after the first one of the largest.
+const UNIT: i32 = 31;
+
+/// Running sums of weights, as integers relative to the largest of them, `x · 2^e`; returns `e`, or 0 if all are zero.
+pub(crate) fn running_sums(weights: impl Iterator<Item = f64> + Clone, running: &mut [u64]) -> i32 {
     let largest = weights.clone().fold(0.0, f64::max);
     if largest == 0.0 {
-        return;
+        return 0;
     }
-    let scale = 2f64.powi(31 - exponent(largest));
+    let scale = 2f64.powi(UNIT - exponent(largest));
     let mut sum = 0;
     for (weight, running) in weights.zip(running) {
         if weight > 0.0 {
@@ -92,6 +103,7 @@ pub(crate) fn running_sums(weights: impl Iterator<Item = f64> + Clone, running: 
         }
         *running = sum;
     }
+    exponent(largest)
 }
 
 /// The `e` of `x · 2^e` with `1 ≤ x < 2`, for a positive normal number, as every positive `f32` is one.

@@ -20,7 +20,7 @@ impl Chances {
     }
 
     /// Of nodes, in proportion to the squared norms of their columns: what a node adds to the mean over neighbours, summed over
-    /// all rows (Chen et al., FastGCN, ICLR 2018, section 3.2).
+    /// all rows (Chen et al., FastGCN, ICLR 2018, section 3.1).
     pub(crate) fn of_columns(graph: &Csr) -> Self {
         let mut norms = vec![0.0; graph.n_cols()];
         for row in 0..graph.n_rows() {
@@ -46,9 +46,59 @@ impl Chances {
     }
 }
 
+impl Chances {
+    /// The factor that turns weights into chances of things that are each taken or not, so that `count` are on average: the
+    /// `rate` of [`poisson`](Self::poisson). Chances end at one, and what that takes from the sum goes to the others.
+    pub(crate) fn poisson_rate(&self, count: u32) -> f64 {
+        let (sums, mut rate) = (self.sums(), 0.0);
+        loop {
+            let (mut n_certain, mut rest) = (0.0, 0.0);
+            for i in 0..self.len() {
+                let weight = sums.weight(i as u32) as f64;
+                if rate * weight >= 1.0 { n_certain += 1.0 } else { rest += weight }
+            }
+            if rest == 0.0 {
+                return f64::INFINITY;
+            }
+            let next = (f64::from(count) - n_certain) / rest;
+            if next <= rate {
+                return rate;
+            }
+            rate = next;
+        }
+    }
+
+    /// The chance of thing `i` to be taken.
+    pub(crate) fn poisson(&self, i: usize, rate: f64) -> f64 {
+        let weight = self.sums().weight(i as u32);
+        if weight == 0 { 0.0 } else { (rate * weight as f64).min(1.0) }
+    }
+}
+
 /// The sources of a row, and what each counts in the mean over the row's neighbours, weighted if the graph is.
 pub(crate) fn mean_weights(graph: &Csr, row: usize) -> impl Iterator<Item = (NodeId, f64)> + '_ {
     let entries = move || graph.row_entries(row).map(|(source, weight)| (source, f64::from(weight).abs()));
     let sum: f64 = entries().map(|(_, weight)| weight).sum();
     entries().filter(move |_| sum > 0.0).map(move |(source, weight)| (source, weight / sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chances_of_single_things_add_up_to_their_number() {
+        let chances = Chances::new(&[8.0, 1.0, 1.0, 0.0, 4.0, 2.0]);
+        let poisson = |count| -> Vec<f64> {
+            let rate = chances.poisson_rate(count);
+            (0..6).map(|i| chances.poisson(i, rate)).collect()
+        };
+        assert_eq!(poisson(1), [0.5, 0.0625, 0.0625, 0.0, 0.25, 0.125]);
+        assert_eq!(poisson(2), [1.0, 0.125, 0.125, 0.0, 0.5, 0.25]);
+        // The second largest is certain only once the largest has what it can use.
+        assert_eq!(poisson(3), [1.0, 0.25, 0.25, 0.0, 1.0, 0.5]);
+        assert_eq!(poisson(5), [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]);
+        assert_eq!(poisson(9), poisson(5));
+        assert_eq!(Chances::new(&[]).poisson_rate(3), f64::INFINITY);
+    }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Scheme {
     SaintEdges = 4,
     /// Where the walks of a subgraph begin.
     SaintRoots = 5,
+    /// Nodes of a layer.
+    Layer = 6,
 }
 
 impl DrawKey {
@@ -57,5 +59,10 @@ impl HopDraws {
     /// The draws of `node`, or of another number, in order.
     pub(crate) fn stream(self, node: NodeId) -> Stream {
         self.key.stream((u64::from(self.hop) << 32) | u64::from(node), u64::from(self.batch) << 32)
+    }
+
+    /// The draws that belong to no node but to the whole hop, in order.
+    pub(crate) fn shared(self) -> Stream {
+        self.stream(NodeId::MAX)
     }
 }

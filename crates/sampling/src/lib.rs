@@ -8,7 +8,8 @@
 //! makes it: `docs/formats.md` defines it to the bit.
 //!
 //! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
-//! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`].
+//! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see [`Draws`].
+//! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
 //! - [`Loader`]: the batches of an epoch.
@@ -29,6 +30,7 @@ mod error;
 mod excluded;
 mod fan_out;
 mod key;
+mod layer;
 mod loader;
 mod neighbor;
 mod pool;
@@ -41,11 +43,13 @@ mod walk;
 pub use bias::Bias;
 pub use block::{Block, Columns, MiniBatch};
 pub use cluster::ClusterSampler;
+pub use draw::Draws;
 pub use error::SampleError;
 pub use excluded::ExcludedEdges;
 pub use fan_out::{FanOut, Neighbors};
 pub use girih_graph_format::NodeId;
 pub use key::DrawKey;
+pub use layer::LayerSampler;
 pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
 pub use saint::SaintSampler;

@@ -2,12 +2,12 @@
 
 use girih_graph_format::Csr;
 
-use crate::draw::{DrawScratch, Rule};
+use crate::draw::{self, DrawScratch, Rule};
 use crate::key::Scheme;
 use crate::pool::Pool;
 use crate::relabel::{Classic, Fast, Fused, HopPlan, NewNodes, NodeSet, Rank, Relabel, Relabeller};
 use crate::sampler::{check_bias, check_graph, check_seeds};
-use crate::{Bias, Columns, DrawKey, ExcludedEdges, FanOut, MiniBatch, NodeId, SampleError, Sampler};
+use crate::{Bias, Columns, DrawKey, Draws, ExcludedEdges, FanOut, MiniBatch, NodeId, SampleError, Sampler};
 
 /// For which nodes a hop draws neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,6 +24,8 @@ pub enum Expand {
 pub struct NeighborOptions {
     /// Draw neighbours with replacement: an edge may come several times.
     pub replace: bool,
+    /// What the nodes of a hop share when they draw.
+    pub draws: Draws,
     /// For which nodes a hop draws.
     pub expand: Expand,
     /// Keep the position of each edge in the graph.
@@ -69,11 +71,16 @@ impl NeighborSampler {
     /// A sampler that draws all neighbours with the same chance.
     ///
     /// # Errors
-    /// When new nodes are to come as first seen, which ranks cannot do.
+    /// When new nodes are to come as first seen, which ranks cannot do; and when LABOR is to draw with replacement.
     pub fn new(fan_out: FanOut, options: NeighborOptions) -> Result<Self, SampleError> {
         if options.relabel == Relabel::Rank && options.new_nodes == NewNodes::FirstSeen {
             return Err(SampleError::invalid(
                 "relabelling by rank sorts new nodes by id; choose another way to relabel for the order in which they are seen",
+            ));
+        }
+        if options.draws == Draws::Labor && options.replace {
+            return Err(SampleError::invalid(
+                "LABOR takes an edge or does not, and never twice; draw without replacement, or per node or layer",
             ));
         }
         Ok(Self { fan_out, options, bias: None, scratch: Pool::default() })
@@ -113,6 +120,11 @@ impl NeighborSampler {
     ) -> Result<(), SampleError> {
         check_graph(graph)?;
         check_bias(self.bias.as_ref(), graph)?;
+        if self.options.draws == Draws::Labor && self.bias.is_some() {
+            return Err(SampleError::invalid(
+                "LABOR draws edges without weights; leave weights out, or draw per node or layer",
+            ));
+        }
         self.scratch.with(
             || Scratch::new(self.options),
             |scratch| {
@@ -153,10 +165,13 @@ impl NeighborSampler {
             } else {
                 n_expanded = 0;
             }
+            let NeighborOptions { draws, replace, .. } = self.options;
+            let rule = Rule { neighbors, draws, replace, bias: self.bias.as_ref(), excluded };
+            let n_kept = n_expanded;
             let plan = HopPlan {
                 graph,
-                frontier: &found[n_expanded..],
-                rule: Rule { neighbors, replace: self.options.replace, bias: self.bias.as_ref(), excluded },
+                frontier: &found[n_kept..],
+                rule,
                 draws: key.hop(Scheme::Neighbors, hop as u32),
                 scratch: draw,
                 keeps_edge_ids: self.options.edge_ids,
@@ -172,6 +187,11 @@ impl NeighborSampler {
                 block.n_columns = nodes.len();
             }
             block.nodes.clone_from(nodes);
+            block.weights.clear();
+            if let (Expand::Once, Some(nearer)) = (self.options.expand, nearer) {
+                block.weights.extend_from_slice(&nearer.weights);
+            }
+            draw::weigh(graph, &found[n_kept..], rule, &block.indptr[n_kept..], &mut block.weights);
         }
     }
 }

@@ -37,10 +37,10 @@ fn single_edges(graph: &Csr) -> Vec<(Vec<NodeId>, f64)> {
 /// The chance of all of `nodes` to be in a subgraph of two draws, by going through all pairs of them.
 fn chance(draws: &[(Vec<NodeId>, f64)], nodes: &[NodeId]) -> f64 {
     let pairs = draws.iter().flat_map(|first| draws.iter().map(move |second| (first, second)));
-    let covers = |(first, second): &(&(Vec<NodeId>, f64), &(Vec<NodeId>, f64))| {
-        nodes.iter().all(|node| first.0.contains(node) || second.0.contains(node))
-    };
-    pairs.filter(covers).map(|(first, second)| first.1 * second.1).sum()
+    pairs
+        .filter(|(first, second)| nodes.iter().all(|node| first.0.contains(node) || second.0.contains(node)))
+        .map(|(first, second)| first.1 * second.1)
+        .sum()
 }
 
 fn assert_near(found: f32, expected: f64) {

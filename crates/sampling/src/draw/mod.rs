@@ -2,9 +2,13 @@
 //!
 //! - [`rows`]: one node after the other, for every rule; what it does is the definition.
 //! - [`lanes`]: sixteen nodes side by side, for fan-outs that fit, with the same result.
+//! - [`shares`]: how many draws of a hop each node makes.
+//! - [`labor`]: draws that nodes share.
 
+mod labor;
 mod lanes;
 mod rows;
+mod shares;
 
 use girih_graph_format::Csr;
 
@@ -12,10 +16,27 @@ use crate::fan_out::Neighbors;
 use crate::key::HopDraws;
 use crate::{Bias, ExcludedEdges, NodeId};
 
+/// What the nodes of a hop share when they draw neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Draws {
+    /// Nothing: the fan-out is that of each node, which draws for itself (Hamilton et al., GraphSAGE, NeurIPS 2017, section 3.1).
+    #[default]
+    PerNode,
+    /// The fan-out, as a number of draws for the whole hop: each falls to a node with a chance in proportion to its degree, or
+    /// to the weights of its edges, and the node then draws that many neighbours for itself; without replacement, at most all
+    /// that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
+    PerLayer,
+    /// The numbers drawn: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d` takes each neighbour with
+    /// the chance `fan-out / d`, so that the fan-out is what it gets on average; one draw of a neighbour decides for all nodes,
+    /// so that they take the same ones where they can. Blocks have weights. A hop reads all neighbours, and costs that much.
+    Labor,
+}
+
 /// How the edges of one hop are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<'a> {
     pub(crate) neighbors: Neighbors,
+    pub(crate) draws: Draws,
     pub(crate) replace: bool,
     pub(crate) bias: Option<&'a Bias>,
     pub(crate) excluded: &'a ExcludedEdges,
@@ -60,12 +81,33 @@ pub(crate) fn hop<S: Sink>(
     sink: &mut S,
 ) {
     match rule.neighbors {
+        Neighbors::Count(count) if rule.draws == Draws::PerLayer => {
+            let shares = shares::shares(graph, frontier, count, rule, draws);
+            rows::hop(graph, frontier, rule, Some(&shares), draws, &mut scratch.rows, drawn, sink);
+        }
+        Neighbors::Count(count) if rule.draws == Draws::Labor => {
+            labor::hop(graph, frontier, (count, rule.excluded), draws, drawn, sink);
+        }
         Neighbors::Count(count)
             if count as usize <= lanes::MAX_FAN_OUT && rule.bias.is_none() && rule.excluded.is_empty() =>
         {
             lanes::hop(graph, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
         }
-        _ => rows::hop(graph, frontier, rule, draws, &mut scratch.rows, drawn, sink),
+        _ => rows::hop(graph, frontier, rule, None, draws, &mut scratch.rows, drawn, sink),
+    }
+}
+
+/// Appends what each edge of a hop counts, which rows of `indptr` hold, if not all count alike.
+pub(crate) fn weigh(graph: &Csr, frontier: &[NodeId], rule: Rule<'_>, indptr: &[u64], weights: &mut Vec<f32>) {
+    if rule.draws != Draws::Labor {
+        return;
+    }
+    for (&node, offsets) in frontier.iter().zip(indptr.windows(2)) {
+        let weight = match rule.neighbors {
+            Neighbors::Count(count) => labor::weight(graph, node, count, rule.excluded),
+            Neighbors::All => 1.0,
+        };
+        weights.extend(std::iter::repeat_n(weight, (offsets[1] - offsets[0]) as usize));
     }
 }
 
@@ -101,10 +143,10 @@ mod tests {
             let graph = Coo::new(80, 80, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
             let draws = DrawKey::new(key.0, key.1, key.2).hop(Scheme::Neighbors, key.3);
             let excluded = ExcludedEdges::default();
-            let rule = Rule { neighbors: Neighbors::Count(count), replace, bias: None, excluded: &excluded };
+            let rule = Rule { neighbors: Neighbors::Count(count), draws: Draws::PerNode, replace, bias: None, excluded: &excluded };
             let mut by_rows = (vec![0], vec![], vec![]);
             let drawn = Drawn { indptr: &mut by_rows.0, edge_ids: Some(&mut by_rows.1) };
-            rows::hop(&graph, &frontier, rule, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
+            rows::hop(&graph, &frontier, rule, None, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
             for isa in 0..3 {
                 let (mut by_lanes, mut ring) = ((vec![0], vec![], vec![]), lanes::Ring::default());
                 let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };

@@ -23,17 +23,20 @@ pub(super) struct RowScratch {
     skipped: Vec<u32>,
 }
 
-/// Draws edges for each node of `frontier`.
+/// Draws edges for each node of `frontier`; with `shares`, these are the fan-outs of the nodes.
 pub(super) fn hop<S: Sink>(
     graph: &Csr,
     frontier: &[NodeId],
     rule: Rule<'_>,
+    shares: Option<&[u32]>,
     draws: HopDraws,
     scratch: &mut RowScratch,
     mut drawn: Drawn<'_>,
     sink: &mut S,
 ) {
-    for &node in frontier {
+    for (at, &node) in frontier.iter().enumerate() {
+        let neighbors = shares.map_or(rule.neighbors, |shares| Neighbors::Count(shares[at]));
+        let rule = Rule { neighbors, ..rule };
         let range = graph.row_range(node as usize);
         let row = &graph.indices()[range.clone()];
         scratch.positions.clear();

@@ -136,9 +136,22 @@ impl RankTable {
         }
     }
 
+    /// Numbers the nodes of the set in ascending order, and lists them.
+    pub(crate) fn enumerate(&mut self, nodes: &mut Vec<NodeId>) {
+        nodes.clear();
+        for word in self.set.touched_words() {
+            let mut bits = self.set.words[word];
+            while bits > 0 {
+                nodes.push((word * WORD) as NodeId + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        self.place(nodes);
+    }
+
     /// The number of a node of the set.
     #[inline(always)]
-    pub(super) fn get(&self, node: NodeId) -> NodeId {
+    pub(crate) fn get(&self, node: NodeId) -> NodeId {
         self.places[self.rank(node)]
     }
 

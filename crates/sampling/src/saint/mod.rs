@@ -42,7 +42,7 @@ const COUNTED_EPOCH: u32 = u32::MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SaintSampler {
-    draws: Draws,
+    method: Method,
     normalisation: Normalisation,
     n_nodes: usize,
     n_edges: usize,
@@ -65,7 +65,7 @@ impl SaintSampler {
         }
         let covered = (0..chances.len()).map(|node| chances.of(node)).collect();
         let drawn = DrawnOnce { covered, n_rows: None };
-        Ok(Self::new(graph, Draws::Nodes { chances, n_draws }, Normalisation::exact(drawn, n_draws)))
+        Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::exact(drawn, n_draws)))
     }
 
     /// The edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours, and then
@@ -78,7 +78,7 @@ impl SaintSampler {
         check_drawable(graph, n_draws)?;
         let rows: Vec<NodeId> = (0..graph.n_rows() as NodeId).filter(|&v| graph.degree(v as usize) > 0).collect();
         let drawn = DrawnOnce::of_edges(graph, rows.len());
-        Ok(Self::new(graph, Draws::Edges { rows, n_draws }, Normalisation::exact(drawn, n_draws)))
+        Ok(Self::new(graph, Method::Edges { rows, n_draws }, Normalisation::exact(drawn, n_draws)))
     }
 
     /// The walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn with replacement, all alike.
@@ -88,9 +88,9 @@ impl SaintSampler {
     /// When the graph is no adjacency or has no edges, or no roots or no subgraphs are to be drawn.
     pub fn walks(graph: &Csr, n_roots: u32, length: u32, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
         check_drawable(graph, n_roots)?;
-        let draws = Draws::Walks { n_roots, walks: RandomWalks::new(WalkOptions::new(length))? };
-        let counts = draws.count(graph, n_subgraphs, seed)?;
-        Ok(Self::new(graph, draws, Normalisation::Counted(counts)))
+        let method = Method::Walks { n_roots, walks: RandomWalks::new(WalkOptions::new(length))? };
+        let counts = method.count(graph, n_subgraphs, seed)?;
+        Ok(Self::new(graph, method, Normalisation::Counted(counts)))
     }
 
     /// The same sampler with weights estimated from `n_subgraphs` subgraphs, as in the paper: how often each node and edge is in
@@ -101,13 +101,13 @@ impl SaintSampler {
     /// When the graph is not the sampler's, or no subgraphs are to be drawn.
     pub fn presampled(mut self, graph: &Csr, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
         self.check(graph)?;
-        self.normalisation = Normalisation::Counted(self.draws.count(graph, n_subgraphs, seed)?);
+        self.normalisation = Normalisation::Counted(self.method.count(graph, n_subgraphs, seed)?);
         Ok(self)
     }
 
-    fn new(graph: &Csr, draws: Draws, normalisation: Normalisation) -> Self {
+    fn new(graph: &Csr, method: Method, normalisation: Normalisation) -> Self {
         let (n_nodes, n_edges) = (graph.n_rows(), graph.nnz());
-        Self { draws, normalisation, n_nodes, n_edges, scratch: InducerPool::default() }
+        Self { method, normalisation, n_nodes, n_edges, scratch: InducerPool::default() }
     }
 
     fn check(&self, graph: &Csr) -> Result<(), SampleError> {
@@ -128,7 +128,7 @@ impl SaintSampler {
 impl SubgraphSampler for SaintSampler {
     fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError> {
         self.check(graph)?;
-        let nodes = self.draws.nodes(graph, key)?;
+        let nodes = self.method.nodes(graph, key)?;
         self.scratch.with(Default::default, |inducer| inducer.induce(graph, &nodes, subgraph));
         self.normalisation.weigh(graph, subgraph);
         Ok(())
@@ -148,7 +148,7 @@ fn check_drawable(graph: &Csr, n_draws: u32) -> Result<(), SampleError> {
 }
 
 /// How nodes are drawn.
-enum Draws {
+enum Method {
     Nodes {
         chances: Chances,
         n_draws: u32,
@@ -164,7 +164,7 @@ enum Draws {
     },
 }
 
-impl Draws {
+impl Method {
     /// The nodes of a subgraph, ascending.
     fn nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError> {
         let mut nodes: Vec<NodeId> = match self {
@@ -192,7 +192,7 @@ impl Draws {
         Ok(nodes)
     }
 
-    /// Draws subgraphs, and counts how many of them each node and each edge is in.
+    /// Method subgraphs, and counts how many of them each node and each edge is in.
     fn count(&self, graph: &Csr, n_subgraphs: u32, seed: u64) -> Result<Counts, SampleError> {
         if n_subgraphs == 0 {
             return Err(SampleError::invalid("weights cannot be estimated from 0 subgraphs; draw some"));
