@@ -1,4 +1,5 @@
-//! Blocks of three hops on a generated graph, by each way to relabel, on one thread and with a batch on each of two.
+//! Blocks of three hops on a generated graph, by each way to relabel, on one thread and with a batch on each of two; and
+//! batches of the other samplers on one thread.
 //!
 //! `cargo bench -p girih-sampling`; `GIRIH_GRAPH` names another graph than `synth:reddit,degree=98,features=0`.
 
@@ -9,7 +10,10 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Csr;
 use girih_sampling::relabel::{NewNodes, Relabel};
-use girih_sampling::{Columns, EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
+use girih_sampling::{
+    ClusterSampler, Columns, DrawKey, Draws, EpochPlan, LayerSampler, Loader, LoaderOptions, MiniBatch,
+    NeighborOptions, NeighborSampler, NodeId, RandomWalks, SaintSampler, Sampler, SubgraphSampler, WalkOptions,
+};
 
 const FAN_OUT: &str = "15,10,5";
 
@@ -49,9 +53,13 @@ fn sample(sampler: &NeighborSampler, graph: &Csr, plan: &EpochPlan, n_batches: u
     start.elapsed()
 }
 
-fn blocks(criterion: &mut Criterion) {
+fn generated_graph() -> Csr {
     let spec = std::env::var("GIRIH_GRAPH").unwrap_or_else(|_| "synth:reddit,degree=98,features=0".into());
-    let graph = load(&spec, &LoadOptions::default()).expect("a graph").graph;
+    load(&spec, &LoadOptions::default()).expect("a graph").graph
+}
+
+fn blocks(criterion: &mut Criterion) {
+    let graph = generated_graph();
     for batch_size in [1000, 8000] {
         let options = LoaderOptions { batch_size, drop_last: true, ..LoaderOptions::default() };
         for (name, neighbor_options) in variants() {
@@ -73,5 +81,80 @@ fn blocks(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, blocks);
+/// What samples a batch and returns its number of edges.
+type Batches<'a> = Box<dyn FnMut(DrawKey) -> usize + Send + 'a>;
+
+/// Samplers of blocks for a thousand seeds.
+fn of_seeds(graph: &Csr) -> Vec<(&'static str, Batches<'_>)> {
+    let seeds: Vec<NodeId> = (0..1000).map(|i| i * (graph.n_rows() as NodeId / 1000)).collect();
+    let neighbors = |draws| {
+        let options = NeighborOptions { draws, ..NeighborOptions::default() };
+        let fan_out = if draws == Draws::PerLayer { "15000,100000,300000" } else { FAN_OUT };
+        Box::new(NeighborSampler::new(fan_out.parse().expect("a fan-out"), options).expect("a sampler"))
+    };
+    let sizes = || "4000,8000,16000".parse().expect("sizes");
+    let samplers: [(_, Box<dyn Sampler>); 7] = [
+        ("per node", neighbors(Draws::PerNode)),
+        ("per layer", neighbors(Draws::PerLayer)),
+        ("LABOR", neighbors(Draws::Labor)),
+        ("FastGCN", Box::new(LayerSampler::fast_gcn(graph, sizes(), true).expect("a sampler"))),
+        ("FastGCN, Poisson", Box::new(LayerSampler::fast_gcn(graph, sizes(), false).expect("a sampler"))),
+        ("LADIES", Box::new(LayerSampler::ladies(sizes(), true))),
+        ("LADIES, Poisson", Box::new(LayerSampler::ladies(sizes(), false))),
+    ];
+    let batches = samplers.map(|(name, sampler)| {
+        let (seeds, mut batch) = (seeds.clone(), MiniBatch::default());
+        let batches: Batches<'_> = Box::new(move |key| {
+            sampler.sample_into(graph, &seeds, key, &mut batch).expect("a batch");
+            batch.n_edges()
+        });
+        (name, batches)
+    });
+    batches.into()
+}
+
+/// Samplers of subgraphs of about six thousand nodes, and walks.
+fn of_subgraphs(graph: &Csr) -> Vec<(&'static str, Batches<'_>)> {
+    let cluster_of: Vec<u32> = (0..graph.n_rows() as u32).map(|v| v / 300).collect();
+    let n_clusters = cluster_of.last().map_or(0, |&last| last as usize + 1);
+    let samplers: [(_, Box<dyn SubgraphSampler>); 4] = [
+        ("clusters", Box::new(ClusterSampler::new(&cluster_of, n_clusters, 20).expect("a sampler"))),
+        ("SAINT nodes", Box::new(SaintSampler::nodes(graph, 6000).expect("a sampler"))),
+        ("SAINT edges", Box::new(SaintSampler::edges(graph, 3000).expect("a sampler"))),
+        ("SAINT walks", Box::new(SaintSampler::walks(graph, 2000, 2, 20, 1).expect("a sampler"))),
+    ];
+    let batches = samplers.map(|(name, sampler)| {
+        let mut subgraph = Default::default();
+        let batches: Batches<'_> = Box::new(move |key| {
+            sampler.sample_into(graph, key, &mut subgraph).expect("a batch");
+            subgraph.block.n_edges()
+        });
+        (name, batches)
+    });
+    let (walks, starts) =
+        (RandomWalks::new(WalkOptions::new(20)).expect("walks"), (0..10_000).collect::<Vec<NodeId>>());
+    let walked: Batches<'_> =
+        Box::new(move |key| walks.walk(graph, &starts, key).expect("walks").nodes.len() - starts.len());
+    batches.into_iter().chain([("walks of 20 steps", walked)]).collect()
+}
+
+fn others(criterion: &mut Criterion) {
+    let graph = generated_graph();
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
+    for (name, mut batches) in of_seeds(&graph).into_iter().chain(of_subgraphs(&graph)) {
+        let mut group = criterion.benchmark_group("one thread");
+        group.sample_size(10).measurement_time(Duration::from_millis(800)).warm_up_time(Duration::from_millis(300));
+        group.throughput(Throughput::Elements(batches(DrawKey::new(0, 0, 0)) as u64));
+        let mut number = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                number = (number + 1) % 30;
+                let key = DrawKey::new(0, 0, number);
+                one_thread.install(|| batches(key))
+            });
+        });
+    }
+}
+
+criterion_group!(benches, blocks, others);
 criterion_main!(benches);

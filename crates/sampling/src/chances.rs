@@ -77,9 +77,11 @@ impl Chances {
 
 /// The sources of a row, and what each counts in the mean over the row's neighbours, weighted if the graph is.
 pub(crate) fn mean_weights(graph: &Csr, row: usize) -> impl Iterator<Item = (NodeId, f64)> + '_ {
-    let entries = move || graph.row_entries(row).map(|(source, weight)| (source, f64::from(weight).abs()));
-    let sum: f64 = entries().map(|(_, weight)| weight).sum();
-    entries().filter(move |_| sum > 0.0).map(move |(source, weight)| (source, weight / sum))
+    let weight = move |edge: usize| graph.values().map_or(1.0, |weights| f64::from(weights[edge]).abs());
+    let range = graph.row_range(row);
+    let sum = graph.values().map_or(range.len() as f64, |_| range.clone().map(weight).sum());
+    // Where the sum is zero, so is every weight, and there is no mean.
+    range.filter(move |_| sum > 0.0).map(move |edge| (graph.indices()[edge], weight(edge) / sum))
 }
 
 #[cfg(test)]

@@ -144,8 +144,10 @@ struct Scratch {
     numbers: RankTable,
     /// What edges from each candidate count; zero where it is left out.
     weights: Vec<f64>,
-    /// The local id of each candidate that the block has.
+    /// The local id of each candidate that is drawn.
     locals: Vec<NodeId>,
+    /// What edges from each node of the block count.
+    local_weights: Vec<f32>,
 }
 
 impl Scratch {
@@ -208,28 +210,31 @@ impl Scratch {
 
     /// Completes a block, which lists its destinations: new nodes, edges and weights.
     fn list(&mut self, graph: &Csr, block: &mut Block) {
+        /// Of candidates that are left out.
         const NOWHERE: NodeId = NodeId::MAX;
         let n_destinations = block.nodes.len();
         self.locals.clear();
         self.locals.resize(self.candidates.len(), NOWHERE);
+        self.local_weights.clear();
+        self.local_weights.resize(n_destinations, 0.0);
         for (&node, local) in block.nodes.iter().zip(0..) {
-            if let Some(candidate) = self.numbers.find(node) {
+            if let Some(candidate) = self.numbers.find(node).filter(|&candidate| self.weights[candidate as usize] > 0.0)
+            {
                 self.locals[candidate as usize] = local;
+                self.local_weights[local as usize] = self.weights[candidate as usize] as f32;
             }
         }
-        let is_drawn = |candidate: usize| self.weights[candidate] > 0.0;
         for (candidate, &node) in self.candidates.iter().enumerate() {
-            if is_drawn(candidate) && self.locals[candidate] == NOWHERE {
+            if self.weights[candidate] > 0.0 && self.locals[candidate] == NOWHERE {
                 self.locals[candidate] = block.nodes.len() as NodeId;
+                self.local_weights.push(self.weights[candidate] as f32);
                 block.nodes.push(node);
             }
         }
         (block.n_destinations, block.n_columns) = (n_destinations, block.nodes.len());
         let destinations = block.nodes[..n_destinations].to_vec();
-        let candidate = |source| self.numbers.get(source) as usize;
-        let local = |source| is_drawn(candidate(source)).then(|| self.locals[candidate(source)]);
+        let local = |source| Some(self.locals[self.numbers.get(source) as usize]).filter(|&local| local != NOWHERE);
         list_edges(graph, &destinations, local, block);
-        let weight = |&edge: &u64| self.weights[candidate(graph.indices()[edge as usize])] as f32;
-        block.weights.extend(block.edge_ids.iter().map(weight));
+        block.weights.extend(block.indices.iter().map(|&column| self.local_weights[column as usize]));
     }
 }

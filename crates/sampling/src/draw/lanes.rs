@@ -22,7 +22,7 @@ use crate::key::HopDraws;
 /// The largest fan-out that lanes draw: finding a position that is taken looks through all earlier ones.
 pub(super) const MAX_FAN_OUT: usize = 64;
 /// Nodes that draw side by side.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 /// Groups between drawing positions and reading their edges.
 const EDGES_AHEAD: usize = 3;
 /// Groups between asking for offsets and drawing.
@@ -32,7 +32,7 @@ const RING: usize = 4;
 const _: () = assert!(EDGES_AHEAD < RING && RING.is_power_of_two());
 
 /// A value for each lane.
-type Lanes = [u32; LANES];
+pub(super) type Lanes = [u32; LANES];
 
 /// Groups in flight.
 pub(super) struct Ring {
@@ -222,13 +222,13 @@ impl<S: Simd> Nodes<S> {
 
 /// A vector of some lanes.
 #[inline(always)]
-fn of<S: Simd>(lanes: &Lanes, vector: usize) -> S::u32s {
+pub(super) fn of<S: Simd>(lanes: &Lanes, vector: usize) -> S::u32s {
     S::as_simd_u32s(lanes).0[vector]
 }
 
 /// Block `block` of the draws of each node ([`girih_random::philox4x32`]), word by word.
 #[inline(always)]
-fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s) -> [S::u32s; 4] {
+pub(super) fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s) -> [S::u32s; 4] {
     let [m0, m1] = PHILOX_MULTIPLIERS.map(|m| simd.splat_u32s(m));
     let mut c = [simd.splat_u32s(block), simd.splat_u32s(draws.batch), ids, simd.splat_u32s(draws.hop)];
     let mut k = draws.key.words();
@@ -243,7 +243,7 @@ fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s) -> [S::u3
 
 /// [`girih_random::bounded`] of 64 bits, low word first, for bounds of 32 bits.
 #[inline(always)]
-fn below<S: Simd>(simd: S, (low, high): (S::u32s, S::u32s), bound: S::u32s) -> S::u32s {
+pub(super) fn below<S: Simd>(simd: S, (low, high): (S::u32s, S::u32s), bound: S::u32s) -> S::u32s {
     let ((_, carried), (low, high)) = (simd.widening_mul_u32s(low, bound), simd.widening_mul_u32s(high, bound));
     let overflows = simd.less_than_u32s(simd.add_u32s(low, carried), carried);
     simd.select_u32s(overflows, simd.add_u32s(high, simd.splat_u32s(1)), high)

@@ -5,7 +5,7 @@ mod normalisation;
 use girih_graph_format::Csr;
 use rayon::prelude::*;
 
-use self::normalisation::{Counts, DrawnOnce, Normalisation};
+use self::normalisation::{Counts, Drawn, Normalisation};
 use crate::chances::Chances;
 use crate::key::Scheme;
 use crate::sampler::check_graph;
@@ -63,9 +63,8 @@ impl SaintSampler {
                 "all edges of the graph have weight zero, so that no node is likelier than none",
             ));
         }
-        let covered = (0..chances.len()).map(|node| chances.of(node)).collect();
-        let drawn = DrawnOnce { covered, n_rows: None };
-        Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::exact(drawn, n_draws)))
+        let drawn = Drawn::of_nodes(&chances, n_draws);
+        Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::Exact(drawn)))
     }
 
     /// The edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours, and then
@@ -77,8 +76,8 @@ impl SaintSampler {
     pub fn edges(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
         check_drawable(graph, n_draws)?;
         let rows: Vec<NodeId> = (0..graph.n_rows() as NodeId).filter(|&v| graph.degree(v as usize) > 0).collect();
-        let drawn = DrawnOnce::of_edges(graph, rows.len());
-        Ok(Self::new(graph, Method::Edges { rows, n_draws }, Normalisation::exact(drawn, n_draws)))
+        let drawn = Drawn::of_edges(graph, rows.len(), n_draws);
+        Ok(Self::new(graph, Method::Edges { rows, n_draws }, Normalisation::Exact(drawn)))
     }
 
     /// The walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn with replacement, all alike.

@@ -4,21 +4,18 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use girih_graph_format::Csr;
 
+use crate::chances::Chances;
 use crate::{NodeId, Subgraph};
 
 /// The chances of nodes and edges to be in a subgraph.
 pub(super) enum Normalisation {
     /// Computed, for draws that do not depend on each other.
-    Exact { drawn: DrawnOnce, n_draws: u32 },
+    Exact(Drawn),
     /// Estimated.
     Counted(Counts),
 }
 
 impl Normalisation {
-    pub(super) fn exact(drawn: DrawnOnce, n_draws: u32) -> Self {
-        Self::Exact { drawn, n_draws }
-    }
-
     /// Gives a subgraph its weights (Zeng et al., GraphSAINT, section 3.2).
     pub(super) fn weigh(&self, graph: &Csr, subgraph: &mut Subgraph) {
         let Subgraph { block, loss_weights } = subgraph;
@@ -28,10 +25,7 @@ impl Normalisation {
             loss_weights.push((1.0 / (graph.n_rows() as f64 * of_node)) as f32);
             let range = block.indptr[row] as usize..block.indptr[row + 1] as usize;
             block.weights.extend(block.edge_ids[range].iter().map(|&edge| match self {
-                Self::Exact { drawn, n_draws } => {
-                    let source = graph.indices()[edge as usize];
-                    (of_node / drawn.both(graph, source, node, *n_draws)) as f32
-                }
+                Self::Exact(drawn) => (of_node / drawn.both(graph, graph.indices()[edge as usize], node)) as f32,
                 Self::Counted(counts) => counts.weight(node, edge),
             }));
         }
@@ -40,23 +34,36 @@ impl Normalisation {
     /// The chance that a subgraph has a node.
     fn of_node(&self, node: NodeId) -> f64 {
         match self {
-            Self::Exact { drawn, n_draws } => drawn.one(node, *n_draws),
+            Self::Exact(drawn) => drawn.hit[node as usize],
             Self::Counted(counts) => counts.of_node(node),
         }
     }
 }
 
-/// What one draw takes.
-pub(super) struct DrawnOnce {
-    /// The chance that it takes a node.
-    pub(super) covered: Vec<f64>,
+/// What some draws take.
+pub(super) struct Drawn {
+    n_draws: u32,
+    /// The chance that one draw takes a node.
+    covered: Vec<f64>,
+    /// The chance that any draw does.
+    hit: Vec<f64>,
     /// From how many rows an edge is drawn; `None` when single nodes are.
-    pub(super) n_rows: Option<usize>,
+    n_rows: Option<usize>,
 }
 
-impl DrawnOnce {
-    /// A draw of one of `n_rows` rows that have neighbours, and of a neighbour.
-    pub(super) fn of_edges(graph: &Csr, n_rows: usize) -> Self {
+impl Drawn {
+    /// Draws of single nodes.
+    pub(super) fn of_nodes(chances: &Chances, n_draws: u32) -> Self {
+        Self::new((0..chances.len()).map(|node| chances.of(node)).collect(), n_draws, None)
+    }
+
+    fn new(covered: Vec<f64>, n_draws: u32, n_rows: Option<usize>) -> Self {
+        let hit = covered.iter().map(|&chance| at_least_once(chance, n_draws)).collect();
+        Self { n_draws, covered, hit, n_rows }
+    }
+
+    /// Draws of one of `n_rows` rows that have neighbours, and of a neighbour.
+    pub(super) fn of_edges(graph: &Csr, n_rows: usize, n_draws: u32) -> Self {
         let mut covered = vec![0.0; graph.n_rows()];
         for row in (0..graph.n_rows()).filter(|&row| graph.degree(row) > 0) {
             covered[row] += 1.0;
@@ -65,18 +72,13 @@ impl DrawnOnce {
             }
         }
         covered.iter_mut().for_each(|covered| *covered /= n_rows as f64);
-        Self { covered, n_rows: Some(n_rows) }
-    }
-
-    /// The chance that some of `n_draws` draws takes a node.
-    fn one(&self, node: NodeId, n_draws: u32) -> f64 {
-        at_least_once(self.covered[node as usize], n_draws)
+        Self::new(covered, n_draws, Some(n_rows))
     }
 
     /// The chance that draws take both ends of an edge.
-    fn both(&self, graph: &Csr, source: NodeId, destination: NodeId, n_draws: u32) -> f64 {
+    fn both(&self, graph: &Csr, source: NodeId, destination: NodeId) -> f64 {
         let [a, b] = [source, destination].map(|node| self.covered[node as usize]);
-        let [hit_a, hit_b] = [source, destination].map(|node| self.one(node, n_draws));
+        let [hit_a, hit_b] = [source, destination].map(|node| self.hit[node as usize]);
         if source == destination || a >= 1.0 {
             return hit_b;
         }
@@ -86,7 +88,7 @@ impl DrawnOnce {
         // A subgraph misses both with the chance (1 − a − b + ab')ⁿ, ab' that of one draw for both, which is
         // (1 − a)ⁿ (1 − b)ⁿ (1 − z)ⁿ with the z below. Written with chances to hit, nothing small is a difference of large ones.
         let z = (a * b - self.together(graph, source, destination)) / ((1.0 - a) * (1.0 - b));
-        hit_a * hit_b - (1.0 - hit_a) * (1.0 - hit_b) * at_least_once(z, n_draws)
+        hit_a * hit_b - (1.0 - hit_a) * (1.0 - hit_b) * at_least_once(z, self.n_draws)
     }
 
     /// The chance that one draw takes both of two nodes.
