@@ -70,17 +70,27 @@ pub(crate) fn check_bias(bias: Option<&Bias>, graph: &Csr) -> Result<(), SampleE
 
 /// Checks that seeds are nodes of a graph of `n_nodes`, each of them once; `seen` is memory.
 pub(crate) fn check_seeds(n_nodes: usize, seeds: &[NodeId], seen: &mut NodeSet) -> Result<(), SampleError> {
+    check_listed("seed", n_nodes, seeds, seen)
+}
+
+/// Checks a list of nodes of a graph of `n_nodes`, each of them once; errors call one of them `what`.
+pub(crate) fn check_listed(
+    what: &str,
+    n_nodes: usize,
+    nodes: &[NodeId],
+    seen: &mut NodeSet,
+) -> Result<(), SampleError> {
     seen.clear();
-    for (at, &seed) in seeds.iter().enumerate() {
-        if seed as usize >= n_nodes {
+    for (at, &node) in nodes.iter().enumerate() {
+        if node as usize >= n_nodes {
             return Err(SampleError::invalid(format!(
-                "seed {at} is node {seed}, but the graph has {n_nodes} nodes, counted from 0"
+                "{what} {at} is node {node}, but the graph has {n_nodes} nodes, counted from 0"
             )));
         }
-        if !seen.insert(seed) {
-            let first = seeds.iter().position(|&other| other == seed).unwrap_or(at);
+        if !seen.insert(node) {
+            let first = nodes.iter().position(|&other| other == node).unwrap_or(at);
             return Err(SampleError::invalid(format!(
-                "node {seed} is a seed twice, at {first} and {at}; list every seed once"
+                "node {node} is a {what} twice, at {first} and {at}; list every {what} once"
             )));
         }
     }

@@ -10,7 +10,7 @@ use girih_graph_format::Csr;
 use crate::block::Digest;
 use crate::pool::Pool;
 use crate::relabel::{NodeSet, RankTable};
-use crate::sampler::{check_graph, check_seeds};
+use crate::sampler::{check_graph, check_listed};
 use crate::{Block, Columns, DrawKey, MiniBatch, NodeId, SampleError};
 
 /// Some nodes of a graph and edges among them: what a training step reads when its layers share one graph.
@@ -41,7 +41,7 @@ impl Subgraph {
     /// When the graph is no adjacency, a node is not one of its own or is listed twice.
     pub fn induced(graph: &Csr, nodes: &[NodeId]) -> Result<Self, SampleError> {
         check_graph(graph)?;
-        check_seeds(graph.n_rows(), nodes, &mut NodeSet::default())?;
+        check_listed("member", graph.n_rows(), nodes, &mut NodeSet::default())?;
         let mut subgraph = Self::default();
         Inducer::default().induce(graph, nodes, &mut subgraph);
         Ok(subgraph)

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::{assert_fair, assert_unbiased, chi_square, graph_of, graphs_and_seeds, hubs, star};
 use girih_graph_format::{Csr, NodeId};
+use girih_random::{Key, purpose};
 use girih_sampling::{Block, DrawKey, FanOut, LayerSampler, MiniBatch, Sampler};
 use proptest::prelude::*;
 use rayon::prelude::*;
@@ -94,6 +95,88 @@ fn nodes_are_drawn_as_often_as_their_columns_are_large() {
         assert_fair(chi_square(&found, |i| (expected(i), expected(i) * (1.0 - chance(i)))), 7.0);
         // A weight is one on average, zero where a node is left out.
         assert!(weights.iter().enumerate().all(|(i, weight)| i == 5 || (weight - 1.0).abs() < 0.06), "{weights:?}");
+    }
+}
+
+/// Integers in proportion to weights, as `docs/formats.md` has them.
+fn integers(weights: &[f64]) -> Vec<u64> {
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    let scale = if largest > 0.0 { 2f64.powi(31 - largest.log2().floor() as i32) } else { 0.0 };
+    weights.iter().map(|&w| if w > 0.0 { ((w * scale).round_ties_even() as u64).max(1) } else { 0 }).collect()
+}
+
+/// The weight of each node of a hop, zero for those that it does not take, by the definition in `docs/formats.md`.
+fn plain_weights(
+    graph: &Csr,
+    destinations: &[NodeId],
+    k: usize,
+    hop: u64,
+    key: DrawKey,
+    (is_ladies, replace): (bool, bool),
+) -> Vec<f64> {
+    let n = graph.n_rows();
+    let key_of_epoch = Key::new(key.seed, purpose::SAMPLING).child(6).child(u64::from(key.epoch));
+    let stream = |node: NodeId| key_of_epoch.stream((hop << 32) + u64::from(node), u64::from(key.batch) << 32);
+    let candidates: BTreeSet<NodeId> = destinations.iter().flat_map(|&v| graph.row(v as usize)).copied().collect();
+    let all: Vec<NodeId> = (0..n as NodeId).collect();
+    let mut norms = vec![0.0; n];
+    for &v in if is_ladies { destinations } else { &all } {
+        let degree = graph.degree(v as usize) as f64;
+        graph.row(v as usize).iter().for_each(|&u| norms[u as usize] += (1.0 / degree) * (1.0 / degree));
+    }
+    let integers = integers(&norms);
+    let mut weights = vec![0.0; n];
+    if replace {
+        let (total, mut draws) = (integers.iter().sum::<u64>(), stream(NodeId::MAX));
+        for _ in 0..if total > 0 { k } else { 0 } {
+            let mut place = draws.below(total);
+            let found = integers.iter().position(|&i| {
+                let is_here = place < i;
+                place = place.wrapping_sub(i);
+                is_here
+            });
+            let u = found.unwrap();
+            weights[u] += 1.0 / (k as f64 * (integers[u] as f64 / total as f64));
+        }
+    } else {
+        let mut c = 0.0;
+        loop {
+            let (sure, others): (Vec<f64>, Vec<f64>) = integers.iter().map(|&i| i as f64).partition(|i| c * i >= 1.0);
+            let rest: f64 = others.iter().sum();
+            let next = if rest == 0.0 { f64::INFINITY } else { (k as f64 - sure.len() as f64) / rest };
+            if next <= c {
+                break;
+            }
+            c = next;
+        }
+        for &u in candidates.iter().filter(|&&u| integers[u as usize] > 0) {
+            let chance = (c * integers[u as usize] as f64).min(1.0);
+            if stream(u).unit_f64() < chance {
+                weights[u as usize] = 1.0 / chance;
+            }
+        }
+    }
+    (0..n as NodeId).map(|u| if candidates.contains(&u) { weights[u as usize] } else { 0.0 }).collect()
+}
+
+proptest! {
+    #[test]
+    fn layers_are_those_of_the_definition((graph, seeds) in graphs_and_seeds(), k in 1..20usize, seed: u64) {
+        let kinds = [(false, true), (false, false), (true, true), (true, false)];
+        let key = DrawKey::new(seed, 7, 9);
+        for (sampler, kind) in samplers(&graph, &format!("{k},{k}")).into_iter().zip(kinds) {
+            let batch = sampler.sample(&graph, &seeds, key).unwrap();
+            for (hop, block) in batch.blocks.iter().rev().enumerate() {
+                let weights = plain_weights(&graph, block.destinations(), k, hop as u64, key, kind);
+                let mut expected = Vec::new();
+                for &v in block.destinations() {
+                    let edges = graph.row_range(v as usize).map(|e| (e as u64, weights[graph.indices()[e] as usize] as f32));
+                    expected.extend(edges.filter(|&(_, weight)| weight > 0.0));
+                }
+                let found: Vec<(u64, f32)> = block.edge_ids.iter().copied().zip(block.weights.iter().copied()).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
     }
 }
 
