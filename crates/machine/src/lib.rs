@@ -4,6 +4,7 @@
 //! - [`Ceilings`]: bandwidths and arithmetic rates, measured in a few seconds by loops that do nothing else.
 //! - [`Hierarchy`]: caches and memory, and what a product with a sparse matrix takes of them.
 //! - [`memory`]: what this process uses.
+//! - [`prefetch()`]: a hint to the caches.
 //!
 //! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.
 
@@ -11,7 +12,9 @@ mod ceilings;
 mod hierarchy;
 mod machine;
 pub mod memory;
+mod prefetch;
 
 pub use ceilings::Ceilings;
 pub use hierarchy::{Cache, Hierarchy, PASS_BYTES_MIN, Product};
 pub use machine::{Machine, readable_bytes};
+pub use prefetch::prefetch;

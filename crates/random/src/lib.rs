@@ -8,6 +8,7 @@
 //! - [`Key::block`]: four 32-bit words at a 128-bit counter; everything else is derived from it.
 //! - [`Stream`]: the draws of one counter prefix in order, for code that wants a sequence.
 //! - [`purpose`]: the purposes that there are.
+//! - [`PHILOX_MULTIPLIERS`], [`PHILOX_WEYL`], [`PHILOX_ROUNDS`]: for kernels that compute blocks in vectors of their own.
 //! - [`bounded`]: an unbiased integer below a bound.
 //!
 //! What each purpose puts into its counter is written down in `docs/formats.md`.
@@ -15,7 +16,7 @@
 mod philox;
 pub mod purpose;
 
-pub use philox::{Key, Stream, philox4x32};
+pub use philox::{Key, PHILOX_MULTIPLIERS, PHILOX_ROUNDS, PHILOX_WEYL, Stream, philox4x32};
 
 /// Maps 32 random bits to `[0, 1)`: the upper 24 bits over 2²⁴, so that every value is exact in `f32`.
 #[inline]

@@ -2,9 +2,12 @@
 
 use crate::{bounded, unit_f32, unit_f64};
 
-const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-const ROUNDS: usize = 10;
+/// What the first and third counter word are multiplied by in each round.
+pub const PHILOX_MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// What each key word grows by from round to round.
+pub const PHILOX_WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+/// Number of rounds.
+pub const PHILOX_ROUNDS: usize = 10;
 
 /// Ten rounds of Philox 4×32: four random words for a 128-bit counter and a 64-bit key.
 #[inline(always)] // Kernels compute many blocks side by side, which only inlined code can.
@@ -12,11 +15,11 @@ const ROUNDS: usize = 10;
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let mut c = counter;
     let mut k = key;
-    for _ in 0..ROUNDS {
-        let p0 = u64::from(MULTIPLIER[0]) * u64::from(c[0]);
-        let p1 = u64::from(MULTIPLIER[1]) * u64::from(c[2]);
+    for _ in 0..PHILOX_ROUNDS {
+        let p0 = u64::from(PHILOX_MULTIPLIERS[0]) * u64::from(c[0]);
+        let p1 = u64::from(PHILOX_MULTIPLIERS[1]) * u64::from(c[2]);
         c = [(p1 >> 32) as u32 ^ c[1] ^ k[0], p1 as u32, (p0 >> 32) as u32 ^ c[3] ^ k[1], p0 as u32];
-        k = [k[0].wrapping_add(WEYL[0]), k[1].wrapping_add(WEYL[1])];
+        k = [k[0].wrapping_add(PHILOX_WEYL[0]), k[1].wrapping_add(PHILOX_WEYL[1])];
     }
     c
 }

@@ -18,6 +18,8 @@ pub const SHUFFLE: u32 = 5;
 pub const TRIPLES: u32 = 6;
 /// Random orders of nodes.
 pub const ORDER: u32 = 7;
+/// Neighbours and subgraphs of mini-batches.
+pub const SAMPLING: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -34,6 +36,7 @@ mod tests {
             ("SHUFFLE", SHUFFLE),
             ("TRIPLES", TRIPLES),
             ("ORDER", ORDER),
+            ("SAMPLING", SAMPLING),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

@@ -1,24 +1,12 @@
 //! Telling the caches what comes next, and what does not come back.
 
+pub(crate) use girih_machine::prefetch;
+
 /// Bytes that come and go together.
 pub(crate) const CACHE_LINE: usize = 64;
 /// Bytes that [`stream`] writes at once.
 #[cfg(target_arch = "x86_64")]
 const VECTOR: usize = 16;
-
-/// Asks the processor to bring the cache line of `address` close. A hint: any address is allowed, and processors
-/// without such an instruction do nothing.
-#[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of every x86-64; a prefetch never faults, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
 
 /// Writes `values` to `out` past the caches, without reading `out` first; a plain copy on processors without such an
 /// instruction, and for what is no whole number of aligned vectors.

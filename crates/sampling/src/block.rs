@@ -1,0 +1,258 @@
+//! [`Block`] and [`MiniBatch`]: what samplers give.
+//!
+//! ```text
+//! seeds [7, 2], fan-out 2,2                              local ids     0  1 │ 2  3 │ 4
+//!                                                        nodes         7  2 │ 3  9 │ 5      blocks[0]
+//! hop 0:  7 ◀─ 3, 9     2 ◀─ 7, 9                        nodes         7  2 │ 3  9          blocks[1]
+//! hop 1:  7 ◀─ 9, 2     2 ◀─ 7, 3    3 ◀─ 5    9 ◀─ 2    destinations  7  2                 seeds
+//! ```
+//! The sources of a block are its destinations and then the nodes that are new in it, so that the list of every block
+//! begins with the list of the next one, and a node has the same local id in all of them.
+
+use girih_graph_format::{Csr, FormatError};
+
+use crate::NodeId;
+
+/// What the columns of a block count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Columns {
+    /// Positions in [`Block::nodes`].
+    #[default]
+    Local,
+    /// Nodes of the graph: the layer reads its operand, such as features, where it lies.
+    Global,
+}
+
+/// A bipartite graph: from sources to destinations, which are sources as well. Row `v` lists the sources of the edges
+/// that end in destination `v`, in the order of the draws; a draw with replacement may list a source twice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    /// Global ids: destinations, then sources that are no destinations. With global columns the destinations alone.
+    pub nodes: Vec<NodeId>,
+    /// Number of destinations: rows.
+    pub n_destinations: usize,
+    /// Number of columns: of `nodes`, or of the graph's nodes when columns are global.
+    pub n_columns: usize,
+    /// Offsets of rows, `n_destinations + 1`.
+    pub indptr: Vec<u64>,
+    /// A column for each edge, row after row.
+    pub indices: Vec<NodeId>,
+    /// Position of each edge in the graph's `indices`; empty unless asked for.
+    pub edge_ids: Vec<u64>,
+    /// What each edge counts, where a sampler makes up for the edges that it leaves out: the weighted sum over the edges of a
+    /// row then has the sum over all edges of that node in the graph as its expectation, whatever is summed. Empty where the
+    /// mean over the edges of a row stands for the mean over all.
+    pub weights: Vec<f32>,
+    /// What `indices` count.
+    pub columns: Columns,
+}
+
+impl Block {
+    /// Global ids of the destinations.
+    #[must_use]
+    pub fn destinations(&self) -> &[NodeId] {
+        &self.nodes[..self.n_destinations]
+    }
+
+    /// Number of edges.
+    #[must_use]
+    pub fn n_edges(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The columns of row `v`, in the order of the draws.
+    ///
+    /// # Panics
+    /// When `v >= n_destinations`.
+    #[must_use]
+    pub fn row(&self, v: usize) -> &[NodeId] {
+        &self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize]
+    }
+
+    /// The global id that an entry of `indices` stands for.
+    ///
+    /// # Panics
+    /// When columns are local and this is none of them.
+    #[must_use]
+    pub fn node_of_column(&self, column: NodeId) -> NodeId {
+        match self.columns {
+            Columns::Local => self.nodes[column as usize],
+            Columns::Global => column,
+        }
+    }
+
+    /// The block as a matrix of `n_destinations × n_columns`: columns ascend within a row, and a source that a row lists
+    /// several times is one entry, with the sum of its edges' weights or, without weights, with their number.
+    ///
+    /// # Errors
+    /// When the block's arrays were changed into something that is no matrix.
+    pub fn to_csr(&self) -> Result<Csr, FormatError> {
+        let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::with_capacity(self.n_edges()), Vec::new());
+        let mut row = Vec::new();
+        for v in 0..self.n_destinations {
+            row.clear();
+            let edges = self.indptr[v] as usize..self.indptr[v + 1] as usize;
+            row.extend(edges.map(|e| (self.indices[e], self.weights.get(e).copied().unwrap_or(1.0))));
+            row.sort_by_key(|&(column, _)| column);
+            for same in row.chunk_by(|(a, _), (b, _)| a == b) {
+                indices.push(same[0].0);
+                values.push(same.iter().map(|(_, weight)| weight).sum::<f32>());
+            }
+            indptr.push(indices.len() as u64);
+        }
+        let is_binary = self.weights.is_empty() && indices.len() == self.n_edges();
+        let values = (!is_binary).then(|| values.into());
+        Csr::new(self.n_destinations, self.n_columns, indptr, indices, values)
+    }
+
+    /// Empties all arrays and keeps their memory.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.indptr.clear();
+        self.indptr.push(0);
+        self.indices.clear();
+        self.edge_ids.clear();
+        self.weights.clear();
+        (self.n_destinations, self.n_columns, self.columns) = (0, 0, Columns::Local);
+    }
+}
+
+/// What a training step reads: a block for each layer, the layer at the inputs first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MiniBatch {
+    /// In the order in which layers are computed; destinations of the last are the seeds.
+    pub blocks: Vec<Block>,
+}
+
+impl MiniBatch {
+    /// The nodes whose outputs are wanted, in the order given to the sampler.
+    #[must_use]
+    pub fn seeds(&self) -> &[NodeId] {
+        self.blocks.last().map_or(&[], Block::destinations)
+    }
+
+    /// Global ids of the nodes whose features the first layer reads by local id. With global columns, the nodes that it
+    /// computes; what else it reads, its columns name.
+    #[must_use]
+    pub fn inputs(&self) -> &[NodeId] {
+        self.blocks.first().map_or(&[], |block| &block.nodes)
+    }
+
+    /// Number of edges of all blocks.
+    #[must_use]
+    pub fn n_edges(&self) -> usize {
+        self.blocks.iter().map(Block::n_edges).sum()
+    }
+
+    /// A number that two batches share only if they are equal, but for a chance of 2⁻⁶⁴; the same on every machine, as
+    /// `docs/formats.md` defines it.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        Digest::of(&self.blocks).value()
+    }
+
+    /// As many emptied blocks as there are hops, which keep the memory of earlier ones.
+    pub(crate) fn reset(&mut self, n_hops: usize) {
+        self.blocks.resize_with(n_hops, Block::default);
+        self.blocks.iter_mut().for_each(Block::clear);
+    }
+}
+
+/// A hash of 64-bit words in order, as `docs/formats.md` defines it.
+pub(crate) struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    /// That of blocks.
+    pub(crate) fn of(blocks: &[Block]) -> Self {
+        let mut digest = Self::default();
+        digest.word(blocks.len() as u64);
+        for block in blocks {
+            digest.word(block.columns as u64 + if block.weights.is_empty() { 0 } else { 2 });
+            digest.words(block.nodes.iter().map(|&v| u64::from(v)));
+            digest.words(block.indptr.iter().copied());
+            digest.words(block.indices.iter().map(|&v| u64::from(v)));
+            digest.words(block.edge_ids.iter().copied());
+            digest.word(block.n_destinations as u64);
+            digest.weights(&block.weights);
+        }
+        digest
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0
+    }
+
+    /// Weights, if there are any.
+    pub(crate) fn weights(&mut self, weights: &[f32]) {
+        if !weights.is_empty() {
+            self.words(weights.iter().map(|weight| u64::from(weight.to_bits())));
+        }
+    }
+
+    fn word(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    /// Length and elements of an array.
+    fn words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
+        self.word(words.len() as u64);
+        words.for_each(|word| self.word(word));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block() -> Block {
+        Block {
+            nodes: vec![7, 2, 9],
+            n_destinations: 2,
+            n_columns: 3,
+            indptr: vec![0, 3, 4],
+            indices: vec![2, 0, 2, 1],
+            edge_ids: vec![11, 10, 11, 4],
+            weights: vec![],
+            columns: Columns::Local,
+        }
+    }
+
+    #[test]
+    fn a_matrix_counts_what_is_listed_twice() {
+        let csr = block().to_csr().unwrap();
+        assert_eq!((csr.n_rows(), csr.n_cols()), (2, 3));
+        assert_eq!((csr.row(0), csr.row(1)), (&[0, 2][..], &[1][..]));
+        assert_eq!(csr.values(), Some(&[1.0, 2.0, 1.0][..]));
+        let simple = Block { indptr: vec![0, 2, 3], indices: vec![2, 0, 1], ..block() };
+        assert_eq!(simple.to_csr().unwrap().values(), None);
+        let weighted = Block { weights: vec![0.5, 3.0, 0.25, 2.0], ..block() };
+        assert_eq!(weighted.to_csr().unwrap().values(), Some(&[3.0, 0.75, 2.0][..]));
+    }
+
+    #[test]
+    fn digests_differ_in_every_part() {
+        let whole = MiniBatch { blocks: vec![block()] };
+        assert_eq!(whole.digest(), whole.clone().digest());
+        let changed = [
+            Block { nodes: vec![7, 2, 8], ..block() },
+            Block { n_destinations: 1, ..block() },
+            Block { indptr: vec![0, 2, 4], ..block() },
+            Block { indices: vec![0, 2, 2, 1], ..block() },
+            Block { edge_ids: vec![], ..block() },
+            Block { weights: vec![1.0; 4], ..block() },
+            Block { weights: vec![1.0, 1.0, 1.0, 2.0], ..block() },
+            Block { columns: Columns::Global, ..block() },
+        ];
+        for block in changed {
+            assert_ne!(MiniBatch { blocks: vec![block] }.digest(), whole.digest());
+        }
+        assert_ne!(MiniBatch::default().digest(), whole.digest());
+    }
+}

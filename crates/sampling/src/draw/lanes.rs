@@ -1,0 +1,250 @@
+//! Draws for sixteen nodes side by side: one node a lane.
+//!
+//! ```text
+//! group      g            g + 1       g + 2          g + 3 …
+//!            read edges   waiting     draw, ask for  ask for
+//!            into sink                edges          indptr
+//! ```
+//! An edge that is drawn lies anywhere in memory. Groups of nodes are in flight as a pipeline, so that by the time an edge
+//! is read it has arrived in the cache.
+
+use std::ops::Range;
+
+use girih_graph_format::Csr;
+use girih_machine::prefetch;
+use girih_random::{PHILOX_MULTIPLIERS, PHILOX_ROUNDS, PHILOX_WEYL};
+use pulp::{Arch, Simd, WithSimd};
+
+use super::{Drawn, Sink};
+use crate::NodeId;
+use crate::key::HopDraws;
+
+/// The largest fan-out that lanes draw: finding a position that is taken looks through all earlier ones.
+pub(super) const MAX_FAN_OUT: usize = 64;
+/// Nodes that draw side by side.
+pub(super) const LANES: usize = 16;
+/// Groups between drawing positions and reading their edges.
+const EDGES_AHEAD: usize = 3;
+/// Groups between asking for offsets and drawing.
+const OFFSETS_AHEAD: usize = 2;
+/// Groups that are in flight at most; a power of two.
+const RING: usize = 4;
+const _: () = assert!(EDGES_AHEAD < RING && RING.is_power_of_two());
+
+/// A value for each lane.
+pub(super) type Lanes = [u32; LANES];
+
+/// Groups in flight.
+pub(super) struct Ring {
+    groups: Box<[Group; RING]>,
+    /// Sources of one group, on their way to the sink.
+    sources: Vec<NodeId>,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { groups: Box::default(), sources: vec![0; LANES * MAX_FAN_OUT] }
+    }
+}
+
+/// What is known of sixteen nodes between drawing and reading.
+struct Group {
+    /// Where rows start in the graph's indices.
+    starts: [u64; LANES],
+    /// How many edges each node gets.
+    counts: Lanes,
+    /// Their positions in the row, draw by draw.
+    positions: [Lanes; MAX_FAN_OUT],
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self { starts: [0; LANES], counts: [0; LANES], positions: [[0; LANES]; MAX_FAN_OUT] }
+    }
+}
+
+/// Draws edges for each node of `frontier`: `count` neighbours, with replacement or without.
+pub(super) fn hop<S: Sink>(
+    graph: &Csr,
+    frontier: &[NodeId],
+    (count, replace): (u32, bool),
+    draws: HopDraws,
+    ring: &mut Ring,
+    drawn: Drawn<'_>,
+    sink: &mut S,
+) {
+    Arch::new().dispatch(Hop { graph, frontier, count, replace, draws, ring, drawn, sink });
+}
+
+/// The arguments of [`hop`].
+pub(super) struct Hop<'a, 'd, S> {
+    pub(super) graph: &'a Csr,
+    pub(super) frontier: &'a [NodeId],
+    pub(super) count: u32,
+    pub(super) replace: bool,
+    pub(super) draws: HopDraws,
+    pub(super) ring: &'a mut Ring,
+    pub(super) drawn: Drawn<'d>,
+    pub(super) sink: &'a mut S,
+}
+
+impl<K: Sink> WithSimd for Hop<'_, '_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { graph, frontier, count, replace, draws, ring, mut drawn, sink } = self;
+        let first = |group: usize| (group * LANES).min(frontier.len());
+        let nodes_of = |group: usize| &frontier[first(group)..first(group + 1)];
+        let n_groups = frontier.len().div_ceil(LANES);
+        for step in 0..n_groups + EDGES_AHEAD {
+            for &node in nodes_of(step + OFFSETS_AHEAD) {
+                prefetch(graph.indptr().as_ptr().wrapping_add(node as usize));
+            }
+            if step < n_groups {
+                ring.groups[step % RING].draw(simd, graph, nodes_of(step), (count, replace), draws);
+            }
+            if let Some(group) = step.checked_sub(EDGES_AHEAD) {
+                let n_nodes = nodes_of(group).len();
+                ring.groups[group % RING].read(graph, n_nodes, &mut ring.sources, &mut drawn, sink);
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Draws positions for up to sixteen nodes, and asks for their edges.
+    #[inline(always)]
+    fn draw<S: Simd>(
+        &mut self,
+        simd: S,
+        graph: &Csr,
+        nodes: &[NodeId],
+        (count, replace): (u32, bool),
+        draws: HopDraws,
+    ) {
+        let (mut ids, mut degrees) = ([0; LANES], [0; LANES]);
+        for (lane, &node) in nodes.iter().enumerate() {
+            let (start, end) = (graph.indptr()[node as usize], graph.indptr()[node as usize + 1]);
+            ids[lane] = node;
+            self.starts[lane] = start;
+            degrees[lane] = (end - start) as u32;
+        }
+        for lane in 0..LANES {
+            let all = if replace && degrees[lane] > 0 { count } else { degrees[lane] };
+            self.counts[lane] = all.min(count);
+        }
+        let indices = graph.indices().as_ptr();
+        for vector in 0..LANES / S::U32_LANES {
+            let nodes = Nodes::<S> { id: of::<S>(&ids, vector), degree: of::<S>(&degrees, vector) };
+            let mut n_asked = 0;
+            for block in 0..count.div_ceil(2) {
+                let words = philox(simd, draws, block, nodes.id);
+                for draw in 2 * block..(2 * block + 2).min(count) {
+                    let half = 2 * (draw as usize % 2);
+                    let (earlier, rest) = self.positions.split_at_mut(draw as usize);
+                    let words = (words[half], words[half + 1]);
+                    S::as_mut_simd_u32s(&mut rest[0]).0[vector] = if replace {
+                        below(simd, words, nodes.degree)
+                    } else {
+                        nodes.distinct(simd, words, (draw, count), earlier, vector)
+                    };
+                }
+                // One block late: vectors that were just written are slow to read in parts.
+                self.ask(indices, n_asked..2 * block as usize, vector * S::U32_LANES..(vector + 1) * S::U32_LANES);
+                n_asked = 2 * block as usize;
+            }
+            self.ask(indices, n_asked..count as usize, vector * S::U32_LANES..(vector + 1) * S::U32_LANES);
+        }
+    }
+
+    /// Asks for the edges of some draws of some lanes.
+    #[inline(always)]
+    fn ask(&self, indices: *const NodeId, draws: Range<usize>, lanes: Range<usize>) {
+        for lane in lanes {
+            let row = indices.wrapping_add(self.starts[lane] as usize);
+            for positions in &self.positions[draws.clone()] {
+                prefetch(row.wrapping_add(positions[lane] as usize));
+            }
+        }
+    }
+
+    /// Reads the edges that were drawn.
+    #[inline(always)]
+    fn read<S: Sink>(&self, graph: &Csr, n_nodes: usize, sources: &mut [NodeId], drawn: &mut Drawn<'_>, sink: &mut S) {
+        let mut end = drawn.indptr.last().copied().unwrap_or(0);
+        let mut n_read = 0;
+        for lane in 0..n_nodes {
+            let start = self.starts[lane] as usize;
+            let positions = &self.positions[..self.counts[lane] as usize];
+            let row = &graph.indices()[start..];
+            for (source, positions) in sources[n_read..].iter_mut().zip(positions) {
+                *source = row[positions[lane] as usize];
+            }
+            if let Some(edge_ids) = &mut drawn.edge_ids {
+                edge_ids.extend(positions.iter().map(|positions| (start + positions[lane] as usize) as u64));
+            }
+            n_read += positions.len();
+            end += positions.len() as u64;
+            drawn.indptr.push(end);
+        }
+        sink.take(&sources[..n_read]);
+    }
+}
+
+/// Some of the nodes of a group, in one vector.
+struct Nodes<S: Simd> {
+    id: S::u32s,
+    degree: S::u32s,
+}
+
+impl<S: Simd> Nodes<S> {
+    /// The next position of Floyd's algorithm in every lane; where all neighbours are taken, they come in order.
+    #[inline(always)]
+    fn distinct(
+        &self,
+        simd: S,
+        words: (S::u32s, S::u32s),
+        (draw, count): (u32, u32),
+        earlier: &[Lanes],
+        vector: usize,
+    ) -> S::u32s {
+        let all = simd.splat_u32s(count);
+        let last = simd.add_u32s(simd.sub_u32s(self.degree, all), simd.splat_u32s(draw));
+        let drawn = below(simd, words, simd.add_u32s(last, simd.splat_u32s(1)));
+        let mut position = drawn;
+        for earlier in earlier {
+            position = simd.select_u32s(simd.equal_u32s(of::<S>(earlier, vector), drawn), last, position);
+        }
+        simd.select_u32s(simd.greater_than_u32s(self.degree, all), position, simd.splat_u32s(draw))
+    }
+}
+
+/// A vector of some lanes.
+#[inline(always)]
+pub(super) fn of<S: Simd>(lanes: &Lanes, vector: usize) -> S::u32s {
+    S::as_simd_u32s(lanes).0[vector]
+}
+
+/// Block `block` of the draws of each node ([`girih_random::philox4x32`]), word by word.
+#[inline(always)]
+pub(super) fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s) -> [S::u32s; 4] {
+    let [m0, m1] = PHILOX_MULTIPLIERS.map(|m| simd.splat_u32s(m));
+    let mut c = [simd.splat_u32s(block), simd.splat_u32s(draws.batch), ids, simd.splat_u32s(draws.hop)];
+    let mut k = draws.key.words();
+    for _ in 0..PHILOX_ROUNDS {
+        let ((low0, high0), (low1, high1)) = (simd.widening_mul_u32s(m0, c[0]), simd.widening_mul_u32s(m1, c[2]));
+        let mixed = |high, word, key| simd.xor_u32s(simd.xor_u32s(high, word), simd.splat_u32s(key));
+        c = [mixed(high1, c[1], k[0]), low1, mixed(high0, c[3], k[1]), low0];
+        k = [k[0].wrapping_add(PHILOX_WEYL[0]), k[1].wrapping_add(PHILOX_WEYL[1])];
+    }
+    c
+}
+
+/// [`girih_random::bounded`] of 64 bits, low word first, for bounds of 32 bits.
+#[inline(always)]
+pub(super) fn below<S: Simd>(simd: S, (low, high): (S::u32s, S::u32s), bound: S::u32s) -> S::u32s {
+    let ((_, carried), (low, high)) = (simd.widening_mul_u32s(low, bound), simd.widening_mul_u32s(high, bound));
+    let overflows = simd.less_than_u32s(simd.add_u32s(low, carried), carried);
+    simd.select_u32s(overflows, simd.add_u32s(high, simd.splat_u32s(1)), high)
+}

@@ -1,0 +1,164 @@
+//! Draws of neighbours: which edges a hop takes, by the rules in `docs/formats.md`.
+//!
+//! - [`rows`]: one node after the other, for every rule; what it does is the definition.
+//! - [`lanes`]: sixteen nodes side by side, for fan-outs that fit, with the same result.
+//! - [`shares`]: how many draws of a hop each node makes.
+//! - [`labor`]: draws that nodes share.
+
+mod labor;
+mod lanes;
+mod rows;
+mod shares;
+
+use girih_graph_format::Csr;
+
+use crate::fan_out::Neighbors;
+use crate::key::HopDraws;
+use crate::{Bias, ExcludedEdges, NodeId};
+
+/// What the nodes of a hop share when they draw neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Draws {
+    /// Nothing: the fan-out is that of each node, which draws for itself (Hamilton et al., GraphSAGE, NeurIPS 2017, section 3.1).
+    #[default]
+    PerNode,
+    /// The fan-out, as a number of draws for the whole hop: each falls to a node with a chance in proportion to its degree, or
+    /// to the weights of its edges, and the node then draws that many neighbours for itself; without replacement, at most all
+    /// that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
+    PerLayer,
+    /// The numbers drawn: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d` takes each neighbour with
+    /// the chance `fan-out / d`, so that the fan-out is what it gets on average; one draw of a neighbour decides for all nodes,
+    /// so that they take the same ones where they can. Blocks have weights. A hop reads all neighbours, and costs that much.
+    Labor,
+}
+
+/// How the edges of one hop are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule<'a> {
+    pub(crate) neighbors: Neighbors,
+    pub(crate) draws: Draws,
+    pub(crate) replace: bool,
+    pub(crate) bias: Option<&'a Bias>,
+    pub(crate) excluded: &'a ExcludedEdges,
+}
+
+/// Where the shape of a hop is written: what is there already stays.
+pub(crate) struct Drawn<'a> {
+    /// Offsets of rows; begins with the end of the row before, and gets one more for each node.
+    pub(crate) indptr: &'a mut Vec<u64>,
+    /// Position of each edge in the graph, if wanted.
+    pub(crate) edge_ids: Option<&'a mut Vec<u64>>,
+}
+
+/// Takes the sources of the edges of a hop in order, some at a time.
+pub(crate) trait Sink {
+    /// Takes the sources of the next edges. Pieces have nothing to do with rows.
+    fn take(&mut self, sources: &[NodeId]);
+}
+
+impl Sink for Vec<NodeId> {
+    #[inline(always)]
+    fn take(&mut self, sources: &[NodeId]) {
+        self.extend_from_slice(sources);
+    }
+}
+
+/// Memory of draws, for one thread at a time.
+#[derive(Default)]
+pub(crate) struct DrawScratch {
+    lanes: lanes::Ring,
+    rows: rows::RowScratch,
+}
+
+/// Draws edges for each node of `frontier`.
+pub(crate) fn hop<S: Sink>(
+    graph: &Csr,
+    frontier: &[NodeId],
+    rule: Rule<'_>,
+    draws: HopDraws,
+    scratch: &mut DrawScratch,
+    drawn: Drawn<'_>,
+    sink: &mut S,
+) {
+    match rule.neighbors {
+        Neighbors::Count(count) if rule.draws == Draws::PerLayer => {
+            let shares = shares::shares(graph, frontier, count, rule, draws);
+            rows::hop(graph, frontier, rule, Some(&shares), draws, &mut scratch.rows, drawn, sink);
+        }
+        Neighbors::Count(count) if rule.draws == Draws::Labor => {
+            labor::hop(graph, frontier, (count, rule.excluded), draws, drawn, sink);
+        }
+        Neighbors::Count(count)
+            if count as usize <= lanes::MAX_FAN_OUT && rule.bias.is_none() && rule.excluded.is_empty() =>
+        {
+            lanes::hop(graph, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
+        }
+        _ => rows::hop(graph, frontier, rule, None, draws, &mut scratch.rows, drawn, sink),
+    }
+}
+
+/// Appends what each edge of a hop counts, which rows of `indptr` hold, if not all count alike.
+pub(crate) fn weigh(graph: &Csr, frontier: &[NodeId], rule: Rule<'_>, indptr: &[u64], weights: &mut Vec<f32>) {
+    if rule.draws != Draws::Labor {
+        return;
+    }
+    for (&node, offsets) in frontier.iter().zip(indptr.windows(2)) {
+        let weight = match rule.neighbors {
+            Neighbors::Count(count) => labor::weight(graph, node, count, rule.excluded),
+            Neighbors::All => 1.0,
+        };
+        weights.extend(std::iter::repeat_n(weight, (offsets[1] - offsets[0]) as usize));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+    use proptest::prelude::*;
+    use pulp::{Arch, Scalar128b, Simd, WithSimd};
+
+    use super::*;
+    use crate::DrawKey;
+    use crate::key::Scheme;
+
+    /// With AVX2 where there is, else with one lane.
+    fn narrower(hop: impl WithSimd<Output = ()>) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v3) = pulp::x86::V3::try_new() {
+            return Simd::vectorize(v3, hop);
+        }
+        pulp::Scalar::new().vectorize(hop);
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_draw_what_rows_draw(
+            edges in prop::collection::vec((0..80u32, 0..80u32), 0..2000),
+            frontier in prop::collection::vec(0..80u32, 0..100),
+            count in 1..=lanes::MAX_FAN_OUT as u32,
+            replace: bool,
+            key in any::<(u64, u32, u32, u32)>(),
+        ) {
+            let (rows, cols) = edges.into_iter().unzip();
+            let graph = Coo::new(80, 80, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+            let draws = DrawKey::new(key.0, key.1, key.2).hop(Scheme::Neighbors, key.3);
+            let excluded = ExcludedEdges::default();
+            let rule = Rule { neighbors: Neighbors::Count(count), draws: Draws::PerNode, replace, bias: None, excluded: &excluded };
+            let mut by_rows = (vec![0], vec![], vec![]);
+            let drawn = Drawn { indptr: &mut by_rows.0, edge_ids: Some(&mut by_rows.1) };
+            rows::hop(&graph, &frontier, rule, None, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
+            for isa in 0..3 {
+                let (mut by_lanes, mut ring) = ((vec![0], vec![], vec![]), lanes::Ring::default());
+                let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };
+                let (graph, frontier, ring, sink) = (&graph, &frontier[..], &mut ring, &mut by_lanes.2);
+                let hop = lanes::Hop { graph, frontier, count, replace, draws, ring, drawn, sink };
+                match isa {
+                    0 => Arch::new().dispatch(hop),
+                    1 => Scalar128b.vectorize(hop),
+                    _ => narrower(hop),
+                }
+                prop_assert_eq!(&by_lanes, &by_rows);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Draws for one node after the other. Every draw costs O(fan-out), or its square where the fan-out is small, however many
+//! neighbours there are; weights and excluded edges add a binary search.
+
+use girih_graph_format::Csr;
+use girih_random::Stream;
+use hashbrown::HashSet;
+
+use super::{Drawn, Rule, Sink};
+use crate::fan_out::Neighbors;
+use crate::key::HopDraws;
+use crate::{Bias, NodeId};
+
+/// Up to so many positions, looking through a list is faster than hashing.
+const LIST_MAX: usize = 64;
+
+/// Memory of one row.
+#[derive(Default)]
+pub(super) struct RowScratch {
+    positions: Vec<u32>,
+    sources: Vec<NodeId>,
+    taken: Taken,
+    /// Positions that may not be drawn, ascending.
+    skipped: Vec<u32>,
+}
+
+/// Draws edges for each node of `frontier`; with `shares`, these are the fan-outs of the nodes.
+pub(super) fn hop<S: Sink>(
+    graph: &Csr,
+    frontier: &[NodeId],
+    rule: Rule<'_>,
+    shares: Option<&[u32]>,
+    draws: HopDraws,
+    scratch: &mut RowScratch,
+    mut drawn: Drawn<'_>,
+    sink: &mut S,
+) {
+    for (at, &node) in frontier.iter().enumerate() {
+        let neighbors = shares.map_or(rule.neighbors, |shares| Neighbors::Count(shares[at]));
+        let rule = Rule { neighbors, ..rule };
+        let range = graph.row_range(node as usize);
+        let row = &graph.indices()[range.clone()];
+        scratch.positions.clear();
+        scratch.skipped.clear();
+        scratch.skipped.extend(rule.excluded.within(&range).iter().map(|edge| (edge - range.start as u64) as u32));
+        match rule.bias {
+            None => draw(row.len(), rule, draws.stream(node), scratch),
+            Some(bias) => draw_weighted(bias, range.start..range.end, rule, draws.stream(node), scratch),
+        }
+        scratch.sources.clear();
+        scratch.sources.extend(scratch.positions.iter().map(|&position| row[position as usize]));
+        sink.take(&scratch.sources);
+        if let Some(edge_ids) = &mut drawn.edge_ids {
+            edge_ids.extend(scratch.positions.iter().map(|&position| range.start as u64 + u64::from(position)));
+        }
+        let end = drawn.indptr.last().copied().unwrap_or(0) + scratch.positions.len() as u64;
+        drawn.indptr.push(end);
+    }
+}
+
+/// Positions of neighbours that are all equally likely.
+fn draw(n_row: usize, rule: Rule<'_>, mut stream: Stream, scratch: &mut RowScratch) {
+    let RowScratch { positions, taken, skipped, .. } = scratch;
+    let degree = (n_row - skipped.len()) as u32;
+    match rule.neighbors {
+        Neighbors::Count(count) if rule.replace => {
+            let n_draws = if degree == 0 { 0 } else { count };
+            positions.extend((0..n_draws).map(|_| stream.below(u64::from(degree)) as u32));
+        }
+        Neighbors::Count(count) if count < degree => floyd(degree, count, &mut stream, taken, positions),
+        _ => positions.extend(0..degree),
+    }
+    if !skipped.is_empty() {
+        positions.iter_mut().for_each(|position| *position = past_skipped(*position, skipped));
+    }
+}
+
+/// `count` distinct positions below `degree`, in the order drawn (Bentley and Floyd, CACM 30(9), 1987).
+fn floyd(degree: u32, count: u32, stream: &mut Stream, taken: &mut Taken, positions: &mut Vec<u32>) {
+    taken.clear(count as usize);
+    for last in degree - count..degree {
+        let drawn = stream.below(u64::from(last) + 1) as u32;
+        let position = if taken.contains(drawn) { last } else { drawn };
+        taken.insert(position);
+        positions.push(position);
+    }
+}
+
+/// The position in the whole row of position `among` the entries that are not skipped.
+fn past_skipped(among: u32, skipped: &[u32]) -> u32 {
+    // Entry `i` of `skipped` has `skipped[i] − i` others before it.
+    let (mut low, mut high) = (0, skipped.len());
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if skipped[middle] - middle as u32 <= among { low = middle + 1 } else { high = middle }
+    }
+    among + low as u32
+}
+
+/// Positions of neighbours that are as likely as their weights say.
+fn draw_weighted(
+    bias: &Bias,
+    range: std::ops::Range<usize>,
+    rule: Rule<'_>,
+    mut stream: Stream,
+    scratch: &mut RowScratch,
+) {
+    let RowScratch { positions, skipped, .. } = scratch;
+    let row = bias.row(range.clone());
+    let degree = range.len() - skipped.len();
+    let is_all = |count: u32| !rule.replace && count as usize >= degree;
+    match rule.neighbors {
+        Neighbors::Count(count) if !is_all(count) => {
+            // Leaving out whole intervals of the running sum keeps every draw exact, and needs no second try.
+            for _ in 0..count {
+                let left_out: u64 = skipped.iter().map(|&position| row.weight(position)).sum();
+                let left = row.total() - left_out;
+                if left == 0 {
+                    break;
+                }
+                let position = row.find(past_weights(stream.below(left), row, skipped));
+                positions.push(position);
+                if !rule.replace {
+                    let at = skipped.partition_point(|&other| other < position);
+                    skipped.insert(at, position);
+                }
+            }
+        }
+        _ => positions
+            .extend((0..range.len() as u32).filter(|&p| row.weight(p) > 0 && skipped.binary_search(&p).is_err())),
+    }
+}
+
+/// The place in the running sum over the whole row of place `among` in that over entries that are not skipped.
+fn past_weights(among: u64, row: crate::bias::RowBias<'_>, skipped: &[u32]) -> u64 {
+    let mut place = among;
+    for &position in skipped {
+        if place < row.before(position) {
+            break;
+        }
+        place += row.weight(position);
+    }
+    place
+}
+
+/// Positions that were drawn already.
+#[derive(Default)]
+struct Taken {
+    list: Vec<u32>,
+    set: HashSet<u32>,
+    is_list: bool,
+}
+
+impl Taken {
+    /// Empties itself for up to `count` positions.
+    fn clear(&mut self, count: usize) {
+        self.is_list = count <= LIST_MAX;
+        self.list.clear();
+        self.set.clear();
+    }
+
+    fn contains(&self, position: u32) -> bool {
+        if self.is_list { self.list.contains(&position) } else { self.set.contains(&position) }
+    }
+
+    fn insert(&mut self, position: u32) {
+        if self.is_list {
+            self.list.push(position);
+        } else {
+            self.set.insert(position);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! [`FanOut`]: how many neighbours a node gets in each hop.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::SampleError;
+
+/// Neighbours of a node in one hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Neighbors {
+    /// At most so many; exactly so many when drawn with replacement from any.
+    Count(u32),
+    /// All that there are.
+    All,
+}
+
+impl fmt::Display for Neighbors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::All => f.write_str("-1"),
+        }
+    }
+}
+
+/// Neighbours of a node in each hop, from the seeds outward; there is at least one hop.
+///
+/// Written as `15,10,5`; `-1` takes all neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FanOut {
+    hops: Vec<Neighbors>,
+}
+
+impl FanOut {
+    /// The most neighbours that a hop may ask for.
+    pub const MAX: u32 = i32::MAX as u32;
+
+    /// A fan-out of the given hops, from the seeds outward.
+    ///
+    /// # Errors
+    /// Without a hop, when a hop asks for no neighbours, or for more than [`FanOut::MAX`].
+    pub fn new(hops: impl Into<Vec<Neighbors>>) -> Result<Self, SampleError> {
+        let hops = hops.into();
+        if hops.is_empty() {
+            return Err(SampleError::invalid("a fan-out without hops; give one number a layer, such as 15,10,5"));
+        }
+        let is_valid = |hop: &Neighbors| !matches!(hop, Neighbors::Count(count) if *count == 0 || *count > Self::MAX);
+        match hops.iter().position(|hop| !is_valid(hop)) {
+            None => Ok(Self { hops }),
+            Some(at) => Err(SampleError::invalid(format!(
+                "hop {at} of the fan-out takes {} neighbours; give a number from 1 to {}, or -1 for all",
+                hops[at],
+                Self::MAX
+            ))),
+        }
+    }
+
+    /// The hops, from the seeds outward.
+    #[must_use]
+    pub fn hops(&self) -> &[Neighbors] {
+        &self.hops
+    }
+
+    /// Checks that there is a hop for each of `n_layers` layers.
+    ///
+    /// # Errors
+    /// When there are more or fewer.
+    pub fn check_layers(&self, n_layers: usize) -> Result<(), SampleError> {
+        if self.hops.len() == n_layers {
+            return Ok(());
+        }
+        Err(SampleError::invalid(format!(
+            "the fan-out {self} has {} hops, but the model has {n_layers} layers; give one number a layer",
+            self.hops.len()
+        )))
+    }
+}
+
+impl FromStr for FanOut {
+    type Err = SampleError;
+
+    fn from_str(text: &str) -> Result<Self, SampleError> {
+        let hops: Result<Vec<_>, _> =
+            text.split(',').enumerate().map(|(at, number)| parse_hop(number.trim(), at, text)).collect();
+        Self::new(hops?)
+    }
+}
+
+fn parse_hop(number: &str, at: usize, text: &str) -> Result<Neighbors, SampleError> {
+    if number == "-1" {
+        return Ok(Neighbors::All);
+    }
+    number.parse().map(Neighbors::Count).map_err(|_| {
+        SampleError::invalid(format!(
+            "{number:?}, hop {at} of the fan-out {text:?}, is no number of neighbours; write positive numbers, or -1 for all, \
+             with commas between them, such as 15,10,5"
+        ))
+    })
+}
+
+impl fmt::Display for FanOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, hop) in self.hops.iter().enumerate() {
+            write!(f, "{}{hop}", if at == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_hops_are_the_same() {
+        let fan_out: FanOut = " 15, 10,-1".parse().unwrap();
+        assert_eq!(fan_out.hops(), [Neighbors::Count(15), Neighbors::Count(10), Neighbors::All]);
+        assert_eq!(fan_out.to_string(), "15,10,-1");
+    }
+
+    #[test]
+    fn what_is_no_fan_out_is_refused_with_its_place() {
+        for (text, told) in [
+            ("", "hop 0"),
+            ("15,,5", "hop 1"),
+            ("15,ten", "\"ten\", hop 1"),
+            ("15,-2", "\"-2\", hop 1"),
+            ("0", "hop 0 of the fan-out takes 0"),
+            ("1,2147483648", "hop 1"),
+            ("1,4294967296", "hop 1"),
+        ] {
+            let error = text.parse::<FanOut>().unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        assert!(FanOut::new([]).is_err());
+    }
+
+    #[test]
+    fn layers_are_counted() {
+        let fan_out: FanOut = "15,10".parse().unwrap();
+        assert!(fan_out.check_layers(2).is_ok());
+        let error = fan_out.check_layers(3).unwrap_err().to_string();
+        assert!(error.contains("15,10 has 2 hops") && error.contains("3 layers"), "{error}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Mini-batches of graphs: which part of a graph a training step reads.
+//!
+//! ```text
+//! Loader ──seeds, key──▶ Sampler ──▶ MiniBatch: a Block for each layer
+//!                         draw ──global ids──▶ relabel ──local ids
+//! ```
+//! Everything drawn is keyed by what it is drawn for (seed, epoch, batch, hop, node), so that a batch is the same whoever
+//! makes it: `docs/formats.md` defines it to the bit.
+//!
+//! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
+//! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see [`Draws`].
+//! - [`LayerSampler`]: some nodes for a whole hop.
+//! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
+//! - [`Block`]: a bipartite graph for one layer.
+//! - [`Loader`]: the batches of an epoch.
+//! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
+//! - [`ClusterSampler`]: some clusters of a graph at a time.
+//! - [`SaintSampler`]: subgraphs of drawn nodes, edges or walks, with weights that make up for the rest.
+//! - [`RandomWalks`]: walks from node to node.
+//! - [`relabel`]: from global to local ids, in several ways.
+//!
+//! Not here: features of the nodes in a batch, and what is computed with them.
+
+mod bias;
+mod block;
+mod chances;
+mod cluster;
+mod draw;
+mod error;
+mod excluded;
+mod fan_out;
+mod key;
+mod layer;
+mod loader;
+mod neighbor;
+mod pool;
+pub mod relabel;
+mod saint;
+mod sampler;
+mod subgraph;
+mod walk;
+
+pub use bias::Bias;
+pub use block::{Block, Columns, MiniBatch};
+pub use cluster::ClusterSampler;
+pub use draw::Draws;
+pub use error::SampleError;
+pub use excluded::ExcludedEdges;
+pub use fan_out::{FanOut, Neighbors};
+pub use girih_graph_format::NodeId;
+pub use key::DrawKey;
+pub use layer::LayerSampler;
+pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
+pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
+pub use saint::SaintSampler;
+pub use sampler::Sampler;
+pub use subgraph::{Subgraph, SubgraphSampler};
+pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};

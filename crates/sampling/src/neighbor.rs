@@ -1,0 +1,230 @@
+//! [`NeighborSampler`]: some neighbours of each node, hop by hop (Hamilton et al., GraphSAGE, NeurIPS 2017).
+
+use girih_graph_format::Csr;
+
+use crate::draw::{self, DrawScratch, Rule};
+use crate::key::Scheme;
+use crate::pool::Pool;
+use crate::relabel::{Classic, Fast, Fused, HopPlan, NewNodes, NodeSet, Rank, Relabel, Relabeller};
+use crate::sampler::{check_bias, check_graph, check_seeds};
+use crate::{Bias, Columns, DrawKey, Draws, ExcludedEdges, FanOut, MiniBatch, NodeId, SampleError, Sampler};
+
+/// For which nodes a hop draws neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Expand {
+    /// For all nodes found so far, anew in every hop, as DGL does.
+    #[default]
+    PerLayer,
+    /// For the nodes that the hop before found; the others keep their neighbours, as in `PyG`.
+    Once,
+}
+
+/// How [`NeighborSampler`] samples, beside its fan-out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighborOptions {
+    /// Draw neighbours with replacement: an edge may come several times.
+    pub replace: bool,
+    /// What the nodes of a hop share when they draw.
+    pub draws: Draws,
+    /// For which nodes a hop draws.
+    pub expand: Expand,
+    /// Keep the position of each edge in the graph.
+    pub edge_ids: bool,
+    /// What the columns of the block at the inputs count. Global ones save relabelling the largest hop, for features that
+    /// are read where they lie.
+    pub inputs: Columns,
+    /// How global ids become local ones.
+    pub relabel: Relabel,
+    /// In which order new nodes come.
+    pub new_nodes: NewNodes,
+}
+
+/// Draws up to a number of in-neighbours of each node in each hop; uniformly, or by weights of edges.
+///
+/// A draw costs O(fan-out) whatever the degree, and neighbours arrive in the cache before they are read. The draws of a
+/// node depend on the [`DrawKey`], its hop and its id alone; `docs/formats.md` defines them.
+///
+/// ```
+/// use girih_graph_format::{Coo, Duplicates};
+/// use girih_sampling::{DrawKey, NeighborOptions, NeighborSampler, Sampler};
+///
+/// // A ring of six nodes: i → i + 1 and i + 1 → i.
+/// let (i, next): (Vec<u32>, Vec<u32>) = (0..6).map(|i| (i, (i + 1) % 6)).unzip();
+/// let ring = Coo::new(6, 6, [i.clone(), next.clone()].concat(), [next, i].concat(), None)?.to_csr(Duplicates::Refuse)?;
+///
+/// let sampler = NeighborSampler::new("-1,1".parse()?, NeighborOptions::default())?;
+/// let batch = sampler.sample(&ring, &[3], DrawKey::new(7, 0, 0))?;
+/// let last = &batch.blocks[1];
+/// assert_eq!(last.nodes, [3, 2, 4]); // the seed, then its neighbours
+/// assert_eq!(last.row(0), [1, 2]); // local ids: nodes 2 and 4
+/// assert_eq!(batch.blocks[0].n_edges(), 3); // one neighbour for each of them
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct NeighborSampler {
+    fan_out: FanOut,
+    options: NeighborOptions,
+    bias: Option<Bias>,
+    scratch: Pool<Scratch>,
+}
+
+impl NeighborSampler {
+    /// A sampler that draws all neighbours with the same chance.
+    ///
+    /// # Errors
+    /// When new nodes are to come as first seen, which ranks cannot do; and when LABOR is to draw with replacement.
+    pub fn new(fan_out: FanOut, options: NeighborOptions) -> Result<Self, SampleError> {
+        if options.relabel == Relabel::Rank && options.new_nodes == NewNodes::FirstSeen {
+            return Err(SampleError::invalid(
+                "relabelling by rank sorts new nodes by id; choose another way to relabel for the order in which they are seen",
+            ));
+        }
+        if options.draws == Draws::Labor && options.replace {
+            return Err(SampleError::invalid(
+                "LABOR takes an edge or does not, and never twice; draw without replacement, or per node or layer",
+            ));
+        }
+        Ok(Self { fan_out, options, bias: None, scratch: Pool::default() })
+    }
+
+    /// The same sampler, drawing neighbours as often as `bias` says; those with weight zero never, not even by a fan-out
+    /// of −1. Without replacement each draw is made among what is left.
+    #[must_use]
+    pub fn weighted(mut self, bias: Bias) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// Neighbours in each hop.
+    #[must_use]
+    pub fn fan_out(&self) -> &FanOut {
+        &self.fan_out
+    }
+
+    /// How it samples.
+    #[must_use]
+    pub fn options(&self) -> NeighborOptions {
+        self.options
+    }
+
+    /// As [`Sampler::sample_into`], from the graph without some edges.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample_into`].
+    pub fn sample_excluding(
+        &self,
+        graph: &Csr,
+        seeds: &[NodeId],
+        key: DrawKey,
+        excluded: &ExcludedEdges,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        check_graph(graph)?;
+        check_bias(self.bias.as_ref(), graph)?;
+        if self.options.draws == Draws::Labor && self.bias.is_some() {
+            return Err(SampleError::invalid(
+                "LABOR draws edges without weights; leave weights out, or draw per node or layer",
+            ));
+        }
+        self.scratch.with(
+            || Scratch::new(self.options),
+            |scratch| {
+                check_seeds(graph.n_rows(), seeds, &mut scratch.seeds)?;
+                self.hops(graph, seeds, key, excluded, batch, scratch);
+                Ok(())
+            },
+        )
+    }
+
+    /// Samples from checked arguments: hop after hop, from the seeds outward.
+    fn hops(
+        &self,
+        graph: &Csr,
+        seeds: &[NodeId],
+        key: DrawKey,
+        excluded: &ExcludedEdges,
+        batch: &mut MiniBatch,
+        scratch: &mut Scratch,
+    ) {
+        let n_hops = self.fan_out.hops().len();
+        let Scratch { nodes, relabeller, draw, .. } = scratch;
+        batch.reset(n_hops);
+        relabeller.begin(graph.n_rows(), seeds);
+        nodes.clear();
+        nodes.extend_from_slice(seeds);
+        let mut n_expanded = 0;
+        for (hop, &neighbors) in self.fan_out.hops().iter().enumerate() {
+            // Blocks lie in the order of layers, the seeds' block last.
+            let (blocks, after) = batch.blocks.split_at_mut(n_hops - hop);
+            let (block, nearer) = (&mut blocks[n_hops - hop - 1], after.first());
+            let found = nearer.map_or(seeds, |nearer| &nearer.nodes);
+            block.n_destinations = found.len();
+            if let (Expand::Once, Some(nearer)) = (self.options.expand, nearer) {
+                block.indptr.clone_from(&nearer.indptr);
+                block.indices.clone_from(&nearer.indices);
+                block.edge_ids.clone_from(&nearer.edge_ids);
+            } else {
+                n_expanded = 0;
+            }
+            let NeighborOptions { draws, replace, .. } = self.options;
+            let rule = Rule { neighbors, draws, replace, bias: self.bias.as_ref(), excluded };
+            let n_kept = n_expanded;
+            let plan = HopPlan {
+                graph,
+                frontier: &found[n_kept..],
+                rule,
+                draws: key.hop(Scheme::Neighbors, hop as u32),
+                scratch: draw,
+                keeps_edge_ids: self.options.edge_ids,
+            };
+            n_expanded = found.len();
+            if hop + 1 == n_hops && self.options.inputs == Columns::Global {
+                block.columns = Columns::Global;
+                block.n_columns = graph.n_cols();
+                block.indices.iter_mut().for_each(|column| *column = found[*column as usize]);
+                plan.run(&mut block.indptr, &mut block.edge_ids, &mut block.indices);
+            } else {
+                relabeller.hop(plan, nodes, block);
+                block.n_columns = nodes.len();
+            }
+            block.nodes.clone_from(nodes);
+            block.weights.clear();
+            if let (Expand::Once, Some(nearer)) = (self.options.expand, nearer) {
+                block.weights.extend_from_slice(&nearer.weights);
+            }
+            draw::weigh(graph, &found[n_kept..], rule, &block.indptr[n_kept..], &mut block.weights);
+        }
+    }
+}
+
+impl Sampler for NeighborSampler {
+    fn sample_into(
+        &self,
+        graph: &Csr,
+        seeds: &[NodeId],
+        key: DrawKey,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        self.sample_excluding(graph, seeds, key, &ExcludedEdges::default(), batch)
+    }
+}
+
+/// Memory of one batch that is being sampled.
+struct Scratch {
+    seeds: NodeSet,
+    /// Nodes found so far.
+    nodes: Vec<NodeId>,
+    relabeller: Box<dyn Relabeller + Send>,
+    draw: DrawScratch,
+}
+
+impl Scratch {
+    fn new(options: NeighborOptions) -> Self {
+        let relabeller: Box<dyn Relabeller + Send> = match options.relabel {
+            Relabel::ToBlock => Box::new(Classic::new(options.new_nodes)),
+            Relabel::ToBlockFast => Box::new(Fast::new(options.new_nodes)),
+            Relabel::Fused => Box::new(Fused::new(options.new_nodes)),
+            Relabel::Rank => Box::new(Rank::new()),
+        };
+        Self { seeds: NodeSet::default(), nodes: Vec::new(), relabeller, draw: DrawScratch::default() }
+    }
+}

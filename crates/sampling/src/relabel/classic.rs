@@ -1,0 +1,71 @@
+//! [`to_block`]: the operator that girih's others are measured against.
+
+use super::edges::{assemble, foreign_destination, repeated};
+use super::hash::NodeMap;
+use super::{HopPlan, NewNodes, Relabeller, SampledEdges, ascend};
+use crate::{Block, NodeId, SampleError};
+
+/// A block from a list of edges, as DGL's `to_block` makes it: one hash map of destinations, one of sources that begins
+/// with the destinations, and a probe at every step.
+///
+/// # Errors
+/// When a destination is listed twice, an edge ends in none of them, or arrays differ in length.
+pub fn to_block(edges: &SampledEdges, destinations: &[NodeId], order: NewNodes) -> Result<Block, SampleError> {
+    edges.check()?;
+    let mut rows_of = NodeMap::with_capacity_and_hasher(destinations.len(), Default::default());
+    for (row, &node) in destinations.iter().enumerate() {
+        if rows_of.insert(node, row as NodeId).is_some() {
+            return Err(repeated("destination", destinations, row));
+        }
+    }
+    let mut nodes = destinations.to_vec();
+    let mut columns_of = rows_of.clone();
+    for &source in &edges.sources {
+        columns_of.entry(source).or_insert_with(|| {
+            nodes.push(source);
+            nodes.len() as NodeId - 1
+        });
+    }
+    let mut columns: Vec<NodeId> = edges.sources.iter().map(|source| columns_of[source]).collect();
+    let row_of = |(edge, node)| rows_of.get(node).copied().ok_or_else(|| foreign_destination(edge, *node));
+    let rows: Vec<NodeId> = edges.destinations.iter().enumerate().map(row_of).collect::<Result<_, _>>()?;
+    if order == NewNodes::Ascending {
+        ascend(&mut nodes, destinations.len(), &mut columns, |_, _| ());
+    }
+    let mut block = Block::default();
+    assemble(&nodes, destinations.len(), &rows, &columns, &edges.edge_ids, &mut block);
+    Ok(block)
+}
+
+/// [`to_block`] at the hand of a sampler.
+pub(crate) struct Classic {
+    order: NewNodes,
+    edges: SampledEdges,
+}
+
+impl Classic {
+    pub(crate) fn new(order: NewNodes) -> Self {
+        Self { order, edges: SampledEdges::default() }
+    }
+}
+
+impl Relabeller for Classic {
+    fn begin(&mut self, _: usize, _: &[NodeId]) {}
+
+    fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block) {
+        list_edges(plan, nodes, block, &mut self.edges);
+        *block = to_block(&self.edges, nodes, self.order).expect("a sampler's edges end in its destinations");
+        nodes.clone_from(&block.nodes);
+    }
+}
+
+/// The edges of a hop as a list of pairs, and before them those that the block has.
+pub(super) fn list_edges(plan: HopPlan<'_>, nodes: &[NodeId], block: &mut Block, edges: &mut SampledEdges) {
+    edges.clear();
+    edges.sources.extend(block.indices.iter().map(|&column| nodes[column as usize]));
+    edges.edge_ids.extend_from_slice(&block.edge_ids);
+    plan.run(&mut block.indptr, &mut edges.edge_ids, &mut edges.sources);
+    for (offsets, &node) in block.indptr.windows(2).zip(nodes) {
+        edges.destinations.extend(std::iter::repeat_n(node, (offsets[1] - offsets[0]) as usize));
+    }
+}

@@ -1,0 +1,336 @@
+//! [`Rank`]: relabelling without a hash map.
+//!
+//! ```text
+//! sources of a hop     9 2 5 9 12        a bit for each:   2 5 9 12
+//! seen before          2 9               new, ascending:   5 12         places   2 → 0, 9 → 1, 5 → 2, 12 → 3
+//! ```
+//! Sources set bits while they are drawn. One pass over the words then finds the new nodes in ascending order. Where a
+//! source is looked up depends on the size of the graph: in an array with a place for every node while that fits the
+//! caches, beyond that by the rank of its bit in an array of the nodes found.
+
+use super::{HopPlan, Relabeller};
+use crate::draw::Sink;
+use crate::{Block, NodeId};
+
+/// Bits of a word.
+const WORD: usize = 64;
+/// Words that share a flag which tells whether any of them has a bit.
+const CHUNK: usize = 64;
+/// Up to so many nodes all words are scanned, which takes less than a flag for each source; and an array with a place for
+/// each node is faster than ranks: four bytes each, in half of a last-level cache.
+const SMALL_MAX: usize = 1 << 22;
+
+/// A set of nodes, as bits. Of a large graph, scanning and clearing it takes time where bits are, not everywhere.
+#[derive(Default)]
+pub(super) struct Bitmap {
+    /// A whole number of chunks.
+    words: Vec<u64>,
+    /// For each chunk; of a small graph no flags at all.
+    is_touched: Vec<bool>,
+}
+
+impl Bitmap {
+    /// Empties the set, and makes room for nodes below `n_nodes`.
+    pub(super) fn begin(&mut self, n_nodes: usize) {
+        let n_chunks = n_nodes.div_ceil(WORD * CHUNK);
+        let n_flags = if n_nodes > SMALL_MAX { n_chunks } else { 0 };
+        if (n_chunks * CHUNK, n_flags) != (self.words.len(), self.is_touched.len()) {
+            *self = Self { words: vec![0; n_chunks * CHUNK], is_touched: vec![false; n_flags] };
+            return;
+        }
+        for chunk in 0..n_chunks {
+            if self.take_touched(chunk) {
+                self.words[chunk * CHUNK..(chunk + 1) * CHUNK].fill(0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn contains(&self, node: NodeId) -> bool {
+        self.words.get(node as usize / WORD).is_some_and(|word| word >> (node % 64) & 1 == 1)
+    }
+
+    /// Adds a node; whether it is new.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, node: NodeId) -> bool {
+        let is_new = !self.contains(node);
+        self.mark(&[node]);
+        is_new
+    }
+
+    /// Adds nodes, whether or not they are new.
+    #[inline(always)]
+    pub(super) fn mark(&mut self, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.words[node as usize / WORD] |= 1 << (node % 64);
+        }
+        if !self.is_touched.is_empty() {
+            nodes.iter().for_each(|&node| self.is_touched[node as usize / (WORD * CHUNK)] = true);
+        }
+    }
+
+    fn n_chunks(&self) -> usize {
+        self.words.len() / CHUNK
+    }
+
+    /// Whether a chunk may have bits.
+    fn is_touched(&self, chunk: usize) -> bool {
+        self.is_touched.get(chunk).copied().unwrap_or(true)
+    }
+
+    /// Whether a chunk may have bits; whoever asks takes them away.
+    fn take_touched(&mut self, chunk: usize) -> bool {
+        self.is_touched.get_mut(chunk).is_none_or(std::mem::take)
+    }
+
+    /// Tells that a chunk may have bits.
+    fn touch(&mut self, chunk: usize) {
+        if let Some(is_touched) = self.is_touched.get_mut(chunk) {
+            *is_touched = true;
+        }
+    }
+
+    /// Positions of words that may have bits, ascending.
+    fn touched_words(&self) -> impl Iterator<Item = usize> + use<'_> {
+        let chunks = (0..self.n_chunks()).filter(|&chunk| self.is_touched(chunk));
+        chunks.flat_map(|chunk| chunk * CHUNK..(chunk + 1) * CHUNK)
+    }
+}
+
+/// A number for each node of a set: the set's bits, how many there are before each word, and the numbers in the order of
+/// the bits.
+#[derive(Default)]
+pub(crate) struct RankTable {
+    set: Bitmap,
+    before: Vec<u32>,
+    places: Vec<NodeId>,
+}
+
+impl RankTable {
+    /// Empties the set, and makes room for nodes below `n_nodes`.
+    pub(crate) fn begin(&mut self, n_nodes: usize) {
+        self.set.begin(n_nodes);
+        self.before.resize(self.set.words.len(), 0);
+    }
+
+    pub(super) fn contains(&self, node: NodeId) -> bool {
+        self.set.contains(node)
+    }
+
+    /// Adds nodes to the set.
+    pub(crate) fn mark(&mut self, nodes: &[NodeId]) {
+        self.set.mark(nodes);
+    }
+
+    /// Numbers the nodes of the set by their places in `nodes`, which lists each of them.
+    pub(crate) fn place(&mut self, nodes: &[NodeId]) {
+        let mut n_before = 0;
+        for word in self.set.touched_words() {
+            self.before[word] = n_before;
+            n_before += self.set.words[word].count_ones();
+        }
+        self.places.resize(nodes.len(), 0);
+        for (&node, place) in nodes.iter().zip(0..) {
+            let rank = self.rank(node);
+            self.places[rank] = place;
+        }
+    }
+
+    /// Numbers the nodes of the set in ascending order, and lists them.
+    pub(crate) fn enumerate(&mut self, nodes: &mut Vec<NodeId>) {
+        nodes.clear();
+        for word in self.set.touched_words() {
+            let mut bits = self.set.words[word];
+            while bits > 0 {
+                nodes.push((word * WORD) as NodeId + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        self.place(nodes);
+    }
+
+    /// The number of a node of the set.
+    #[inline(always)]
+    pub(crate) fn get(&self, node: NodeId) -> NodeId {
+        self.places[self.rank(node)]
+    }
+
+    /// The number of a node, if it is in the set.
+    #[inline(always)]
+    pub(crate) fn find(&self, node: NodeId) -> Option<NodeId> {
+        self.contains(node).then(|| self.get(node))
+    }
+
+    /// Nodes of the set below `node`.
+    #[inline(always)]
+    fn rank(&self, node: NodeId) -> usize {
+        let word = node as usize / WORD;
+        let below = self.set.words[word] & !(u64::MAX << (node % 64));
+        (self.before[word] + below.count_ones()) as usize
+    }
+}
+
+/// Places of the nodes found so far.
+enum Places {
+    /// For each node of the graph; of nodes not found, anything.
+    Positions(Vec<NodeId>),
+    Ranks(RankTable),
+}
+
+/// The operator at the hand of a sampler.
+pub(crate) struct Rank {
+    /// Sources of this hop.
+    marked: Bitmap,
+    /// Nodes found before this hop.
+    seen: Bitmap,
+    places: Places,
+}
+
+impl Rank {
+    pub(crate) fn new() -> Self {
+        Self { marked: Bitmap::default(), seen: Bitmap::default(), places: Places::Positions(Vec::new()) }
+    }
+
+    /// Moves the nodes of this hop to those found before, and appends the new ones, ascending, to `nodes`.
+    fn settle(&mut self, nodes: &mut Vec<NodeId>) {
+        let mut found = [0; WORD];
+        for chunk in 0..self.marked.n_chunks() {
+            if !self.marked.take_touched(chunk) {
+                continue;
+            }
+            self.seen.touch(chunk);
+            for word in chunk * CHUNK..(chunk + 1) * CHUNK {
+                let marked = std::mem::take(&mut self.marked.words[word]);
+                let mut new = marked & !self.seen.words[word];
+                self.seen.words[word] |= marked;
+                let n_new = new.count_ones() as usize;
+                for found in &mut found[..n_new] {
+                    *found = (word * WORD) as NodeId + new.trailing_zeros();
+                    new &= new.wrapping_sub(1);
+                }
+                nodes.extend_from_slice(&found[..n_new]);
+            }
+        }
+    }
+}
+
+/// Keeps sources as they are, and marks them.
+struct MarkSink<'a> {
+    marked: &'a mut Bitmap,
+    sources: &'a mut Vec<NodeId>,
+}
+
+impl Sink for MarkSink<'_> {
+    #[inline(always)]
+    fn take(&mut self, sources: &[NodeId]) {
+        self.sources.extend_from_slice(sources);
+        self.marked.mark(sources);
+    }
+}
+
+impl Places {
+    /// A batch begins with `seeds` of a graph of `n_nodes`.
+    fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
+        match self {
+            Self::Positions(positions) if n_nodes <= SMALL_MAX => {
+                positions.resize(n_nodes.max(positions.len()), 0);
+            }
+            Self::Ranks(table) if n_nodes > SMALL_MAX => table.begin(n_nodes),
+            Self::Positions(_) => {
+                let mut table = RankTable::default();
+                table.begin(n_nodes);
+                *self = Self::Ranks(table);
+            }
+            Self::Ranks(_) => *self = Self::Positions(vec![0; n_nodes]),
+        }
+        self.add(seeds, 0);
+    }
+
+    /// Numbers `nodes[n_old..]`, which are new.
+    fn add(&mut self, nodes: &[NodeId], n_old: usize) {
+        match self {
+            Self::Positions(positions) => {
+                for (&node, place) in nodes[n_old..].iter().zip(n_old as NodeId..) {
+                    positions[node as usize] = place;
+                }
+            }
+            Self::Ranks(table) => {
+                table.mark(&nodes[n_old..]);
+                table.place(nodes);
+            }
+        }
+    }
+
+    /// Turns sources, all of them found, into their numbers.
+    fn apply(&self, sources: &mut [NodeId]) {
+        match self {
+            Self::Positions(positions) => sources.iter_mut().for_each(|source| *source = positions[*source as usize]),
+            Self::Ranks(table) => sources.iter_mut().for_each(|source| *source = table.get(*source)),
+        }
+    }
+}
+
+impl Relabeller for Rank {
+    fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
+        self.marked.begin(n_nodes);
+        self.seen.begin(n_nodes);
+        self.seen.mark(seeds);
+        self.places.begin(n_nodes, seeds);
+    }
+
+    fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block) {
+        let (n_old, n_kept) = (nodes.len(), block.indices.len());
+        let mut sink = MarkSink { marked: &mut self.marked, sources: &mut block.indices };
+        plan.run(&mut block.indptr, &mut block.edge_ids, &mut sink);
+        self.settle(nodes);
+        self.places.add(nodes, n_old);
+        self.places.apply(&mut block.indices[n_kept..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranks_and_positions_number_alike(
+            seeds in prop::collection::btree_set(0..20_000u32, 0..50),
+            new in prop::collection::btree_set(0..20_000u32, 0..300),
+        ) {
+            let new: Vec<NodeId> = new.difference(&seeds).copied().collect();
+            let seeds: Vec<NodeId> = seeds.into_iter().rev().collect();
+            let nodes: Vec<NodeId> = seeds.iter().chain(&new).copied().collect();
+            let expected: BTreeMap<NodeId, NodeId> = nodes.iter().copied().zip(0..).collect();
+            let mut table = RankTable::default();
+            table.begin(20_000);
+            for mut places in [Places::Positions(vec![7; 20_000]), Places::Ranks(table)] {
+                places.add(&seeds, 0);
+                places.add(&nodes, seeds.len());
+                let mut columns: Vec<NodeId> = expected.keys().copied().collect();
+                places.apply(&mut columns);
+                prop_assert_eq!(columns, expected.values().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_bitmap_forgets_what_an_earlier_batch_left() {
+        let mut set = Bitmap::default();
+        set.begin(5000);
+        assert!(set.insert(4999) && !set.insert(4999) && !set.contains(4998) && !set.contains(1_000_000_000));
+        set.begin(100_000);
+        assert!(!set.contains(4999) && set.insert(99_999));
+        for (n_nodes, n_touched) in [(100_000, 25 * CHUNK), (SMALL_MAX + 1, CHUNK)] {
+            set.begin(n_nodes);
+            set.mark(&[99_999]);
+            assert_eq!(set.touched_words().count(), n_touched);
+            set.begin(n_nodes);
+            assert!(!set.contains(99_999));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! [`SaintSampler`]: subgraphs with the weights that make up for what they leave out (Zeng et al., GraphSAINT, ICLR 2020).
+
+mod normalisation;
+
+use girih_graph_format::Csr;
+use rayon::prelude::*;
+
+use self::normalisation::{Counts, Drawn, Normalisation};
+use crate::chances::Chances;
+use crate::key::Scheme;
+use crate::sampler::check_graph;
+use crate::subgraph::{Inducer, InducerPool};
+use crate::{DrawKey, NodeId, RandomWalks, SampleError, Subgraph, SubgraphSampler, WalkOptions};
+
+/// The epoch whose draws are those of subgraphs that are only counted.
+const COUNTED_EPOCH: u32 = u32::MAX;
+
+/// Subgraphs of nodes that are drawn as whole samples, not as neighbours of seeds, with all edges among them.
+///
+/// Nodes and edges are in some subgraphs more often than in others, which two kinds of weights undo (Zeng et al., section
+/// 3.2). With `p` the chance to be in a subgraph and `n` nodes in the graph:
+/// - [`Block::weights`](crate::Block::weights): an edge `u → v` counts `p_v / p_uv`. Whenever `v` is there, the weighted sum
+///   over its edges has the sum over all its edges in the graph as its expectation.
+/// - [`Subgraph::loss_weights`]: node `v` counts `1 / (n · p_v)`, so that the weighted loss has the mean over all nodes as its
+///   expectation.
+///
+/// Of nodes and edges these chances are computed exactly; of walks they are estimated from subgraphs drawn beforehand, as the
+/// paper does for all.
+///
+/// ```
+/// use girih_graph_format::{Coo, Duplicates};
+/// use girih_sampling::{DrawKey, SaintSampler, SubgraphSampler};
+///
+/// let (i, next): (Vec<u32>, Vec<u32>) = (0..9).map(|i| (i, (i + 1) % 9)).unzip();
+/// let ring = Coo::new(9, 9, [i.clone(), next.clone()].concat(), [next, i].concat(), None)?.to_csr(Duplicates::Refuse)?;
+///
+/// let sampler = SaintSampler::edges(&ring, 3)?;
+/// let subgraph = sampler.sample(&ring, DrawKey::new(7, 0, 0))?;
+/// assert!(subgraph.nodes().len() <= 6); // three edges have at most six ends
+/// assert_eq!(subgraph.loss_weights.len(), subgraph.nodes().len());
+/// assert_eq!(subgraph.block.weights.len(), subgraph.block.n_edges());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SaintSampler {
+    method: Method,
+    normalisation: Normalisation,
+    n_nodes: usize,
+    n_edges: usize,
+    scratch: InducerPool,
+}
+
+impl SaintSampler {
+    /// The node sampler: `n_draws` nodes, drawn with replacement, in proportion to the squared norms of the columns of the mean
+    /// over neighbours.
+    ///
+    /// # Errors
+    /// When the graph is no adjacency or has no edges, or nothing is to be drawn.
+    pub fn nodes(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
+        check_drawable(graph, n_draws)?;
+        let chances = Chances::of_columns(graph);
+        if chances.sums().total() == 0 {
+            return Err(SampleError::invalid(
+                "all edges of the graph have weight zero, so that no node is likelier than none",
+            ));
+        }
+        let drawn = Drawn::of_nodes(&chances, n_draws);
+        Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::Exact(drawn)))
+    }
+
+    /// The edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours, and then
+    /// one of these, each with equal chances: an edge between `u` and `v` that is in both rows has a chance in proportion to
+    /// `1 / deg(u) + 1 / deg(v)`, which is the paper's, found without a table of edges.
+    ///
+    /// # Errors
+    /// When the graph is no adjacency or has no edges, or nothing is to be drawn.
+    pub fn edges(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
+        check_drawable(graph, n_draws)?;
+        let rows: Vec<NodeId> = (0..graph.n_rows() as NodeId).filter(|&v| graph.degree(v as usize) > 0).collect();
+        let drawn = Drawn::of_edges(graph, rows.len(), n_draws);
+        Ok(Self::new(graph, Method::Edges { rows, n_draws }, Normalisation::Exact(drawn)))
+    }
+
+    /// The walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn with replacement, all alike.
+    /// Weights are estimated as [`presampled`](Self::presampled) does.
+    ///
+    /// # Errors
+    /// When the graph is no adjacency or has no edges, or no roots or no subgraphs are to be drawn.
+    pub fn walks(graph: &Csr, n_roots: u32, length: u32, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
+        check_drawable(graph, n_roots)?;
+        let method = Method::Walks { n_roots, walks: RandomWalks::new(WalkOptions::new(length))? };
+        let counts = method.count(graph, n_subgraphs, seed)?;
+        Ok(Self::new(graph, method, Normalisation::Counted(counts)))
+    }
+
+    /// The same sampler with weights estimated from `n_subgraphs` subgraphs, as in the paper: how often each node and edge is in
+    /// one stands for its chance. What is in none of them counts as met once. The paper takes about 50 times as many subgraphs
+    /// as an epoch has.
+    ///
+    /// # Errors
+    /// When the graph is not the sampler's, or no subgraphs are to be drawn.
+    pub fn presampled(mut self, graph: &Csr, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
+        self.check(graph)?;
+        self.normalisation = Normalisation::Counted(self.method.count(graph, n_subgraphs, seed)?);
+        Ok(self)
+    }
+
+    fn new(graph: &Csr, method: Method, normalisation: Normalisation) -> Self {
+        let (n_nodes, n_edges) = (graph.n_rows(), graph.nnz());
+        Self { method, normalisation, n_nodes, n_edges, scratch: InducerPool::default() }
+    }
+
+    fn check(&self, graph: &Csr) -> Result<(), SampleError> {
+        if (graph.n_rows(), graph.n_cols(), graph.nnz()) == (self.n_nodes, self.n_nodes, self.n_edges) {
+            return Ok(());
+        }
+        Err(SampleError::invalid(format!(
+            "the sampler was made for {} nodes and {} edges, but the graph is {} × {} with {}; make it from this graph",
+            self.n_nodes,
+            self.n_edges,
+            graph.n_rows(),
+            graph.n_cols(),
+            graph.nnz()
+        )))
+    }
+}
+
+impl SubgraphSampler for SaintSampler {
+    fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError> {
+        self.check(graph)?;
+        let nodes = self.method.nodes(graph, key)?;
+        self.scratch.with(Default::default, |inducer| inducer.induce(graph, &nodes, subgraph));
+        self.normalisation.weigh(graph, subgraph);
+        Ok(())
+    }
+}
+
+/// Checks that there is something to draw from and something to be drawn.
+fn check_drawable(graph: &Csr, n_draws: u32) -> Result<(), SampleError> {
+    check_graph(graph)?;
+    if graph.nnz() == 0 {
+        return Err(SampleError::invalid("a graph without edges has no subgraphs to draw; each of its nodes is alone"));
+    }
+    if n_draws == 0 {
+        return Err(SampleError::invalid("a subgraph of 0 draws is empty; draw at least 1"));
+    }
+    Ok(())
+}
+
+/// How nodes are drawn.
+enum Method {
+    Nodes {
+        chances: Chances,
+        n_draws: u32,
+    },
+    Edges {
+        /// Nodes that have neighbours.
+        rows: Vec<NodeId>,
+        n_draws: u32,
+    },
+    Walks {
+        n_roots: u32,
+        walks: RandomWalks,
+    },
+}
+
+impl Method {
+    /// The nodes of a subgraph, ascending.
+    fn nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError> {
+        let mut nodes: Vec<NodeId> = match self {
+            Self::Nodes { chances, n_draws } => {
+                let (mut stream, sums) = (key.hop(Scheme::SaintNodes, 0).stream(0), chances.sums());
+                (0..*n_draws).map(|_| sums.find(stream.below(sums.total()))).collect()
+            }
+            Self::Edges { rows, n_draws } => {
+                let mut stream = key.hop(Scheme::SaintEdges, 0).stream(0);
+                let mut ends = |_| {
+                    let row = rows[stream.below(rows.len() as u64) as usize];
+                    let neighbors = graph.row(row as usize);
+                    [row, neighbors[stream.below(neighbors.len() as u64) as usize]]
+                };
+                (0..*n_draws).flat_map(&mut ends).collect()
+            }
+            Self::Walks { n_roots, walks } => {
+                let mut stream = key.hop(Scheme::SaintRoots, 0).stream(0);
+                let roots: Vec<NodeId> = (0..*n_roots).map(|_| stream.below(graph.n_rows() as u64) as NodeId).collect();
+                walks.walk(graph, &roots, key)?.nodes
+            }
+        };
+        nodes.sort_unstable();
+        nodes.dedup();
+        Ok(nodes)
+    }
+
+    /// Method subgraphs, and counts how many of them each node and each edge is in.
+    fn count(&self, graph: &Csr, n_subgraphs: u32, seed: u64) -> Result<Counts, SampleError> {
+        if n_subgraphs == 0 {
+            return Err(SampleError::invalid("weights cannot be estimated from 0 subgraphs; draw some"));
+        }
+        let counts = Counts::new(graph, n_subgraphs);
+        let memory = || (Inducer::default(), Subgraph::default());
+        (0..n_subgraphs).into_par_iter().try_for_each_init(memory, |(inducer, subgraph), number| {
+            let nodes = self.nodes(graph, DrawKey::new(seed, COUNTED_EPOCH, number))?;
+            inducer.induce(graph, &nodes, subgraph);
+            counts.add(subgraph);
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+}

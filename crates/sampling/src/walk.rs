@@ -1,0 +1,272 @@
+//! [`RandomWalks`]: walks from node to node, as plain data.
+
+use girih_graph_format::Csr;
+use girih_random::Stream;
+use rayon::prelude::*;
+
+use crate::key::Scheme;
+use crate::sampler::{check_bias, check_graph};
+use crate::{Bias, DrawKey, NodeId, SampleError};
+
+/// Walks that one task of a thread takes.
+const WALKS_PER_TASK: usize = 256;
+/// One, as chances of a draw count.
+const ONE: f64 = 4_294_967_296.0;
+
+/// How far walks go, and where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WalkOptions {
+    /// Steps of a walk that nothing ends earlier.
+    pub length: u32,
+    /// The chance that a walk ends before a step.
+    pub stop: f32,
+    /// The chance that a step leads back to where the walk began (Tong et al., Fast Random Walk with Restart, ICDM 2006).
+    pub restart: f32,
+    /// The second-order bias of node2vec.
+    pub node2vec: Option<Node2Vec>,
+}
+
+impl WalkOptions {
+    /// Walks of `length` steps, each to any neighbour.
+    #[must_use]
+    pub fn new(length: u32) -> Self {
+        Self { length, stop: 0.0, restart: 0.0, node2vec: None }
+    }
+}
+
+/// Where a step leads depends on where the walk was a step before (Grover and Leskovec, node2vec, KDD 2016, section 3.2.2).
+/// From `v`, reached from `t`, it goes to a neighbour `x` with a chance in proportion to the weight of the edge and to `1/p`
+/// for `x = t`, 1 for a neighbour of `t`, and `1/q` for other nodes.
+///
+/// A first step, and one after a restart, has no such `t`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Node2Vec {
+    /// Large values keep a walk from returning at once.
+    pub p: f32,
+    /// Large values keep a walk near, small ones lead it away.
+    pub q: f32,
+}
+
+impl Node2Vec {
+    /// The largest `p` and `q`; the smallest is one over it. A draw takes at most the square of it tries on average.
+    pub const MAX: f32 = 256.0;
+}
+
+/// Walks: sequences of nodes, the first of each its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walks {
+    /// Where each walk begins in `nodes`, and their number.
+    pub indptr: Vec<u64>,
+    /// The nodes of one walk after the other.
+    pub nodes: Vec<NodeId>,
+}
+
+impl Walks {
+    /// Number of walks.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// Whether there are no walks.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The nodes of walk `i`, its start first.
+    ///
+    /// # Panics
+    /// When there is no such walk.
+    #[must_use]
+    pub fn walk(&self, i: usize) -> &[NodeId] {
+        &self.nodes[self.indptr[i] as usize..self.indptr[i + 1] as usize]
+    }
+}
+
+/// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go; of a graph whose
+/// edges should be walked in their direction, give the transpose. A walk ends early in a node without neighbours.
+///
+/// What walk `i` of a batch draws depends on the [`DrawKey`] and `i` alone; `docs/formats.md` defines it. Second-order
+/// steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019): no table for each edge, no pass over neighbours.
+///
+/// [`NeighborSampler`]: crate::NeighborSampler
+///
+/// ```
+/// use girih_graph_format::{Coo, Duplicates};
+/// use girih_sampling::{DrawKey, RandomWalks, WalkOptions};
+///
+/// // 0 ◀─ 1 ◀─ 2
+/// let path = Coo::new(3, 3, vec![0, 1], vec![1, 2], None)?.to_csr(Duplicates::Refuse)?;
+/// let walks = RandomWalks::new(WalkOptions::new(5))?.walk(&path, &[1, 0], DrawKey::new(7, 0, 0))?;
+/// assert_eq!((walks.walk(0), walks.walk(1)), (&[1, 2][..], &[0, 1, 2][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RandomWalks {
+    options: WalkOptions,
+    second_order: Option<SecondOrder>,
+    bias: Option<Bias>,
+}
+
+impl RandomWalks {
+    /// Walks whose first-order steps go to all neighbours alike.
+    ///
+    /// # Errors
+    /// When a chance is none, or `p` or `q` is not within `1 / Node2Vec::MAX..=Node2Vec::MAX`.
+    pub fn new(options: WalkOptions) -> Result<Self, SampleError> {
+        for (name, chance) in [("stop", options.stop), ("restart", options.restart)] {
+            if !(0.0..=1.0).contains(&chance) {
+                return Err(SampleError::invalid(format!(
+                    "walks {name} with a chance of {chance}; give a number from 0 to 1"
+                )));
+            }
+        }
+        let second_order = options.node2vec.map(SecondOrder::new).transpose()?;
+        Ok(Self { options, second_order, bias: None })
+    }
+
+    /// The same walks with steps as likely as `bias` says; along edges with weight zero never.
+    #[must_use]
+    pub fn weighted(mut self, bias: Bias) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// How far walks go, and where.
+    #[must_use]
+    pub fn options(&self) -> WalkOptions {
+        self.options
+    }
+
+    /// A walk from each of `starts`; a node may be listed several times, for as many walks.
+    ///
+    /// # Errors
+    /// When the graph is no adjacency or a start is not one of its nodes.
+    pub fn walk(&self, graph: &Csr, starts: &[NodeId], key: DrawKey) -> Result<Walks, SampleError> {
+        check_graph(graph)?;
+        check_bias(self.bias.as_ref(), graph)?;
+        if let Some(at) = starts.iter().position(|&start| start as usize >= graph.n_rows()) {
+            return Err(SampleError::invalid(format!(
+                "walk {at} starts at node {}, but the graph has {} nodes, counted from 0",
+                starts[at],
+                graph.n_rows()
+            )));
+        }
+        let draws = key.hop(Scheme::Walks, 0);
+        let tasks: Vec<Walks> = starts
+            .par_chunks(WALKS_PER_TASK)
+            .enumerate()
+            .map(|(task, starts)| {
+                let mut walks = Walks { indptr: Vec::with_capacity(starts.len()), nodes: Vec::new() };
+                for (&start, number) in starts.iter().zip((task * WALKS_PER_TASK) as u32..) {
+                    self.take(graph, start, draws.stream(number), &mut walks.nodes);
+                    walks.indptr.push(walks.nodes.len() as u64);
+                }
+                walks
+            })
+            .collect();
+        Ok(joined(&tasks))
+    }
+
+    /// Appends one walk.
+    fn take(&self, graph: &Csr, start: NodeId, mut stream: Stream, nodes: &mut Vec<NodeId>) {
+        nodes.push(start);
+        let (mut before, mut node) = (None, start);
+        for _ in 0..self.options.length {
+            if happens(self.options.stop, &mut stream) {
+                break;
+            }
+            if happens(self.options.restart, &mut stream) {
+                (before, node) = (None, start);
+            } else {
+                let Some(next) = self.step(graph, before, node, &mut stream) else { break };
+                (before, node) = (Some(node), next);
+            }
+            nodes.push(node);
+        }
+    }
+
+    /// Where a walk goes from `node`, if anywhere.
+    fn step(&self, graph: &Csr, before: Option<NodeId>, node: NodeId, stream: &mut Stream) -> Option<NodeId> {
+        let (Some(second_order), Some(before)) = (&self.second_order, before) else {
+            return self.first_order(graph, node, stream);
+        };
+        loop {
+            let next = self.first_order(graph, node, stream)?;
+            if second_order.accepts(graph, before, next, stream) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// A neighbour as likely as its weight says.
+    fn first_order(&self, graph: &Csr, node: NodeId, stream: &mut Stream) -> Option<NodeId> {
+        let range = graph.row_range(node as usize);
+        let neighbors = &graph.indices()[range.clone()];
+        let row = self.bias.as_ref().map(|bias| bias.row(range));
+        let total = row.map_or(neighbors.len() as u64, |row| row.total());
+        if total == 0 {
+            return None;
+        }
+        let place = stream.below(total);
+        Some(neighbors[row.map_or(place as usize, |row| row.find(place) as usize)])
+    }
+}
+
+/// Whether what has a chance happens. Without a chance nothing is drawn.
+fn happens(chance: f32, stream: &mut Stream) -> bool {
+    chance > 0.0 && (stream.below(ONE as u64) as f64) < f64::from(chance) * ONE
+}
+
+/// Walks of tasks, one after the other.
+fn joined(tasks: &[Walks]) -> Walks {
+    let mut walks = Walks { indptr: vec![0], nodes: Vec::new() };
+    for task in tasks {
+        let n_before = walks.nodes.len() as u64;
+        walks.indptr.extend(task.indptr.iter().map(|end| n_before + end));
+        walks.nodes.extend_from_slice(&task.nodes);
+    }
+    walks
+}
+
+/// Chances of [`Node2Vec`] to accept a neighbour, relative to the largest; [`ONE`] accepts always.
+#[derive(Clone, Copy, Debug)]
+struct SecondOrder {
+    back: f64,
+    near: f64,
+    far: f64,
+}
+
+impl SecondOrder {
+    fn new(Node2Vec { p, q }: Node2Vec) -> Result<Self, SampleError> {
+        for (name, value) in [("p", p), ("q", q)] {
+            if !(1.0 / Node2Vec::MAX..=Node2Vec::MAX).contains(&value) {
+                return Err(SampleError::invalid(format!(
+                    "node2vec with {name} = {value}; give a number from 1/{max} to {max}",
+                    max = Node2Vec::MAX
+                )));
+            }
+        }
+        let (back, far) = (1.0 / f64::from(p), 1.0 / f64::from(q));
+        let scale = ONE / back.max(far).max(1.0);
+        Ok(Self { back: back * scale, near: scale, far: far * scale })
+    }
+
+    /// Whether a step to `next` is taken by a walk that was at `before` a step ago.
+    fn accepts(&self, graph: &Csr, before: NodeId, next: NodeId, stream: &mut Stream) -> bool {
+        let drawn = stream.below(ONE as u64) as f64;
+        // What any neighbour is accepted with needs no search.
+        if drawn < self.back.min(self.near).min(self.far) {
+            return true;
+        }
+        let chance = if next == before {
+            self.back
+        } else if graph.row(before as usize).binary_search(&next).is_ok() {
+            self.near
+        } else {
+            self.far
+        };
+        drawn < chance
+    }
+}
