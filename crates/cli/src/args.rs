@@ -9,6 +9,8 @@ use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
 use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
+use girih_sampling::relabel::Relabel;
+use girih_sampling::{Expand, FanOut};
 use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
 
 use crate::{paths, sizes};
@@ -37,6 +39,8 @@ pub enum Command {
     Reorder(ReorderArgs),
     /// Say how ranks would share a product: blocks, bytes, time
     Partition(PartitionArgs),
+    /// Make mini-batches of sampled neighbours, and say how many and how fast
+    Sample(SampleArgs),
     /// Generate a data set and write it as a girih folder
     Generate(GenerateArgs),
     /// Read a data set in any format and write it in another
@@ -286,6 +290,64 @@ pub struct PartitionArgs {
     pub compare: Option<OrderKind>,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `girih sample`.
+#[derive(Debug, Args)]
+pub struct SampleArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Neighbours of each node, for each hop from the seeds outward; -1 takes all
+    #[arg(long, value_name = "K,…", default_value = "15,10,5", allow_hyphen_values = true)]
+    pub fanout: FanOut,
+    /// Seeds of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: u32,
+    /// Times that all seeds are gone through, each time in another order
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: u32,
+    /// How global ids become local ones: to-block, to-block-fast, fused or rank; batches are the same
+    #[arg(long, value_name = "WAY", default_value_t)]
+    pub relabel: Relabel,
+    /// Nodes that each hop draws for: those that the hop before found, or all found so far
+    #[arg(long, value_enum, default_value_t)]
+    pub expand: ExpandChoice,
+    /// Draw with replacement
+    #[arg(long)]
+    pub replace: bool,
+    /// Draw edges as often as their weights say, not all alike
+    #[arg(long)]
+    pub weighted: bool,
+    /// Leave the columns of the block at the inputs in global ids
+    #[arg(long)]
+    pub global_inputs: bool,
+    /// Seed of orders and draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Batches that are made side by side [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// For which nodes a hop draws neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExpandChoice {
+    /// For the nodes that the hop before found.
+    Once,
+    /// For all nodes found so far.
+    #[default]
+    PerLayer,
+}
+
+impl From<ExpandChoice> for Expand {
+    fn from(choice: ExpandChoice) -> Self {
+        match choice {
+            ExpandChoice::Once => Self::Once,
+            ExpandChoice::PerLayer => Self::PerLayer,
+        }
+    }
 }
 
 /// `girih train`.

@@ -5,7 +5,9 @@ use std::path::Path;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
+use girih_pipeline::{StageError, StartError};
 use girih_reorder::ReorderError;
+use girih_sampling::SampleError;
 use girih_trainer::TrainError;
 use miette::Diagnostic;
 
@@ -27,6 +29,15 @@ pub enum CliError {
     /// Ranks cannot share the work as asked.
     #[error(transparent)]
     Partition(#[from] PartitionError),
+    /// Mini-batches cannot be made as asked.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// A thread that makes mini-batches failed.
+    #[error(transparent)]
+    Stage(#[from] StageError<SampleError>),
+    /// No thread could be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// The configuration file does not say what it must.
     #[error("{path}: {message}")]
     #[diagnostic(help("every key is listed in docs/configuration.md; `girih train --out DIR` writes a complete file"))]

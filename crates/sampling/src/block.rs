@@ -158,6 +158,14 @@ impl MiniBatch {
     }
 }
 
+/// The digest of several mini-batches, from theirs in order, as `docs/formats.md` defines it.
+#[must_use]
+pub fn digest_of(digests: &[u64]) -> u64 {
+    let mut digest = Digest::default();
+    digest.words(digests.iter().copied());
+    digest.value()
+}
+
 /// A hash of 64-bit words in order, as `docs/formats.md` defines it.
 pub(crate) struct Digest(u64);
 

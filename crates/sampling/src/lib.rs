@@ -41,7 +41,7 @@ mod subgraph;
 mod walk;
 
 pub use bias::Bias;
-pub use block::{Block, Columns, MiniBatch};
+pub use block::{Block, Columns, MiniBatch, digest_of};
 pub use cluster::ClusterSampler;
 pub use draw::Draws;
 pub use error::SampleError;

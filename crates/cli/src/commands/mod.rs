@@ -9,6 +9,7 @@ mod ordering;
 mod partition;
 mod plan;
 mod reorder;
+mod sample;
 mod stats;
 mod train;
 
@@ -30,6 +31,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Stats(args) => stats::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Partition(args) => partition::run(&args),
+        Command::Sample(args) => sample::run(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Doctor(args) => doctor::run(args.output),

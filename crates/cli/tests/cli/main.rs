@@ -10,4 +10,5 @@ mod interrupted;
 mod mpi;
 mod ranks;
 mod recommend;
+mod sample;
 mod train;
