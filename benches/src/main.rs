@@ -39,7 +39,7 @@ struct Arguments {
     /// gpu-ablation all that look at the graph, gpu-profile none and community]
     #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',')]
     order: Vec<OrderKind>,
-    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm and fullbatch;
+    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm, fullbatch and sampling;
     /// lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,

@@ -13,6 +13,7 @@ mod gpu_spmm;
 mod io;
 mod lightgcn;
 mod reorder;
+mod sampling;
 mod spmm;
 
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ pub enum Suite {
     Lightgcn,
     /// Orders of nodes: the time that they take, their quality, and the sparse product before and after.
     Reorder,
+    /// Mini-batches of sampled neighbours, by how they are relabelled.
+    Sampling,
     /// Sparse times dense on a CUDA device, beside cuSPARSE.
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
@@ -69,6 +72,7 @@ impl Suite {
             Self::Attention => "attention",
             Self::Lightgcn => "lightgcn",
             Self::Reorder => "reorder",
+            Self::Sampling => "sampling",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
@@ -93,6 +97,7 @@ impl Suite {
             Self::Attention => attention::run(setup, report),
             Self::Lightgcn => lightgcn::run(setup, report),
             Self::Reorder => reorder::run(setup, report),
+            Self::Sampling => sampling::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),
