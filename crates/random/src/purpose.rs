@@ -20,6 +20,8 @@ pub const TRIPLES: u32 = 6;
 pub const ORDER: u32 = 7;
 /// Neighbours and subgraphs of mini-batches.
 pub const SAMPLING: u32 = 8;
+/// Which links train, validate and test, and the pairs of nodes that they are held against.
+pub const LINKS: u32 = 9;
 
 #[cfg(test)]
 mod tests {
@@ -37,6 +39,7 @@ mod tests {
             ("TRIPLES", TRIPLES),
             ("ORDER", ORDER),
             ("SAMPLING", SAMPLING),
+            ("LINKS", LINKS),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

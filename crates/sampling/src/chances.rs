@@ -44,9 +44,7 @@ impl Chances {
         let sums = self.sums();
         sums.weight(i as u32) as f64 / sums.total() as f64
     }
-}
 
-impl Chances {
     /// The factor that turns weights into chances of things that are each taken or not, so that `count` are on average: the
     /// `rate` of [`poisson`](Self::poisson). Chances end at one, and what that takes from the sum goes to the others.
     pub(crate) fn poisson_rate(&self, count: u32) -> f64 {

@@ -12,7 +12,7 @@
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
-//! - [`Loader`]: the batches of an epoch.
+//! - [`Loader`]: the batches of an epoch, sampled as they are asked for or ahead, by the threads of a [pipeline](Epoch::prefetch).
 //! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
 //! - [`ClusterSampler`]: some clusters of a graph at a time.
 //! - [`SaintSampler`]: subgraphs of drawn nodes, edges or walks, with weights that make up for the rest.
@@ -34,6 +34,7 @@ mod layer;
 mod loader;
 mod neighbor;
 mod pool;
+mod prefetch;
 pub mod relabel;
 mod saint;
 mod sampler;
@@ -52,6 +53,7 @@ pub use key::DrawKey;
 pub use layer::LayerSampler;
 pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
+pub use prefetch::Prefetched;
 pub use saint::SaintSampler;
 pub use sampler::Sampler;
 pub use subgraph::{Subgraph, SubgraphSampler};

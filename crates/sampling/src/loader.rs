@@ -5,6 +5,7 @@ use std::ops::Range;
 use girih_graph_format::Csr;
 use girih_random::{Key, purpose};
 
+use crate::pool::Pool;
 use crate::relabel::NodeSet;
 use crate::sampler::{check_graph, check_seeds};
 use crate::{DrawKey, MiniBatch, NodeId, SampleError, Sampler};
@@ -66,7 +67,8 @@ impl EpochPlan {
     }
 }
 
-/// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them.
+/// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them. An [`Epoch`] samples as it is
+/// asked, or [ahead](Epoch::prefetch) on other threads.
 ///
 /// ```
 /// use girih_graph_format::Csr;
@@ -89,6 +91,8 @@ pub struct Loader<'g, S> {
     sampler: S,
     seeds: Vec<NodeId>,
     options: LoaderOptions,
+    /// Memory of batches that were sampled ahead.
+    memory: Pool<MiniBatch>,
 }
 
 impl<'g, S: Sampler> Loader<'g, S> {
@@ -112,7 +116,13 @@ impl<'g, S: Sampler> Loader<'g, S> {
                 options.batch_size
             )));
         }
-        Ok(Self { graph, sampler, seeds, options })
+        Ok(Self { graph, sampler, seeds, options, memory: Pool::default() })
+    }
+
+    /// What is sampled from.
+    #[must_use]
+    pub fn graph(&self) -> &'g Csr {
+        self.graph
     }
 
     /// What samples.
@@ -136,7 +146,8 @@ impl<'g, S: Sampler> Loader<'g, S> {
     #[must_use]
     pub fn epoch(&self, epoch: u32) -> Epoch<'_, S> {
         let plan = self.plan(epoch);
-        Epoch { graph: self.graph, sampler: &self.sampler, left: 0..plan.n_batches(), plan }
+        let Self { graph, sampler, memory, .. } = self;
+        Epoch { graph, sampler, memory, left: 0..plan.n_batches(), plan }
     }
 }
 
@@ -145,15 +156,28 @@ pub(crate) fn epoch_order(items: &mut [NodeId], seed: u64, epoch: u32) {
     Key::new(seed, purpose::SHUFFLE).child(u64::from(epoch)).stream(0, 0).shuffle(items);
 }
 
-/// The batches of one epoch, sampled as they are asked for.
+/// The batches of one epoch, sampled as they are asked for or [ahead](Epoch::prefetch).
 pub struct Epoch<'l, S> {
-    graph: &'l Csr,
-    sampler: &'l S,
-    plan: EpochPlan,
-    left: Range<usize>,
+    pub(crate) graph: &'l Csr,
+    pub(crate) sampler: &'l S,
+    pub(crate) memory: &'l Pool<MiniBatch>,
+    pub(crate) plan: EpochPlan,
+    /// Batches that are still to come.
+    pub(crate) left: Range<usize>,
 }
 
 impl<S: Sampler> Epoch<'_, S> {
+    /// Some of the epoch's batches alone: those that are left after a stop, for instance.
+    ///
+    /// # Panics
+    /// When there are not that many batches.
+    #[must_use]
+    pub fn batches(self, batches: Range<usize>) -> Self {
+        let n_batches = self.plan.n_batches();
+        assert!(batches.end <= n_batches, "batches {} to {} of {n_batches}", batches.start, batches.end);
+        Self { left: batches, ..self }
+    }
+
     /// The next batch in the memory of an earlier one; `None` after the last.
     pub fn next_into(&mut self, batch: &mut MiniBatch) -> Option<Result<(), SampleError>> {
         let at = self.left.next()?;

@@ -1,8 +1,9 @@
 //! [`Pool`]: memory that is kept from batch to batch.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Memory of batches, one for each that is being sampled.
+/// Memory of batches, one for each that is in use at a time.
+#[derive(Debug)]
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Pool<T> {
@@ -14,12 +15,28 @@ impl<T> Default for Pool<T> {
 impl<T> Pool<T> {
     /// Lends memory to `work`: that of an earlier batch, or a `new` one.
     pub(crate) fn with<R>(&self, new: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
-        // A poisoned lock means that another batch panicked: its memory never came back, and what is here is sound.
-        let free = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lent = free().pop();
+        let lent = self.free().pop();
         let mut lent = lent.unwrap_or_else(new);
         let result = work(&mut lent);
-        free().push(lent);
+        self.give_back(lent);
         result
+    }
+
+    /// Memory of an earlier batch, or new one, until it is given back.
+    pub(crate) fn take(&self) -> T
+    where
+        T: Default,
+    {
+        self.free().pop().unwrap_or_default()
+    }
+
+    /// Keeps memory for a later batch.
+    pub(crate) fn give_back(&self, lent: T) {
+        self.free().push(lent);
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<T>> {
+        // A poisoned lock means that a thread panicked between two of these lines; what is here is sound.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -32,6 +32,18 @@ pub trait Sampler: Send + Sync {
     ) -> Result<(), SampleError>;
 }
 
+impl<S: Sampler + ?Sized> Sampler for Box<S> {
+    fn sample_into(
+        &self,
+        graph: &Csr,
+        seeds: &[NodeId],
+        key: DrawKey,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        (**self).sample_into(graph, seeds, key, batch)
+    }
+}
+
 /// Checks that rows and columns are the same nodes.
 pub(crate) fn check_graph(graph: &Csr) -> Result<(), SampleError> {
     if graph.is_square() {

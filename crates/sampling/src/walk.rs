@@ -85,7 +85,8 @@ impl Walks {
 }
 
 /// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go; of a graph whose
-/// edges should be walked in their direction, give the transpose. A walk ends early in a node without neighbours.
+/// edges should be walked in their direction, give the transpose. A walk ends early in a node without neighbours, by
+/// [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
 ///
 /// What walk `i` of a batch draws depends on the [`DrawKey`] and `i` alone; `docs/formats.md` defines it. Second-order
 /// steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019): no table for each edge, no pass over neighbours.
@@ -144,6 +145,36 @@ impl RandomWalks {
     /// # Errors
     /// When the graph is no adjacency or a start is not one of its nodes.
     pub fn walk(&self, graph: &Csr, starts: &[NodeId], key: DrawKey) -> Result<Walks, SampleError> {
+        self.walk_until(graph, starts, key, |_| false)
+    }
+
+    /// As [`walk`](Self::walk), but a walk that comes to a node for which `is_end` holds ends there: the node is its last,
+    /// or its only one where it starts in such a node. Up to there it is the walk that [`walk`](Self::walk) takes.
+    ///
+    /// `is_end` has to give the same answer for a node whenever it is asked; a set of nodes is a bitmap or a `Vec<bool>`.
+    ///
+    /// ```
+    /// use girih_graph_format::{Coo, Duplicates};
+    /// use girih_sampling::{DrawKey, RandomWalks, WalkOptions};
+    ///
+    /// // 0 ◀─ 1 ◀─ 2 ◀─ 3
+    /// let path = Coo::new(4, 4, vec![0, 1, 2], vec![1, 2, 3], None)?.to_csr(Duplicates::Refuse)?;
+    /// let is_end = [false, false, true, false];
+    /// let walks = RandomWalks::new(WalkOptions::new(9))?;
+    /// let walks = walks.walk_until(&path, &[0, 2], DrawKey::new(7, 0, 0), |v| is_end[v as usize])?;
+    /// assert_eq!((walks.walk(0), walks.walk(1)), (&[0, 1, 2][..], &[2][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`walk`](Self::walk).
+    pub fn walk_until(
+        &self,
+        graph: &Csr,
+        starts: &[NodeId],
+        key: DrawKey,
+        is_end: impl Fn(NodeId) -> bool + Sync,
+    ) -> Result<Walks, SampleError> {
         check_graph(graph)?;
         check_bias(self.bias.as_ref(), graph)?;
         if let Some(at) = starts.iter().position(|&start| start as usize >= graph.n_rows()) {
@@ -160,7 +191,7 @@ impl RandomWalks {
             .map(|(task, starts)| {
                 let mut walks = Walks { indptr: Vec::with_capacity(starts.len()), nodes: Vec::new() };
                 for (&start, number) in starts.iter().zip((task * WALKS_PER_TASK) as u32..) {
-                    self.take(graph, start, draws.stream(number), &mut walks.nodes);
+                    self.take(graph, start, draws.stream(number), &is_end, &mut walks.nodes);
                     walks.indptr.push(walks.nodes.len() as u64);
                 }
                 walks
@@ -170,11 +201,18 @@ impl RandomWalks {
     }
 
     /// Appends one walk.
-    fn take(&self, graph: &Csr, start: NodeId, mut stream: Stream, nodes: &mut Vec<NodeId>) {
+    fn take(
+        &self,
+        graph: &Csr,
+        start: NodeId,
+        mut stream: Stream,
+        is_end: &impl Fn(NodeId) -> bool,
+        nodes: &mut Vec<NodeId>,
+    ) {
         nodes.push(start);
         let (mut before, mut node) = (None, start);
         for _ in 0..self.options.length {
-            if happens(self.options.stop, &mut stream) {
+            if is_end(node) || happens(self.options.stop, &mut stream) {
                 break;
             }
             if happens(self.options.restart, &mut stream) {

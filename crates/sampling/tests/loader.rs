@@ -1,7 +1,12 @@
 //! Laws of loaders: every seed once an epoch, whoever takes which batch.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use girih_graph_format::{Csr, NodeId};
-use girih_sampling::{Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler};
+use girih_pipeline::{Stage, StageError};
+use girih_sampling::{
+    DrawKey, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, SampleError, Sampler,
+};
 use proptest::prelude::*;
 
 fn graph(n: u32) -> Csr {
@@ -61,6 +66,141 @@ proptest! {
             again.push(batch.digest());
         }
         prop_assert_eq!(again, all);
+    }
+}
+
+/// Digests of batches that were sampled ahead, and their numbers.
+fn prefetched(loader: &Loader<'_, NeighborSampler>, epoch: u32, stage: &Stage) -> Vec<(usize, u64)> {
+    std::thread::scope(|scope| {
+        let batches = loader.epoch(epoch).prefetch(stage.clone()).start_in(scope).unwrap();
+        batches.map(Result::unwrap).map(|batch| (batch.number(), batch.digest())).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+    #[test]
+    fn batches_sampled_ahead_are_those_sampled_when_asked_for(n_threads in 1..6usize, capacity in 1..9usize, batch_size in 1..20usize) {
+        let graph = graph(90);
+        let options = LoaderOptions { batch_size, ..LoaderOptions::default() };
+        let loader = Loader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
+        let stage = Stage::new("sample").workers(n_threads).capacity(capacity);
+        // In the second epoch batches lie in memory of the first.
+        for epoch in 0..2 {
+            let expected: Vec<_> = loader.epoch(epoch).map(|batch| batch.unwrap().digest()).enumerate().collect();
+            prop_assert_eq!(prefetched(&loader, epoch, &stage), expected);
+        }
+    }
+}
+
+#[test]
+fn batches_that_are_still_in_use_keep_their_memory() {
+    let graph = graph(60);
+    let options = LoaderOptions { batch_size: 5, ..LoaderOptions::default() };
+    let loader = Loader::new(&graph, sampler(), (0..60).collect(), options).unwrap();
+    std::thread::scope(|scope| {
+        let batches = loader.epoch(0).batches(3..9).prefetch("sample").start_in(scope).unwrap();
+        let held: Vec<_> = batches.map(Result::unwrap).collect();
+        assert_eq!(held.iter().map(|batch| batch.number()).collect::<Vec<_>>(), (3..9).collect::<Vec<_>>());
+        for (batch, expected) in held.iter().zip(loader.epoch(0).batches(3..9)) {
+            assert_eq!(**batch, expected.unwrap());
+        }
+    });
+}
+
+/// Counts itself while it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(alive: &'a AtomicUsize) -> Self {
+        alive.fetch_add(1, Ordering::SeqCst);
+        Self(alive)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_stops_half_way_leaves_no_thread_behind() {
+    let graph = graph(90);
+    let options = LoaderOptions { batch_size: 1, ..LoaderOptions::default() };
+    let loader = Loader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
+    for n_read in [0, 1, 7, 89, 90] {
+        let alive = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let stage = Stage::new("sample").workers(3).capacity(1);
+            let count = || {
+                let counted = Counted::new(&alive);
+                // What a thread owns goes with it.
+                move |batch| {
+                    assert!(counted.0.load(Ordering::SeqCst) <= 3);
+                    Ok(batch)
+                }
+            };
+            let mut batches = loader.epoch(0).prefetch_with(stage, count).start_in(scope).unwrap();
+            for expected in loader.epoch(0).take(n_read) {
+                assert_eq!(*batches.next().unwrap().unwrap(), expected.unwrap());
+            }
+            // All three may wait for room now; dropping ends them and waits for that.
+            drop(batches);
+            assert_eq!(alive.load(Ordering::SeqCst), 0);
+        });
+    }
+}
+
+/// Fails, or panics, at one batch.
+struct Failing {
+    sampler: NeighborSampler,
+    at: u32,
+    panics: bool,
+}
+
+impl Sampler for Failing {
+    fn sample_into(
+        &self,
+        graph: &Csr,
+        seeds: &[NodeId],
+        key: DrawKey,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        if key.batch != self.at {
+            return self.sampler.sample_into(graph, seeds, key, batch);
+        }
+        assert!(!self.panics, "out of order");
+        Err(SampleError::invalid("no such seed"))
+    }
+}
+
+#[test]
+fn what_fails_takes_the_place_of_its_batch() {
+    let graph = graph(90);
+    for (at, panics) in [(0, false), (13, false), (29, false), (13, true)] {
+        let options = LoaderOptions { batch_size: 3, ..LoaderOptions::default() };
+        let failing = Failing { sampler: sampler(), at, panics };
+        let loader = Loader::new(&graph, failing, (0..90).collect(), options).unwrap();
+        std::thread::scope(|scope| {
+            let stage = Stage::new("sample").workers(3).capacity(4);
+            let mut batches = loader.epoch(0).prefetch(stage).start_in(scope).unwrap();
+            for number in 0..at as usize {
+                assert_eq!(batches.next().unwrap().unwrap().number(), number);
+            }
+            let error = batches.next().unwrap().unwrap_err();
+            let is_right = match &error {
+                StageError::Failed { item, source, .. } => {
+                    !panics && *item == u64::from(at) && source.to_string() == "no such seed"
+                }
+                StageError::Panicked { item, message, .. } => {
+                    panics && *item == Some(u64::from(at)) && message == "out of order"
+                }
+                _ => false,
+            };
+            assert!(is_right, "{error}");
+            assert!(batches.next().is_none());
+        });
     }
 }
 

@@ -59,9 +59,9 @@ proptest! {
     #[test]
     fn operators_give_the_block_of_the_contract((seeds, first) in hops(), second in prop::collection::vec((any::<prop::sample::Index>(), 0..NODES as u32), 0..300)) {
         for order in [NewNodes::Ascending, NewNodes::FirstSeen] {
-            let mut fast = ToBlockFast::default();
+            let mut fast = ToBlockFast::new(order);
             fast.begin(NODES, &seeds).unwrap();
-            let found = fast.block(&first, order).unwrap();
+            let found = fast.block(&first).unwrap();
             check(&found, &seeds, &first, order)?;
             prop_assert_eq!(&found, &to_block(&first, &seeds, order).unwrap());
             // The map is kept: all nodes so far are destinations of the next hop.
@@ -71,7 +71,7 @@ proptest! {
                 sources: second.iter().map(|(_, source)| *source).collect(),
                 edge_ids: (0..second.len() as u64).collect(),
             };
-            let found = fast.block(&edges, order).unwrap();
+            let found = fast.block(&edges).unwrap();
             check(&found, &destinations, &edges, order)?;
             prop_assert_eq!(found, to_block(&edges, &destinations, order).unwrap());
         }
@@ -87,9 +87,9 @@ fn what_breaks_the_contract_is_refused() {
     };
     let order = NewNodes::Ascending;
     let fast = |seeds: &[NodeId], edges: &SampledEdges| {
-        let mut fast = ToBlockFast::default();
+        let mut fast = ToBlockFast::new(order);
         fast.begin(10, seeds)?;
-        fast.block(edges, order)
+        fast.block(edges)
     };
     let foreign = edges(&[2, 3], &[1, 1], &[]);
     for error in [to_block(&foreign, &[2], order).unwrap_err(), fast(&[2], &foreign).unwrap_err()] {

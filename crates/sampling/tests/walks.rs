@@ -30,6 +30,26 @@ proptest! {
     }
 
     #[test]
+    fn a_walk_that_is_ended_is_the_beginning_of_one_that_is_not(
+        (graph, starts) in graphs_and_seeds(),
+        is_end in prop::collection::vec(prop::bool::weighted(0.2), 60),
+        stop in prop_oneof![Just(0.0), Just(0.1f32)],
+        second_order: bool,
+    ) {
+        let node2vec = second_order.then_some(Node2Vec { p: 4.0, q: 0.25 });
+        let options = WalkOptions { node2vec, stop, restart: 0.2, ..WalkOptions::new(9) };
+        let (key, is_end) = (DrawKey::new(3, 4, 5), |v: NodeId| is_end[v as usize]);
+        let whole = walks(options, &graph, &starts, key);
+        let ended = RandomWalks::new(options).unwrap().walk_until(&graph, &starts, key, is_end).unwrap();
+        prop_assert_eq!(ended.len(), starts.len());
+        for i in 0..starts.len() {
+            let first_end = whole.walk(i).iter().position(|&v| is_end(v));
+            let expected = first_end.map_or(whole.walk(i), |at| &whole.walk(i)[..=at]);
+            prop_assert_eq!(ended.walk(i), expected);
+        }
+    }
+
+    #[test]
     fn a_walk_depends_on_its_number_alone((graph, starts) in graphs_and_seeds(), len in 0..60usize) {
         let options = WalkOptions { stop: 0.1, restart: 0.2, ..WalkOptions::new(9) };
         let whole = walks(options, &graph, &starts, DrawKey::new(3, 4, 5));
@@ -63,6 +83,20 @@ fn lengths_are_geometric_with_a_chance_to_stop() {
     let expected =
         |steps: usize| N as f64 * if steps == 8 { 0.75f64.powi(8) } else { 0.25 * 0.75f64.powi(steps as i32) };
     assert_fair(chi_square(&counts, |steps| (expected(steps), expected(steps))), 8.0);
+}
+
+#[test]
+fn walks_are_as_long_as_it_takes_to_come_to_an_end() {
+    const N: usize = 40_000;
+    // Of the four neighbours of every node, one is an end: each step comes to it with a chance of 1/4.
+    let complete = graph_of(5, (0..5).flat_map(|v| (0..5).filter(move |&u| u != v).map(move |u| (v, u))));
+    let walks = RandomWalks::new(WalkOptions::new(8)).unwrap();
+    let walks = walks.walk_until(&complete, &[0; N], DrawKey::new(6, 0, 0), |v| v == 4).unwrap();
+    let mut counts = [0.0; 8];
+    (0..N).for_each(|i| counts[walks.walk(i).len() - 2] += 1.0);
+    let expected =
+        |before: usize| N as f64 * if before == 7 { 0.75f64.powi(7) } else { 0.25 * 0.75f64.powi(before as i32) };
+    assert_fair(chi_square(&counts, |before| (expected(before), expected(before))), 7.0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::edges::{assemble, foreign_destination, repeated};
 use super::hash::NodeMap;
-use super::{HopPlan, NewNodes, Relabeller, SampledEdges, ascend};
+use super::{HopPlan, NewNodes, Relabeller, SampledEdges};
 use crate::{Block, NodeId, SampleError};
 
 /// A block from a list of edges, as DGL's `to_block` makes it: one hash map of destinations, one of sources that begins
@@ -30,7 +30,7 @@ pub fn to_block(edges: &SampledEdges, destinations: &[NodeId], order: NewNodes) 
     let row_of = |(edge, node)| rows_of.get(node).copied().ok_or_else(|| foreign_destination(edge, *node));
     let rows: Vec<NodeId> = edges.destinations.iter().enumerate().map(row_of).collect::<Result<_, _>>()?;
     if order == NewNodes::Ascending {
-        ascend(&mut nodes, destinations.len(), &mut columns, |_, _| ());
+        ascend(&mut nodes, destinations.len(), &mut columns);
     }
     let mut block = Block::default();
     assemble(&nodes, destinations.len(), &rows, &columns, &edges.edge_ids, &mut block);
@@ -67,5 +67,22 @@ pub(super) fn list_edges(plan: HopPlan<'_>, nodes: &[NodeId], block: &mut Block,
     plan.run(&mut block.indptr, &mut edges.edge_ids, &mut edges.sources);
     for (offsets, &node) in block.indptr.windows(2).zip(nodes) {
         edges.destinations.extend(std::iter::repeat_n(node, (offsets[1] - offsets[0]) as usize));
+    }
+}
+
+/// Brings new nodes, `nodes[n_old..]`, from the order in which they were seen into ascending order; columns follow.
+fn ascend(nodes: &mut [NodeId], n_old: usize, columns: &mut [NodeId]) {
+    let new = &mut nodes[n_old..];
+    let mut sorted: Vec<(NodeId, u32)> = new.iter().zip(0..).map(|(&node, seen)| (node, seen)).collect();
+    sorted.sort_unstable();
+    let mut places = vec![0; sorted.len()];
+    for (place, &(node, seen)) in sorted.iter().enumerate() {
+        places[seen as usize] = (n_old + place) as NodeId;
+        new[place] = node;
+    }
+    for column in columns {
+        if let Some(&place) = (*column as usize).checked_sub(n_old).and_then(|seen| places.get(seen)) {
+            *column = place;
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::classic::list_edges;
 use super::edges::{assemble, foreign_destination, repeated};
-use super::hash::NodeMap;
-use super::rank::{Bitmap, RankTable};
-use super::{HopPlan, NewNodes, Relabeller, SampledEdges, ascend};
+use super::rank::RankTable;
+use super::sources::SourceMap;
+use super::{HopPlan, NewNodes, Relabeller, SampledEdges};
 use crate::{Block, NodeId, SampleError};
 
 /// Blocks of one batch after the other, hop by hop. The first bitmap holds the destinations of a hop, the second all nodes
@@ -15,6 +15,8 @@ use crate::{Block, NodeId, SampleError};
 /// second bitmap and the map: both run at once, on two threads where there are.
 #[derive(Default)]
 pub struct ToBlockFast {
+    order: NewNodes,
+    n_nodes: usize,
     destinations: RankTable,
     sources: SourceMap,
     nodes: Vec<NodeId>,
@@ -24,6 +26,12 @@ pub struct ToBlockFast {
 }
 
 impl ToBlockFast {
+    /// Blocks whose new nodes come in `order`.
+    #[must_use]
+    pub fn new(order: NewNodes) -> Self {
+        Self { order, ..Self::default() }
+    }
+
     /// A batch begins with its seeds, nodes below `n_nodes`.
     ///
     /// # Errors
@@ -32,15 +40,16 @@ impl ToBlockFast {
         if let Some(&seed) = seeds.iter().find(|&&seed| seed as usize >= n_nodes) {
             return Err(beyond(seed, n_nodes));
         }
-        self.sources.begin(n_nodes, seeds);
+        self.n_nodes = n_nodes;
         self.destinations.begin(n_nodes);
         self.nodes.clear();
         for (at, &seed) in seeds.iter().enumerate() {
-            if self.destinations.contains(seed) {
+            if self.destinations.set().contains(seed) {
                 return Err(repeated("seed", seeds, at));
             }
             self.destinations.mark(&[seed]);
         }
+        self.sources.begin(n_nodes, seeds);
         self.nodes.extend_from_slice(seeds);
         Ok(())
     }
@@ -49,9 +58,9 @@ impl ToBlockFast {
     ///
     /// # Errors
     /// When an edge ends in no destination or starts beyond the nodes there are, or arrays differ in length.
-    pub fn block(&mut self, edges: &SampledEdges, order: NewNodes) -> Result<Block, SampleError> {
+    pub fn block(&mut self, edges: &SampledEdges) -> Result<Block, SampleError> {
         let mut block = Block::default();
-        self.block_into(edges, order, &mut block)?;
+        self.block_into(edges, &mut block)?;
         Ok(block)
     }
 
@@ -59,22 +68,23 @@ impl ToBlockFast {
     ///
     /// # Errors
     /// As [`block`](Self::block).
-    pub fn block_into(&mut self, edges: &SampledEdges, order: NewNodes, block: &mut Block) -> Result<(), SampleError> {
+    pub fn block_into(&mut self, edges: &SampledEdges, block: &mut Block) -> Result<(), SampleError> {
         edges.check()?;
-        if let Some(&source) = edges.sources.iter().find(|&&source| source as usize >= self.sources.n_nodes) {
-            return Err(beyond(source, self.sources.n_nodes));
+        if let Some(&source) = edges.sources.iter().find(|&&source| source as usize >= self.n_nodes) {
+            return Err(beyond(source, self.n_nodes));
         }
-        let Self { destinations, sources, nodes, rows, columns } = self;
+        let Self { order, destinations, sources, nodes, rows, columns, .. } = self;
         let n_destinations = nodes.len();
         destinations.place(nodes);
         columns.clear();
-        let (has_rows, ()) = rayon::join(
-            || find_rows(destinations, &edges.destinations, rows),
-            || columns.extend(edges.sources.iter().map(|&source| sources.insert(source, nodes))),
-        );
+        let mut has_rows = Ok(());
+        rayon::in_place_scope(|scope| {
+            scope.spawn(|_| has_rows = find_rows(destinations, &edges.destinations, rows));
+            sources.insert(&edges.sources, nodes, columns);
+        });
         has_rows?;
-        if order == NewNodes::Ascending {
-            ascend(nodes, n_destinations, columns, |node, place| sources.place(node, place));
+        if *order == NewNodes::Ascending {
+            sources.ascend(destinations.set(), nodes, n_destinations, columns);
         }
         destinations.mark(&nodes[n_destinations..]);
         assemble(nodes, n_destinations, rows, columns, &edges.edge_ids, block);
@@ -87,10 +97,8 @@ fn find_rows(destinations: &RankTable, nodes: &[NodeId], rows: &mut Vec<NodeId>)
     rows.clear();
     let mut edge = 0;
     for same in nodes.chunk_by(|a, b| a == b) {
-        if !destinations.contains(same[0]) {
-            return Err(foreign_destination(edge, same[0]));
-        }
-        rows.resize(edge + same.len(), destinations.get(same[0]));
+        let row = destinations.find(same[0]).ok_or_else(|| foreign_destination(edge, same[0]))?;
+        rows.resize(edge + same.len(), row);
         edge += same.len();
     }
     Ok(())
@@ -100,53 +108,15 @@ fn beyond(node: NodeId, n_nodes: usize) -> SampleError {
     SampleError::invalid(format!("node {node} does not exist: there are {n_nodes} nodes, counted from 0"))
 }
 
-/// The second bitmap and the map.
-#[derive(Default)]
-pub(super) struct SourceMap {
-    n_nodes: usize,
-    seen: Bitmap,
-    local: NodeMap,
-}
-
-impl SourceMap {
-    pub(super) fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
-        self.n_nodes = n_nodes;
-        self.seen.begin(n_nodes);
-        self.local.clear();
-        for (&seed, place) in seeds.iter().zip(0..) {
-            self.seen.insert(seed);
-            self.local.insert(seed, place);
-        }
-    }
-
-    /// The local id of a source, which is the next one if it is new: one step for both.
-    #[inline(always)]
-    pub(super) fn insert(&mut self, source: NodeId, nodes: &mut Vec<NodeId>) -> NodeId {
-        if !self.seen.insert(source) {
-            return self.local[&source];
-        }
-        let place = nodes.len() as NodeId;
-        nodes.push(source);
-        self.local.insert(source, place);
-        place
-    }
-
-    /// Gives a source another local id.
-    pub(super) fn place(&mut self, source: NodeId, place: NodeId) {
-        self.local.insert(source, place);
-    }
-}
-
 /// [`ToBlockFast`] at the hand of a sampler.
 pub(crate) struct Fast {
-    order: NewNodes,
     edges: SampledEdges,
     operator: ToBlockFast,
 }
 
 impl Fast {
     pub(crate) fn new(order: NewNodes) -> Self {
-        Self { order, edges: SampledEdges::default(), operator: ToBlockFast::default() }
+        Self { edges: SampledEdges::default(), operator: ToBlockFast::new(order) }
     }
 }
 
@@ -157,7 +127,7 @@ impl Relabeller for Fast {
 
     fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block) {
         list_edges(plan, nodes, block, &mut self.edges);
-        let relabelled = self.operator.block_into(&self.edges, self.order, block);
+        let relabelled = self.operator.block_into(&self.edges, block);
         relabelled.expect("a sampler's edges end in its destinations");
         nodes.clone_from(&block.nodes);
     }

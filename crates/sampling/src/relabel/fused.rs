@@ -1,19 +1,22 @@
 //! [`Fused`]: relabelling while edges are drawn (Li et al., 2025, fusion of sampling and toBlockFast).
 
-use super::fast::SourceMap;
-use super::{HopPlan, NewNodes, Relabeller, ascend};
+use super::rank::Bitmap;
+use super::sources::SourceMap;
+use super::{HopPlan, NewNodes, Relabeller};
 use crate::draw::Sink;
 use crate::{Block, NodeId};
 
-/// Two bitmaps become one here: rows are known while their edges are drawn, so that nothing asks for destinations.
+/// Rows are known while their edges are drawn, so that nothing looks up destinations. Their bitmap is for the order of new
+/// nodes alone.
 pub(crate) struct Fused {
     order: NewNodes,
+    destinations: Bitmap,
     sources: SourceMap,
 }
 
 impl Fused {
     pub(crate) fn new(order: NewNodes) -> Self {
-        Self { order, sources: SourceMap::default() }
+        Self { order, destinations: Bitmap::default(), sources: SourceMap::default() }
     }
 }
 
@@ -28,13 +31,15 @@ struct ColumnSink<'a> {
 impl Sink for ColumnSink<'_> {
     #[inline(always)]
     fn take(&mut self, sources: &[NodeId]) {
-        self.columns.extend(sources.iter().map(|&source| self.sources.insert(source, self.nodes)));
+        self.sources.insert(sources, self.nodes, self.columns);
     }
 }
 
 impl Relabeller for Fused {
     fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
         self.sources.begin(n_nodes, seeds);
+        self.destinations.begin(n_nodes);
+        self.destinations.mark(seeds);
     }
 
     fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block) {
@@ -42,8 +47,8 @@ impl Relabeller for Fused {
         let mut sink = ColumnSink { sources: &mut self.sources, nodes, columns: &mut block.indices };
         plan.run(&mut block.indptr, &mut block.edge_ids, &mut sink);
         if self.order == NewNodes::Ascending {
-            let sources = &mut self.sources;
-            ascend(nodes, n_old, &mut block.indices[n_kept..], |node, place| sources.place(node, place));
+            self.sources.ascend(&self.destinations, nodes, n_old, &mut block.indices[n_kept..]);
+            self.destinations.mark(&nodes[n_old..]);
         }
     }
 }

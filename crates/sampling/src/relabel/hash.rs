@@ -26,9 +26,18 @@ impl Hasher for NodeHasher {
         }
     }
 
+    #[inline(always)]
     fn write_u32(&mut self, word: u32) {
         // The table reads low and high bits: fold the well-mixed upper half into the lower.
         let mixed = (self.0 ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }
+}
+
+/// The hash of a node.
+#[inline(always)]
+pub(crate) fn hash_of(node: NodeId) -> u64 {
+    let mut hasher = NodeHasher::default();
+    hasher.write_u32(node);
+    hasher.finish()
 }

@@ -15,6 +15,7 @@ mod fast;
 mod fused;
 mod hash;
 mod rank;
+mod sources;
 
 use std::fmt;
 use std::str::FromStr;
@@ -118,28 +119,4 @@ pub(crate) trait Relabeller {
 
     /// Draws a hop into the block, behind the rows that it has; columns become local, and new nodes follow `nodes`.
     fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block);
-}
-
-/// Brings new nodes, `nodes[n_old..]`, from the order in which they were seen into ascending order. Columns follow;
-/// `moved` is told each node's new place.
-pub(crate) fn ascend(
-    nodes: &mut [NodeId],
-    n_old: usize,
-    columns: &mut [NodeId],
-    mut moved: impl FnMut(NodeId, NodeId),
-) {
-    let new = &mut nodes[n_old..];
-    let mut sorted: Vec<(NodeId, u32)> = new.iter().zip(0..).map(|(&node, seen)| (node, seen)).collect();
-    sorted.sort_unstable();
-    let mut places = vec![0; sorted.len()];
-    for (place, &(node, seen)) in sorted.iter().enumerate() {
-        places[seen as usize] = (n_old + place) as NodeId;
-        new[place] = node;
-        moved(node, (n_old + place) as NodeId);
-    }
-    for column in columns {
-        if let Some(&place) = (*column as usize).checked_sub(n_old).and_then(|seen| places.get(seen)) {
-            *column = place;
-        }
-    }
 }

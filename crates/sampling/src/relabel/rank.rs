@@ -58,6 +58,22 @@ impl Bitmap {
         is_new
     }
 
+    /// The bits of 64 nodes.
+    #[inline(always)]
+    pub(super) fn word(&self, at: usize) -> u64 {
+        self.words[at]
+    }
+
+    pub(super) fn n_words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Where the bit of a node is: its word, and all bits of that word that stand for smaller nodes.
+    #[inline(always)]
+    pub(super) fn word_and_bits_below(node: NodeId) -> (usize, u64) {
+        (node as usize / WORD, !(u64::MAX << (node % 64)))
+    }
+
     /// Adds nodes, whether or not they are new.
     #[inline(always)]
     pub(super) fn mark(&mut self, nodes: &[NodeId]) {
@@ -91,10 +107,20 @@ impl Bitmap {
     }
 
     /// Positions of words that may have bits, ascending.
-    fn touched_words(&self) -> impl Iterator<Item = usize> + use<'_> {
+    pub(super) fn touched_words(&self) -> impl Iterator<Item = usize> + use<'_> {
         let chunks = (0..self.n_chunks()).filter(|&chunk| self.is_touched(chunk));
         chunks.flat_map(|chunk| chunk * CHUNK..(chunk + 1) * CHUNK)
     }
+}
+
+/// Appends the nodes that have a bit in a word, ascending.
+#[inline(always)]
+pub(super) fn push_bits(word: usize, mut bits: u64, nodes: &mut Vec<NodeId>) {
+    nodes.extend((0..bits.count_ones()).map(|_| {
+        let node = (word * WORD) as NodeId + bits.trailing_zeros();
+        bits &= bits - 1;
+        node
+    }));
 }
 
 /// A number for each node of a set: the set's bits, how many there are before each word, and the numbers in the order of
@@ -113,8 +139,9 @@ impl RankTable {
         self.before.resize(self.set.words.len(), 0);
     }
 
-    pub(super) fn contains(&self, node: NodeId) -> bool {
-        self.set.contains(node)
+    /// The nodes that have a number.
+    pub(super) fn set(&self) -> &Bitmap {
+        &self.set
     }
 
     /// Adds nodes to the set.
@@ -139,13 +166,7 @@ impl RankTable {
     /// Numbers the nodes of the set in ascending order, and lists them.
     pub(crate) fn enumerate(&mut self, nodes: &mut Vec<NodeId>) {
         nodes.clear();
-        for word in self.set.touched_words() {
-            let mut bits = self.set.words[word];
-            while bits > 0 {
-                nodes.push((word * WORD) as NodeId + bits.trailing_zeros());
-                bits &= bits - 1;
-            }
-        }
+        self.set.touched_words().for_each(|word| push_bits(word, self.set.words[word], nodes));
         self.place(nodes);
     }
 
@@ -158,15 +179,14 @@ impl RankTable {
     /// The number of a node, if it is in the set.
     #[inline(always)]
     pub(crate) fn find(&self, node: NodeId) -> Option<NodeId> {
-        self.contains(node).then(|| self.get(node))
+        self.set.contains(node).then(|| self.get(node))
     }
 
     /// Nodes of the set below `node`.
     #[inline(always)]
     fn rank(&self, node: NodeId) -> usize {
-        let word = node as usize / WORD;
-        let below = self.set.words[word] & !(u64::MAX << (node % 64));
-        (self.before[word] + below.count_ones()) as usize
+        let (word, below) = Bitmap::word_and_bits_below(node);
+        (self.before[word] + (self.set.words[word] & below).count_ones()) as usize
     }
 }
 
@@ -193,7 +213,6 @@ impl Rank {
 
     /// Moves the nodes of this hop to those found before, and appends the new ones, ascending, to `nodes`.
     fn settle(&mut self, nodes: &mut Vec<NodeId>) {
-        let mut found = [0; WORD];
         for chunk in 0..self.marked.n_chunks() {
             if !self.marked.take_touched(chunk) {
                 continue;
@@ -201,14 +220,8 @@ impl Rank {
             self.seen.touch(chunk);
             for word in chunk * CHUNK..(chunk + 1) * CHUNK {
                 let marked = std::mem::take(&mut self.marked.words[word]);
-                let mut new = marked & !self.seen.words[word];
+                push_bits(word, marked & !self.seen.words[word], nodes);
                 self.seen.words[word] |= marked;
-                let n_new = new.count_ones() as usize;
-                for found in &mut found[..n_new] {
-                    *found = (word * WORD) as NodeId + new.trailing_zeros();
-                    new &= new.wrapping_sub(1);
-                }
-                nodes.extend_from_slice(&found[..n_new]);
             }
         }
     }
