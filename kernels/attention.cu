@@ -19,11 +19,10 @@
 #endif
 
 // How shares are dropped, and what rows and columns are called in the matrix that the pattern is a piece of.
-struct Mask {
-    u32 key0, key1, threshold;
-    float scale;
+struct EntryMask {
+    Draws draws;
+    const u32 *column_names;
     u32 first_row;
-    const u32 *column_names, *stored_key;
 };
 
 // Calls `work(entry, row, column, part)` for `parts` parts of each entry, neighbours by neighbouring lanes.
@@ -60,17 +59,16 @@ extern "C" __global__ void static_slopes(Pattern a, u64 heads, float slope, cons
 
 // Masks the numbers of entries in place and, where they are wanted, shares into `masked`. Eight heads of an entry share a
 // draw.
-extern "C" __global__ void mask_entries(Pattern a, u64 heads, Mask mask, float *entries, const float *shares, float *masked) {
-    take_stored(mask.stored_key, mask.key0, mask.key1);
+extern "C" __global__ void mask_entries(Pattern a, u64 heads, EntryMask mask, float *entries, const float *shares,
+                                        float *masked) {
     for_entries(a, (heads + 7) / 8, [&](u64 entry, u64 row, u64 column, u64 block) {
         const u32 name = mask.column_names ? mask.column_names[column] : (u32)column;
-        const Words words = philox(1 + block, (u64)(mask.first_row + (u32)row) << 32 | name, mask.key0, mask.key1);
+        const Words words = mask.draws.block(1 + block, (u64)(mask.first_row + (u32)row) << 32 | name);
 #pragma unroll
         for (int half = 0; half < 8; half++) {
             const u64 h = block * 8 + half;
             if (h >= heads) break;
-            const u32 bits = half_of(words, half);
-            const float factor = bits < mask.threshold ? 0.0f : mask.scale;
+            const float factor = mask.draws.factor(mask.draws.stays(words, half));
             entries[entry * pitch_of(heads) + h] *= factor;
             if (masked) masked[entry * pitch_of(heads) + h] = shares[entry * pitch_of(heads) + h] * factor;
         }

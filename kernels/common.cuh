@@ -258,10 +258,10 @@ __device__ __forceinline__ float activated(u32 activation, float x) {
     return activation == RELU ? 0.0f : expm1f(x);
 }
 
-// The derivative where the result is y.
-__device__ __forceinline__ float activation_slope(u32 activation, float y) {
-    if (activation == IDENTITY || y > 0.0f) return 1.0f;
-    return activation == RELU ? 0.0f : y + 1.0f;
+// The derivative where the result is y, and a mask, which follows RELU alone, multiplied by `kept` what it kept.
+__device__ __forceinline__ float activation_slope(u32 activation, float kept, float y) {
+    if (activation == RELU) return y > 0.0f ? kept : 0.0f;
+    return activation == IDENTITY || y > 0.0f ? 1.0f : y + 1.0f;
 }
 
 // Philox 4x32-10 (Salmon et al., SC 2011), as crates/random/src/philox.rs.
@@ -285,27 +285,48 @@ __device__ __forceinline__ Words philox(u64 high, u64 low, u32 key0, u32 key1) {
     return Words{{c0, c1, c2, c3}};
 }
 
-// The key of draws of a step that is repeated without the host is stored; else the one that was given stays.
-__device__ __forceinline__ void take_stored(const u32 *key, u32 &key0, u32 &key1) {
-    if (key) key0 = key[0], key1 = key[1];
-}
+// Draws of what a mask drops, as crates/compute/src/dropout.rs defines them; ops/mask.rs has the same.
+struct Draws {
+    // Where the key of a step is that is repeated without the host; null where it is given.
+    const u32 *stored_key;
+    u32 key0, key1;
+    // Halves of words below this drop what they belong to.
+    u32 threshold;
+    // The factor of what stays.
+    float scale;
 
-// Half `half` of eight of a block's words, low halves first. Selects, because registers have no addresses.
-__device__ __forceinline__ u32 half_of(const Words &words, u32 half) {
-    const u32 low = half & 2 ? words.of[1] : words.of[0], high = half & 2 ? words.of[3] : words.of[2];
-    return (half & 4 ? high : low) >> 16 * (half & 1) & 0xffff;
-}
+    __device__ __forceinline__ Words block(u64 high, u64 low) const {
+        return philox(high, low, stored_key ? stored_key[0] : key0, stored_key ? stored_key[1] : key1);
+    }
+    // Of half `half` of eight of a block's words, low halves first.
+    __device__ __forceinline__ bool stays(const Words &words, u32 half) const {
+        // Selects, because registers have no addresses.
+        const u32 low = half & 2 ? words.of[1] : words.of[0], high = half & 2 ? words.of[3] : words.of[2];
+        return ((half & 4 ? high : low) >> 16 * (half & 1) & 0xffff) >= threshold;
+    }
+    __device__ __forceinline__ float factor(bool stays) const { return stays ? scale : 0.0f; }
+};
 
-// Masks, as crates/compute/src/dropout.rs defines them: zero, or `scale` for what stays. Elements are counted in the whole
-// matrix, and rows and columns are those of the whole, where only a piece is at hand.
-__device__ __forceinline__ float dropout_factor(u32 key0, u32 key1, u32 threshold, float scale, u64 element) {
-    const Words words = philox(0, element / 128 * 16 + element % 16, key0, key1);
-    return half_of(words, (u32)(element % 128 / 16)) < threshold ? 0.0f : scale;
-}
+// The mask of a matrix that may be a piece of a larger one.
+struct Mask {
+    Draws draws;
+    // The number that its first element has in the whole.
+    u64 first;
 
-// Of a head of an entry of a sparse pattern.
-__device__ __forceinline__ float dropout_entry_factor(u32 key0, u32 key1, u32 threshold, float scale, u32 row, u32 col,
-                                                      u32 head) {
-    const Words words = philox(1 + head / 8, (u64)row << 32 | col, key0, key1);
-    return half_of(words, head % 8) < threshold ? 0.0f : scale;
-}
+    // Which of eight neighbours stay, from element 8 · block of the whole on: a bit for each.
+    __device__ __forceinline__ u32 eight(u64 block) const {
+        const Words words = draws.block(0, block);
+        u32 bits = 0;
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) bits |= (u32)draws.stays(words, i) << i;
+        return bits;
+    }
+    // Which of n <= 8 neighbours stay, from this element of the matrix on.
+    template <int n> __device__ __forceinline__ u32 bits(u64 element) const {
+        element += first;
+        const u32 before = (u32)(element % 8);
+        u32 bits = eight(element / 8) >> before;
+        if (before + n > 8) bits |= eight(element / 8 + 1) << (8 - before);
+        return bits;
+    }
+};

@@ -1,6 +1,6 @@
 // Dense products on tensor cores where one side is long and the others are short: rows of nodes times weights, and sums over
-// nodes. out = activation(alpha · op(A)·op(B) + out + bias), where `out` counts if ACCUMULATE is 1 and ACTIVATION is one of
-// common.cuh's.
+// nodes. out = mask ⊙ activation(alpha · op(A)·op(B) + out + bias), where `out` counts if ACCUMULATE is 1, ACTIVATION is one of
+// common.cuh's, and there is a mask if MASKS is 1.
 //
 // A block computes tiles of ROWS rows and COLS columns. Pieces of DEPTH of the summed dimension travel through a ring of stages in
 // shared memory, from tile to tile without a pause; fragments are read from there for `mma`. X is the storage of operands, Y of the
@@ -13,12 +13,12 @@
 // HELD: tiles of B that stay in shared memory from beginning to end, all of its columns' tiles; 0 where they travel with those of A.
 // TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
 // go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4
-// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2
-// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4 MASKS=0
+// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2 MASKS=1
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2 MASKS=0
+// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
 #include "common.cuh"
 
 static const int BM = ROWS, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
@@ -199,7 +199,9 @@ struct Out {
     // The sums of parts, row after row as in `out`, part after part; or of columns, row after row of blocks.
     float *partials;
     u64 rows, cols;
-    float alpha;
+    // Of the way back: what a mask multiplied by that it kept.
+    float alpha, kept;
+    Mask mask;
 };
 
 template <class T> using Two = Vector<T, 2>;
@@ -240,6 +242,25 @@ __device__ __forceinline__ void read_through(const Out &to, u64 first, u64 col, 
         }
 }
 
+// Which of what four lanes have of a row stay, by the lanes' first element of it: bit k of the words is that of element k from
+// there on. Each lane draws a quarter of the blocks.
+static const int KEPT_WORDS = (8 * WIDE + 31) / 32;
+__device__ __forceinline__ void draw(const Mask &mask, u64 element, bool in_eights, u32 *kept) {
+    // Where rows do not begin with a block, there may be a piece of one more.
+    constexpr bool more = 8 * WIDE + 7 > 32 * KEPT_WORDS;
+    element += mask.first;
+    u32 words[KEPT_WORDS + 1] = {};
+#pragma unroll
+    for (int w = 0; w < KEPT_WORDS + more; w++) {
+        if (w == KEPT_WORDS && in_eights) break;
+        u32 word = mask.eight(element / 8 + 4 * w + threadIdx.x % 4) << threadIdx.x % 4 * 8;
+        word |= __shfl_xor_sync(~0u, word, 1);
+        words[w] = word | __shfl_xor_sync(~0u, word, 2);
+    }
+#pragma unroll
+    for (int w = 0; w < KEPT_WORDS; w++) kept[w] = __funnelshift_r(words[w], words[w + 1], (u32)(element % 8));
+}
+
 // What a lane has of a row, two neighbours of every eight from `col` on; nothing where there is no such row. Everything that is
 // read is asked for before any of it is needed.
 __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const float (&sums)[WIDE][2], const float (&bias)[WIDE][2],
@@ -259,19 +280,26 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const fl
 #pragma unroll
     for (int n = 0; n < WIDE; n++)
         if (ACCUMULATE && 8 * n < left) before[n] = out[4 * n];
+    const int lane_offset = threadIdx.x % 4 * 2;
+    [[maybe_unused]] u32 kept[KEPT_WORDS];
+#if MASKS
+    draw(to.mask, row * to.cols + col - lane_offset, to.cols % 8 == 0, kept);
+#endif
     float made[WIDE][2];
 #pragma unroll
     for (int n = 0; n < WIDE; n++) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float sum = to.alpha * sums[n][i] + (ACCUMULATE ? to_f32(before[n].of[i]) : 0.0f);
-            made[n][i] = BACK ? sum * activation_slope(ACTIVATION, to_f32(through[n].of[i]))
+            made[n][i] = BACK ? sum * activation_slope(ACTIVATION, to.kept, to_f32(through[n].of[i]))
                               : activated(ACTIVATION, sum + bias[n][i]);
+#if MASKS
+            made[n][i] *= to.mask.draws.factor(kept[n / 4] >> (8 * (n % 4) + lane_offset + i) & 1);
+#endif
             // Of what is stored.
             if (BACK && 8 * n < left) column_sums[n][i] += to_f32(from_f32<Y>(made[n][i]));
         }
     }
-    const int lane_offset = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int n = 0; n < WIDE; n += 2) store(to.out + at - lane_offset + 8 * n, left + lane_offset - 8 * n, made[n], made[n + 1]);
 }

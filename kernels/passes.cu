@@ -14,17 +14,17 @@ extern "C" __global__ void add_scaled(const X *x, Y *out, u64 n, float factor) {
     combine(x, out, n, [=](float x, float out) { return out + factor * x; });
 }
 
-extern "C" __global__ void activation_backward(const X *y, Y *grad, u64 n, u32 activation) {
-    combine(y, grad, n, [=](float y, float grad) { return grad * activation_slope(activation, y); });
+extern "C" __global__ void activation_backward(const X *y, Y *grad, u64 n, u32 activation, float kept) {
+    combine(y, grad, n, [=](float y, float grad) { return grad * activation_slope(activation, kept, y); });
 }
 
 // The same, and the sums of what it leaves, as it is stored.
-extern "C" __global__ void activation_backward_sums(const X *y, Y *grad, u64 rows, u64 cols, u32 activation,
+extern "C" __global__ void activation_backward_sums(const X *y, Y *grad, u64 rows, u64 cols, u32 activation, float kept,
                                                     float *partials) {
     const u64 column = my_column(), pitch = pitch_of(cols);
     const auto load = [=](u64 row) { return Pair{to_f32(y[row * pitch + column]), to_f32(grad[row * pitch + column])}; };
     column_partials<1>(rows, cols, partials, load, [=](u64 row, Pair loaded, float *sums) {
-        const Y left = from_f32<Y>(loaded.b * activation_slope(activation, loaded.a));
+        const Y left = from_f32<Y>(loaded.b * activation_slope(activation, kept, loaded.a));
         grad[row * pitch + column] = left;
         sums[0] += to_f32(left);
     });
@@ -48,7 +48,7 @@ extern "C" __global__ void column_sums_of_fours(const Four<X> *x, u64 rows, u64 
 
 // Likewise.
 extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, Four<Y> *grad, u64 rows, u64 cols,
-                                                             u32 activation, float *partials) {
+                                                             u32 activation, float kept, float *partials) {
     struct Both {
         Four<X> y;
         Four<Y> grad;
@@ -59,7 +59,8 @@ extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, F
         Four<Y> left;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            left.of[k] = from_f32<Y>(to_f32(loaded.grad.of[k]) * activation_slope(activation, to_f32(loaded.y.of[k])));
+            const float slope = activation_slope(activation, kept, to_f32(loaded.y.of[k]));
+            left.of[k] = from_f32<Y>(to_f32(loaded.grad.of[k]) * slope);
             sums[k] += to_f32(left.of[k]);
         }
         grad[row * cols + column] = left;
@@ -90,26 +91,30 @@ __device__ __forceinline__ u64 stored_at(u64 i, u64 cols, u64 pitch) {
     return pitch == cols ? i : i / cols * pitch + i % cols;
 }
 
-// Elements in groups of 128, of which a thread takes the eight, 16 apart, that share its Philox block. x[0] is element
-// `first` of the masked matrix, in group first / 128.
-extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 cols, u64 first, u32 key0, u32 key1, u32 threshold, float scale,
-                                   const u32 *stored_key) {
-    take_stored(stored_key, key0, key1);
-    const u64 pitch = pitch_of(cols), base = first / 128 * 128, lanes = (first % 128 + n + 127) / 128 * 16;
-    for (u64 lane = first_thread(); lane < lanes; lane += n_threads()) {
-        const Words words = philox(0, base / 8 + lane, key0, key1);
-        // Elements before the first wrap around to numbers beyond n.
-        const u64 start = lane / 16 * 128 + lane % 16 - first % 128;
+// A thread takes the eight elements that share a Philox block.
+extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 cols, Mask mask) {
+    const u64 pitch = pitch_of(cols), before = mask.first % 8, blocks = (before + n + 7) / 8;
+    // Rows begin with a block, and nothing lies between them.
+    const bool in_eights = cols % 8 == 0;
+    for (u64 block = first_thread(); block < blocks; block += n_threads()) {
+        const u32 bits = mask.eight(mask.first / 8 + block);
         float values[8];
+        if (in_eights) {
+            load_vector<8>(x + 8 * block, values);
 #pragma unroll
-        for (u32 half = 0; half < 8; half++) {
-            if (start + 16 * half < n) values[half] = to_f32(x[stored_at(start + 16 * half, cols, pitch)]);
+            for (u32 i = 0; i < 8; i++) values[i] *= mask.draws.factor(bits >> i & 1);
+            store_vector<8>(values, out + 8 * block);
+            continue;
         }
+        // Elements before the first wrap around to numbers beyond n.
+        const u64 start = 8 * block - before;
 #pragma unroll
-        for (u32 half = 0; half < 8; half++) {
-            const float factor = half_of(words, half) < threshold ? 0.0f : scale;
-            if (start + 16 * half < n) out[stored_at(start + 16 * half, cols, pitch)] = from_f32<Y>(values[half] * factor);
-        }
+        for (u32 i = 0; i < 8; i++)
+            if (start + i < n) values[i] = to_f32(x[stored_at(start + i, cols, pitch)]);
+#pragma unroll
+        for (u32 i = 0; i < 8; i++)
+            if (start + i < n)
+                out[stored_at(start + i, cols, pitch)] = from_f32<Y>(values[i] * mask.draws.factor(bits >> i & 1));
     }
 }
 

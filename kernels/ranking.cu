@@ -5,26 +5,40 @@
 #endif
 #include "common.cuh"
 
-// The column of the largest element of each row, the first of equals; a warp for each row. Comparisons start at the first
-// element, so that one that is no number stays, and later ones are passed over.
-extern "C" __global__ void argmax_rows(const X *x, u64 rows, u64 cols, u32 *found) {
-    const u32 lane = threadIdx.x % 32;
-    const u64 pitch = pitch_of(cols);
-    for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
-        float best = to_f32(x[row * pitch]);
-        u32 column = 0;
-        for (u64 c = lane; c < cols; c += 32) {
-            const float value = to_f32(x[row * pitch + c]);
-            if (value > best) best = value, column = (u32)c;
-        }
-#pragma unroll
-        for (int lanes = 16; lanes > 0; lanes >>= 1) {
-            const float value = __shfl_xor_sync(~0u, best, lanes);
-            const u32 other = __shfl_xor_sync(~0u, column, lanes);
-            if (value > best || (value == best && other < column)) best = value, column = other;
-        }
-        if (lane == 0) found[row] = column;
+// The column of the largest element of a row, the first of equals, by a warp. Comparisons start at the first element, so that one
+// that is no number stays, and later ones are passed over.
+__device__ __forceinline__ u32 largest_column(const X *row, u64 cols) {
+    float best = to_f32(row[0]);
+    u32 column = 0;
+    for (u64 c = threadIdx.x % 32; c < cols; c += 32) {
+        const float value = to_f32(row[c]);
+        if (value > best) best = value, column = (u32)c;
     }
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes >>= 1) {
+        const float value = __shfl_xor_sync(~0u, best, lanes);
+        const u32 other = __shfl_xor_sync(~0u, column, lanes);
+        if (value > best || (value == best && other < column)) best = value, column = other;
+    }
+    return column;
+}
+
+// Of each row.
+extern "C" __global__ void argmax_rows(const X *x, u64 rows, u64 cols, u32 *found) {
+    for (u64 row = first_thread() / 32; row < rows; row += n_threads() / 32) {
+        const u32 column = largest_column(x + row * pitch_of(cols), cols);
+        if (threadIdx.x % 32 == 0) found[row] = column;
+    }
+}
+
+// How many of `n` rows have it at their class. Whole numbers add up to the same in any order.
+extern "C" __global__ void count_correct(const X *x, u64 cols, const u32 *classes, const u32 *rows, u64 n, u64 *n_correct) {
+    u64 found = 0;
+    for (u64 i = first_thread() / 32; i < n; i += n_threads() / 32) {
+        const u64 row = rows[i];
+        found += largest_column(x + row * pitch_of(cols), cols) == classes[row];
+    }
+    if (threadIdx.x % 32 == 0 && found > 0) atomicAdd(n_correct, found);
 }
 
 // A number for each element that orders as elements do: zeros of both signs are equal; 0 for what is never named, which

@@ -4,12 +4,12 @@
 // A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
 // read at once. Of rows that are wider, other blocks read the next GROUP * VEC elements. Long rows want a whole warp; short ones
 // share it, so that few lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
-// STARTS is 1 where sums start from those of blocks.
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0
-// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 STARTS=0
-// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 STARTS=0
-// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 STARTS=1
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 STARTS=1
+// STARTS is 1 where sums start from those of blocks, MASKS where the result is masked.
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0 MASKS=0
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 STARTS=0 MASKS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 STARTS=0 MASKS=1
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 STARTS=1 MASKS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 STARTS=1 MASKS=1
 #include "common.cuh"
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
@@ -93,6 +93,7 @@ struct Out {
     int accumulate;
     // One of common.cuh's.
     u32 activation;
+    Mask mask;
 
     __device__ __forceinline__ Y *at(u64 row, u64 column) const { return out + row * pitch_of(width) + column; }
 };
@@ -119,6 +120,11 @@ template <int n> __device__ __forceinline__ void finish(const Out &to, u64 row, 
 #pragma unroll
         for (int i = 0; i < n; i++) sums[i] = activated(to.activation, sums[i]);
     }
+#if MASKS
+    const u32 bits = to.mask.bits<n>(row * to.width + column);
+#pragma unroll
+    for (int i = 0; i < n; i++) sums[i] *= to.mask.draws.factor(bits >> i & 1);
+#endif
     store_vector<n>(sums, to.at(row, column));
 }
 

@@ -38,14 +38,18 @@ struct Candidates {
     u32 of[CANDIDATES];
 };
 
-// How many blocks have how many entries, and how many entries these are together: bin b is for as many as b candidates allow.
-// Numbers are zero before. Blocks without entries are not counted.
-extern "C" __global__ void __launch_bounds__(256) count_fills(Tiling a, Candidates candidates, u64 *blocks, u64 *entries) {
-    __shared__ u64 sums[2][CANDIDATES + 1];
-    if (threadIdx.x < 2 * (CANDIDATES + 1)) sums[threadIdx.x % 2][threadIdx.x / 2] = 0;
+// How many blocks have how many entries, how many entries these are together, and how many windows have them in their densest
+// block: bin b is for as many as b candidates allow. Numbers are zero before. Blocks without entries are not counted.
+extern "C" __global__ void __launch_bounds__(256)
+    count_fills(Tiling a, Candidates candidates, u64 *blocks, u64 *entries, u64 *windows) {
+    __shared__ u64 sums[3][CANDIDATES + 1];
+    __shared__ u32 densest;
+    if (threadIdx.x < 3 * (CANDIDATES + 1)) sums[threadIdx.x % 3][threadIdx.x / 3] = 0;
     u32 *counts = a.own_counts();
     for (u64 window = blockIdx.x; window < a.n_windows(); window += gridDim.x) {
+        if (threadIdx.x == 0) densest = 0;
         count_panels(a, window, counts);
+        u32 highest = 0;
         for (u64 panel = threadIdx.x; panel < a.n_panels; panel += blockDim.x) {
             const u32 count = __ldcg(counts + panel);
             u32 bin = 0;
@@ -55,14 +59,18 @@ extern "C" __global__ void __launch_bounds__(256) count_fills(Tiling a, Candidat
                 atomicAdd(&sums[0][bin], (u64)1);
                 atomicAdd(&sums[1][bin], (u64)count);
             }
+            highest = bin > highest ? bin : highest;
         }
+        atomicMax(&densest, highest);
         __syncthreads();
+        if (threadIdx.x == 0) sums[2][densest]++;
     }
     __syncthreads();
     // Whole numbers: the order in which they come does not matter.
     if (threadIdx.x <= CANDIDATES) {
         atomicAdd(blocks + threadIdx.x, sums[0][threadIdx.x]);
         atomicAdd(entries + threadIdx.x, sums[1][threadIdx.x]);
+        atomicAdd(windows + threadIdx.x, sums[2][threadIdx.x]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and pass, unless
 //! `GIRIH_REQUIRE_GPU` is set.
 
-use girih_compute::{Activation, Backend, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device};
 use girih_random::Key;
@@ -26,6 +26,11 @@ fn random(shape: Shape, seed: u64, dtype: Dtype) -> Matrix {
     let rounded = |x: f32| if dtype == Dtype::Bf16 { f32::from_bits(x.to_bits() & 0xffff_0000) } else { x };
     let values: Vec<f32> = (0..shape.len()).map(|_| rounded(stream.normal())).collect();
     Matrix::new(shape.rows, shape.cols, values).expect("a matrix")
+}
+
+/// Of a piece of a larger matrix.
+fn mask(p: f32, seed: u64) -> Dropout {
+    Dropout::new(p, Key::new(seed, 5)).from_row(3)
 }
 
 fn zeros(shape: Shape) -> Matrix {
@@ -55,6 +60,7 @@ struct Case {
     activation: Activation,
     has_bias: bool,
     accumulate: bool,
+    dropout: Option<Dropout>,
     /// Of operands and of the result.
     dtypes: [Dtype; 2],
 }
@@ -75,6 +81,7 @@ impl Case {
                 bias: self.has_bias.then_some(&bias_on_device),
                 activation: self.activation,
                 accumulate: self.accumulate,
+                dropout: self.dropout,
             };
             let mut out = upload(&before, out_dtype);
             cuda.gemm((&on_device.0, ta), None, (&on_device.1, tb), epilogue, &mut out).expect("a product");
@@ -102,6 +109,8 @@ impl Case {
                     }
                 }
             };
+            let factor = |dropout: Dropout| dropout.factor(dropout.first_element(cols) + i * cols + j);
+            let expected = expected * self.dropout.map_or(1.0, |dropout| f64::from(factor(dropout)));
             let found = f64::from(found.row(i)[j]);
             let rounding = if out_dtype == Dtype::Bf16 { 5e-3 * expected.abs() } else { 0.0 };
             let bound = 3e-7 * sizes.max(1.0) + rounding;
@@ -126,6 +135,7 @@ fn rows_of_nodes_times_weights() {
                     activation,
                     has_bias: activation == Activation::Relu,
                     accumulate: seed % 3 == 1,
+                    dropout: (activation == Activation::Relu && seed % 4 > 0).then(|| mask(0.4, seed as u64)),
                     dtypes: [dtype, if seed % 2 == 0 { dtype } else { Dtype::F32 }],
                 };
                 case.check(&cuda, 10 * seed as u64);
@@ -145,6 +155,7 @@ fn sums_over_nodes() {
                 activation: Activation::Identity,
                 has_bias: false,
                 accumulate: seed % 2 == 1,
+                dropout: None,
                 dtypes: [dtype, Dtype::F32],
             };
             case.check(&cuda, 10 * seed as u64);
@@ -157,15 +168,15 @@ fn gradients_go_back_through_an_activation_with_the_product() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
         for (seed, (cols, depth)) in [(64, 47), (16, 8), (33, 41), (128, 128), (200, 16)].into_iter().enumerate() {
-            for activation in [Activation::Relu, Activation::Elu] {
-                through(&cuda, (cols, depth), activation, seed as u64, dtype);
+            for (activation, dropout) in [(Activation::Relu, Some(mask(0.3, 1))), (Activation::Elu, None)] {
+                through(&cuda, (cols, depth), Slope::of(activation, dropout), seed as u64, dtype);
             }
         }
     }
 }
 
 /// Compares a product on its way back through an activation with the product and a pass, and sums of its columns in `f64`.
-fn through(cuda: &Cuda, (cols, depth): (usize, usize), activation: Activation, seed: u64, dtype: Dtype) {
+fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, dtype: Dtype) {
     let upload = |shape, seed| cuda.upload(&random(shape, seed, dtype), dtype).expect("memory");
     let (grad, weight) = (upload(Shape::new(LONG, depth), seed), upload(Shape::new(cols, depth), seed + 1));
     let y = upload(Shape::new(LONG, cols), seed + 2);
@@ -174,25 +185,22 @@ fn through(cuda: &Cuda, (cols, depth): (usize, usize), activation: Activation, s
     let mut sums = zeros(Shape::new(1, cols), Dtype::F32);
     let (a, b) = ((&grad, Transpose::No), (&weight, Transpose::Yes));
     cuda.gemm(a, None, b, Epilogue::default(), &mut expected).expect("a product");
-    cuda.epilogue_backward(activation, &y, &mut expected, None).expect("a pass");
-    cuda.gemm_backward(a, b, (activation, &y), &mut found, Some(&mut sums)).expect("a product");
+    cuda.epilogue_backward(slope, &y, &mut expected, None).expect("a pass");
+    cuda.gemm_backward(a, b, (slope, &y), &mut found, Some(&mut sums)).expect("a product");
     let [expected, found, sums] = [&expected, &found, &sums].map(|matrix| cuda.download(matrix).expect("memory"));
     let rounding = if dtype == Dtype::Bf16 { 4e-3 } else { 1e-6 };
     let mut of_columns = vec![(0.0, 0.0); cols];
     for row in 0..LONG {
         for (j, (&found, &expected)) in found.row(row).iter().zip(expected.row(row)).enumerate() {
             let bound = rounding * expected.abs().max(1.0);
-            assert!(
-                (found - expected).abs() <= bound,
-                "{activation:?} {dtype:?}: ({row}, {j}) is {found}, not {expected}"
-            );
+            assert!((found - expected).abs() <= bound, "{slope:?} {dtype:?}: ({row}, {j}) is {found}, not {expected}");
             of_columns[j].0 += f64::from(found);
             of_columns[j].1 += f64::from(found.abs());
         }
     }
     for (j, (sum, sizes)) in of_columns.into_iter().enumerate() {
         let found = f64::from(sums.data()[j]);
-        assert!((found - sum).abs() <= 1e-6 * sizes, "{activation:?} {dtype:?}: column {j} sums to {found}, not {sum}");
+        assert!((found - sum).abs() <= 1e-6 * sizes, "{slope:?} {dtype:?}: column {j} sums to {found}, not {sum}");
     }
 }
 

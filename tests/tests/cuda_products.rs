@@ -1,9 +1,9 @@
 //! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a device the tests say so and
 //! pass, unless `GIRIH_REQUIRE_GPU` is set.
 
-use girih_compute::{Activation, Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm, Scales};
-use girih_kernels::{BlockKernel, Cuda, Device, Tiling};
+use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
 use girih_random::Key;
 
 /// The first device, once for each of the ways to multiply blocks that it has.
@@ -99,10 +99,21 @@ fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
 fn multiply(cuda: &Cuda, csr: &Csr, scales: &Scales, x: &Matrix, bias: &Matrix, dtype: Dtype) -> Matrix {
     let operand = SparseOperand { csr, scales: scales.clone(), symmetric: true, names: None };
     let a = cuda.upload_sparse(&operand).expect("memory");
+    product(cuda, &a, (x, bias), None, dtype)
+}
+
+/// `mask ⊙ relu(A·X + b)`
+fn product(
+    cuda: &Cuda,
+    a: &CudaSparse,
+    (x, bias): (&Matrix, &Matrix),
+    dropout: Option<Dropout>,
+    dtype: Dtype,
+) -> Matrix {
     let (x, bias) = (cuda.upload(x, dtype).expect("memory"), cuda.upload(bias, Dtype::F32).expect("memory"));
-    let mut out = cuda.zeros(Shape::new(csr.n_rows(), cuda.shape(&x).cols), dtype).expect("memory");
-    let epilogue = Epilogue { bias: Some(&bias), activation: Activation::Relu, accumulate: false };
-    cuda.spmm((&a, Transpose::No), None, &x, epilogue, &mut out).expect("a product");
+    let mut out = cuda.zeros(Shape::new(cuda.sparse_shape(a).rows, cuda.shape(&x).cols), dtype).expect("memory");
+    let epilogue = Epilogue { bias: Some(&bias), activation: Activation::Relu, accumulate: false, dropout };
+    cuda.spmm((a, Transpose::No), None, &x, epilogue, &mut out).expect("a product");
     cuda.download(&out).expect("memory")
 }
 
@@ -132,6 +143,29 @@ fn check_products(cuda: &Cuda, csr: &Csr, width: usize, how: &str) {
             assert!(error < bound, "{how}, width {width}, {dtype:?}: {error}");
             let again = multiply(cuda, csr, &scales, &x, &bias, dtype);
             assert!(found.data() == again.data(), "{how}, width {width}, {dtype:?}: not the same bits again");
+        }
+    }
+}
+
+#[test]
+fn results_are_masked_as_they_are_made() {
+    let csr = graph();
+    // What stays is doubled, so that it does not matter when it is rounded.
+    let dropout = Dropout::new(0.5, Key::new(7, 5)).from_row(3);
+    let scales = csr.scales(Norm::Symmetric);
+    for tiling in [Tiling::From(0.02), Tiling::Never] {
+        for (kernel, cuda) in cudas(tiling) {
+            let operand = SparseOperand { csr: &csr, scales: scales.clone(), symmetric: true, names: None };
+            let a = cuda.upload_sparse(&operand).expect("memory");
+            for (width, dtype) in [8, 47, 64, 100].into_iter().flat_map(|w| [(w, Dtype::F32), (w, Dtype::Bf16)]) {
+                let (x, bias) = (random(N_NODES, width, width as u64), small_bias(width));
+                let whole = product(&cuda, &a, (&x, &bias), None, dtype);
+                let masked = product(&cuda, &a, (&x, &bias), Some(dropout), dtype);
+                let first = dropout.first_element(width);
+                let expected = whole.data().iter().enumerate().map(|(e, &value)| dropout.factor(first + e) * value);
+                let same = masked.data().iter().zip(expected).all(|(&found, expected)| found == expected);
+                assert!(same, "{tiling:?} by {kernel}, width {width}, {dtype:?}");
+            }
         }
     }
 }

@@ -91,20 +91,40 @@ pub enum Activation {
     Elu,
 }
 
-/// What happens to a result on its way out: `out = activation(result + (accumulate ? out : 0) + bias)`.
+/// What happens to a result on its way out: `out = mask ⊙ activation(result + (accumulate ? out : 0) + bias)`.
 #[derive(Debug)]
 pub struct Epilogue<'a, M> {
     /// Add to what `out` holds instead of overwriting it.
     pub accumulate: bool,
     /// One row, added to every row of the result.
     pub bias: Option<&'a M>,
-    /// Applied last.
+    /// Applied to the sum.
     pub activation: Activation,
+    /// Masks what is stored. After [`Activation::Relu`] only: of what the mask or the activation has made zero the derivative is
+    /// zero, so that the result alone tells the way back.
+    pub dropout: Option<Dropout>,
 }
 
 impl<M> Default for Epilogue<'_, M> {
     fn default() -> Self {
-        Self { accumulate: false, bias: None, activation: Activation::Identity }
+        Self { accumulate: false, bias: None, activation: Activation::Identity, dropout: None }
+    }
+}
+
+/// The derivative of an [`Epilogue`] in terms of its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slope {
+    /// The activation.
+    pub activation: Activation,
+    /// What a mask multiplied by that it kept; 1 without one.
+    pub kept: f32,
+}
+
+impl Slope {
+    /// That of an epilogue with this activation and mask.
+    #[must_use]
+    pub fn of(activation: Activation, dropout: Option<Dropout>) -> Self {
+        Self { activation, kept: dropout.map_or(1.0, Dropout::scale) }
     }
 }
 
@@ -351,6 +371,12 @@ pub trait Backend: Send + Sync {
     /// When the device's memory does not suffice.
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<Self::Matrix, ComputeError>;
 
+    /// Gives `matrix` another shape, with unspecified contents, if the memory that it holds suffices; whether it did. Steps whose
+    /// shapes change need not ask the system for memory again.
+    fn resize(&self, _matrix: &mut Self::Matrix, _shape: Shape) -> bool {
+        false
+    }
+
     /// The rows of `host`, rounded to `dtype`. A device that computes in main memory may share them until they change.
     ///
     /// # Errors
@@ -434,20 +460,20 @@ pub trait Backend: Send + Sync {
         Ok(())
     }
 
-    /// Takes a gradient back through an epilogue: `grad ⊙= activation'(y)` in place, where `y` is the epilogue's result,
-    /// and, if wanted, `bias_grad = column sums of grad` (overwritten, one row).
+    /// Takes a gradient back through an epilogue: `grad ⊙= slope(y)` in place, where `y` is the epilogue's result, and, if
+    /// wanted, `bias_grad = column sums of grad` (overwritten, one row).
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn epilogue_backward(
         &self,
-        activation: Activation,
+        slope: Slope,
         y: &Self::Matrix,
         grad: &mut Self::Matrix,
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// `out = (op(A)·op(B)) ⊙ activation'(y)`, and, if wanted, `bias_grad = column sums of out`: the gradient of `y` as a dense
+    /// `out = (op(A)·op(B)) ⊙ slope(y)`, and, if wanted, `bias_grad = column sums of out`: the gradient of `y` as a dense
     /// product, taken back through the epilogue whose result `y` is. Both results are overwritten.
     ///
     /// # Errors
@@ -456,12 +482,12 @@ pub trait Backend: Send + Sync {
         &self,
         a: (&Self::Matrix, Transpose),
         b: (&Self::Matrix, Transpose),
-        (activation, y): (Activation, &Self::Matrix),
+        (slope, y): (Slope, &Self::Matrix),
         out: &mut Self::Matrix,
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError> {
         self.gemm(a, None, b, Epilogue::default(), out)?;
-        self.epilogue_backward(activation, y, out, bias_grad)
+        self.epilogue_backward(slope, y, out, bias_grad)
     }
 
     /// `out = mask ⊙ x`; with a gradient for `x` it is its own backward.
@@ -541,6 +567,13 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the device fails, or there are no columns.
     fn argmax_rows(&self, x: &Self::Matrix) -> Result<Vec<u32>, ComputeError>;
+
+    /// How many of `rows` have their largest element (the first of equals) in the column that `classes` names for them. A row
+    /// that is named twice counts twice; a class that is no column is never right.
+    ///
+    /// # Errors
+    /// When the device fails, there are no columns, no class for each row of `x`, or a row is out of range.
+    fn count_correct(&self, x: &Self::Matrix, classes: &Self::Ids, rows: &Self::Ids) -> Result<u64, ComputeError>;
 
     /// One step of Adam on parameters: all of a model together, because many are small.
     ///

@@ -3,7 +3,7 @@
 //! A backend calls the function of an operation before it writes anything, so that all of them refuse the same calls
 //! with the same words.
 
-use crate::{ComputeError, Dtype, Shape, SparseOperand, Transpose};
+use crate::{Activation, ComputeError, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 
 type Checked = Result<(), ComputeError>;
 
@@ -48,6 +48,19 @@ fn read(shape: Shape, transpose: Transpose) -> Shape {
         Transpose::No => shape,
         Transpose::Yes => shape.transposed(),
     }
+}
+
+/// What an epilogue stores tells the way back: a mask follows ReLU.
+///
+/// # Errors
+/// When it follows something else.
+pub fn mask<M>(operation: &'static str, epilogue: &Epilogue<'_, M>) -> Checked {
+    if epilogue.dropout.is_some() && epilogue.activation != Activation::Relu {
+        let what =
+            format!("an epilogue masks the result of ReLU, not of {:?}; mask it afterwards", epilogue.activation);
+        return Err(ComputeError::argument(operation, what));
+    }
+    Ok(())
 }
 
 /// The epilogue's bias is one row as wide as `out`.
@@ -388,6 +401,19 @@ pub fn argmax_rows(x: Shape) -> Checked {
         return Err(ComputeError::argument("argmax_rows", "rows without columns have no largest element"));
     }
     Ok(())
+}
+
+/// Rows of `x` against their classes.
+///
+/// # Errors
+/// When there are no columns, or no class for each row, or `rows` is out of range.
+pub fn count_correct(x: Shape, n_classes: usize, rows: IdRange) -> Checked {
+    const OPERATION: &str = "count_correct";
+    if x.cols == 0 {
+        return Err(ComputeError::argument(OPERATION, "rows without columns have no largest element"));
+    }
+    expect(OPERATION, "classes", Shape::new(n_classes, 1), Shape::new(x.rows, 1))?;
+    rows.within(OPERATION, x.rows)
 }
 
 /// One step of Adam on `param`.

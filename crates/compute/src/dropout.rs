@@ -4,10 +4,10 @@ use girih_random::Key;
 
 /// Zeroes each element with probability `p` and scales the others by `1 / (1 - p)`.
 ///
-/// Whether element `e` (its row-major position) stays depends on `key` and `e` alone. Elements are taken in groups of
-/// 128; element `j` of group `g` uses the 16-bit half `j / 16` (word `j / 32`, low half first) of the Philox block at
-/// counter `16·g + j mod 16`. It is dropped when that half is below `threshold`. The layout lets 16 lanes draw without
-/// shuffling; `docs/formats.md` fixes it for every device.
+/// Whether element `e` (its row-major position) stays depends on `key` and `e` alone: it uses the 16-bit half `e mod 8`
+/// (low halves of words first) of the Philox block at counter `e / 8`, and is dropped when that half is below `threshold`.
+/// Neighbours share a block, so that whoever has a piece of a row draws for it alone; `docs/formats.md` fixes this for
+/// every device.
 ///
 /// A matrix that is a piece of a larger one, cut by rows, is masked as that piece of it: see
 /// [`from_row`](Self::from_row).
@@ -18,13 +18,8 @@ pub struct Dropout {
     first_row: usize,
 }
 
-/// Elements that share 16 Philox blocks.
-pub(crate) const GROUP: usize = 128;
-/// Philox blocks of a group: one for each lane.
-pub(crate) const LANES: usize = 16;
-
-/// Heads of an entry that share a Philox block.
-pub(crate) const ENTRY_HEADS: usize = 8;
+/// Draws of 16 bits in a Philox block: of neighbouring elements, or of heads of an entry.
+pub(crate) const HALVES: usize = 8;
 
 impl Dropout {
     /// Dropout with probability `p` (rounded to a multiple of 2⁻¹⁶) under `key`.
@@ -70,11 +65,7 @@ impl Dropout {
     /// The factor of element `e`: zero or [`scale`](Self::scale). The definition; devices compute it in bulk.
     #[must_use]
     pub fn factor(self, e: usize) -> f32 {
-        let (group, j) = (e / GROUP, e % GROUP);
-        let words = self.key.block(0, (group * LANES + j % LANES) as u64);
-        let half = j / LANES;
-        let bits = words[half / 2] >> (16 * (half % 2)) & 0xffff;
-        if bits < self.threshold { 0.0 } else { self.scale() }
+        self.factor_of_half(self.key.block(0, (e / HALVES) as u64), e % HALVES)
     }
 
     /// The factor of head `head` of the entry at row `row` and column `col` of a sparse pattern: zero or
@@ -83,8 +74,11 @@ impl Dropout {
     /// it, low halves first.
     #[must_use]
     pub fn entry_factor(self, row: u32, col: u32, head: usize) -> f32 {
-        let words = self.key.block(1 + (head / ENTRY_HEADS) as u64, u64::from(row) << 32 | u64::from(col));
-        let half = head % ENTRY_HEADS;
+        let words = self.key.block(1 + (head / HALVES) as u64, u64::from(row) << 32 | u64::from(col));
+        self.factor_of_half(words, head % HALVES)
+    }
+
+    fn factor_of_half(self, words: [u32; 4], half: usize) -> f32 {
         let bits = words[half / 2] >> (16 * (half % 2)) & 0xffff;
         if bits < self.threshold { 0.0 } else { self.scale() }
     }

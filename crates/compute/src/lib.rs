@@ -25,7 +25,7 @@ pub mod testing;
 
 pub use backend::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, Dtype, EntryNames, Epilogue,
-    HostMatrix, NO_COLUMN, SgdUpdate, Shape, SparseOperand, StepInputs, Transpose,
+    HostMatrix, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

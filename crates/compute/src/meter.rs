@@ -13,7 +13,7 @@ use girih_random::Key;
 
 use crate::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
+    Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
 /// What a device does in a second.
@@ -340,7 +340,7 @@ impl Backend for Meter {
 
     fn epilogue_backward(
         &self,
-        _activation: Activation,
+        _slope: Slope,
         y: &MeterMatrix,
         grad: &mut MeterMatrix,
         _bias_grad: Option<&mut MeterMatrix>,
@@ -428,6 +428,12 @@ impl Backend for Meter {
         self.scratch(|| x.shape.rows * size_of::<u32>());
         self.pass(&[x]);
         Ok(vec![0; x.shape.rows])
+    }
+
+    /// Zero, likewise.
+    fn count_correct(&self, x: &MeterMatrix, _classes: &MeterMatrix, _rows: &MeterMatrix) -> Result<u64, ComputeError> {
+        self.pass(&[x]);
+        Ok(0)
     }
 
     fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {

@@ -14,7 +14,7 @@ use self::attention::Shares;
 use crate::checks::{self, IdRange};
 use crate::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    EntryNames, Epilogue, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
+    EntryNames, Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
 /// The backend whose results are right by inspection.
@@ -150,10 +150,14 @@ impl RefIds {
 
 /// `out = epilogue(result)`.
 fn apply_epilogue(epilogue: &Epilogue<'_, RefMatrix>, out: &mut RefMatrix, result: impl Fn(usize, usize) -> f64) {
+    let cols = out.shape.cols;
     out.update(|r, c, old| {
         let kept = if epilogue.accumulate { old } else { 0.0 };
         let sum = result(r, c) + kept + epilogue.bias.map_or(0.0, |bias| bias.get(0, c));
-        activated(epilogue.activation, sum)
+        let mask = epilogue
+            .dropout
+            .map_or(1.0, |dropout| f64::from(dropout.factor(dropout.first_element(cols) + r * cols + c)));
+        mask * activated(epilogue.activation, sum)
     });
 }
 
@@ -166,15 +170,20 @@ fn activated(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// The derivative of `activation` where its result is `y`.
-fn derivative(activation: Activation, y: f64) -> f64 {
-    match activation {
+/// The derivative of an epilogue where its result is `y`.
+fn derivative(slope: Slope, y: f64) -> f64 {
+    match slope.activation {
         Activation::Identity => 1.0,
-        Activation::Relu if y > 0.0 => 1.0,
+        Activation::Relu if y > 0.0 => f64::from(slope.kept),
         Activation::Relu => 0.0,
         Activation::Elu if y > 0.0 => 1.0,
         Activation::Elu => y + 1.0,
     }
+}
+
+/// The column of the largest element of a row, the first of equals.
+fn largest(x: &RefMatrix, row: usize) -> u32 {
+    (1..x.shape.cols).fold(0, |best, c| if x.get(row, c) > x.get(row, best) { c } else { best }) as u32
 }
 
 /// Cross-entropy of one row of logits against `class`, and its gradient.
@@ -270,6 +279,7 @@ impl Backend for Reference {
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
         checks::gemm((a.shape, ta), (b.shape, tb), epilogue.bias.map(RefMatrix::shape), out.shape)?;
+        checks::mask("gemm", &epilogue)?;
         let mut masked = RefMatrix { dtype: Dtype::F32, ..a.clone() };
         if let Some(dropout) = dropout {
             self.dropout_in_place(dropout, &mut masked)?;
@@ -289,6 +299,7 @@ impl Backend for Reference {
     ) -> Result<(), ComputeError> {
         let (weights_shape, bias_shape) = (weights.map(RefMatrix::shape), epilogue.bias.map(RefMatrix::shape));
         checks::spmm((a.shape, ta), a.entries.len(), weights_shape, x.shape, bias_shape, out.shape)?;
+        checks::mask("spmm", &epilogue)?;
         let mut product = RefMatrix::zeros(out.shape, Dtype::F32);
         for (e, entry) in a.entries.iter().enumerate() {
             let (to, from) = if ta == Transpose::No { (entry.row, entry.col) } else { (entry.col, entry.row) };
@@ -304,13 +315,13 @@ impl Backend for Reference {
 
     fn epilogue_backward(
         &self,
-        activation: Activation,
+        slope: Slope,
         y: &RefMatrix,
         grad: &mut RefMatrix,
         bias_grad: Option<&mut RefMatrix>,
     ) -> Result<(), ComputeError> {
         checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(RefMatrix::shape))?;
-        grad.update(|r, c, g| g * derivative(activation, y.get(r, c)));
+        grad.update(|r, c, g| g * derivative(slope, y.get(r, c)));
         bias_grad.map_or(Ok(()), |bias_grad| self.column_sums(grad, bias_grad))
     }
 
@@ -421,9 +432,13 @@ impl Backend for Reference {
 
     fn argmax_rows(&self, x: &RefMatrix) -> Result<Vec<u32>, ComputeError> {
         checks::argmax_rows(x.shape)?;
-        let largest =
-            |r: usize| (1..x.shape.cols).fold(0, |best, c| if x.get(r, c) > x.get(r, best) { c } else { best });
-        Ok((0..x.shape.rows).map(|r| largest(r) as u32).collect())
+        Ok((0..x.shape.rows).map(|r| largest(x, r)).collect())
+    }
+
+    fn count_correct(&self, x: &RefMatrix, classes: &RefIds, rows: &RefIds) -> Result<u64, ComputeError> {
+        checks::count_correct(x.shape, classes.ids.len(), rows.range)?;
+        let is_correct = |&&row: &&u32| largest(x, row as usize) == classes.ids[row as usize];
+        Ok(rows.ids.iter().filter(is_correct).count() as u64)
     }
 
     fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, RefMatrix>]) -> Result<(), ComputeError> {

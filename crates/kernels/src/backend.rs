@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, SgdUpdate, Shape, SparseOperand, StepInputs, Transpose,
+    Epilogue, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -211,7 +211,7 @@ impl Backend for Cuda {
         &self,
         a: (&CudaMatrix, Transpose),
         b: (&CudaMatrix, Transpose),
-        y: (Activation, &CudaMatrix),
+        y: (Slope, &CudaMatrix),
         out: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
@@ -220,12 +220,12 @@ impl Backend for Cuda {
 
     fn epilogue_backward(
         &self,
-        activation: Activation,
+        slope: Slope,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        Self::epilogue_backward(self, activation, y, grad, bias_grad)
+        Self::epilogue_backward(self, slope, y, grad, bias_grad)
     }
 
     fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
@@ -280,6 +280,10 @@ impl Backend for Cuda {
 
     fn argmax_rows(&self, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
         Self::argmax_rows(self, x)
+    }
+
+    fn count_correct(&self, x: &CudaMatrix, classes: &CudaIds, rows: &CudaIds) -> Result<u64, ComputeError> {
+        Self::count_correct(self, x, classes, rows)
     }
 
     fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {

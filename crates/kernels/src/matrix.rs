@@ -7,7 +7,7 @@ use girih_compute::checks::IdRange;
 use girih_compute::{Dtype, EntryNames, Shape};
 use girih_graph_format::Csr;
 
-use crate::ops::Tiles;
+use crate::ops::Found;
 
 /// A dense matrix, row after row. Rows begin [`pitch`] elements apart, and what lies between them is anything.
 pub struct CudaMatrix {
@@ -121,8 +121,8 @@ pub(crate) struct CudaCsr {
     pub(crate) positions: Option<CudaSlice<u64>>,
     /// Rows that are cut into segments, if there are any.
     pub(crate) hubs: Option<Hubs>,
-    /// Dense blocks, found when a product first looks for them; `None` inside where none are worth it.
-    pub(crate) tiles: OnceLock<Option<Box<Tiles>>>,
+    /// Dense blocks, found when a product first looks for them.
+    pub(crate) tiles: Found,
 }
 
 /// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, cut into segments of as many, so that no warp works long after

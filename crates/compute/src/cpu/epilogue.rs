@@ -4,22 +4,26 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use super::element::{Element, as_f32};
+use super::element::{Element, as_f32, typed};
+use super::elementwise;
+use super::machine::Machine;
 use super::matrix::CpuMatrix;
-use crate::{Activation, Epilogue};
+use crate::{Activation, Dropout, Epilogue};
 
-/// An [`Epilogue`] with its bias at hand as `f32`.
+/// An [`Epilogue`] with its bias at hand as `f32`. Rows are masked when all of them are there ([`mask`](Self::mask)).
 #[derive(Debug)]
 pub(crate) struct RowEpilogue<'a> {
     accumulate: bool,
     bias: Option<Cow<'a, [f32]>>,
     activation: Activation,
+    dropout: Option<Dropout>,
 }
 
 impl<'a> RowEpilogue<'a> {
     /// Prepares `epilogue`.
     pub(crate) fn new(epilogue: &Epilogue<'a, CpuMatrix>) -> Self {
-        Self { accumulate: epilogue.accumulate, bias: epilogue.bias.map(as_f32), activation: epilogue.activation }
+        let Epilogue { accumulate, bias, activation, dropout } = *epilogue;
+        Self { accumulate, bias: bias.map(as_f32), activation, dropout }
     }
 
     /// Whether results add to what is there.
@@ -27,7 +31,14 @@ impl<'a> RowEpilogue<'a> {
         self.accumulate
     }
 
-    /// Whether results are stored as they are.
+    /// Masks the result, if that is wanted.
+    pub(crate) fn mask(&self, machine: &Machine, out: &mut CpuMatrix) {
+        let Some(dropout) = self.dropout else { return };
+        let first = dropout.first_element(out.shape().cols);
+        typed!(out = out.storage_mut() => elementwise::dropout_in_place(machine.isa, dropout, first, out));
+    }
+
+    /// Whether sums are stored as they are.
     pub(crate) fn is_plain(&self) -> bool {
         !self.accumulate && self.bias.is_none() && self.activation == Activation::Identity
     }

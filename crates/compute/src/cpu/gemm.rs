@@ -67,6 +67,7 @@ pub(crate) fn multiply(
         }
         (Transpose::Yes, Transpose::Yes) => panic!("Aᵀ·Bᵀ is not offered; multiply B·A and read it transposed"),
     }
+    epilogue.mask(machine, out);
 }
 
 /// The rows of a matrix, masked if there is a dropout, as `f32` for arithmetic.

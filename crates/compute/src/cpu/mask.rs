@@ -7,7 +7,11 @@ use pulp::{Simd, WithSimd};
 use super::element::Element;
 use super::simd::Isa;
 use crate::Dropout;
-use crate::dropout::{GROUP, LANES};
+use crate::dropout::HALVES;
+
+/// Philox blocks that are computed side by side, and elements that draw from them.
+pub(super) const LANES: usize = 16;
+const GROUP: usize = LANES * HALVES;
 
 /// `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
 ///
@@ -58,46 +62,44 @@ impl<F: FnMut(Range<usize>, &[f32])> WithSimd for Factors<F> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { dropout, elements: Range { start, end }, mut multiply } = self;
         let mut first = start;
         while first < end {
             let (group, skipped) = (first / GROUP, first % GROUP);
             let next = (first - skipped + GROUP).min(end);
-            let factors = group_factors(simd, dropout, group);
+            let factors = group_factors(dropout, group);
             multiply(first - start..next - start, &factors[skipped..]);
             first = next;
         }
     }
 }
 
-/// The factors of a whole group: lane `l` of half `h` belongs to element `16·h + l`.
+/// The factors of a whole group. Plain arrays: the compiler turns them into vectors.
 #[inline(always)]
-fn group_factors<S: Simd>(simd: S, dropout: Dropout, group: usize) -> [f32; GROUP] {
-    let words = philox_lanes((group * LANES) as u64, dropout.key().words());
-    let (zero, scale) = (simd.splat_f32s(0.0), simd.splat_f32s(dropout.scale()));
-    // A half is compared in the upper bits of a word, where the other half cannot change the outcome.
-    let (threshold, sixteen) = (simd.splat_u32s(dropout.threshold() << 16), simd.splat_u32s(16));
+fn group_factors(dropout: Dropout, group: usize) -> [f32; GROUP] {
+    let first = (group * LANES) as u64;
+    // A multiple of the lanes: only the lowest word differs between them.
+    let counter = |lane: usize| [first as u32 + lane as u32, (first >> 32) as u32, 0, 0];
+    let words = philox_lanes(counter, dropout.key().words());
+    let mut of_elements = [[0; 4]; LANES];
+    for (lane, block) in of_elements.iter_mut().enumerate() {
+        *block = [words[0][lane], words[1][lane], words[2][lane], words[3][lane]];
+    }
+    let (threshold, scale) = (dropout.threshold(), dropout.scale());
     let mut factors = [0.0; GROUP];
-    for (words, factors) in words.iter().zip(factors.as_chunks_mut::<{ 2 * LANES }>().0) {
-        let (low, high) = factors.split_at_mut(LANES);
-        let (low, high) = (S::as_mut_simd_f32s(low).0, S::as_mut_simd_f32s(high).0);
-        for ((&bits, low), high) in S::as_simd_u32s(words).0.iter().zip(low).zip(high) {
-            let low_bits = simd.wrapping_dyn_shl_u32s(bits, sixteen);
-            *low = simd.select_f32s(simd.less_than_u32s(low_bits, threshold), zero, scale);
-            *high = simd.select_f32s(simd.less_than_u32s(bits, threshold), zero, scale);
-        }
+    for (bits, factors) in of_elements.as_flattened().iter().zip(factors.as_chunks_mut::<2>().0) {
+        *factors = [bits & 0xffff, bits >> 16].map(|bits| if bits < threshold { 0.0 } else { scale });
     }
     factors
 }
 
-/// The Philox blocks at counters `first..first + 16`, word by word; `first` is a multiple of 16, so that only the
-/// lowest word differs between lanes. Plain arrays: the compiler turns them into vectors.
+/// The Philox blocks at the counters of sixteen lanes, word by word. Plain arrays: the compiler turns them into vectors.
 #[inline(always)]
-fn philox_lanes(first: u64, key: [u32; 2]) -> [[u32; LANES]; 4] {
+pub(super) fn philox_lanes(counter: impl Fn(usize) -> [u32; 4], key: [u32; 2]) -> [[u32; LANES]; 4] {
     let mut words = [[0; LANES]; 4];
     for lane in 0..LANES {
-        let block = girih_random::philox4x32([first as u32 + lane as u32, (first >> 32) as u32, 0, 0], key);
+        let block = girih_random::philox4x32(counter(lane), key);
         for (word, value) in words.iter_mut().zip(block) {
             word[lane] = value;
         }

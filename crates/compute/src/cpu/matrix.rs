@@ -67,6 +67,18 @@ impl CpuMatrix {
         Self { shape, storage }
     }
 
+    /// Takes another shape within the memory at hand; false when that does not suffice. Contents are then unspecified.
+    pub(crate) fn resize(&mut self, shape: Shape) -> bool {
+        let len = shape.len();
+        match &mut self.storage {
+            Storage::F32(Floats::Own(values)) if len <= values.capacity() => values.resize(len, 0.0),
+            Storage::Bf16(values) if len <= values.capacity() => values.resize(len, bf16::ZERO),
+            Storage::F32(_) | Storage::Bf16(_) => return false,
+        }
+        self.shape = shape;
+        true
+    }
+
     /// The elements of a host matrix, without a copy.
     pub(crate) fn shared(host: &Matrix) -> Self {
         let shape = Shape::new(host.n_rows(), host.n_cols());

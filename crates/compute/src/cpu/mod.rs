@@ -51,7 +51,7 @@ pub use self::spmm::CpuTiles;
 use crate::checks::{self, IdRange};
 use crate::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
+    Epilogue, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
 /// The processor, as a backend.
@@ -112,6 +112,10 @@ impl Backend for Cpu {
         Ok(CpuMatrix::zeros(shape, dtype))
     }
 
+    fn resize(&self, matrix: &mut CpuMatrix, shape: Shape) -> bool {
+        matrix.resize(shape)
+    }
+
     fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CpuMatrix, ComputeError> {
         if dtype == Dtype::F32 {
             return Ok(CpuMatrix::shared(host));
@@ -168,6 +172,7 @@ impl Backend for Cpu {
         out: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
         checks::gemm((a.shape(), ta), (b.shape(), tb), epilogue.bias.map(CpuMatrix::shape), out.shape())?;
+        checks::mask("gemm", &epilogue)?;
         gemm::multiply(&self.machine, (a, ta), dropout, (b, tb), &epilogue, out);
         Ok(())
     }
@@ -182,6 +187,7 @@ impl Backend for Cpu {
     ) -> Result<(), ComputeError> {
         let (weights_shape, bias_shape) = (weights.map(CpuMatrix::shape), epilogue.bias.map(CpuMatrix::shape));
         checks::spmm((a.shape(), ta), a.nnz(), weights_shape, x.shape(), bias_shape, out.shape())?;
+        checks::mask("spmm", &epilogue)?;
         spmm::multiply(&self.machine, (a, ta), weights, x, &epilogue, out);
         Ok(())
     }
@@ -194,19 +200,19 @@ impl Backend for Cpu {
 
     fn epilogue_backward(
         &self,
-        activation: Activation,
+        slope: Slope,
         y: &CpuMatrix,
         grad: &mut CpuMatrix,
         bias_grad: Option<&mut CpuMatrix>,
     ) -> Result<(), ComputeError> {
         checks::epilogue_backward(y.shape(), grad.shape(), bias_grad.as_deref().map(CpuMatrix::shape))?;
         let cols = y.shape().cols;
-        let sums = match (activation, &bias_grad) {
+        let sums = match (slope.activation, &bias_grad) {
             (Activation::Identity, None) => return Ok(()),
             (Activation::Identity, Some(_)) => typed!(grad = grad.storage() => columns::sums(grad, cols)),
             (Activation::Relu, _) => {
                 typed!(y = y.storage(), grad = grad.storage_mut() => columns::scale_backward(y, grad, cols,
-                    #[inline(always)] |y| if y > 0.0 { 1.0 } else { 0.0 }))
+                    #[inline(always)] |y| if y > 0.0 { slope.kept } else { 0.0 }))
             }
             (Activation::Elu, _) => {
                 typed!(y = y.storage(), grad = grad.storage_mut() => columns::scale_backward(y, grad, cols,
@@ -312,6 +318,12 @@ impl Backend for Cpu {
     fn argmax_rows(&self, x: &CpuMatrix) -> Result<Vec<u32>, ComputeError> {
         checks::argmax_rows(x.shape())?;
         Ok(typed!(values = x.storage() => rows::argmax(values, x.shape().cols)))
+    }
+
+    fn count_correct(&self, x: &CpuMatrix, classes: &CpuIds, rows: &CpuIds) -> Result<u64, ComputeError> {
+        checks::count_correct(x.shape(), classes.ids.len(), rows.range)?;
+        let cols = x.shape().cols;
+        Ok(typed!(values = x.storage() => rows::count_correct(values, cols, &classes.ids, &rows.ids)))
     }
 
     fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CpuMatrix>]) -> Result<(), ComputeError> {

@@ -48,9 +48,17 @@ pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u
 
 /// The column of the largest element of each row, the first of equals; rows are `cols` wide, at least one.
 pub(crate) fn argmax<X: Element>(x: &[X], cols: usize) -> Vec<u32> {
-    let rows = x.par_chunks_exact(cols).with_min_len(rows_per_chunk(cols));
-    rows.map(|row| (1..cols).fold(0, |best, c| if row[c].to_f32() > row[best].to_f32() { c } else { best }) as u32)
-        .collect()
+    x.par_chunks_exact(cols).with_min_len(rows_per_chunk(cols)).map(largest).collect()
+}
+
+/// How many of `rows` have their largest element at their class.
+pub(crate) fn count_correct<X: Element>(x: &[X], cols: usize, classes: &[u32], rows: &[u32]) -> u64 {
+    let is_correct = |&&row: &&u32| largest(&x[row as usize * cols..][..cols]) == classes[row as usize];
+    rows.par_iter().with_min_len(rows_per_chunk(cols)).filter(is_correct).count() as u64
+}
+
+fn largest<X: Element>(row: &[X]) -> u32 {
+    (1..row.len()).fold(0, |best, c| if row[c].to_f32() > row[best].to_f32() { c } else { best }) as u32
 }
 
 /// Positions in a list of ids, grouped by `id / width` and in order within a group.

@@ -1,13 +1,15 @@
 //! `out = epilogue(L·A·R·X)` for a sparse `A`: column panels, each gathered row by row.
 //!
 //! For each panel of columns (see [`panels`]): pack `R·X`, then sum the packed rows that each row of `A` names, in
-//! registers; scale by `L`, apply the epilogue, store. The work is cut by [`Schedule`](super::schedule::Schedule): rows
-//! of about equal work, hubs in segments whose partial sums are added in order.
+//! registers; scale by `L`, apply the epilogue, store. Where rows are read only a few times, see [`rows`], nothing is packed.
+//! The work is cut by [`Schedule`](super::schedule::Schedule): rows of about equal work, hubs in segments whose partial sums
+//! are added in order.
 
 mod gather;
 mod in_place;
 mod output;
 mod product;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -44,19 +46,30 @@ pub(crate) fn multiply(
 ) {
     let direction = a.direction(transpose, weights.is_some());
     let epilogue = RowEpilogue::new(epilogue);
-    if let Some(weights) = weights.filter(|weights| weights.shape().cols > 1) {
-        return multiply_heads(machine, direction, weights, x, &epilogue, out);
+    match weights {
+        Some(weights) if weights.shape().cols > 1 => multiply_heads(machine, direction, weights, x, &epilogue, out),
+        Some(weights) => multiply_weighted(machine, direction, &as_f32(weights), x, &epilogue, out),
+        None => multiply_by(machine, direction.csr.values(), direction, x, &epilogue, out),
     }
-    let Some(weights) = weights.map(as_f32) else {
-        return multiply_by(machine, direction.csr.values(), direction, x, &epilogue, out);
-    };
+    epilogue.mask(machine, out);
+}
+
+/// The product with a weight for each entry, in the order of the untransposed entries.
+fn multiply_weighted(
+    machine: &Machine,
+    direction: Direction<'_>,
+    weights: &[f32],
+    x: &CpuMatrix,
+    epilogue: &RowEpilogue<'_>,
+    out: &mut CpuMatrix,
+) {
     let Some(positions) = direction.positions else {
-        return multiply_by(machine, Some(&weights), direction, x, &epilogue, out);
+        return multiply_by(machine, Some(weights), direction, x, epilogue, out);
     };
     machine.scratch.with(positions.len(), |words| {
         let ordered: &mut [f32] = bytemuck::cast_slice_mut(words);
         ordered.par_iter_mut().zip(positions).with_min_len(1 << 14).for_each(|(w, &p)| *w = weights[p as usize]);
-        multiply_by(machine, Some(ordered), direction, x, &epilogue, out);
+        multiply_by(machine, Some(ordered), direction, x, epilogue, out);
     });
 }
 
@@ -89,6 +102,10 @@ fn multiply_by(
     let width = x.shape().cols;
     assert_eq!((direction.csr.n_cols(), width), (x.shape().rows, out.shape().cols), "the operand fits");
     assert_eq!(direction.csr.n_rows(), out.shape().rows, "the result fits");
+    if rows::is_worth(direction) {
+        typed!(x = x.storage() => rows::multiply(weights, direction, (x, width), epilogue, out));
+        return;
+    }
     match (x.storage(), machine.gathered) {
         (Storage::F32(x), Dtype::F32) => {
             multiply_panels::<f32, f32>(machine, weights, direction, (x, width), epilogue, out);

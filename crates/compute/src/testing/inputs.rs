@@ -4,7 +4,7 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::{Key, Stream};
 use proptest::prelude::*;
 
-use crate::{Activation, Backend, Dtype, EntryNames, Epilogue, Shape};
+use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape};
 
 /// Purpose of the keys of this suite; no run of a model uses it.
 const PURPOSE: u32 = u32::MAX;
@@ -38,17 +38,29 @@ pub(super) struct EpilogueCase {
     accumulate: bool,
     bias: bool,
     activation: Activation,
+    /// The probability and the key's seed of a mask.
+    dropout: Option<(f32, u64)>,
 }
 
 pub(super) fn epilogue() -> impl Strategy<Value = EpilogueCase> {
-    let fields = (any::<bool>(), any::<bool>(), activation());
-    fields.prop_map(|(accumulate, bias, activation)| EpilogueCase { accumulate, bias, activation })
+    let activation = prop_oneof![
+        2 => activation().prop_map(|activation| (activation, None)),
+        1 => (0.0f32..0.9, any::<u64>()).prop_map(|dropout| (Activation::Relu, Some(dropout))),
+    ];
+    let fields = (any::<bool>(), any::<bool>(), activation);
+    fields.prop_map(|(accumulate, bias, (activation, dropout))| EpilogueCase { accumulate, bias, activation, dropout })
 }
 
 impl EpilogueCase {
     /// The epilogue over `bias`, if it has one.
     pub(super) fn with<M>(self, bias: &M) -> Epilogue<'_, M> {
-        Epilogue { accumulate: self.accumulate, bias: self.bias.then_some(bias), activation: self.activation }
+        let mask = |(p, seed): (f32, u64)| Dropout::new(p, Key::new(seed, PURPOSE)).from_row(seed as usize % 3);
+        Epilogue {
+            accumulate: self.accumulate,
+            bias: self.bias.then_some(bias),
+            activation: self.activation,
+            dropout: self.dropout.map(mask),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
 use super::{Law, Output, Results};
-use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape};
+use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape, Slope};
 
 /// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
 #[derive(Debug)]
@@ -62,20 +62,24 @@ pub(super) struct EpilogueBackward;
 impl Law for EpilogueBackward {
     const NAME: &'static str = "epilogue_backward";
     const TOLERANCE: f64 = 2e-5;
-    type Case = (PassCase, Activation);
+    type Case = (PassCase, Slope);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        (passes(n_rows(rows_max)), activation())
+        let slope = prop_oneof![
+            2 => activation().prop_map(|activation| Slope::of(activation, None)),
+            1 => (1.0f32..10.0).prop_map(|kept| Slope { activation: Activation::Relu, kept }),
+        ];
+        (passes(n_rows(rows_max)), slope)
     }
 
-    fn run<B: Backend>(backend: &B, (case, activation): &Self::Case) -> Results {
+    fn run<B: Backend>(backend: &B, (case, slope): &Self::Case) -> Results {
         let mut draws = case.draws();
         let y = draws.matrix(backend, case.shape, case.dtypes[0]);
         let mut grad = draws.matrix(backend, case.shape, case.dtypes[1]);
         let mut other_grad = draws.matrix(backend, case.shape, case.dtypes[1]);
         let mut bias_grad = draws.matrix(backend, Shape::new(1, case.shape.cols), case.dtypes[2]);
-        backend.epilogue_backward(*activation, &y, &mut grad, Some(&mut bias_grad)).expect("epilogue_backward");
-        backend.epilogue_backward(*activation, &y, &mut other_grad, None).expect("epilogue_backward");
+        backend.epilogue_backward(*slope, &y, &mut grad, Some(&mut bias_grad)).expect("epilogue_backward");
+        backend.epilogue_backward(*slope, &y, &mut other_grad, None).expect("epilogue_backward");
         [grad, other_grad, bias_grad].iter().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }
@@ -124,11 +128,11 @@ impl Law for AddScaled {
     }
 }
 
-/// Gathering rows by ids that repeat, adding them back, and the largest element of each.
+/// Gathering rows by ids that repeat, adding them back, the largest element of each, and how many are at their class.
 pub(super) struct Rows;
 
 impl Law for Rows {
-    const NAME: &'static str = "gather_rows, scatter_add_rows, argmax_rows";
+    const NAME: &'static str = "gather_rows, scatter_add_rows, argmax_rows, count_correct";
     const TOLERANCE: f64 = 2e-5;
     type Case = (PassCase, usize);
 
@@ -150,9 +154,16 @@ impl Law for Rows {
         for _ in 0..2 {
             backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
         }
-        let largest = backend.argmax_rows(&x).expect("argmax_rows").into_iter().map(|column| column as f32).collect();
-        let largest = Output { values: host(Shape::new(case.shape.rows, 1), largest), rounded: false };
-        vec![Output::of(backend, &gathered), Output::of(backend, &scattered), largest]
+        let largest = backend.argmax_rows(&x).expect("argmax_rows");
+        // Most rows are right; one class is no column.
+        let mut classes = largest.clone();
+        classes.iter_mut().step_by(3).for_each(|class| *class = (*class + 1) % case.shape.cols as u32);
+        classes[0] = u32::MAX;
+        let classes = backend.upload_ids(&classes).expect("upload");
+        let n_correct = backend.count_correct(&x, &classes, &ids).expect("count_correct");
+        let whole = |values: Vec<f32>| Output { values: host(Shape::new(values.len(), 1), values), rounded: false };
+        let largest = whole(largest.into_iter().map(|column| column as f32).collect());
+        vec![Output::of(backend, &gathered), Output::of(backend, &scattered), largest, whole(vec![n_correct as f32])]
     }
 }
 

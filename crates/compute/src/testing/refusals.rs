@@ -5,7 +5,7 @@ use girih_graph_format::{Csr, Matrix, Scales};
 use super::inputs::host;
 use crate::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue,
-    Reference, SgdUpdate, Shape, SparseOperand, Transpose,
+    Reference, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
 /// A call that should have been refused.
@@ -100,6 +100,8 @@ impl<B: Backend> Trial<'_, B> {
         let gemm = |a, b, out: &mut B::Matrix| self.backend.gemm(a, None, b, Epilogue::default(), out);
         let wide = self.matrix(1, 3);
         let biased = || Epilogue { bias: Some(&wide), ..Epilogue::default() };
+        let dropout = Some(crate::Dropout::new(0.5, girih_random::Key::new(0, 0)));
+        let masked = || Epilogue { activation: Activation::Elu, dropout, ..Epilogue::default() };
         let sparse = self.two_entries();
         let spmm = |transpose, weights, x, out: &mut B::Matrix| {
             self.backend.spmm((&sparse, transpose), weights, x, Epilogue::default(), out)
@@ -109,10 +111,12 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("gemm: out", (4, 3), |out| gemm((&a, no), (&b, no), out)),
             self.refuses("gemm: TT", (3, 3), |out| gemm((&a, yes), (&b, yes), out)),
             self.refuses("gemm: bias", (4, 2), |out| self.backend.gemm((&a, no), None, (&b, no), biased(), out)),
+            self.refuses("gemm: mask", (4, 2), |out| self.backend.gemm((&a, no), None, (&b, no), masked(), out)),
             self.refuses("spmm: x", (4, 3), |out| spmm(no, None, &a, out)),
             self.refuses("spmm: transposed x", (3, 2), |out| spmm(yes, None, &b, out)),
             self.refuses("spmm: out", (3, 2), |out| spmm(no, None, &b, out)),
             self.refuses("spmm: weights", (4, 2), |out| spmm(no, Some(&wide), &b, out)),
+            self.refuses("spmm: mask", (4, 2), |out| self.backend.spmm((&sparse, no), None, &b, masked(), out)),
             self.refuses("spmm: bias", (4, 2), |out| self.backend.spmm((&sparse, no), None, &b, biased(), out)),
         ]
     }
@@ -122,12 +126,11 @@ impl<B: Backend> Trial<'_, B> {
         let dropout = crate::Dropout::new(0.5, girih_random::Key::new(0, 0));
         let [mut narrow, bias] = [(); 2].map(|()| self.matrix(1, 2));
         let block = Shape::new(4, 2);
+        let relu = Slope::of(Activation::Relu, Some(dropout));
         vec![
-            self.refuses("epilogue_backward: grad", (3, 4), |out| {
-                backend.epilogue_backward(Activation::Relu, &x, out, None)
-            }),
+            self.refuses("epilogue_backward: grad", (3, 4), |out| backend.epilogue_backward(relu, &x, out, None)),
             self.refuses("epilogue_backward: bias", (4, 3), |out| {
-                backend.epilogue_backward(Activation::Relu, &x, out, Some(&mut narrow))
+                backend.epilogue_backward(relu, &x, out, Some(&mut narrow))
             }),
             self.refuses("dropout", (4, 2), |out| backend.dropout(&x, dropout, out)),
             self.refuses("convert", (4, 2), |out| backend.convert(&x, out)),
@@ -151,6 +154,11 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("scatter_add_rows: out", (4, 2), |out| backend.scatter_add_rows(&x, &inside, out)),
             self.refuses("scatter_add_rows: id", (4, 3), |out| backend.scatter_add_rows(&x, &outside, out)),
             self.refuses("argmax_rows", (1, 1), |_| backend.argmax_rows(&no_columns).map(drop)),
+            self.refuses("count_correct", (1, 1), |_| backend.count_correct(&no_columns, &inside, &inside).map(drop)),
+            self.refuses("count_correct: classes", (1, 1), |_| {
+                backend.count_correct(&x, &self.ids(&[0, 1, 2]), &inside).map(drop)
+            }),
+            self.refuses("count_correct: id", (1, 1), |_| backend.count_correct(&x, &inside, &outside).map(drop)),
         ]
     }
 

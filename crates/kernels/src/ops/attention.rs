@@ -13,6 +13,7 @@ use super::super::backend::Cuda;
 use super::super::compile::Source;
 use super::super::device::{threads_for, warps_for};
 use super::super::matrix::CudaCsr;
+use super::mask::Draws;
 use super::sparse::Direction;
 use crate::{CudaMatrix, CudaSparse};
 
@@ -25,22 +26,18 @@ const VECTOR_BLOCKS_MAX: u32 = 1024;
 /// Columns that a warp of the gradients of GATv2 has.
 const DYNAMIC_COLUMNS: usize = 128;
 
-/// `Mask` of `kernels/attention.cu`.
+/// `EntryMask` of `kernels/attention.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Mask {
-    key: [u32; 2],
-    threshold: u32,
-    scale: f32,
+struct EntryMask {
+    draws: Draws,
+    column_names: u64,
     first_row: u32,
     padding: u32,
-    column_names: u64,
-    /// Zero where the key is given.
-    stored_key: u64,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Mask {}
+unsafe impl DeviceRepr for EntryMask {}
 
 /// What the scores of an attention are made of.
 struct Operands<'a> {
@@ -189,14 +186,11 @@ impl Cuda {
         if entries.shape.is_empty() {
             return Ok(());
         }
-        let mask = Mask {
-            key: dropout.key().words(),
-            threshold: dropout.threshold(),
-            scale: dropout.scale(),
+        let mask = EntryMask {
+            draws: self.draws(dropout)?,
+            column_names: self.pointer(graph.column_names.as_ref()),
             first_row: graph.names.as_ref().map_or(0, |names| names.first_row),
             padding: 0,
-            column_names: self.pointer(graph.column_names.as_ref()),
-            stored_key: self.recorder.key(dropout.key())?,
         };
         let (pattern, heads) = (self.pattern(&graph.forward), entries.shape.cols as u64);
         let (shares, masked) = match shares {

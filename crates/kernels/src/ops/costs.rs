@@ -1,4 +1,4 @@
-//! What a block costs and what an entry costs: measured on the card once, and kept, so that later runs decide the same.
+//! What a block costs, a window that has any, and an entry: measured on the card once, and kept, so that later runs decide the same.
 //!
 //! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So times are
 //! measured when there are none on disk, the first process that keeps them wins, and where they cannot be kept nothing is
@@ -10,11 +10,11 @@ use girih_graph_format::{BlockLayout, Csr};
 
 use super::operand::Wanted;
 use super::sparse::Direction;
-use super::tiles::{BlockKernel, Blocks, entries_of};
+use super::tiles::{BlockKernel, Split, Start, Tiles, entries_of};
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::driver::Driver;
-use crate::matrix::{CudaCsr, CudaMatrix};
+use crate::matrix::CudaCsr;
 use crate::measurements;
 
 /// Shares of a block's places at which blocks may begin; `kernels/tiling.cu` counts for as many. The first one bounds what
@@ -22,17 +22,22 @@ use crate::measurements;
 const CANDIDATES: [f64; 5] = [0.015, 0.02, 0.03, 0.05, 0.1];
 /// Kernels whose times are measured.
 const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PAPER, Source::SPMM, Source::OPERAND];
-/// Rows and columns of the patterns that are measured: in bf16 with 128 columns, an operand of 8 MiB.
-const NODES: usize = 1 << 15;
-/// Entries of each row, and blocks of each row of blocks.
-const PER_ROW: usize = 64;
+/// Rows and columns of the patterns that are measured: rows enough to fill a card, columns few enough that their rows stay close.
+const SIZE: Shape = Shape { rows: 1 << 16, cols: 1 << 15 };
+/// Entries of each row.
+const PER_ROW: usize = 32;
+/// Blocks of each row of blocks: the difference is what blocks cost, and what few cost besides is what windows do.
+const FEW: usize = 4;
+const MANY: usize = 32;
+/// What blocks must save of a product, as one part of so many, to be worth finding.
+const WORTH: u128 = 32;
 /// Untimed and timed runs; the median counts.
 const WARM_UP: usize = 2;
 const RUNS: usize = 9;
 
 /// Products that take alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Class {
+pub(crate) struct Class {
     kernel: BlockKernel,
     dtype: Dtype,
     width: usize,
@@ -40,23 +45,46 @@ struct Class {
 
 impl Class {
     /// Widths are told apart by powers of two; wider operands are multiplied in pieces of the widest.
-    fn of(kernel: BlockKernel, Shape { cols, .. }: Shape, dtype: Dtype) -> Self {
-        Self { kernel, dtype, width: cols.next_power_of_two().clamp(16, 128) }
+    pub(super) fn of(kernel: BlockKernel, Shape { cols, .. }: Shape, dtype: Dtype) -> Self {
+        Self { kernel, dtype, width: cols.next_power_of_two().clamp(8, 128) }
     }
 }
 
 /// Times, in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Costs {
+pub(super) struct Costs {
     block: u64,
+    /// A window of rows that has blocks: its sums are written, and read again.
+    window: u64,
     entry: u64,
 }
 
-/// How many blocks, and how many entries in them, fall below the first candidate, between two, and from the last one on.
+/// What a product is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) blocks: u64,
+    /// Windows that have any.
+    pub(super) windows: u64,
+    /// Entries outside of blocks.
+    pub(super) entries: u64,
+}
+
+/// How many blocks there are, how many entries in them, and how many windows whose densest block is one of them: below the first
+/// candidate, between two, and from the last one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fills {
     blocks: [u64; CANDIDATES.len() + 1],
     entries: [u64; CANDIDATES.len() + 1],
+    windows: [u64; CANDIDATES.len() + 1],
+}
+
+impl Fills {
+    /// The product whose blocks begin at a candidate; past the last one, that without blocks.
+    fn split_at(&self, candidate: usize) -> Parts {
+        let (blocks, windows) = (self.blocks.iter().skip(candidate + 1), self.windows.iter().skip(candidate + 1));
+        let entries = self.entries.iter().take(candidate + 1);
+        Parts { blocks: blocks.sum(), windows: windows.sum(), entries: entries.sum() }
+    }
 }
 
 /// `Candidates` of `kernels/tiling.cu`.
@@ -74,46 +102,58 @@ impl Costs {
             BlockLayout::Fragments => 0.02,
             BlockLayout::Tiles => 0.05,
         };
-        Self { block: entries_of(share, layout).into(), entry: 1 }
+        Self { block: entries_of(share, layout).into(), window: 0, entry: 1 }
     }
 
-    /// The number of the candidate with the least time; of equals the one with fewest blocks.
-    fn choose(self, fills: &Fills) -> usize {
-        let sum = |counts: &[u64], cost: u64| counts.iter().map(|&n| u128::from(n) * u128::from(cost)).sum::<u128>();
-        let time = |i: usize| sum(&fills.blocks[i + 1..], self.block) + sum(&fills.entries[..=i], self.entry);
-        (0..CANDIDATES.len()).rev().min_by_key(|&i| time(i)).unwrap_or(0)
+    fn time(self, parts: Parts) -> u128 {
+        let Parts { blocks, windows, entries } = parts;
+        let times = [(blocks, self.block), (windows, self.window), (entries, self.entry)];
+        times.into_iter().map(|(n, cost)| u128::from(n) * u128::from(cost)).sum()
+    }
+
+    /// Whether a product in parts is worth more than that of all its entries.
+    pub(super) fn are_worth(self, parts: Parts, n_entries: u64) -> bool {
+        let without = self.time(Parts { entries: n_entries, ..Parts::default() });
+        self.time(parts) <= without - without / WORTH && parts.blocks > 0
+    }
+
+    /// The number of the candidate with the least time, of equals the one with fewest blocks; `None` where blocks are not worth it.
+    fn choose(self, fills: &Fills) -> Option<usize> {
+        let best = (0..CANDIDATES.len()).rev().min_by_key(|&i| self.time(fills.split_at(i)));
+        best.filter(|&i| self.are_worth(fills.split_at(i), fills.entries.iter().sum()))
     }
 
     fn to_text(self) -> String {
-        format!("{} {}\n", self.block, self.entry)
+        format!("{} {} {}\n", self.block, self.window, self.entry)
     }
 
     /// What [`to_text`](Self::to_text) has written; `None` of anything else.
     fn from_text(text: &str) -> Option<Self> {
-        let (block, entry) = text.trim_end().split_once(' ')?;
-        let costs = Self { block: block.parse().ok()?, entry: entry.parse().ok()? };
+        let mut words = text.trim_end().split(' ').map(|word| word.parse().ok());
+        let costs = Self { block: words.next()??, window: words.next()??, entry: words.next()?? };
+        if words.next().is_some() {
+            return None;
+        }
         (costs.block > 0 && costs.entry > 0).then_some(costs)
     }
 }
 
 impl Cuda {
-    /// Entries from which on a block is worth being one, in products with an operand like this.
+    /// Entries from which on a block is worth being one, in products of a class; `None` where none is.
     pub(super) fn worthwhile_entries(
         &self,
         operation: &'static str,
         csr: &CudaCsr,
-        shape: Shape,
-        dtype: Dtype,
-    ) -> Result<u32, ComputeError> {
-        let class = Class::of(self.block_kernel, shape, dtype);
+        class: Class,
+    ) -> Result<Option<u32>, ComputeError> {
         let layout = class.kernel.layout();
         let costs = self.costs(class);
-        let share = CANDIDATES[costs.choose(&self.count_fills(operation, csr, layout)?)];
-        let break_even = costs.block as f64 / costs.entry as f64;
+        let share = costs.choose(&self.count_fills(operation, csr, layout)?).map(|i| CANDIDATES[i]);
+        let [block, window] = [costs.block, costs.window].map(|cost| cost as f64 / costs.entry as f64);
         tracing::debug!(
-            "{class:?}: a block takes as long as {break_even:.0} entries; blocks begin at a share of {share}"
+            "{class:?}: a block takes as long as {block:.0} entries, a window {window:.0}; blocks begin at {share:?}"
         );
-        Ok(entries_of(share, layout))
+        Ok(share.map(|share| entries_of(share, layout)))
     }
 
     /// How many blocks of a pattern have how many entries.
@@ -124,22 +164,24 @@ impl Cuda {
             self.device.stream.memset_zeros(&mut zeros).map_err(Self::failed(operation))?;
             Ok(zeros)
         };
-        let (mut blocks, mut entries) = (zeros(fills.blocks.len())?, zeros(fills.entries.len())?);
+        let n = fills.blocks.len();
+        let (mut blocks, mut entries, mut windows) = (zeros(n)?, zeros(n)?, zeros(n)?);
         let candidates = Candidates(CANDIDATES.map(|share| entries_of(share, layout)));
         let (search, config, _counts) = self.search(operation, csr, layout, candidates.0[0])?;
         let kernel = self.tiling_kernel(operation, "count_fills", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&search).arg(&candidates).arg(&mut blocks).arg(&mut entries);
+        launch.arg(&search).arg(&candidates).arg(&mut blocks).arg(&mut entries).arg(&mut windows);
         // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number for
         // each candidate and one more.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         fills.blocks.copy_from_slice(&self.read(operation, &blocks.slice(..))?);
         fills.entries.copy_from_slice(&self.read(operation, &entries.slice(..))?);
+        fills.windows.copy_from_slice(&self.read(operation, &windows.slice(..))?);
         Ok(fills)
     }
 
     /// What was measured, now or before; what is built in where it cannot be kept.
-    fn costs(&self, class: Class) -> Costs {
+    pub(super) fn costs(&self, class: Class) -> Costs {
         let measured = || match self.measure(class) {
             Ok(costs) => Some(costs.to_text()),
             Err(error) => {
@@ -158,26 +200,28 @@ impl Cuda {
     fn measure(&self, class: Class) -> Result<Costs, ComputeError> {
         const OPERATION: &str = "measure";
         let layout = class.kernel.layout();
-        let x = self.zeros(Shape::new(NODES, class.width), class.dtype)?;
+        let x = self.zeros(Shape::new(SIZE.cols, class.width), class.dtype)?;
+        let mut out = self.zeros(Shape::new(SIZE.rows, class.width), class.dtype)?;
         let csr = self.upload_csr(OPERATION, &scattered_entries(), None)?;
-        // Not to be searched for blocks.
-        let _ = csr.tiles.set(None);
-        let by_rows = self.time_of_rows(OPERATION, &csr, &x)?;
-        let (blocks, n_blocks) = self.scattered_blocks(OPERATION, layout)?;
+        let direction = Direction::of_pattern(&csr);
         let halves = layout == BlockLayout::Fragments && class.dtype == Dtype::F32;
-        let wanted = Wanted { rows: false, halves };
-        let (operand, halves) = self.operand(OPERATION, &x, Direction::of_pattern(&csr), wanted)?;
-        let sums = || self.tile_sums(OPERATION, &blocks, &operand, halves.as_ref(), class.dtype).map(drop);
-        let by_blocks = self.median(sums)?;
+        let (x, halves) = self.operand(OPERATION, &x, direction, Wanted { rows: false, halves })?;
+        let plain = Epilogue::default();
+        let by_rows =
+            self.median(|| self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))?;
+        let mut with_blocks = |n: usize| {
+            let tiles = self.scattered_tiles(OPERATION, layout, n)?;
+            self.median(|| {
+                let sums = self.tile_sums(OPERATION, &tiles.blocks, &x, halves.as_ref(), class.dtype)?;
+                let start = tiles.start(self, &csr, &sums);
+                self.gather(OPERATION, Direction::of_pattern(&tiles.rest), None, &x, start, &plain, &mut out)
+            })
+        };
+        let (few, many) = (with_blocks(FEW)?, with_blocks(MANY)?);
         let each = |seconds: f64, n: usize| ((seconds * 1e15 / n as f64) as u64).max(1);
-        Ok(Costs { block: each(by_blocks, n_blocks), entry: each(by_rows, csr.nnz) })
-    }
-
-    /// Seconds of a product by rows.
-    fn time_of_rows(&self, operation: &'static str, csr: &CudaCsr, x: &CudaMatrix) -> Result<f64, ComputeError> {
-        let mut out = self.zeros(Shape::new(csr.shape.rows, x.shape.cols), x.dtype)?;
-        let direction = Direction::of_pattern(csr);
-        self.median(|| self.product(operation, direction, None, x, &Epilogue::default(), &mut out))
+        let n_windows = SIZE.rows / layout.rows();
+        let (block, entry) = (each(many - few, (MANY - FEW) * n_windows), each(by_rows, csr.nnz));
+        Ok(Costs { block, window: each(few - by_rows, n_windows).saturating_sub(FEW as u64 * block), entry })
     }
 
     fn median(&self, mut work: impl FnMut() -> Result<(), ComputeError>) -> Result<f64, ComputeError> {
@@ -189,27 +233,37 @@ impl Cuda {
         Ok(seconds[RUNS / 2])
     }
 
-    /// Blocks anywhere, and their number. A sixteenth of their places is taken, by bits that differ from word to word.
-    fn scattered_blocks(&self, operation: &'static str, layout: BlockLayout) -> Result<(Blocks, usize), ComputeError> {
-        let (n_rows, n_panels) = (NODES / layout.rows(), NODES / layout.cols());
-        let n_blocks = n_rows * PER_ROW;
-        let first: Vec<u32> = (0..=n_rows).map(|row| (row * PER_ROW) as u32).collect();
+    /// So many blocks in each row of blocks, anywhere, and entries besides. A sixteenth of the blocks' places is taken, by bits
+    /// that differ from word to word.
+    fn scattered_tiles(
+        &self,
+        operation: &'static str,
+        layout: BlockLayout,
+        per_row: usize,
+    ) -> Result<Tiles, ComputeError> {
+        let (n_rows, n_panels) = (SIZE.rows / layout.rows(), SIZE.cols / layout.cols());
+        let n_blocks = n_rows * per_row;
+        let first: Vec<u32> = (0..=n_rows).map(|row| (row * per_row) as u32).collect();
         let columns: Vec<u32> =
             (0..n_blocks).map(|block| (scatter(block) as usize % n_panels * layout.cols()) as u32).collect();
         let bits: Vec<u32> =
             (0..n_blocks * layout.n_words()).map(|word| 0x0002_0001_u32.rotate_left(word as u32 * 7)).collect();
         let [first_on_device, columns, bits] = [&first, &columns, &bits].map(|list| self.upload_list(operation, list));
-        Ok((self.blocks(operation, layout, (&first, first_on_device?), columns?, bits?)?, n_blocks))
+        let blocks = self.blocks(operation, layout, (&first, first_on_device?), columns?, bits?)?;
+        let rest = self.upload_csr(operation, &scattered_entries(), None)?;
+        let split = Split { entries_min: 1, threshold: 0.0, n_blocks, coverage: 0.0 };
+        Ok(Tiles { rest, blocks, split })
     }
 }
 
 /// A row of entries for each node, as far apart as they can be.
 fn scattered_entries() -> Csr {
-    let apart = NODES / PER_ROW;
-    let indptr: Vec<u64> = (0..=NODES).map(|row| (row * PER_ROW) as u64).collect();
+    let Shape { rows, cols } = SIZE;
+    let apart = cols / PER_ROW;
+    let indptr: Vec<u64> = (0..=rows).map(|row| (row * PER_ROW) as u64).collect();
     let column = |entry: usize| entry % PER_ROW * apart + scatter(entry) as usize % apart;
-    let indices: Vec<u32> = (0..NODES * PER_ROW).map(|entry| column(entry) as u32).collect();
-    Csr::new(NODES, NODES, indptr, indices, None).expect("entries of a row ascend, one in each stretch of columns")
+    let indices: Vec<u32> = (0..rows * PER_ROW).map(|entry| column(entry) as u32).collect();
+    Csr::new(rows, cols, indptr, indices, None).expect("entries of a row ascend, one in each stretch of columns")
 }
 
 /// Numbers without an order that caches could use; the upper bits of Knuth's multiplicative hash.
@@ -226,14 +280,14 @@ mod tests {
     #[test]
     fn entries_are_spread_over_all_columns() {
         let csr = scattered_entries();
-        assert_eq!((csr.n_rows(), csr.nnz()), (NODES, NODES * PER_ROW));
-        assert!(csr.row(1)[0] != csr.row(2)[0] && csr.row(3)[PER_ROW - 1] as usize >= NODES - NODES / PER_ROW);
+        assert_eq!((csr.n_rows(), csr.nnz()), (SIZE.rows, SIZE.rows * PER_ROW));
+        assert!(csr.row(1)[0] != csr.row(2)[0] && csr.row(3)[PER_ROW - 1] as usize >= SIZE.cols - SIZE.cols / PER_ROW);
     }
 
     #[test]
     fn widths_have_few_classes() {
         let class = |cols| Class::of(BlockKernel::Mma, Shape::new(1, cols), Dtype::F32).width;
-        assert_eq!([8, 16, 47, 64, 128, 602].map(class), [16, 16, 64, 64, 128, 128]);
+        assert_eq!([4, 8, 10, 16, 47, 64, 128, 602].map(class), [8, 8, 16, 16, 64, 64, 128, 128]);
     }
 
     #[test]
@@ -244,33 +298,56 @@ mod tests {
             for (i, share) in CANDIDATES.into_iter().enumerate() {
                 fills.entries[i + 1] = 1000 * u64::from(entries_of(share, layout) + 1);
             }
-            assert_eq!(CANDIDATES[Costs::built_in(layout).choose(&fills)], expected);
+            assert_eq!(Costs::built_in(layout).choose(&fills).map(|i| CANDIDATES[i]), Some(expected));
         }
     }
 
     #[test]
     fn costs_are_read_as_they_are_written() {
-        let costs = Costs { block: 7_300_000, entry: 27_000 };
+        let costs = Costs { block: 7_300_000, window: 0, entry: 27_000 };
         assert_eq!(Costs::from_text(&costs.to_text()), Some(costs));
-        for wrong in ["", "1", "0 5", "5 0", "a b", "1 2 3"] {
+        for wrong in ["", "1", "1 5", "0 1 5", "5 1 0", "a b c", "1 2 3 4"] {
             assert_eq!(Costs::from_text(wrong), None, "{wrong}");
         }
     }
 
     proptest! {
-        /// A block is one where that takes less time than its entries, if blocks of a bin are alike.
+        /// A block is one where that takes less time than its entries, if blocks of a bin are alike and windows cost nothing.
         #[test]
         fn blocks_that_pay_are_blocks(counts in prop::array::uniform6(1_u64..1000), block in 200_u64..2000) {
-            let layout = BlockLayout::Fragments;
-            let mut fills = Fills { blocks: counts, ..Fills::default() };
-            for (i, share) in CANDIDATES.into_iter().enumerate() {
-                fills.entries[i + 1] = counts[i + 1] * u64::from(entries_of(share, layout));
+            let fills = fills(counts);
+            let pays = |i: usize| u64::from(entries_of(CANDIDATES[i], BlockLayout::Fragments)) > block;
+            let last = CANDIDATES.len() - 1;
+            match (Costs { block, window: 0, entry: 1 }).choose(&fills) {
+                Some(chosen) => prop_assert!(pays(chosen) && (chosen == 0 || !pays(chosen - 1))),
+                None => prop_assert!(!pays(last) || counts[last + 1] * 30 < fills.entries.iter().sum::<u64>()),
             }
-            let chosen = Costs { block, entry: 1 }.choose(&fills);
-            let pays = |i: usize| u64::from(entries_of(CANDIDATES[i], layout)) > block;
-            // The densest blocks are blocks in any case.
-            prop_assert!(chosen == CANDIDATES.len() - 1 || pays(chosen));
-            prop_assert!(chosen == 0 || !pays(chosen - 1));
         }
+
+        /// What was chosen is the best of all candidates, windows counted, and worth it; else none of them is.
+        #[test]
+        fn the_choice_is_the_best(counts in prop::array::uniform6(0_u64..1000), windows in prop::array::uniform6(0_u64..100),
+                                  block in 1_u64..2000, window in 0_u64..5000) {
+            let (fills, costs) = (Fills { windows, ..fills(counts) }, Costs { block, window, entry: 1 });
+            let all = fills.entries.iter().sum();
+            match costs.choose(&fills) {
+                Some(chosen) => {
+                    let time = costs.time(fills.split_at(chosen));
+                    prop_assert!((0..CANDIDATES.len()).all(|i| time <= costs.time(fills.split_at(i))));
+                    let without = costs.time(Parts { entries: all, ..Parts::default() });
+                    prop_assert!(time < without);
+                }
+                None => prop_assert!((0..CANDIDATES.len()).all(|i| !costs.are_worth(fills.split_at(i), all))),
+            }
+        }
+    }
+
+    /// Blocks of each bin, each as full as the share at which it begins.
+    fn fills(counts: [u64; CANDIDATES.len() + 1]) -> Fills {
+        let mut fills = Fills { blocks: counts, ..Fills::default() };
+        for (i, share) in CANDIDATES.into_iter().enumerate() {
+            fills.entries[i + 1] = counts[i + 1] * u64::from(entries_of(share, BlockLayout::Fragments));
+        }
+        fills
     }
 }

@@ -6,9 +6,10 @@
 use std::ops::RangeInclusive;
 
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Slope, Transpose};
 
 use super::gemm::Dense;
+use super::mask::Mask;
 use super::passes::number;
 use crate::backend::{Cuda, element};
 use crate::compile::{Defines, Source};
@@ -39,7 +40,7 @@ const PART_STAGES_MIN: usize = 8;
 
 /// `Out` of `kernels/dense.cu`.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Out {
     out: u64,
     bias: u64,
@@ -48,7 +49,8 @@ struct Out {
     rows: u64,
     cols: u64,
     alpha: f32,
-    padding: u32,
+    kept: f32,
+    mask: Mask,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
@@ -63,6 +65,7 @@ struct Variant {
     through: Dtype,
     activation: Activation,
     accumulate: bool,
+    masks: bool,
 }
 
 /// How a product is cut.
@@ -131,12 +134,9 @@ impl Cuda {
         }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let to = Out {
-            out: self.pointer(Some(&out.data)),
             bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
-            rows: dense.shape.rows as u64,
-            cols: dense.shape.cols as u64,
-            alpha: dense.alpha,
-            ..Out::default()
+            mask: self.mask_or_none(epilogue.dropout, dense.shape.cols)?,
+            ..self.plain_out(dense, out)
         };
         let variant = Variant {
             out: out.dtype,
@@ -144,6 +144,7 @@ impl Cuda {
             through: Dtype::F32,
             activation: epilogue.activation,
             accumulate: epilogue.accumulate,
+            masks: epilogue.dropout.is_some(),
         };
         match dense.transposes {
             (Transpose::No, _) if dense.shape.rows >= LONG => {
@@ -165,7 +166,7 @@ impl Cuda {
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
-        (activation, y): (Activation, &CudaMatrix),
+        (slope, y): (Slope, &CudaMatrix),
         out: &mut CudaMatrix,
         sums: Option<&mut CudaMatrix>,
     ) -> Result<bool, ComputeError> {
@@ -176,21 +177,33 @@ impl Cuda {
         let cols = dense.shape.cols;
         let partials = sums.as_deref().map(|_| self.scratch::<f32>(OPERATION, cut.blocks * cols)).transpose()?;
         let to = Out {
-            out: self.pointer(Some(&out.data)),
             through: self.pointer(Some(&y.data)),
             partials: self.pointer(partials.as_ref()),
-            rows: dense.shape.rows as u64,
-            cols: cols as u64,
-            alpha: dense.alpha,
-            ..Out::default()
+            kept: slope.kept,
+            ..self.plain_out(dense, out)
         };
-        let (bias, through) = (Dtype::F32, y.dtype);
-        let variant = Variant { out: out.dtype, bias, through, activation, accumulate: false };
+        let (bias, through, activation) = (Dtype::F32, y.dtype, slope.activation);
+        let variant = Variant { out: out.dtype, bias, through, activation, accumulate: false, masks: false };
         self.product_of(dense, (a, b), cut, variant, to)?;
         if let Some((sums, partials)) = sums.zip(partials) {
             self.finish_columns(OPERATION, &partials.as_view(), (cut.blocks, cols, 1), sums)?;
         }
         Ok(true)
+    }
+
+    /// The result alone.
+    fn plain_out(&self, dense: Dense, out: &CudaMatrix) -> Out {
+        Out {
+            out: self.pointer(Some(&out.data)),
+            bias: 0,
+            through: 0,
+            partials: 0,
+            rows: dense.shape.rows as u64,
+            cols: dense.shape.cols as u64,
+            alpha: dense.alpha,
+            kept: 1.0,
+            mask: Mask::NONE,
+        }
     }
 
     /// The product as parts of the summed dimension, and their sum.
@@ -249,7 +262,7 @@ impl Cuda {
         variant: Variant,
         to: Out,
     ) -> Result<CudaFunction, ComputeError> {
-        let Variant { out, bias, through, activation, accumulate } = variant;
+        let Variant { out, bias, through, activation, accumulate, masks } = variant;
         let types = [("X", operands), ("Y", out), ("B", bias), ("V", through)];
         let types = types.map(|(name, dtype)| (name, element(dtype).to_owned()));
         let flag = |transpose| usize::from(transpose == Transpose::Yes);
@@ -264,6 +277,7 @@ impl Cuda {
             ("BACK", usize::from(to.through != 0)),
             ("ACTIVATION", number(activation) as usize),
             ("ACCUMULATE", usize::from(accumulate)),
+            ("MASKS", usize::from(masks)),
         ];
         let constants = constants.map(|(name, value)| (name, value.to_string()));
         let defines: Defines = types.into_iter().chain(constants).collect();

@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, checks};
+use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, checks};
 
 use super::passes::{NULL, number};
 use crate::backend::Cuda;
@@ -59,12 +59,14 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         checks::gemm((a.shape, ta), (b.shape, tb), epilogue.bias.map(|bias| bias.shape), out.shape)?;
+        checks::mask("gemm", &epilogue)?;
         let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
         if out.shape.is_empty() {
             return Ok(());
         }
         if depth == 0 {
-            return self.finish(None, &epilogue, epilogue.accumulate, out);
+            self.finish(None, &epilogue, epilogue.accumulate, out)?;
+            return self.masked_result(epilogue.dropout, out);
         }
         let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
         // Masks only drop; the product is scaled instead, so that what stays of a bf16 operand is not rounded.
@@ -79,7 +81,7 @@ impl Cuda {
         &self,
         (a, ta): (&CudaMatrix, Transpose),
         (b, tb): (&CudaMatrix, Transpose),
-        (activation, y): (Activation, &CudaMatrix),
+        (slope, y): (Slope, &CudaMatrix),
         out: &mut CudaMatrix,
         mut bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
@@ -90,11 +92,15 @@ impl Cuda {
         let (of_a, of_b) = (self.converted(a, None, common)?, self.converted(b, None, common)?);
         let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha: 1.0, beta: 0.0 };
         let operands = (of_a.get(), of_b.get());
-        if self.multiply_long_backward(dense, operands, (activation, y), out, bias_grad.as_deref_mut())? {
+        if self.multiply_long_backward(dense, operands, (slope, y), out, bias_grad.as_deref_mut())? {
             return Ok(());
         }
         self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
-        self.epilogue_backward(activation, y, out, bias_grad)
+        self.epilogue_backward(slope, y, out, bias_grad)
+    }
+
+    fn masked_result(&self, dropout: Option<Dropout>, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        dropout.map_or(Ok(()), |dropout| self.dropout_in_place(dropout, out))
     }
 
     /// The product of operands of one type, and its epilogue.
@@ -108,17 +114,30 @@ impl Cuda {
         if self.multiply_long(dense, (a, b), epilogue, out)? {
             return Ok(());
         }
+        self.multiply_by_libraries(dense, (a, b), &Epilogue { dropout: None, ..*epilogue }, out)?;
+        self.masked_result(epilogue.dropout, out)
+    }
+
+    /// The product by cuBLAS or cuBLASLt, and an epilogue that masks nothing.
+    fn multiply_by_libraries(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         if [self.precision, a.dtype, out.dtype] == [Dtype::Bf16; 3] && epilogue.activation != Activation::Identity {
             // Half the bytes of a product in f32 that a pass would read; the sum is rounded before it is activated.
             let sum = Epilogue { activation: Activation::Identity, ..*epilogue };
-            self.multiply(dense, (a, b), &sum, out)?;
+            self.multiply_by_libraries(dense, (a, b), &sum, out)?;
             return self.activate(epilogue.activation, None, out);
         }
         if let Some(bias) = epilogue.bias.filter(|bias| self.precision == out.dtype && bias.dtype != out.dtype) {
             // A bias like the result goes through in one pass.
             let mut rounded = self.uninitialized(bias.shape, out.dtype)?;
             self.convert(bias, &mut rounded)?;
-            return self.multiply(dense, (a, b), &Epilogue { bias: Some(&rounded), ..*epilogue }, out);
+            let rounded = Epilogue { bias: Some(&rounded), ..*epilogue };
+            return self.multiply_by_libraries(dense, (a, b), &rounded, out);
         }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };

@@ -7,6 +7,7 @@ mod dense;
 mod edges;
 mod gemm;
 mod loss;
+mod mask;
 mod memory;
 mod normalize;
 mod operand;
@@ -22,5 +23,5 @@ mod tiles_mma;
 mod tiles_paper;
 
 pub(crate) use optim::StepRates;
-pub(crate) use tiles::Tiles;
+pub(crate) use tiles::Found;
 pub use tiles::{BlockKernel, Split, Tiling};

@@ -1,8 +1,9 @@
 //! `kernels/passes.cu`: passes over whole matrices.
 
 use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Shape, checks};
+use girih_compute::{Activation, ComputeError, Dropout, Dtype, Shape, Slope, checks};
 
+use super::mask::Mask;
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
@@ -56,42 +57,37 @@ impl Cuda {
     /// [`Backend::epilogue_backward`](girih_compute::Backend::epilogue_backward).
     pub(crate) fn epilogue_backward(
         &self,
-        activation: Activation,
+        slope: Slope,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
         checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
-        match (activation, bias_grad) {
+        match (slope.activation, bias_grad) {
             (Activation::Identity, None) => Ok(()),
             (Activation::Identity, Some(bias_grad)) => self.column_sums(grad, bias_grad),
-            (_, None) => self.activation_backward(activation, y, grad),
-            (_, Some(bias_grad)) => self.activation_backward_sums(activation, y, grad, bias_grad),
+            (_, None) => self.activation_backward(slope, y, grad),
+            (_, Some(bias_grad)) => self.activation_backward_sums(slope, y, grad, bias_grad),
         }
     }
 
-    /// `grad ⊙= activation'(y)`.
-    fn activation_backward(
-        &self,
-        activation: Activation,
-        y: &CudaMatrix,
-        grad: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
+    /// `grad ⊙= slope(y)`.
+    fn activation_backward(&self, slope: Slope, y: &CudaMatrix, grad: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "epilogue_backward";
         let types = [("X", y.dtype), ("Y", grad.dtype)];
         let kernel = self.kernel(OPERATION, Source::PASSES, "activation_backward", &types)?;
-        let (n, activation) = (y.len() as u64, number(activation));
+        let (n, activation) = (y.len() as u64, number(slope.activation));
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&y.data).arg(&mut grad.data).arg(&n).arg(&activation);
+        launch.arg(&y.data).arg(&mut grad.data).arg(&n).arg(&activation).arg(&slope.kept);
         // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
         unsafe { launch.launch(fours_for(y)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
 
-    /// `grad ⊙= activation'(y)` and the column sums of what it leaves.
+    /// `grad ⊙= slope(y)` and the column sums of what it leaves.
     fn activation_backward_sums(
         &self,
-        activation: Activation,
+        slope: Slope,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         sums: &mut CudaMatrix,
@@ -101,10 +97,11 @@ impl Cuda {
         let in_fours = y.pitch().is_multiple_of(4);
         let name = if in_fours { "activation_backward_sums_of_fours" } else { "activation_backward_sums" };
         let kernel = self.kernel(OPERATION, Source::PASSES, name, &types)?;
-        let activation = number(activation);
+        let (activation, kept) = (number(slope.activation), slope.kept);
         let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(partials);
+            launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(&kept);
+            launch.arg(partials);
             // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, where
             // rows begin, and `sums` is as wide; `partials` has room for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
@@ -202,7 +199,7 @@ impl Cuda {
     /// [`Backend::dropout`](girih_compute::Backend::dropout).
     pub(crate) fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape, out.shape)?;
-        self.masked(x, &self.mask(dropout, x.shape)?, out)
+        self.masked(x, self.mask(dropout, x.shape.cols)?, out)
     }
 
     /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is rounded.
@@ -212,31 +209,38 @@ impl Cuda {
         dropout: Dropout,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        self.masked(x, &Mask { scale: 1.0, ..self.mask(dropout, x.shape)? }, out)
+        self.masked(x, self.mask(dropout, x.shape.cols)?.unscaled(), out)
     }
 
-    fn masked(&self, x: &CudaMatrix, mask: &Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        let kernel = self.kernel("dropout", Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&mut out.data).arg(&mask.n).arg(&mask.cols).arg(&mask.first);
-        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale).arg(&mask.stored_key);
-        // SAFETY: both matrices hold `n` elements, of the types that the kernel was compiled for; a key that is stored lives as
-        // long as the graph that this is captured for.
-        unsafe { launch.launch(mask.config()) }.map_err(Self::failed("dropout"))?;
-        Ok(())
+    fn masked(&self, x: &CudaMatrix, mask: Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        // SAFETY: matrices of one shape; `out` is ours to write.
+        unsafe { self.mask_elements("dropout", x, mask, out) }
     }
 
     /// [`Backend::dropout_in_place`](girih_compute::Backend::dropout_in_place).
     pub(crate) fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
-        const OPERATION: &str = "dropout_in_place";
-        let kernel = self.kernel(OPERATION, Source::PASSES, "dropout", &[("X", x.dtype), ("Y", x.dtype)])?;
-        let mask = self.mask(dropout, x.shape)?;
+        let mask = self.mask(dropout, x.shape.cols)?;
+        // SAFETY: `x` is ours to write, and every element is read and then written by one thread.
+        unsafe { self.mask_elements("dropout_in_place", x, mask, x) }
+    }
+
+    /// `out = mask ⊙ x`.
+    ///
+    /// # Safety
+    /// Both are of one shape, and the elements of `out` may be written; it may be `x`.
+    unsafe fn mask_elements(
+        &self,
+        operation: &'static str,
+        x: &CudaMatrix,
+        mask: Mask,
+        out: &CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let kernel = self.kernel(operation, Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
+        let (n, cols) = (x.shape.len() as u64, x.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&x.data).arg(&mask.n).arg(&mask.cols).arg(&mask.first);
-        launch.arg(&mask.key[0]).arg(&mask.key[1]).arg(&mask.threshold).arg(&mask.scale).arg(&mask.stored_key);
-        // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for, it is ours to write, and every
-        // element is read and then written by one thread; the key as in `masked`.
-        unsafe { launch.launch(mask.config()) }.map_err(Self::failed(OPERATION))?;
+        launch.arg(&x.data).arg(&out.data).arg(&n).arg(&cols).arg(&mask);
+        // SAFETY: both matrices hold `n` elements in rows of `cols`, of the types that the kernel was compiled for.
+        unsafe { launch.launch(threads_for(x.shape.len() / 8 + 2)) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 
@@ -365,39 +369,6 @@ pub(super) struct Strided {
 
 /// What a kernel takes for a pointer that there is not.
 pub(super) const NULL: u64 = 0;
-
-/// What a mask is drawn from, and how many of its elements.
-struct Mask {
-    n: u64,
-    cols: u64,
-    first: u64,
-    key: [u32; 2],
-    threshold: u32,
-    scale: f32,
-    /// Where the key is on the device; zero where it is given.
-    stored_key: u64,
-}
-
-impl Cuda {
-    fn mask(&self, dropout: Dropout, shape: Shape) -> Result<Mask, ComputeError> {
-        Ok(Mask {
-            n: shape.len() as u64,
-            cols: shape.cols as u64,
-            first: dropout.first_element(shape.cols) as u64,
-            key: dropout.key().words(),
-            threshold: dropout.threshold(),
-            scale: dropout.scale(),
-            stored_key: self.recorder.key(dropout.key())?,
-        })
-    }
-}
-
-impl Mask {
-    /// A thread for each Philox block, of which eight elements draw.
-    fn config(&self) -> LaunchConfig {
-        threads_for((self.n / 8) as usize + 32)
-    }
-}
 
 /// Activations as `common.cuh` numbers them.
 pub(super) fn number(activation: Activation) -> u32 {

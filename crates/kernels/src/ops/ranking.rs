@@ -7,7 +7,7 @@ use girih_graph_format::Csr;
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for, warps_for};
-use crate::matrix::CudaMatrix;
+use crate::matrix::{CudaIds, CudaMatrix};
 
 /// Elements that are ranked at a time, unless a single row has more: their keys take four bytes each.
 const CHUNK: usize = 1 << 26;
@@ -26,6 +26,22 @@ impl Cuda {
         // a number for each row.
         unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
         self.read(OPERATION, &found.slice(..x.shape.rows))
+    }
+
+    /// [`Backend::count_correct`](girih_compute::Backend::count_correct).
+    pub(crate) fn count_correct(&self, x: &CudaMatrix, classes: &CudaIds, rows: &CudaIds) -> Result<u64, ComputeError> {
+        const OPERATION: &str = "count_correct";
+        checks::count_correct(x.shape, classes.range.len, rows.range)?;
+        let mut n_correct = self.scratch::<u64>(OPERATION, 1)?;
+        self.device.stream.memset_zeros(&mut n_correct).map_err(Self::failed(OPERATION))?;
+        let kernel = self.kernel(OPERATION, Source::RANKING, OPERATION, &[("X", x.dtype)])?;
+        let (cols, n) = (x.shape.cols as u64, rows.range.len as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&cols).arg(&classes.ids).arg(&rows.ids).arg(&n).arg(&mut n_correct);
+        // SAFETY: there are `n` rows, each one of `x`, which has at least one column and is of the type that the kernel was
+        // compiled for; there is a class for each row of `x`; all that is written is one number.
+        unsafe { launch.launch(warps_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
+        Ok(self.read(OPERATION, &n_correct.as_view())?[0])
     }
 
     /// [`Backend::top_k_rows`](girih_compute::Backend::top_k_rows).

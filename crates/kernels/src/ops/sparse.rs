@@ -8,6 +8,7 @@ use girih_graph_format::{Csr, Transposed};
 
 use super::super::backend::Cuda;
 use super::super::matrix::{CudaCsr, Hubs};
+use super::tiles::Found;
 use crate::CudaSparse;
 
 /// What a product with a sparse matrix, or with its transpose, reads.
@@ -143,7 +144,7 @@ impl Cuda {
             values: csr.values().map(|values| self.upload_list(operation, values)).transpose()?,
             positions: positions.map(|positions| self.upload_list(operation, positions)).transpose()?,
             hubs: self.upload_hubs(operation, csr.indptr())?,
-            tiles: OnceLock::new(),
+            tiles: Found::default(),
         })
     }
 

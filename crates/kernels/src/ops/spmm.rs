@@ -1,12 +1,14 @@
 //! `kernels/spmm.cu`: sparse products.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
+use girih_compute::{ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
 
 use super::super::backend::{Cuda, element};
 use super::super::compile::{Defines, Source};
 use super::super::device::{BLOCK, threads_for};
+use super::mask::Mask;
 use super::operand::{Operand, Wanted};
+use super::passes::number;
 use super::sparse::Direction;
 use super::tiles::{Start, Tiles};
 use crate::matrix::pitch;
@@ -18,6 +20,9 @@ const TILED_WIDTH_MIN: usize = 8;
 const MADE_WIDTH_MIN: usize = 8;
 /// Entries for each row of the operand from which on it is worth making.
 const OFTEN: usize = 4;
+
+/// Ids that the lanes of a group hold together, where they are fewer than that; `kernels/spmm.cu` says the same.
+const IDS: usize = 8;
 
 /// How lanes read rows: see `kernels/spmm.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +36,18 @@ struct Layout {
 }
 
 impl Layout {
-    /// Rows of the pattern with fewer entries on average leave lanes of a whole warp idle.
-    const SHORT: usize = 32;
-    /// The fewest lanes of a team: they read that many ids at once.
+    /// The fewest lanes of a team.
     const TEAM_MIN: usize = 8;
 
     /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then start
-    /// where such loads may.
-    fn of(width: usize, dtype: Dtype, nnz: usize, n_rows: usize) -> Self {
+    /// where such loads may. The pattern has `nnz` entries in `n_rows` rows.
+    fn of(width: usize, dtype: Dtype, weighing: Weighing, (nnz, n_rows): (usize, usize)) -> Self {
         let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
         let vectors = width / vec;
         let group = vectors.next_power_of_two().min(32);
-        let short = nnz < Self::SHORT * n_rows;
+        // Rows that have fewer entries than a whole warp reads ids at once leave lanes idle.
+        let ids_of_lane = if weighing == Weighing::Nothing { (IDS / group).max(1) } else { 1 };
+        let short = nnz < 32 * ids_of_lane * n_rows;
         Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 } }
     }
 
@@ -77,6 +82,15 @@ impl Weighing {
     }
 }
 
+/// What else a product is compiled for.
+#[derive(Clone, Copy)]
+struct Flags {
+    /// Sums start from those of blocks.
+    starts: bool,
+    /// The result is masked.
+    masks: bool,
+}
+
 /// `Out` of `kernels/spmm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -87,7 +101,8 @@ struct Out {
     width: u64,
     pitch: u64,
     accumulate: i32,
-    activation: i32,
+    activation: u32,
+    mask: Mask,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
@@ -106,6 +121,7 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         let (weights_shape, bias_shape) = (weights.map(|weights| weights.shape), epilogue.bias.map(|bias| bias.shape));
         checks::spmm((self.sparse_shape(a), ta), self.nnz(a), weights_shape, x.shape, bias_shape, out.shape)?;
+        checks::mask("spmm", &epilogue)?;
         let direction = self.direction("spmm", a, ta, weights.is_some())?;
         self.product("spmm", direction, weights, x, &epilogue, out)
     }
@@ -138,7 +154,7 @@ impl Cuda {
 
     /// The product of compressed rows, from `start` on.
     #[expect(clippy::too_many_arguments, reason = "operands, and what happens to the result")]
-    fn gather(
+    pub(super) fn gather(
         &self,
         operation: &'static str,
         direction: Direction<'_>,
@@ -149,16 +165,17 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let (csr, width) = (direction.csr, pitch(x.shape.cols));
-        let layout = Layout::of(width, x.dtype, csr.nnz, csr.shape.rows);
         let weighing = Weighing::of(direction, weights);
-        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], start.is_some());
+        let layout = Layout::of(width, x.dtype, weighing, (csr.nnz, csr.shape.rows));
+        let flags = Flags { starts: start.is_some(), masks: epilogue.dropout.is_some() };
+        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], flags);
         let n_segments = csr.n_segments();
         let partial = match n_segments {
             0 => None,
             n => Some(self.uninitialized(Shape::new(n, width), Dtype::F32)?),
         };
         let sums = self.pointer(partial.as_ref().map(|partial| &partial.data));
-        let (pattern, x, to) = (self.pattern(csr), x.argument(self), self.out(direction, epilogue, width, out));
+        let (pattern, x, to) = (self.pattern(csr), x.argument(self), self.out(direction, epilogue, width, out)?);
         let values = self.pointer(csr.values.as_ref());
         let heads = weights.map_or(1, |weights| weights.shape.cols) as u64;
         let weights = self.pointer(weights.map(|weights| &weights.data));
@@ -189,20 +206,17 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         padded_width: usize,
         out: &mut CudaMatrix,
-    ) -> Out {
-        Out {
+    ) -> Result<Out, ComputeError> {
+        Ok(Out {
             left: self.pointer(direction.left),
             bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
             out: self.pointer(Some(&out.data)),
             width: out.shape.cols as u64,
             pitch: padded_width as u64,
             accumulate: i32::from(epilogue.accumulate),
-            activation: match epilogue.activation {
-                Activation::Identity => 0,
-                Activation::Relu => 1,
-                Activation::Elu => 2,
-            },
-        }
+            activation: number(epilogue.activation),
+            mask: self.mask_or_none(epilogue.dropout, out.shape.cols)?,
+        })
     }
 }
 
@@ -226,14 +240,15 @@ fn defines(
     weighing: Weighing,
     dtype: Dtype,
     operands: [Option<&CudaMatrix>; 3],
-    starts: bool,
+    flags: Flags,
 ) -> Defines {
     let types = ["Y", "W", "B"].into_iter().zip(operands);
     let types =
         types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
     let Layout { vec, group, team } = layout;
-    let constants = [("VEC", vec), ("GROUP", group), ("TEAM", team)];
-    let constants = constants.into_iter().chain([("WEIGHTS", weighing as usize), ("STARTS", usize::from(starts))]);
+    let constants = [("VEC", vec), ("GROUP", group), ("TEAM", team), ("WEIGHTS", weighing as usize)];
+    let flags = [("STARTS", usize::from(flags.starts)), ("MASKS", usize::from(flags.masks))];
+    let constants = constants.into_iter().chain(flags);
     let operand = [("X", element(dtype).to_owned())];
     operand.into_iter().chain(types).chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
 }
@@ -249,9 +264,9 @@ mod tests {
         #[test]
         fn layouts_cover_rows(width in 1_usize..2000, is_f32: bool) {
             let dtype = if is_f32 { Dtype::F32 } else { Dtype::Bf16 };
-            let Layout { vec, group, .. } = Layout::of(width, dtype, 1 << 10, 1);
+            let Layout { vec, group, .. } = Layout::of(width, dtype, Weighing::Nothing, (1 << 10, 1));
             prop_assert!(width.is_multiple_of(vec) && group.is_power_of_two() && group <= 32);
-            let layout = Layout::of(width, dtype, 1, 1);
+            let layout = Layout::of(width, dtype, Weighing::Nothing, (1, 1));
             prop_assert!(layout.team.is_multiple_of(layout.group) && layout.team <= 32);
             prop_assert!(layout.n_panels(width) * vec * group >= width);
         }

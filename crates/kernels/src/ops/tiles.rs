@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{
     CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
@@ -24,6 +24,7 @@ use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchCon
 use girih_compute::{ComputeError, Dtype, Shape};
 use girih_graph_format::{BlockLayout, BlockMatrix, Csr, FormatError};
 
+use super::costs::{Class, Parts};
 use super::operand::{Halves, Operand};
 use super::tiles_paper::{Share, shares};
 use crate::backend::{Cuda, element};
@@ -124,15 +125,6 @@ pub enum Tiling {
 impl Tiling {
     /// Fewer entries are not worth the search.
     const ENTRIES_MIN: usize = 1 << 20;
-    /// Blocks that hold less than this share of all entries are not worth a second kernel.
-    const COVERAGE_MIN: f64 = 0.1;
-
-    fn is_worth(self, coverage: f64) -> bool {
-        match self {
-            Self::Auto => coverage >= Self::COVERAGE_MIN,
-            Self::Never | Self::From(_) => coverage > 0.0,
-        }
-    }
 }
 
 /// Entries that are a share of a block's places, one at least.
@@ -227,9 +219,30 @@ impl Start {
 /// Dense blocks of a pattern, and the rest of it.
 pub(crate) struct Tiles {
     /// The entries outside of blocks.
-    pub(crate) rest: CudaCsr,
+    pub(super) rest: CudaCsr,
     pub(super) blocks: Blocks,
-    split: Split,
+    pub(super) split: Split,
+}
+
+/// The blocks of a pattern, once a product has found some that are worth it, and which products multiply by them.
+#[derive(Default)]
+pub(crate) struct Found {
+    tiles: OnceLock<Box<Tiles>>,
+    /// For products of a class; for all of them where a share was asked for.
+    uses: Mutex<Vec<(Option<Class>, bool)>>,
+}
+
+impl Found {
+    /// Whether products of a class multiply by blocks: what was decided before, or `decide` does.
+    fn uses<E>(&self, class: Option<Class>, decide: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&(_, uses)) = uses.iter().find(|(of, _)| *of == class) {
+            return Ok(uses);
+        }
+        let decided = decide()?;
+        uses.push((class, decided));
+        Ok(decided)
+    }
 }
 
 /// Dense blocks, and who multiplies which.
@@ -238,6 +251,8 @@ pub(super) struct Blocks {
     n: usize,
     /// Rows of blocks: windows, or those of the smaller tiles.
     pub(super) n_rows: usize,
+    /// Those that have any.
+    n_windows: usize,
     /// The number of the first block of each row of blocks, and of one more.
     pub(super) first: CudaSlice<u32>,
     /// The first column of each block.
@@ -292,6 +307,11 @@ impl Tiles {
         }
     }
 
+    fn parts(&self) -> Parts {
+        let Blocks { n, n_windows, .. } = self.blocks;
+        Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64 }
+    }
+
     /// Whether operands in `f32` are multiplied as halves.
     pub(crate) fn takes_halves(&self) -> bool {
         matches!(self.blocks.work, Work::Spans(_))
@@ -307,31 +327,35 @@ impl Cuda {
         csr: &'a CudaCsr,
         x: &CudaMatrix,
     ) -> Result<Option<&'a Tiles>, ComputeError> {
-        if csr.tiles.get().is_none() {
-            let Some(least) = self.least(operation, csr, x)? else { return Ok(None) };
-            let tiles = self.build_tiles(operation, csr, least)?;
-            let _ = csr.tiles.set(tiles.map(Box::new));
-        }
-        // They may have been found before this backend was told to leave them.
-        let tiles = csr.tiles.get().filter(|_| self.tiling != Tiling::Never);
-        Ok(tiles.and_then(|tiles| tiles.as_deref()))
+        let class = match self.tiling {
+            _ if csr.nnz == 0 => return Ok(None),
+            Tiling::Never => return Ok(None),
+            Tiling::Auto if csr.nnz < Tiling::ENTRIES_MIN => return Ok(None),
+            Tiling::Auto => Some(Class::of(self.block_kernel, x.shape, x.dtype)),
+            Tiling::From(_) => None,
+        };
+        let uses = csr.tiles.uses(class, || self.decide(operation, csr, class))?;
+        Ok(csr.tiles.tiles.get().map(|tiles| &**tiles).filter(|_| uses))
     }
 
-    /// Entries from which on a block is one; `None` where there shall be no blocks.
-    fn least(&self, operation: &'static str, csr: &CudaCsr, x: &CudaMatrix) -> Result<Option<u32>, ComputeError> {
-        Ok(match self.tiling {
-            _ if csr.nnz == 0 => None,
-            Tiling::Never => None,
-            Tiling::Auto if csr.nnz < Tiling::ENTRIES_MIN => None,
-            Tiling::Auto => Some(self.worthwhile_entries(operation, csr, x.shape, x.dtype)?),
-            Tiling::From(share) => Some(entries_of(share, self.block_kernel.layout())),
-        })
+    /// Whether products of a class shall multiply by blocks: those of an earlier one, or what is found now.
+    fn decide(&self, operation: &'static str, csr: &CudaCsr, class: Option<Class>) -> Result<bool, ComputeError> {
+        if let Some(tiles) = csr.tiles.tiles.get() {
+            return Ok(class.is_none_or(|class| self.costs(class).are_worth(tiles.parts(), csr.nnz as u64)));
+        }
+        let least = match (class, self.tiling) {
+            (Some(class), _) => self.worthwhile_entries(operation, csr, class)?,
+            (None, Tiling::From(share)) => Some(entries_of(share, self.block_kernel.layout())),
+            (None, Tiling::Auto | Tiling::Never) => None,
+        };
+        let tiles = least.map(|least| self.build_tiles(operation, csr, least)).transpose()?.flatten();
+        Ok(tiles.is_some_and(|tiles| csr.tiles.tiles.set(Box::new(tiles)).is_ok()))
     }
 
     /// How an adjacency was split, once a product has looked for blocks; `None` where there are none.
     #[must_use]
     pub fn split(&self, a: &CudaSparse) -> Option<Split> {
-        a.forward.tiles.get()?.as_ref().map(|tiles| tiles.split)
+        a.forward.tiles.tiles.get().map(|tiles| tiles.split)
     }
 
     /// The blocks of an adjacency and the rest, as a product found them; `None` where there are none.
@@ -340,7 +364,7 @@ impl Cuda {
     /// When the device fails.
     pub fn download_blocks(&self, a: &CudaSparse) -> Result<Option<BlockMatrix>, ComputeError> {
         const OPERATION: &str = "download_blocks";
-        let Some(Tiles { rest, blocks, .. }) = a.forward.tiles.get().and_then(|tiles| tiles.as_deref()) else {
+        let Some(Tiles { rest, blocks, .. }) = a.forward.tiles.tiles.get().map(|tiles| &**tiles) else {
             return Ok(None);
         };
         let invalid = |error: FormatError| ComputeError::argument(OPERATION, error.to_string());
@@ -363,7 +387,7 @@ impl Cuda {
         let coverage = 1.0 - n_rest as f64 / csr.nnz as f64;
         let threshold = f64::from(least) / (layout.rows() * layout.cols()) as f64;
         tracing::debug!("{n_blocks} blocks of {least} entries or more hold {:.1} % of {}", 100.0 * coverage, csr.nnz);
-        if n_blocks == 0 || !self.tiling.is_worth(coverage) {
+        if n_blocks == 0 {
             return Ok(None);
         }
         let mut columns = self.scratch::<u32>(operation, n_blocks)?;
@@ -386,7 +410,7 @@ impl Cuda {
             values: None,
             positions: None,
             hubs,
-            tiles: OnceLock::new(),
+            tiles: Found::default(),
         };
         let blocks = self.blocks(operation, layout, (&first, first_on_device), columns, bits)?;
         Ok(Some(Tiles { rest, blocks, split: Split { entries_min: least, threshold, n_blocks, coverage } }))
@@ -413,8 +437,9 @@ impl Cuda {
             }
         };
         let (n, n_rows) = (first.last().map_or(0, |&end| end as usize), first.len() - 1);
+        let n_windows = first.windows(2).filter(|ends| ends[0] < ends[1]).count();
         let slots = self.upload_list(operation, &slots)?;
-        Ok(Blocks { layout, n, n_rows, first: first_on_device, columns, bits, work, slots, n_slots })
+        Ok(Blocks { layout, n, n_rows, n_windows, first: first_on_device, columns, bits, work, slots, n_slots })
     }
 
     /// What kernels that look for blocks of `least` entries are handed, how they are launched, and what they count in.

@@ -6,7 +6,8 @@ use super::table::Table;
 use super::{AHEAD, Masks};
 use crate::EntryNames;
 use crate::cpu::exp::exp;
-use crate::dropout::{ENTRY_HEADS, LANES};
+use crate::cpu::mask::{LANES, philox_lanes};
+use crate::dropout::HALVES;
 
 /// Vectors of sums that stay in registers.
 const VECTORS_MAX: usize = 4;
@@ -99,11 +100,14 @@ impl Masks<'_> {
         for (cols, factors) in cols.chunks(LANES).zip(factors.chunks_mut(LANES * heads)) {
             let mut lanes = [0; LANES];
             lanes.iter_mut().zip(cols).for_each(|(lane, &col)| *lane = self.name(!self.transposed, col));
-            for first_head in (0..heads).step_by(ENTRY_HEADS) {
-                let high = 1 + (first_head / ENTRY_HEADS) as u32;
-                let words = self.philox_lanes(name, &lanes, high, key);
+            for first_head in (0..heads).step_by(HALVES) {
+                let counter = |lane: usize| {
+                    let (row, col) = if self.transposed { (lanes[lane], name) } else { (name, lanes[lane]) };
+                    [col, row, 1 + (first_head / HALVES) as u32, 0]
+                };
+                let words = philox_lanes(counter, key);
                 for (lane, factors) in factors.chunks_exact_mut(heads).enumerate() {
-                    let factors = &mut factors[first_head..heads.min(first_head + ENTRY_HEADS)];
+                    let factors = &mut factors[first_head..heads.min(first_head + HALVES)];
                     for (half, factor) in factors.iter_mut().enumerate() {
                         let bits = words[half / 2][lane] >> (16 * (half % 2)) & 0xffff;
                         *factor = if bits < threshold { 0.0 } else { scale };
@@ -117,20 +121,6 @@ impl Masks<'_> {
     #[inline(always)]
     fn name(&self, is_column: bool, id: u32) -> u32 {
         if is_column { EntryNames::col(self.names, id) } else { EntryNames::row(self.names, id) }
-    }
-
-    /// The Philox blocks of sixteen entries, word by word. Plain arrays: the compiler turns them into vectors.
-    #[inline(always)]
-    fn philox_lanes(&self, row: u32, cols: &[u32; LANES], high: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
-        let mut words = [[0; LANES]; 4];
-        for lane in 0..LANES {
-            let (row, col) = if self.transposed { (cols[lane], row) } else { (row, cols[lane]) };
-            let block = girih_random::philox4x32([col, row, high, 0], key);
-            for (word, value) in words.iter_mut().zip(block) {
-                word[lane] = value;
-            }
-        }
-        words
     }
 }
 

@@ -31,7 +31,12 @@ struct Case {
 impl Case {
     fn run(&self, machine: &Machine) -> CpuMatrix {
         let mut out = self.out.clone();
-        let epilogue = Epilogue { accumulate: self.accumulate, bias: self.bias.as_ref(), activation: self.activation };
+        let epilogue = Epilogue {
+            accumulate: self.accumulate,
+            bias: self.bias.as_ref(),
+            activation: self.activation,
+            dropout: None,
+        };
         let (a, b) = ((&self.a, self.transpose_a), (&self.b, self.transpose_b));
         multiply(machine, a, self.dropout, b, &epilogue, &mut out);
         out

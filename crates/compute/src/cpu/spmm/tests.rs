@@ -59,7 +59,7 @@ impl Case {
     }
 
     fn epilogue(&self) -> Epilogue<'_, CpuMatrix> {
-        Epilogue { accumulate: self.accumulate, bias: self.bias.as_ref(), activation: self.activation }
+        Epilogue { accumulate: self.accumulate, bias: self.bias.as_ref(), activation: self.activation, dropout: None }
     }
 
     /// The result and, for each element, the sum of absolute values that errors are measured by.

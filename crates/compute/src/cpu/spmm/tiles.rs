@@ -98,6 +98,7 @@ impl Cpu {
     ) -> Result<(), ComputeError> {
         let bias = epilogue.bias.map(CpuMatrix::shape);
         checks::spmm((a.shape(), Transpose::No), a.tiles.nnz(), None, x.shape(), bias, out.shape())?;
+        checks::mask("spmm", epilogue)?;
         multiply_tiles(&self.machine, a, x, epilogue, out);
         Ok(())
     }
@@ -118,6 +119,7 @@ pub(super) fn multiply_tiles(
         (Storage::F32(x), Dtype::Bf16) => multiply_panels::<f32, bf16>(machine, a, (x, width), &epilogue, out),
         (Storage::Bf16(x), _) => multiply_panels::<bf16, bf16>(machine, a, (x, width), &epilogue, out),
     }
+    epilogue.mask(machine, out);
 }
 
 fn multiply_panels<X: Element, P: Summed>(

@@ -1,0 +1,60 @@
+//! Masks, as `kernels/common.cuh` takes them.
+
+use cudarc::driver::DeviceRepr;
+use girih_compute::{ComputeError, Dropout};
+
+use crate::backend::Cuda;
+
+/// `Draws` of `kernels/common.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Draws {
+    /// Where the key is on the device; zero where it is given.
+    stored_key: u64,
+    key: [u32; 2],
+    threshold: u32,
+    scale: f32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Draws {}
+
+/// `Mask` of `kernels/common.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Mask {
+    draws: Draws,
+    first: u64,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Mask {}
+
+impl Mask {
+    /// For kernels that are compiled to mask nothing.
+    pub(super) const NONE: Self =
+        Self { draws: Draws { stored_key: 0, key: [0; 2], threshold: 0, scale: 1.0 }, first: 0 };
+
+    /// The same mask, which multiplies what stays by one, so that nothing is rounded.
+    pub(super) fn unscaled(self) -> Self {
+        Self { draws: Draws { scale: 1.0, ..self.draws }, ..self }
+    }
+}
+
+impl Cuda {
+    /// The draws of `dropout`. A key that is stored lives as long as the graph that work is captured for.
+    pub(super) fn draws(&self, dropout: Dropout) -> Result<Draws, ComputeError> {
+        let (threshold, scale) = (dropout.threshold(), dropout.scale());
+        Ok(Draws { stored_key: self.recorder.key(dropout.key())?, key: dropout.key().words(), threshold, scale })
+    }
+
+    /// The mask of a matrix of so many columns.
+    pub(super) fn mask(&self, dropout: Dropout, cols: usize) -> Result<Mask, ComputeError> {
+        Ok(Mask { draws: self.draws(dropout)?, first: dropout.first_element(cols) as u64 })
+    }
+
+    /// As [`mask`](Self::mask) where there is one.
+    pub(super) fn mask_or_none(&self, dropout: Option<Dropout>, cols: usize) -> Result<Mask, ComputeError> {
+        dropout.map_or(Ok(Mask::NONE), |dropout| self.mask(dropout, cols))
+    }
+}
