@@ -39,8 +39,8 @@ struct Arguments {
     /// gpu-ablation all that look at the graph, gpu-profile none and community]
     #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',')]
     order: Vec<OrderKind>,
-    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm, fullbatch and sampling;
-    /// lightgcn and gpu-fullbatch want PyTorch alone).
+    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm, fullbatch, sampling and
+    /// minibatch; lightgcn and gpu-fullbatch want PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
     /// Which blocks tensor cores multiply, as for `girih train`, each of which the suites gpu-spmm, gpu-ablation and

@@ -12,6 +12,7 @@ mod gpu_profile;
 mod gpu_spmm;
 mod io;
 mod lightgcn;
+mod minibatch;
 mod reorder;
 mod sampling;
 mod spmm;
@@ -47,6 +48,8 @@ pub enum Suite {
     Reorder,
     /// Mini-batches of sampled neighbours, by how they are relabelled.
     Sampling,
+    /// Training steps on sampled neighbours.
+    Minibatch,
     /// Sparse times dense on a CUDA device, beside cuSPARSE.
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
@@ -73,6 +76,7 @@ impl Suite {
             Self::Lightgcn => "lightgcn",
             Self::Reorder => "reorder",
             Self::Sampling => "sampling",
+            Self::Minibatch => "minibatch",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
@@ -98,6 +102,7 @@ impl Suite {
             Self::Lightgcn => lightgcn::run(setup, report),
             Self::Reorder => reorder::run(setup, report),
             Self::Sampling => sampling::run(setup, report),
+            Self::Minibatch => minibatch::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),

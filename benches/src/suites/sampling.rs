@@ -8,13 +8,11 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;
 
-use girih_datasets::Dataset;
 use girih_graph_format::file::FolderWriter;
 use girih_graph_format::{Csr, NodeId};
+use girih_pipeline::Stage;
 use girih_sampling::relabel::Relabel;
-use girih_sampling::{
-    EpochPlan, FanOut, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, SampleError, Sampler,
-};
+use girih_sampling::{FanOut, Loader, LoaderOptions, NeighborOptions, NeighborSampler, SampleError};
 
 use super::Setup;
 use crate::peer::Peer;
@@ -29,16 +27,16 @@ const BATCHES: usize = 8;
 /// How DGL can sample: ids of 32 bits hop by hop, or of 64 bits with its fused operator.
 const DGL_IDS: [&str; 2] = ["int32", "int64"];
 
-/// How many times faster than the classic way each way to relabel has to be, on one thread.
-const TIMES_CLASSIC: [(Relabel, f64); 3] = [(Relabel::ToBlockFast, 1.6), (Relabel::Fused, 2.0), (Relabel::Rank, 5.0)];
-/// How many times faster than the fastest peer girih has to be by default, on one thread and on all.
+/// How many times faster than the classic way, the first of all, each other way to relabel has to be, on one thread.
+const TIMES_CLASSIC: [f64; 3] = [1.6, 2.0, 5.0];
+/// How many times faster than the fastest peer girih has to be with the last way, its default, on one thread and on all.
 const TIMES_PEER: [f64; 2] = [8.0, 15.0];
 
 /// Adds a case for each fan-out, way to relabel and number of threads; DGL takes turns with them.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
-    let seeds = seeds(&dataset);
+    let seeds = dataset.seeds();
     let mut peer = setup.peer.as_deref().map(|python| start_peer(python, &dataset.graph, &seeds)).transpose()?;
     for fan_out in FAN_OUTS {
         let arms = Arms::new(&dataset.graph, &seeds, fan_out)?;
@@ -46,12 +44,6 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         arms.add(&results, report)?;
     }
     Ok(())
-}
-
-/// The training nodes of the first split, or all nodes.
-fn seeds(dataset: &Dataset) -> Vec<NodeId> {
-    let train = dataset.splits.first().map(|split| split.train.to_vec());
-    train.unwrap_or_else(|| (0..dataset.n_nodes() as NodeId).collect())
 }
 
 fn start_peer(python: &Path, graph: &Csr, seeds: &[NodeId]) -> Result<Peer, Error> {
@@ -66,83 +58,53 @@ fn start_peer(python: &Path, graph: &Csr, seeds: &[NodeId]) -> Result<Peer, Erro
 }
 
 /// What is compared for one fan-out: each way to relabel on one thread, then the default on all.
-struct Arms<'a> {
-    graph: &'a Csr,
-    plan: EpochPlan,
+struct Arms<'g> {
     fan_out: &'static str,
-    samplers: Vec<NeighborSampler>,
+    /// In the order of [`Relabel::ALL`].
+    loaders: Vec<Loader<'g, NeighborSampler>>,
     n_threads: usize,
 }
 
-impl<'a> Arms<'a> {
-    fn new(graph: &'a Csr, seeds: &[NodeId], fan_out: &'static str) -> Result<Self, Error> {
+impl<'g> Arms<'g> {
+    fn new(graph: &'g Csr, seeds: &[NodeId], fan_out: &'static str) -> Result<Self, Error> {
         let hops: FanOut = fan_out.parse()?;
-        let sampler =
-            |relabel| NeighborSampler::new(hops.clone(), NeighborOptions { relabel, ..NeighborOptions::default() });
-        let samplers = Relabel::ALL.into_iter().map(sampler).collect::<Result<_, _>>()?;
         let options = LoaderOptions { batch_size: BATCH_SIZE, ..LoaderOptions::default() };
-        let loader = Loader::new(graph, sampler(Relabel::default())?, seeds.to_vec(), options)?;
-        Ok(Self { graph, plan: loader.plan(0), fan_out, samplers, n_threads: rayon::current_num_threads() })
+        let loader = |relabel| {
+            let sampler =
+                NeighborSampler::new(hops.clone(), NeighborOptions { relabel, ..NeighborOptions::default() })?;
+            Loader::new(graph, sampler, seeds.to_vec(), options)
+        };
+        let loaders = Relabel::ALL.into_iter().map(loader).collect::<Result<_, SampleError>>()?;
+        Ok(Self { fan_out, loaders, n_threads: rayon::current_num_threads() })
     }
 
     /// One thread and every way to relabel, all threads and the default, and the peer.
     fn contestants<'b>(&'b self, peer: Option<&'b RefCell<&'b mut Peer>>) -> Vec<Contestant<'b>> {
         let name = |what: &str, threads: usize| format!("{}/{what}/{threads} threads", self.fan_out);
-        let mut contestants: Vec<Contestant<'b>> = Vec::new();
-        for (relabel, sampler) in Relabel::ALL.into_iter().zip(&self.samplers) {
-            contestants.push(self.contestant(name(relabel.name(), 1), sampler, 1));
-        }
-        let fastest = &self.samplers[Relabel::ALL.iter().position(|&way| way == Relabel::default()).unwrap_or(0)];
-        contestants.push(self.contestant(name(Relabel::default().name(), self.n_threads), fastest, self.n_threads));
-        for ids in peer.iter().flat_map(|_| DGL_IDS) {
-            let Some(peer) = peer else { break };
-            let (mut first, fan_out) = (0, self.fan_out);
-            let name = name(&format!("{} {ids}", peer.borrow().name()), self.n_threads);
-            contestants.push(Contestant::timed(name, move || {
-                let question = format!("{fan_out} {BATCH_SIZE} {BATCHES} {first} {ids}");
-                first += BATCHES * BATCH_SIZE;
-                Ok(peer.borrow_mut().ask(&question)? / BATCHES as f64)
+        let ours = |loader: &'b Loader<'g, NeighborSampler>, threads: usize| {
+            contestant(name(loader.sampler().options().relabel.name(), threads), loader, threads)
+        };
+        let mut contestants: Vec<Contestant<'b>> = self.loaders.iter().map(|loader| ours(loader, 1)).collect();
+        contestants.extend(self.loaders.last().map(|loader| ours(loader, self.n_threads)));
+        if let Some(peer) = peer {
+            contestants.extend(DGL_IDS.map(|ids| {
+                let (mut first, fan_out) = (0, self.fan_out);
+                let name = name(&format!("{} {ids}", peer.borrow().name()), self.n_threads);
+                Contestant::timed(name, move || {
+                    let question = format!("{fan_out} {BATCH_SIZE} {BATCHES} {first} {ids}");
+                    first += BATCHES * BATCH_SIZE;
+                    Ok(peer.borrow_mut().ask(&question)? / BATCHES as f64)
+                })
             }));
         }
         contestants
-    }
-
-    /// Other batches in each repetition, made in memory that is kept.
-    fn contestant<'b>(&'b self, name: String, sampler: &'b NeighborSampler, n_threads: usize) -> Contestant<'b> {
-        let mut memory: Vec<MiniBatch> = (0..n_threads).map(|_| MiniBatch::default()).collect();
-        let mut first = 0;
-        Contestant::timed(name, move || {
-            let start = Instant::now();
-            std::thread::scope(|scope| -> Result<(), Error> {
-                let threads = memory.iter_mut().enumerate().map(|(thread, batch)| {
-                    scope.spawn(move || self.sample(sampler, (first + thread, first + BATCHES, n_threads), batch))
-                });
-                let threads: Vec<_> = threads.collect();
-                threads.into_iter().try_for_each(|thread| Ok(thread.join().expect("a sampler does not panic")?))
-            })?;
-            first += BATCHES;
-            Ok(start.elapsed().as_secs_f64() / BATCHES as f64)
-        })
-    }
-
-    /// Every `step`-th batch of a range, beginning anew after the last one of the epoch.
-    fn sample(
-        &self,
-        sampler: &NeighborSampler,
-        (first, end, step): (usize, usize, usize),
-        batch: &mut MiniBatch,
-    ) -> Result<(), SampleError> {
-        (first..end)
-            .step_by(step)
-            .map(|at| at % self.plan.n_batches())
-            .try_for_each(|at| sampler.sample_into(self.graph, self.plan.seeds(at), self.plan.key(at), batch))
     }
 
     /// Cases and goals; `results` are in the order of [`contestants`](Self::contestants).
     fn add(&self, results: &[(String, Summary)], report: &mut Report) -> Result<(), Error> {
         let (ours, peers) = results.split_at(Relabel::ALL.len() + 1);
         let fastest_peer = peers.iter().map(|(_, time)| time.median_s).reduce(f64::min);
-        let batch = self.samplers[0].sample(self.graph, self.plan.seeds(0), self.plan.key(0))?;
+        let batch = self.loaders[0].epoch(0).next().ok_or("no seeds make no batch")??;
         let n_edges = batch.n_edges() as f64;
         let classic = ours[0].1.median_s;
         for (name, time) in results {
@@ -154,10 +116,9 @@ impl<'a> Arms<'a> {
             }
             report.cases.push(case);
         }
-        for (relabel, times) in TIMES_CLASSIC {
-            let at = Relabel::ALL.iter().position(|&way| way == relabel).unwrap_or(0);
-            let what = format!("{}: ms a batch, {times} times faster than the classic", ours[at].0);
-            report.goals.push(Goal::at_most(what, 1e3 * ours[at].1.median_s, 1e3 * classic / times));
+        for ((name, time), times) in ours[1..].iter().zip(TIMES_CLASSIC) {
+            let what = format!("{name}: ms a batch, {times} times faster than the classic");
+            report.goals.push(Goal::at_most(what, 1e3 * time.median_s, 1e3 * classic / times));
         }
         for ((name, time), times) in ours[Relabel::ALL.len() - 1..].iter().zip(TIMES_PEER) {
             if let Some(peer) = fastest_peer {
@@ -167,4 +128,23 @@ impl<'a> Arms<'a> {
         }
         Ok(())
     }
+}
+
+/// Other batches in each repetition, beginning anew after the last one of the epoch; made in memory that is kept.
+fn contestant<'b>(name: String, loader: &'b Loader<'_, NeighborSampler>, n_threads: usize) -> Contestant<'b> {
+    let stage = Stage::new("sample").workers(n_threads).capacity(BATCHES);
+    let mut first = 0;
+    Contestant::timed(name, move || {
+        let epoch = loader.epoch(0);
+        let batches = first..(first + BATCHES).min(epoch.len());
+        first = batches.end % epoch.len();
+        let (n_batches, epoch) = (batches.len(), epoch.batches(batches));
+        let start = Instant::now();
+        std::thread::scope(|scope| -> Result<(), Error> {
+            // What a thread has made it drops at once, so that its next batch lies in the same memory.
+            let mut made = epoch.prefetch_with(stage.clone(), || |_| Ok(())).start_in(scope)?;
+            Ok(made.try_for_each(|made| made)?)
+        })?;
+        Ok(start.elapsed().as_secs_f64() / n_batches as f64)
+    })
 }

@@ -10,8 +10,11 @@ use girih_kernels::Tiling;
 use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
-use girih_sampling::{Expand, FanOut};
-use girih_trainer::{Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TrainConfig};
+use girih_sampling::{Expand, FanOut, Neighbors};
+use girih_trainer::{
+    Aggregator, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule, TaskKind,
+    TrainConfig,
+};
 
 use crate::{paths, sizes};
 
@@ -121,6 +124,7 @@ pub struct OutputArgs {
 
 /// Where computation happens.
 #[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
     /// Device to compute on: auto (the fastest that is there), cpu, cuda, or cuda:N for the N-th CUDA device
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
@@ -394,6 +398,9 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct Settings {
+    /// What is learnt: classes of nodes, or which pairs of nodes an edge joins [default: nodes]
+    #[arg(long, value_enum)]
+    pub task: Option<TaskArg>,
     /// Network: gcn, sgc, sage, attention (gat, gatv2), gin, powers of the adjacency (ngcn), appnp; lightgcn recommends
     /// items to users; mlp is the control. Defaults below that differ for a network name it
     #[arg(long, value_enum)]
@@ -461,16 +468,13 @@ pub struct Settings {
     /// Parameters that decay: those of the first layer, or all [default: first]
     #[arg(long, value_enum)]
     pub decay: Option<DecayArg>,
-    /// Interactions in a step of lightgcn; other networks see the whole graph [default: 2048]
-    #[arg(long, value_name = "N")]
-    pub batch_size: Option<usize>,
     /// Epochs of a run, at most [default: 200; lightgcn 1000]
     #[arg(long, value_name = "N")]
     pub epochs: Option<u64>,
     /// End a run after N epochs without a better validation score [default: never]
     #[arg(long, value_name = "N")]
     pub patience: Option<u64>,
-    /// Score on the validation nodes that chooses the epoch [default: accuracy]
+    /// Score on the validation nodes that chooses the epoch; links go by roc-auc [default: accuracy]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
     /// Take scores every N epochs, and at the last [default: 1; lightgcn 10]
@@ -485,16 +489,114 @@ pub struct Settings {
     /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
+    #[command(flatten)]
+    pub batches: BatchSettings,
+    #[command(flatten)]
+    pub links: LinkSettings,
+}
+
+/// Settings of mini-batches.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Mini-batches")]
+pub struct BatchSettings {
+    /// What a training step sees: the full graph; sampled neighbours of some training nodes (neighbor), some nodes for each
+    /// whole layer (layer), some clusters (cluster), or a drawn subgraph (saint). Scores are those of the full graph in any
+    /// case [default: full]
+    #[arg(long, value_enum)]
+    pub batch: Option<Batch>,
+    /// Neighbours of each node, for each layer from the seeds outward, -1 for all; of layer batches, nodes of each whole
+    /// layer [default: 15,10,5; layer 2048]
+    #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
+    pub fanout: Option<FanOut>,
+    /// Training nodes or links in a neighbor batch, nodes in a layer batch; draws of a saint batch: nodes, edges or walks; interactions in a step of
+    /// lightgcn [default: 1024; lightgcn 2048]
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Draw neighbours or nodes of a layer with replacement
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub replace: Option<bool>,
+    /// Clusters that the graph is cut into for cluster batches [default: one for 200 nodes]
+    #[arg(long, value_name = "N")]
+    pub clusters: Option<usize>,
+    /// Clusters in a batch [default: a quarter of them, at most 20]
+    #[arg(long, value_name = "N")]
+    pub clusters_per_batch: Option<usize>,
+    /// What saint batches are drawn by [default: walk]
+    #[arg(long, value_enum)]
+    pub saint: Option<Saint>,
+    /// Steps of the walks of saint batches [default: 2]
+    #[arg(long, value_name = "N")]
+    pub walk_length: Option<u32>,
+    /// Batches that are made ahead while a step computes; results do not depend on it [default: 2]
+    #[arg(long, value_name = "N")]
+    pub prefetch: Option<usize>,
+}
+
+/// Settings of link prediction.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Links (--task links)")]
+pub struct LinkSettings {
+    /// Pairs that no edge joins for each training link, drawn anew in every epoch [default: 1]
+    #[arg(long, value_name = "N")]
+    pub negatives: Option<usize>,
+    /// Share of the links that choose the epoch [default: 0.05]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub val_links: Option<f64>,
+    /// Share of the links that are reported; messages travel over neither [default: 0.1]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub test_links: Option<f64>,
+    /// Columns of the embeddings, whose products are the scores of pairs [default: as --hidden]
+    #[arg(long, value_name = "N")]
+    pub embedding_width: Option<usize>,
+}
+
+impl LinkSettings {
+    /// Puts what was given into `config`.
+    fn override_in(&self, config: &mut TrainConfig) {
+        let links = &mut config.links;
+        set(&mut links.negatives, self.negatives);
+        set(&mut links.val, self.val_links);
+        set(&mut links.test, self.test_links);
+        set(&mut links.width, self.embedding_width.map(Some));
+    }
+}
+
+/// Puts what was given in the place of a setting.
+fn set<T>(slot: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *slot = value;
+    }
+}
+
+impl BatchSettings {
+    /// Puts what was given into `config`.
+    fn override_in(&self, config: &mut TrainConfig) {
+        set(&mut config.batch_size, self.batch_size.map(Some));
+        let batch = &mut config.batch;
+        set(&mut batch.kind, self.batch.map(BatchKind::from));
+        set(&mut batch.fanout, self.fanout.as_ref().map(numbers));
+        set(&mut batch.replace, self.replace);
+        set(&mut batch.clusters, self.clusters.map(Some));
+        set(&mut batch.clusters_per_batch, self.clusters_per_batch.map(Some));
+        set(&mut batch.saint, self.saint.map(SaintKind::from));
+        set(&mut batch.walk_length, self.walk_length);
+        set(&mut batch.prefetch, self.prefetch);
+    }
+}
+
+/// A fan-out as configurations hold it.
+fn numbers(fan_out: &FanOut) -> Vec<i64> {
+    let number = |hop: &Neighbors| match *hop {
+        Neighbors::Count(count) => i64::from(count),
+        Neighbors::All => -1,
+    };
+    fan_out.hops().iter().map(number).collect()
 }
 
 impl Settings {
     /// Puts what was given into `config`.
     pub fn override_in(&self, config: &mut TrainConfig) {
-        fn set<T: Clone>(slot: &mut T, given: Option<T>) {
-            if let Some(value) = given {
-                *slot = value;
-            }
-        }
+        set(&mut config.task, self.task.map(TaskKind::from));
         let model = &mut config.model;
         set(&mut model.kind, self.model.map(ModelKind::from));
         set(&mut model.layers, self.layers);
@@ -519,7 +621,8 @@ impl Settings {
         set(&mut optimizer.warmup, self.warmup);
         set(&mut optimizer.weight_decay, self.weight_decay);
         set(&mut optimizer.decay, self.decay.map(Decay::from));
-        set(&mut config.batch_size, self.batch_size.map(Some));
+        self.batches.override_in(config);
+        self.links.override_in(config);
         set(&mut config.epochs, self.epochs);
         set(&mut config.patience, self.patience.map(Some));
         set(&mut config.eval_every, self.eval_every);
@@ -550,6 +653,10 @@ value_enum! {
     Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp, #[value(name = "lightgcn")] LightGcn }
 }
 value_enum! {
+    /// What is learnt.
+    TaskArg for TaskKind { Nodes, Links }
+}
+value_enum! {
     /// What normalises hidden layers.
     NormArg for NormKind { None, Layer, Batch }
 }
@@ -576,6 +683,14 @@ value_enum! {
 value_enum! {
     /// What rows of features are divided by.
     RowDivisor for FeatureNorm { None, Sum, Length, RootLength }
+}
+value_enum! {
+    /// What a training step sees.
+    Batch for BatchKind { Full, Neighbor, Layer, Cluster, Saint }
+}
+value_enum! {
+    /// What GraphSAINT draws.
+    Saint for SaintKind { Node, Edge, Walk }
 }
 value_enum! {
     /// A storage of floats.
@@ -696,6 +811,16 @@ mod tests {
         args.settings.override_in(&mut config);
         assert_eq!((config.model.kind, config.optimizer.lr, config.epochs), (ModelKind::Sage, 0.1, 7));
         assert_eq!(config.optimizer.schedule, Schedule::Step { every: 10, factor: 0.5 });
+    }
+
+    #[test]
+    fn a_fan_out_is_one_number_a_layer() {
+        let cli = Cli::parse_from(["girih", "train", "--batch", "neighbor", "--fanout", "-1,5", "--replace"]);
+        let Command::Train(args) = cli.command else { panic!("not train") };
+        let mut config = TrainConfig::default();
+        args.settings.override_in(&mut config);
+        assert_eq!((config.batch.kind, &config.batch.fanout[..]), (BatchKind::Neighbor, &[-1, 5][..]));
+        assert!(config.batch.replace && config.validate().is_ok());
     }
 
     #[test]

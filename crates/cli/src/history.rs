@@ -31,6 +31,12 @@ pub struct Point {
     pub val_loss: Option<f64>,
     /// Mean loss on the test nodes.
     pub test_loss: Option<f64>,
+    /// Of links, of two classes or of several labels a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_roc_auc: Option<f64>,
+    /// See `val_roc_auc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_roc_auc: Option<f64>,
     /// Of a recommender: share of test items among the first 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall_at_20: Option<f64>,
@@ -57,6 +63,8 @@ impl Point {
             test_accuracy: scores.and_then(|s| s.test_accuracy),
             val_loss: scores.and_then(|s| s.val_loss),
             test_loss: scores.and_then(|s| s.test_loss),
+            val_roc_auc: scores.and_then(|s| s.val_roc_auc),
+            test_roc_auc: scores.and_then(|s| s.test_roc_auc),
             recall_at_20: scores.and_then(|s| s.ranking).map(|r| r.recall_at_20),
             ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
             lr: report.lr,
@@ -168,6 +176,8 @@ mod tests {
             test_accuracy: None,
             val_loss: None,
             test_loss: None,
+            val_roc_auc: None,
+            test_roc_auc: Some(0.75),
             recall_at_20: None,
             ndcg_at_20: Some(0.125),
             lr: 0.01,

@@ -60,8 +60,18 @@ pub fn write(path: &Path, title: &str, config: &str, results: &Results, history:
         Curve::new("recall@20", VAL, history, |p| p.recall_at_20),
         Curve::new("NDCG@20", TEST, history, |p| p.ndcg_at_20),
     ];
-    let ranks = history.iter().any(|p| p.recall_at_20.is_some());
-    let (what, scores) = if ranks { ("Ranking", &rankings[..]) } else { ("Accuracy", &accuracies[..]) };
+    let areas = [
+        Curve::new("validation", VAL, history, |p| p.val_roc_auc),
+        Curve::new("test", TEST, history, |p| p.test_roc_auc),
+    ];
+    let any = |of: fn(&Point) -> bool| history.iter().any(of);
+    let (what, scores) = if any(|p| p.recall_at_20.is_some()) {
+        ("Ranking", &rankings[..])
+    } else if any(|p| p.test_roc_auc.or(p.val_roc_auc).is_some() && p.train_accuracy.is_none()) {
+        ("ROC-AUC", &areas[..])
+    } else {
+        ("Accuracy", &accuracies[..])
+    };
     let page = page(title, config, results, &plot("Loss", &losses)?, (what, &plot(what, scores)?));
     Ok(file::write_file(path, |out| Ok(out.write_all(page.as_bytes())?))?)
 }

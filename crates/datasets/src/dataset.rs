@@ -87,6 +87,18 @@ impl Dataset {
         Ok(dataset)
     }
 
+    /// The training nodes of the first split; `None` where there are none.
+    #[must_use]
+    pub fn training_nodes(&self) -> Option<&[NodeId]> {
+        self.splits.first().map(|split| &split.train[..]).filter(|train| !train.is_empty())
+    }
+
+    /// The nodes that mini-batches are made for: the training nodes of the first split, or all nodes where there are none.
+    #[must_use]
+    pub fn seeds(&self) -> Vec<NodeId> {
+        self.training_nodes().map_or_else(|| (0..self.n_nodes() as NodeId).collect(), <[NodeId]>::to_vec)
+    }
+
     /// The data set of a recommender: users and items as nodes, training interactions as edges.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ impl<B: Backend> Model<B> for DotAttention {
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
-        let (graph, features) = (inputs.graph(), Rows::raw_input(tape, inputs));
+        let (graph, features) = (inputs.graph(0), Rows::raw_input(tape, inputs));
         let keys = self.keys.forward(tape, &features, LinearOptions::default())?;
         let queries = self.queries.forward(tape, &features, LinearOptions::default())?;
         // On one device these are the graph and the keys themselves; of several ranks, what this one needs of them.

@@ -1,9 +1,9 @@
-//! [`Checkpoint`]: a run between two epochs, in one safetensors file.
+//! [`Checkpoint`]: a run between two steps, in one safetensors file.
 //!
-//! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs, and `best.NAME` at the best
-//! validation score. Everything else is one JSON object under the metadata key `girih`, behind a checksum of all of it.
-//! Randomness is a function of seed, run and epoch, so nothing of it needs to be stored: a resumed run continues bit for
-//! bit.
+//! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs and the batches of `partial`, and
+//! `best.NAME` at the best validation score. Everything else is one JSON object under the metadata key `girih`, behind a
+//! checksum of all of it. Randomness is a function of seed, run, epoch and batch, so nothing of it needs to be stored: a
+//! resumed run continues bit for bit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::report::Scores;
+use crate::state::PartialEpoch;
 
 /// Version of the metadata; readers refuse others.
-pub const CHECKPOINT_VERSION: u32 = 2;
+pub const CHECKPOINT_VERSION: u32 = 3;
 /// The one metadata key: with several, their order would change from file to file.
 const METADATA_KEY: &str = "girih";
 
@@ -51,6 +52,9 @@ pub struct Progress {
     pub run: u64,
     /// Epochs done.
     pub epoch: u64,
+    /// What is done of the next one.
+    #[serde(default, skip_serializing_if = "PartialEpoch::is_start")]
+    pub partial: PartialEpoch,
     /// Steps of the optimiser.
     pub n_steps: u64,
     /// No epoch is left: the last one is done, or patience ran out.
@@ -59,7 +63,7 @@ pub struct Progress {
     pub best: Option<(u64, Scores)>,
     /// Scores of the latest evaluation.
     pub last: Option<Scores>,
-    /// Training loss of the latest epoch.
+    /// Training loss of the latest epoch; zero before the first.
     pub train_loss: f32,
 }
 
@@ -136,6 +140,19 @@ impl DataShape {
         Err(TrainError::invalid(format!(
             "the model was trained on {self} and cannot be applied to {other}; it knows the users and items of its \
              training only"
+        )))
+    }
+
+    /// Whether a link predictor trained on this data can be applied to `other`: any graph with as many features.
+    ///
+    /// # Errors
+    /// When it can not, saying why.
+    pub fn check_features(&self, other: &Self) -> Result<(), TrainError> {
+        if self.n_features == other.n_features {
+            return Ok(());
+        }
+        Err(TrainError::invalid(format!(
+            "the model was trained on {self} and cannot be applied to {other}; features must agree"
         )))
     }
 

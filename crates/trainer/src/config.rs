@@ -4,11 +4,16 @@ use girih_compute::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
+use crate::batching::{BatchConfig, BatchKind};
+use crate::links::LinkConfig;
 
 /// A training configuration; the same configuration and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
+    /// What is learnt.
+    #[serde(skip_serializing_if = "is_nodes")]
+    pub task: TaskKind,
     /// The network.
     pub model: ModelConfig,
     /// How weights change.
@@ -23,13 +28,57 @@ pub struct TrainConfig {
     pub runs: u64,
     /// Names every random draw of all runs.
     pub seed: u64,
-    /// Interactions in a step of a recommender; `None` for all of them at once. Other models see the whole graph.
+    /// Interactions in a step of a recommender, `None` for all of them at once; seeds of a mini-batch, `None` for
+    /// [`DEFAULT_BATCH_SIZE`](crate::DEFAULT_BATCH_SIZE): training nodes or links, or what GraphSAINT draws.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<usize>,
+    /// What a step sees.
+    #[serde(skip_serializing_if = "is_full")]
+    pub batch: BatchConfig,
+    /// How links are dealt and learnt, where they are the task.
+    #[serde(skip_serializing_if = "is_default")]
+    pub links: LinkConfig,
     /// How features are stored and rows are gathered; sums are `f32` in any case.
     pub precision: Dtype,
-    /// Which score on the validation nodes chooses the epoch.
+    /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by ROC-AUC.
     pub metric: Metric,
+}
+
+/// Whether steps see the whole graph, about which there is nothing to be said.
+fn is_full(batch: &BatchConfig) -> bool {
+    *batch == BatchConfig::default()
+}
+
+/// Whether nodes are classified or items ranked, as the model does it, about which there is nothing to be said.
+fn is_nodes(task: &TaskKind) -> bool {
+    *task == TaskKind::Nodes
+}
+
+/// Whether links are dealt and learnt as they are unless said otherwise.
+fn is_default(links: &LinkConfig) -> bool {
+    *links == LinkConfig::default()
+}
+
+/// What is learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskKind {
+    /// Classes of nodes; of a recommender, items for users.
+    #[default]
+    Nodes,
+    /// Which pairs of nodes an edge joins.
+    Links,
+}
+
+impl TaskKind {
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Links => "links",
+        }
+    }
 }
 
 /// A score that chooses the epoch.
@@ -46,6 +95,7 @@ pub enum Metric {
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
+            task: TaskKind::Nodes,
             model: ModelConfig::default(),
             optimizer: OptimizerConfig::default(),
             epochs: 200,
@@ -54,6 +104,8 @@ impl Default for TrainConfig {
             runs: 1,
             seed: 0,
             batch_size: None,
+            batch: BatchConfig::default(),
+            links: LinkConfig::default(),
             precision: Dtype::F32,
             metric: Metric::Accuracy,
         }
@@ -408,14 +460,29 @@ impl TrainConfig {
             (self.patience != Some(0), "patience", "at least 1"),
             (self.eval_every >= 1, "eval_every", "at least 1"),
             (self.batch_size != Some(0), "batch_size", "at least 1"),
-            (self.batch_size.is_none() || recommends, "batch_size", "left out: only lightgcn trains in batches"),
+            (
+                self.batch_size.is_none() || recommends || self.batch.is_sampled(),
+                "batch_size",
+                "left out: steps see the full graph; choose a batch kind (neighbor, layer, cluster, saint) or lightgcn",
+            ),
+            (
+                self.batch_size.is_none() || self.batch.kind != BatchKind::Cluster,
+                "batch_size",
+                "left out: clusters_per_batch says how large cluster batches are",
+            ),
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
+            (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {
-            None => Ok(()),
+            None => {
+                if self.task == TaskKind::Links {
+                    self.links.validate(&self.model, &self.batch)?;
+                }
+                self.batch.validate(&self.model)
+            }
             Some((_, setting, rule)) => Err(TrainError::invalid(format!("setting `{setting}` must be {rule}"))),
         }
     }

@@ -7,6 +7,7 @@ use girih_compute::ComputeError;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
+use girih_sampling::SampleError;
 
 /// Why a run was refused or failed; the message says what was found and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,8 @@ enum Kind {
     Comm(CommError),
     #[error(transparent)]
     Partition(PartitionError),
+    #[error(transparent)]
+    Sample(SampleError),
     #[error("{0}")]
     Invalid(String),
     #[error("{path}: {what}", path = .path.display())]
@@ -87,6 +90,12 @@ impl From<CommError> for TrainError {
 impl From<PartitionError> for TrainError {
     fn from(error: PartitionError) -> Self {
         Self(Box::new(Kind::Partition(error)))
+    }
+}
+
+impl From<SampleError> for TrainError {
+    fn from(error: SampleError) -> Self {
+        Self(Box::new(Kind::Sample(error)))
     }
 }
 

@@ -57,8 +57,8 @@ pub struct Adjacency {
 
 /// Features on the device.
 pub enum FeatureInput<B: Backend> {
-    /// Every value stored, `n × f`.
-    Dense(B::Matrix),
+    /// Every value stored, `n × f`; mini-batches that read rows where they lie share them with the whole graph.
+    Dense(Arc<B::Matrix>),
     /// Only the non-zeros stored: the pattern, and the values (`nnz × 1`) apart, so that they can be dropped out.
     Sparse {
         /// The pattern, `n × f`.
@@ -70,15 +70,39 @@ pub enum FeatureInput<B: Backend> {
     },
 }
 
-/// Graph and features on the device.
+impl<B: Backend> FeatureInput<B> {
+    /// Features of which every value is stored.
+    #[must_use]
+    pub fn dense(matrix: B::Matrix) -> Self {
+        Self::Dense(Arc::new(matrix))
+    }
+}
+
+/// The normalised adjacency of each layer.
+pub enum LayerGraphs<B: Backend> {
+    /// The model does not read it.
+    None,
+    /// The same for all layers.
+    Shared(Graph<B>),
+    /// The block of each layer of a mini-batch, that at the inputs first.
+    Blocks(Vec<Graph<B>>),
+}
+
+impl<B: Backend> From<Option<Graph<B>>> for LayerGraphs<B> {
+    fn from(graph: Option<Graph<B>>) -> Self {
+        graph.map_or(Self::None, Self::Shared)
+    }
+}
+
+/// Graph and features on the device: of a whole graph, or of a mini-batch, whose nodes are then all that a model sees.
 pub struct Inputs<B: Backend> {
     /// The normalised adjacency, if the model reads it.
-    pub graph: Option<Graph<B>>,
+    pub graphs: LayerGraphs<B>,
     /// The raw features, unless only the aggregated ones are read.
     pub features: Option<FeatureInput<B>>,
     /// `Âᵏ·X`, when it is a constant.
     pub propagated: Option<B::Matrix>,
-    /// Number of nodes at hand: those of this rank, where several share the work.
+    /// Number of nodes at hand: those of this rank, where several share the work; of a mini-batch, its sources.
     pub n_nodes: usize,
     /// This rank among those that share the work; `None` where one has it all.
     pub ranks: Option<Arc<Ranks<B>>>,
@@ -134,13 +158,13 @@ impl<B: Backend> Inputs<B> {
     pub fn of_graph(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, ComputeError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
-        Ok(Self { graph, features: None, propagated: None, n_nodes, ranks: None })
+        Ok(Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: None })
     }
 
     /// As [`of_graph`](Self::of_graph), on one of several ranks: its part of the adjacency.
     pub(crate) fn of_graph_on_rank(ranks: Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Self {
         let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
-        Self { graph, features: None, propagated: None, n_nodes, ranks: Some(ranks) }
+        Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: Some(ranks) }
     }
 
     /// Takes what is on the device already, and aggregates the features once where that is possible.
@@ -157,20 +181,24 @@ impl<B: Backend> Inputs<B> {
     ) -> Result<Self, ComputeError> {
         let (features, propagated) = match (&graph, features, needs.propagation) {
             (Some(graph), FeatureInput::Dense(x), Propagation::WhenDense | Propagation::Always) if needs.hops > 0 => {
-                propagate(backend, graph, x, needs, precision)?
+                propagate(backend, graph, owned(x), needs, precision)?
             }
             (_, features, _) => (Some(features), None),
         };
-        Ok(Self { graph, features, propagated, n_nodes, ranks: None })
+        Ok(Self { graphs: graph.into(), features, propagated, n_nodes, ranks: None })
     }
 
-    /// The normalised adjacency.
+    /// The normalised adjacency that a layer, counted from 0 at the inputs, aggregates over.
     ///
     /// # Panics
-    /// When the model did not ask for it in its [`Needs`].
+    /// When the model did not ask for it in its [`Needs`], or when a mini-batch has no block for that layer.
     #[must_use]
-    pub fn graph(&self) -> &Graph<B> {
-        self.graph.as_ref().expect("the model asked for the graph")
+    pub fn graph(&self, layer: usize) -> &Graph<B> {
+        match &self.graphs {
+            LayerGraphs::None => panic!("the model did not ask for the graph"),
+            LayerGraphs::Shared(graph) => graph,
+            LayerGraphs::Blocks(blocks) => &blocks[layer],
+        }
     }
 }
 
@@ -178,7 +206,12 @@ fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacen
     adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(ranks), adjacency)))
 }
 
-fn upload_adjacency<B: Backend>(backend: &B, mut graph: Csr, adjacency: Adjacency) -> Result<Graph<B>, ComputeError> {
+/// A graph, normalised as a model wants it.
+pub(crate) fn upload_adjacency<B: Backend>(
+    backend: &B,
+    mut graph: Csr,
+    adjacency: Adjacency,
+) -> Result<Graph<B>, ComputeError> {
     if adjacency.self_loops {
         graph = graph.with_self_loops();
     }
@@ -194,22 +227,29 @@ fn upload_features<B: Backend>(
 ) -> Result<FeatureInput<B>, ComputeError> {
     match features {
         Features::Sparse(csr) if needs.propagation == Propagation::Always => {
-            Ok(FeatureInput::Dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
+            Ok(FeatureInput::dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
         }
-        Features::Dense(matrix) => Ok(FeatureInput::Dense(backend.upload(&matrix, precision)?)),
+        Features::Dense(matrix) => Ok(FeatureInput::dense(backend.upload(&matrix, precision)?)),
         Features::Sparse(csr) if !stay_sparse(csr.n_rows(), csr.n_cols(), csr.nnz()) => {
-            Ok(FeatureInput::Dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
+            Ok(FeatureInput::dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
         }
-        Features::Sparse(csr) => {
-            let values = csr.values().map_or_else(|| vec![1.0; csr.nnz()], <[f32]>::to_vec);
-            let values = Matrix::new(csr.nnz(), 1, values).expect("one value per entry");
-            let pattern = csr.with_values(None).expect("a pattern without weights is valid");
-            let scales = pattern.scales(Norm::None);
-            let matrix =
-                backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false, names: None })?;
-            Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)?, first_value: 0 })
-        }
+        Features::Sparse(csr) => upload_sparse_features(backend, &csr),
     }
+}
+
+/// Features of which only the non-zeros are stored.
+pub(crate) fn upload_sparse_features<B: Backend>(backend: &B, csr: &Csr) -> Result<FeatureInput<B>, ComputeError> {
+    let values = csr.values().map_or_else(|| vec![1.0; csr.nnz()], <[f32]>::to_vec);
+    let values = Matrix::new(csr.nnz(), 1, values).expect("one value per entry");
+    let pattern = csr.clone().with_values(None).expect("a pattern without weights is valid");
+    let scales = pattern.scales(Norm::None);
+    let matrix = backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false, names: None })?;
+    Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)?, first_value: 0 })
+}
+
+/// A matrix that nobody shares yet.
+fn owned<M>(matrix: Arc<M>) -> M {
+    Arc::into_inner(matrix).expect("features are shared after they were prepared")
 }
 
 /// Whether sparse features are worth keeping sparse on the device.
@@ -231,7 +271,7 @@ fn propagate<B: Backend>(
     let (mut aggregated, features, hops_left) = if needs.raw_features {
         let mut first = backend.zeros(backend.shape(&x), precision)?;
         graph.multiply(backend, &mut pool, Transpose::No, &x, Epilogue::default(), &mut first)?;
-        (first, Some(FeatureInput::Dense(x)), needs.hops - 1)
+        (first, Some(FeatureInput::dense(x)), needs.hops - 1)
     } else {
         (x, None, needs.hops)
     };

@@ -10,7 +10,7 @@ pub use self::normalization::{NormAxis, Normalization};
 use crate::graph::Graph;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};
-use crate::tape::{AggregateOptions, LinearOptions, SpmmOptions, Tape, Var};
+use crate::tape::{AggregateOptions, LinearOptions, Masks, SpmmOptions, Tape, Var};
 
 /// The rows that a layer reads: one per node.
 pub enum Rows<'a, B: Backend> {
@@ -62,7 +62,7 @@ impl<'a, B: Backend> Rows<'a, B> {
     }
 }
 
-/// A weight and a bias: `activation(X·W + add + b)`.
+/// A weight and a bias: `mask ⊙ activation(X·W + add + b)`.
 pub struct Linear {
     weight: ParamId,
     bias: Option<ParamId>,
@@ -131,7 +131,7 @@ impl Linear {
         Ok(Self { weight, bias: None, widths })
     }
 
-    /// `activation(dropout(X)·W + add + b)`.
+    /// `mask ⊙ activation(dropout(X)·W + add + b)`.
     ///
     /// # Errors
     /// When the backend fails.
@@ -148,6 +148,31 @@ impl Linear {
     /// The bias on the tape, if the layer has one.
     pub fn bias<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Option<Var> {
         self.bias.map(|b| tape.param(b))
+    }
+
+    /// As [`forward_without_bias`](Self::forward_without_bias), of the rows of the destinations of `graph` alone: what a node
+    /// makes of its own row.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn forward_own<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a Graph<B>,
+        rows: &Rows<'a, B>,
+        options: LinearOptions,
+    ) -> Result<Var, ComputeError> {
+        match *rows {
+            Rows::Dense(x) => {
+                let own = Rows::Dense(tape.destinations(graph, x)?);
+                self.forward_without_bias(tape, &own, options)
+            }
+            // Rows of few non-zeros are quicker transformed than picked.
+            Rows::Sparse(..) | Rows::Propagated(_) => {
+                let all = self.forward_without_bias(tape, rows, options)?;
+                tape.destinations(graph, all)
+            }
+        }
     }
 
     /// As [`forward`](Self::forward), with the bias of the options only: the layer's own comes later, after an
@@ -167,8 +192,8 @@ impl Linear {
             Rows::Sparse(matrix, values, first) => {
                 let dropout = options.dropout.map(|dropout| dropout.from_row(first));
                 let weights = Some(tape.dropout(values, dropout)?);
-                let LinearOptions { bias, activation, add, .. } = options;
-                tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, add })
+                let LinearOptions { bias, activation, mask, add, .. } = options;
+                tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, mask, add })
             }
         }
     }
@@ -193,7 +218,7 @@ impl GraphConv {
         Ok(Self { linear: Linear::new(init, layer, inputs, outputs)? })
     }
 
-    /// `activation(Â·dropout(X)·W + b)`: aggregates on the narrower side of the weight, or not at all when the rows
+    /// `mask ⊙ activation(Â·dropout(X)·W + b)`: aggregates on the narrower side of the weight, or not at all when the rows
     /// are aggregated already.
     ///
     /// # Errors
@@ -203,35 +228,34 @@ impl GraphConv {
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
-        dropout: Option<Dropout>,
+        masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
-        let (inputs, outputs) = self.linear.widths;
+        let widths = self.linear.widths;
+        let options = LinearOptions { activation, mask: masks.result, ..LinearOptions::default() };
         match rows {
-            Rows::Dense(x) if inputs < outputs => {
-                let x = tape.dropout(*x, dropout)?;
+            Rows::Dense(x) if graph.aggregates_first(tape.backend(), widths) => {
+                let x = tape.dropout(*x, masks.operand)?;
                 let aggregated = Rows::Dense(tape.aggregate(graph, x, AggregateOptions::default())?);
-                self.linear.forward(tape, &aggregated, LinearOptions { activation, ..LinearOptions::default() })
+                self.linear.forward(tape, &aggregated, options)
             }
-            Rows::Propagated(_) => {
-                self.linear.forward(tape, rows, LinearOptions { dropout, activation, ..LinearOptions::default() })
-            }
-            Rows::Dense(_) | Rows::Sparse(..) => self.transform_first(tape, graph, rows, dropout, activation),
+            Rows::Propagated(_) => self.linear.forward(tape, rows, LinearOptions { dropout: masks.operand, ..options }),
+            Rows::Dense(_) | Rows::Sparse(..) => self.transform_first(tape, graph, rows, masks, activation),
         }
     }
 
-    /// `activation(Â·(dropout(X)·W) + b)`
+    /// `mask ⊙ activation(Â·(dropout(X)·W) + b)`
     fn transform_first<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
-        dropout: Option<Dropout>,
+        masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
-        let options = LinearOptions { dropout, ..LinearOptions::default() };
+        let options = LinearOptions { dropout: masks.operand, ..LinearOptions::default() };
         let transformed = self.linear.forward_without_bias(tape, rows, options)?;
         let bias = self.linear.bias(tape);
-        tape.aggregate(graph, transformed, AggregateOptions { bias, activation, add: None })
+        tape.aggregate(graph, transformed, AggregateOptions { bias, activation, mask: masks.result, add: None })
     }
 }

@@ -3,13 +3,16 @@
 //! - [`train`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
 //! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines.
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
-//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly: [`FullBatch`] for classes of nodes,
+//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly: [`FullBatch`] and [`MiniBatch`] for classes of
+//!   nodes, on the whole graph or on sampled parts of it; [`LinkPredictor`] for links between them, or [`MiniBatch`] again;
 //!   [`Recommender`] for items ranked for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by running it on a backend that only counts.
 //!
 //! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
 
+mod batching;
 mod checkpoint;
+mod classifier;
 mod config;
 pub mod distributed;
 mod error;
@@ -17,6 +20,7 @@ mod fullbatch;
 mod graph;
 mod inputs;
 mod layers;
+mod links;
 mod metrics;
 pub mod models;
 mod optim;
@@ -25,23 +29,31 @@ mod plan;
 mod predictions;
 mod recommend;
 mod report;
+mod sampled;
+mod scorer;
 mod session;
 mod state;
 mod tape;
 mod targets;
 
+pub use batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind};
 pub use checkpoint::{Checkpoint, DataShape, Progress};
+pub use classifier::Task;
 pub use config::{
     Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
-    TrainConfig,
+    TaskKind, TrainConfig,
 };
 pub use error::TrainError;
-pub use fullbatch::{FullBatch, Task};
-pub use graph::Graph;
-pub use inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
+pub use fullbatch::FullBatch;
+pub use graph::{BlockGraph, Graph};
+pub use inputs::{Adjacency, FeatureInput, Inputs, LayerGraphs, Needs, Propagation};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, NormAxis, Normalization, Rows};
+pub use links::{
+    Embedded, HITS_K, Link, LinkConfig, LinkPart, LinkPredictor, LinkScores, LinkSplit, Links, NonLinks, Pairs, embed,
+};
 pub use metrics::{
-    Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels, per_label, roc_auc,
+    Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
+    mean_reciprocal_rank, per_label, roc_auc,
 };
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
@@ -49,10 +61,11 @@ pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
+pub use sampled::{MiniBatch, Neighborhoods};
 pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
-pub use state::{Run, RunState};
+pub use state::{BatchDone, PartialEpoch, Run, RunState, Watch};
 pub use tape::{
-    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Mode, Operation, Pool,
-    SpmmOptions, Tape, Var,
+    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Masks, Mode, Operation,
+    Pool, SpmmOptions, Tape, Var,
 };
 pub use targets::{Part, Targets};

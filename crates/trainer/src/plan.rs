@@ -10,14 +10,16 @@ use girih_graph_format::Csr;
 use girih_random::Key;
 
 use crate::TrainError;
-use crate::config::TrainConfig;
+use crate::config::{TaskKind, TrainConfig};
 use crate::graph::Graph;
 use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
+use crate::links::{LinkSizes, Pairs};
 use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::tape::{Loss, Mode, Pool, Tape};
+use crate::sampled::{self, BatchPlan};
+use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::Targets;
 
 /// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (32 MiB on the largest cards), code of kernels.
@@ -88,7 +90,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn new(config: &TrainConfig, data: &DataSizes, rates: Rates) -> Result<Self, TrainError> {
-        Self::on(&Meter::new(rates), config, data)
+        Self::on((&Meter::new(rates), true), config, data)
     }
 
     /// The same on a CUDA device: bytes alone, since nobody has measured how fast it is. Seconds are zero.
@@ -96,7 +98,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_cuda(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        Self::on(&Meter::cuda(config.precision), config, data)
+        Self::on((&Meter::cuda(config.precision), false), config, data)
     }
 
     /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own software
@@ -106,8 +108,12 @@ impl Plan {
         self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
-    fn on(meter: &Meter, config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
+    /// The plan on a device, whose memory may be the main memory.
+    fn on((meter, is_main_memory): (&Meter, bool), config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
         config.validate()?;
+        let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));
+        let data = &links.as_ref().map_or(*data, |links| links.messages(data));
+        let _all_links = links.as_ref().filter(|_| is_main_memory).map(|links| links.on_host(meter, data));
         let mut init = ParamInit::new(meter, config.seed, 0);
         let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
         let model = models::build(&config.model, dims, &mut init)?;
@@ -116,27 +122,38 @@ impl Plan {
         let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
         let parameter_bytes = meter.cost().live_bytes;
 
-        let inputs = data.inputs(meter, &model.needs(), config.precision)?;
-        let task = data.task(meter, config, &*model)?;
+        let needs = if config.batch.is_sampled() { sampled::raw(&model.needs()) } else { model.needs() };
+        let inputs = data.inputs(meter, &needs, config.precision)?;
+        let task = data.task(meter, config, &*model, links.as_ref())?;
+        let sampled = BatchPlan::new(config, data, &model.needs(), links.as_ref());
+        let _drawn_from = sampled.as_ref().map(|batch| batch.neighborhoods(meter, data));
         let prepared = meter.cost();
 
         let mut pool = Pool::default();
+        let _ahead = sampled.as_ref().map(|batch| batch.ahead(meter, config.batch.prefetch));
+        let batch = sampled.as_ref().map(|batch| batch.inputs(meter, data, &inputs, config.precision));
+        let seen = batch.as_ref().unwrap_or(&inputs);
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
-        let loss = task.loss(&mut tape, &*model, &inputs, config)?;
+        let loss = task.loss(&mut tape, &*model, seen, config)?;
         let loss = tape.backward(loss, &mut gradients)?;
         let step = optimizer.begin(config.optimizer.lr);
         optimizer.apply(meter, step, &gradients, &mut params)?;
         pool.give(meter, loss);
+        if batch.is_some() {
+            // No two batches have the same shapes, and what none takes again is freed.
+            pool = Pool::default();
+        }
+        drop(batch);
         let stepped = meter.cost();
 
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate);
         let output = model.forward(&mut tape, &inputs)?;
-        task.evaluate(meter, tape.value(output))?;
+        task.evaluate(&mut tape, output)?;
         drop(tape);
         let evaluated = meter.cost();
 
         let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
-        let steps_per_epoch = task.steps_per_epoch(config) as f64;
+        let steps_per_epoch = sampled.map_or_else(|| task.steps_per_epoch(config), |batch| batch.n_batches) as f64;
         let (epoch, evaluate) = (steps_per_epoch * seconds(prepared, stepped), seconds(stepped, evaluated));
         let epochs = config.epochs as f64;
         let evaluations = config.epochs.div_ceil(config.eval_every) as f64;
@@ -157,6 +174,7 @@ impl Plan {
 enum Task {
     Classes { targets: Targets<Meter>, rows: MeterMatrix },
     Ranking { sizes: InteractionSizes, embedding: ParamId, batch: Batch<Meter> },
+    Links { step: Box<Pairs<Meter>>, held_out: Box<[Pairs<Meter>; 2]> },
 }
 
 impl Task {
@@ -175,16 +193,29 @@ impl Task {
             Self::Ranking { embedding, batch, .. } => {
                 batch.loss(tape, model, inputs, *embedding, config.optimizer.weight_decay as f32)?
             }
+            Self::Links { step, .. } => {
+                let embeddings = model.forward(tape, inputs)?;
+                let scores = step.scores(tape, embeddings)?;
+                step.loss(tape, scores)?
+            }
         })
     }
 
-    fn evaluate(&self, meter: &Meter, output: &MeterMatrix) -> Result<(), TrainError> {
+    fn evaluate<'a>(&'a self, tape: &mut Tape<'a, Meter>, output: Var) -> Result<(), TrainError> {
+        let meter = tape.backend();
         match self {
-            Self::Classes { .. } => drop(meter.argmax_rows(output)?),
+            Self::Classes { .. } => drop(meter.argmax_rows(tape.value(output))?),
+            Self::Links { held_out, .. } => {
+                for pairs in &**held_out {
+                    let scores = pairs.scores(tape, output)?;
+                    drop(pairs.loss(tape, scores)?);
+                }
+            }
             Self::Ranking { sizes, .. } => {
                 let users_and_items = (sizes.n_users, sizes.n_items);
                 let nothing_met = |users: Range<usize>| Csr::empty(users.len(), sizes.n_items);
                 let (pool, users) = (&mut Pool::default(), 0..sizes.n_users);
+                let output = tape.value(output);
                 drop(recommend::top_items(meter, pool, output, users_and_items, users, nothing_met)?);
             }
         }
@@ -193,7 +224,7 @@ impl Task {
 
     fn steps_per_epoch(&self, config: &TrainConfig) -> usize {
         match self {
-            Self::Classes { .. } => 1,
+            Self::Classes { .. } | Self::Links { .. } => 1,
             Self::Ranking { sizes, .. } => sizes.n_train.div_ceil(config.batch_size.unwrap_or(sizes.n_train)),
         }
     }
@@ -235,7 +266,13 @@ impl DataSizes {
             Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
         });
         if self.interactions.is_some() {
-            return Ok(Inputs { graph, features: None, propagated: None, n_nodes: self.n_nodes, ranks: None });
+            return Ok(Inputs {
+                graphs: graph.into(),
+                features: None,
+                propagated: None,
+                n_nodes: self.n_nodes,
+                ranks: None,
+            });
         }
         let shape = Shape::new(self.n_nodes, self.n_features);
         let keeps_sparse = |nnz: &usize| {
@@ -243,7 +280,7 @@ impl DataSizes {
         };
         let stored_sparse = self.feature_nnz.filter(keeps_sparse);
         let features = match stored_sparse {
-            None => FeatureInput::Dense(meter.uploaded(shape, precision)),
+            None => FeatureInput::dense(meter.uploaded(shape, precision)),
             Some(nnz) => FeatureInput::Sparse {
                 matrix: meter.sparse(shape, nnz, false, false),
                 values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
@@ -254,7 +291,17 @@ impl DataSizes {
     }
 
     /// What a step of the model compares with.
-    fn task(&self, meter: &Meter, config: &TrainConfig, model: &dyn Model<Meter>) -> Result<Task, TrainError> {
+    fn task(
+        &self,
+        meter: &Meter,
+        config: &TrainConfig,
+        model: &dyn Model<Meter>,
+        links: Option<&LinkSizes>,
+    ) -> Result<Task, TrainError> {
+        if let Some(links) = links {
+            let held_out = Box::new(links.held_out.map(|n_links| Pairs::on_paper(meter, 2 * n_links)));
+            return Ok(Task::Links { step: Box::new(Pairs::on_paper(meter, links.step_pairs)), held_out });
+        }
         let Some(embedding) = model.embedding() else {
             let rows = meter.matrix(Shape::new(self.n_train, 1), Dtype::F32);
             return Ok(Task::Classes { targets: self.targets(meter), rows });

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Metric;
+use crate::links::LinkScores;
 use crate::metrics::F1;
 use crate::recommend::Ranking;
 
-/// How a model does on the three parts of a split; `None` for a part without labelled nodes, and for scores of another
-/// task.
+/// How a model does on the three parts of a split, of nodes or of links; `None` for a part without any, and for scores of
+/// another task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
     /// On the training nodes: share of nodes whose class is right; with several labels a node, micro-F1.
@@ -20,26 +21,32 @@ pub struct Scores {
     /// On the test nodes.
     pub test_accuracy: Option<f64>,
     /// Area under the receiver operating characteristic on the validation nodes, for two classes; with several labels a
-    /// node, the mean over labels that have both answers.
+    /// node, the mean over labels that have both answers. Of a link predictor, on the validation links and as many other
+    /// pairs; it chooses the epoch.
     #[serde(default)]
     pub val_roc_auc: Option<f64>,
-    /// As `val_roc_auc`, on the test nodes.
+    /// As `val_roc_auc`, on the test nodes or links.
     #[serde(default)]
     pub test_roc_auc: Option<f64>,
-    /// Mean loss on the validation nodes.
+    /// Mean loss on the validation nodes, or on the validation links and as many other pairs.
     pub val_loss: Option<f64>,
-    /// Mean loss on the test nodes.
+    /// As `val_loss`, on the test nodes or links.
     pub test_loss: Option<f64>,
     /// How well a recommender ranks the test items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
+    /// How a link predictor ranks the test links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkScores>,
 }
 
 impl Scores {
-    /// The score on the validation nodes that chooses the epoch.
+    /// The score on the validation nodes that chooses the epoch; of a link predictor, ROC-AUC.
     #[must_use]
     pub fn val(&self, metric: Metric) -> Option<f64> {
         match metric {
+            // No node is classified: links are scored.
+            Metric::Accuracy if self.val_accuracy.is_none() => self.val_roc_auc,
             Metric::Accuracy => self.val_accuracy,
             Metric::RocAuc => self.val_roc_auc,
         }
@@ -85,6 +92,8 @@ pub struct EpochTimes {
 /// Time spent in the stages of training steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTimes {
+    /// Waiting for mini-batches, and moving them to the device; zero where steps see the whole graph.
+    pub batches: Duration,
     /// Forward pass and loss.
     pub forward: Duration,
     /// Backward pass.
@@ -95,6 +104,7 @@ pub struct StageTimes {
 
 impl AddAssign for StageTimes {
     fn add_assign(&mut self, other: Self) {
+        self.batches += other.batches;
         self.forward += other.forward;
         self.backward += other.backward;
         self.optimizer += other.optimizer;

@@ -8,17 +8,19 @@ use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
+use crate::batching::BatchConfig;
 use crate::checkpoint::{Checkpoint, DataShape};
-use crate::config::{Metric, TrainConfig};
+use crate::classifier::Task;
+use crate::config::{Metric, TaskKind, TrainConfig};
 use crate::distributed::Ranks;
-use crate::fullbatch::{FullBatch, Task};
+use crate::fullbatch::FullBatch;
 use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
-use crate::recommend;
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
-use crate::state::{Run, RunState};
+use crate::state::{BatchDone, Run, RunState};
 use crate::targets::Targets;
+use crate::{links, recommend, sampled};
 
 /// What a caller does besides training.
 #[derive(Clone, Debug)]
@@ -50,6 +52,13 @@ pub enum Event<'e> {
         run: u64,
         /// Epochs a checkpoint had done already.
         epochs_done: u64,
+    },
+    /// A mini-batch is done, and it was not the last one of its epoch.
+    Batch {
+        /// Number of the run, from 0.
+        run: u64,
+        /// How far the epoch has come.
+        done: BatchDone,
     },
     /// An epoch is done.
     Epoch {
@@ -145,6 +154,12 @@ pub fn train<B: Backend>(
     if config.model.kind.is_recommender() {
         let session = recommend::Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+    } else if config.task == TaskKind::Links {
+        let session = links::Prepared::new(backend, dataset, config)?;
+        train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
+    } else if config.batch.is_sampled() {
+        let session = sampled::Prepared::new(backend, dataset, config)?;
+        train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run, None)?)))
     } else {
         let session = Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
@@ -209,10 +224,18 @@ fn train_run<'a, B: Backend + 'a>(
     outcome.stopped = observe(Event::RunStarted { run, epochs_done }) == Control::Stop;
     while !outcome.stopped && !trainer.state().is_finished() {
         reached.epoch = trainer.state().epochs_done() + 1;
-        let report = trainer.epoch()?;
-        outcome.times.push(report.times);
-        outcome.stopped = observe(Event::Epoch { run, report: &report }) == Control::Stop;
-        let due = options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every));
+        let report = trainer.epoch_until(&mut |done| observe(Event::Batch { run, done }))?;
+        let due = match &report {
+            None => {
+                outcome.stopped = true;
+                true
+            }
+            Some(report) => {
+                outcome.times.push(report.times);
+                outcome.stopped = observe(Event::Epoch { run, report }) == Control::Stop;
+                options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every))
+            }
+        };
         let last = outcome.stopped || trainer.state().is_finished();
         if let Some(path) = file.filter(|_| due || last) {
             // Rows that are spread over ranks come together, whoever writes them.
@@ -220,7 +243,7 @@ fn train_run<'a, B: Backend + 'a>(
             if options.writes {
                 checkpoint.save(path)?;
             }
-            reached.kept = Some(report.epoch);
+            reached.kept = Some(trainer.state().epochs_done());
         }
     }
     if let Some(summary) = trainer.state().summary() {
@@ -301,25 +324,22 @@ pub(crate) struct Trainable {
 
 impl Trainable {
     pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        let name = dataset.name.clone();
-        let missing = |what: &str, remedy: &str| TrainError::invalid(format!("{name} has no {what}; {remedy}"));
-        if dataset.n_nodes() == 0 {
-            return Err(missing("nodes", "there is nothing to train on"));
-        }
-        if dataset.interactions.is_some() {
-            return Err(missing("features or classes, but users and items", "train it with the model lightgcn"));
-        }
-        if dataset.n_features() == 0 {
-            return Err(missing("features", "training needs a row of numbers per node; give it a file of features"));
-        }
+        let features = take_features(&mut dataset)?;
         if dataset.n_classes() == 0 {
-            return Err(missing("labels", "training needs a class per node; give it a file of labels"));
+            return Err(missing(
+                &dataset,
+                "labels",
+                "training needs a class per node; give it a file of labels, or choose the task links",
+            ));
         }
         if dataset.splits.is_empty() {
-            return Err(missing("split", "training needs training, validation and test nodes; ask for a random split"));
+            return Err(missing(
+                &dataset,
+                "split",
+                "training needs training, validation and test nodes; ask for a random split",
+            ));
         }
-        let features = dataset.features.take().ok_or_else(|| missing("features", "give it a file of features"))?;
-        let labels = dataset.labels.take().ok_or_else(|| missing("labels", "give it a file of labels"))?;
+        let labels = dataset.labels.take().ok_or_else(|| missing(&dataset, "labels", "give it a file of labels"))?;
         if config.metric == Metric::RocAuc && matches!(labels, Labels::Single { n_classes, .. } if n_classes != 2) {
             return Err(TrainError::invalid(format!(
                 "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
@@ -329,6 +349,29 @@ impl Trainable {
         }
         Ok(Self { dataset, features, labels })
     }
+}
+
+/// What a data set lacks, and what to do.
+fn missing(dataset: &Dataset, what: &str, remedy: &str) -> TrainError {
+    TrainError::invalid(format!("{} has no {what}; {remedy}", dataset.name))
+}
+
+/// Takes the features out of data that a model of features can be trained on.
+///
+/// # Errors
+/// When it has no nodes, users and items instead, or no features.
+pub(crate) fn take_features(dataset: &mut Dataset) -> Result<Features, TrainError> {
+    if dataset.n_nodes() == 0 {
+        return Err(missing(dataset, "nodes", "there is nothing to train on"));
+    }
+    if dataset.interactions.is_some() {
+        let what = "features or classes, but users and items";
+        return Err(missing(dataset, what, "train it with the model lightgcn"));
+    }
+    let width = dataset.n_features();
+    dataset.features.take().filter(|_| width > 0).ok_or_else(|| {
+        missing(dataset, "features", "training needs a row of numbers per node; give it a file of features")
+    })
 }
 
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
@@ -356,8 +399,12 @@ fn resume<B: Backend>(
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // More epochs or runs, or other patience, lengthen the same training; anything else would be another one.
-    let comparable = |c: &TrainConfig| TrainConfig { epochs: 0, runs: 0, patience: None, ..c.clone() };
+    // More epochs or runs, or other patience, lengthen the same training, and how far batches are made ahead changes nothing;
+    // anything else would be another training.
+    let comparable = |c: &TrainConfig| {
+        let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
+        TrainConfig { epochs: 0, runs: 0, patience: None, batch, ..c.clone() }
+    };
     if comparable(&saved.config) != comparable(config) {
         let what = "it was trained with other settings; resume with the same ones, or choose another output folder";
         return Err(TrainError::checkpoint(path, what));
@@ -373,6 +420,7 @@ mod tests {
     use super::*;
     use crate::config::{Aggregator, ModelConfig, ModelKind};
     use crate::report::StageTimes;
+    use crate::state::Watch;
 
     /// A run whose device fails in an epoch.
     struct Failing<'a> {
@@ -389,11 +437,11 @@ mod tests {
             self.run.state_mut()
         }
 
-        fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError> {
+        fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
             if self.state().epochs_done() + 1 == self.epoch {
                 return Err(ComputeError::device("spmm", "its memory failed").into());
             }
-            self.run.train_once(lr)
+            self.run.train_once(lr, watch)
         }
 
         fn evaluate(&mut self) -> Result<Scores, TrainError> {
@@ -431,7 +479,7 @@ mod tests {
             let session = Prepared::new(&cpu, dataset.clone(), &config).unwrap();
             let mut run = session.run(&cpu, &config, 0).unwrap();
             let mut between_steps = || {
-                run.train_once(0.01).unwrap();
+                run.train_once(0.01, &mut |_| Control::Continue).unwrap();
                 let before = run.state().pool.n_free();
                 run.evaluate().unwrap();
                 run.test_report().unwrap();

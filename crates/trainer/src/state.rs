@@ -5,6 +5,7 @@ use std::time::Instant;
 use girih_compute::{AdamStep, Backend};
 use girih_graph_format::Matrix;
 use girih_random::Key;
+use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::checkpoint::{CHECKPOINT_VERSION, Checkpoint, DataShape, Progress};
@@ -13,6 +14,7 @@ use crate::distributed::Ranks;
 use crate::optim::Optimizer;
 use crate::params::{Gradients, Param, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
+use crate::session::Control;
 use crate::tape::Pool;
 
 /// Where a run stands: parameters, the optimiser's state, epochs done, and the best scores so far.
@@ -27,10 +29,43 @@ pub struct RunState<'a, B: Backend> {
     ranks: Option<&'a Ranks<B>>,
     run: u64,
     epoch: u64,
+    /// Where the epoch that is under way stands; at its start between epochs.
+    pub(crate) partial: PartialEpoch,
     train_loss: f32,
     last: Option<Scores>,
     best: Option<Best>,
 }
+
+/// Where a run stands within an epoch of several batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartialEpoch {
+    /// Batches done.
+    pub batches: u64,
+    /// The sum of the losses of all nodes in them.
+    pub loss_sum: f64,
+    /// How many nodes those are.
+    pub n_losses: u64,
+}
+
+impl PartialEpoch {
+    /// Whether no batch is done.
+    #[must_use]
+    pub fn is_start(&self) -> bool {
+        self.batches == 0
+    }
+}
+
+/// A batch is done, and it was not the last one of its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchDone {
+    /// Batches done in this epoch.
+    pub batches: u64,
+    /// Batches of an epoch.
+    pub n_batches: u64,
+}
+
+/// Who is told of every batch but the last of an epoch, and says whether to go on.
+pub type Watch<'w> = dyn FnMut(BatchDone) -> Control + 'w;
 
 struct Best {
     epoch: u64,
@@ -46,13 +81,14 @@ pub trait Run<'a, B: Backend + 'a> {
     /// Where the run stands, to be changed.
     fn state_mut(&mut self) -> &mut RunState<'a, B>;
 
-    /// Goes through the training data once at learning rate `lr`; returns the mean loss, and the time of stages as the
-    /// host's clock tells it.
+    /// Goes through the training data once at learning rate `lr`, or through what is left of it; returns the mean loss, and
+    /// the time of stages as the host's clock tells it. `None` when `watch` said to stop: the epoch can go on after that, from
+    /// a [checkpoint](RunState::checkpoint) also. An epoch that cannot does not ask.
     ///
     /// # Errors
     /// When the backend fails, or the loss is no longer finite. A run has no further epoch then: its parameters may be those
     /// of a step that leads nowhere.
-    fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError>;
+    fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError>;
 
     /// Scores of the parameters as they are.
     ///
@@ -70,14 +106,26 @@ pub trait Run<'a, B: Backend + 'a> {
     ///
     /// # Errors
     /// As [`train_once`](Self::train_once).
+    ///
+    /// # Panics
+    /// When an epoch ends early though nobody said so.
     fn epoch(&mut self) -> Result<EpochReport, TrainError> {
+        Ok(self.epoch_until(&mut |_| Control::Continue)?.expect("nobody stopped it"))
+    }
+
+    /// As [`epoch`](Self::epoch), unless `watch` says to stop, in the middle of it: `None` then.
+    ///
+    /// # Errors
+    /// As [`train_once`](Self::train_once).
+    fn epoch_until(&mut self, watch: &mut Watch<'_>) -> Result<Option<EpochReport>, TrainError> {
         let (start, lr) = (Instant::now(), self.state().lr());
-        let (train_loss, stages) = self.train_once(lr)?;
+        let Some((train_loss, stages)) = self.train_once(lr, watch)? else { return Ok(None) };
         let steps = start.elapsed();
         let state = self.state_mut();
         let stages = (!state.backend.is_asynchronous()).then_some(stages);
         let mut times = EpochTimes { steps, stages, ..EpochTimes::default() };
         state.epoch += 1;
+        state.partial = PartialEpoch::default();
         state.train_loss = train_loss;
         let epoch = state.epoch;
         let mut scores = None;
@@ -87,7 +135,7 @@ pub trait Run<'a, B: Backend + 'a> {
             self.state_mut().keep_if_best(scores)?;
             times.evaluate = start.elapsed();
         }
-        Ok(EpochReport { epoch, train_loss, lr, times, scores })
+        Ok(Some(EpochReport { epoch, train_loss, lr, times, scores }))
     }
 }
 
@@ -106,7 +154,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         let gradients = Gradients::new(backend, &params)?;
         let optimizer = Optimizer::new(backend, optimizer, &params)?;
         let pool = Pool::default();
-        let train_loss = f32::NAN;
+        let train_loss = 0.0;
         Ok(Self {
             backend,
             config,
@@ -117,6 +165,7 @@ impl<'a, B: Backend> RunState<'a, B> {
             ranks: None,
             run,
             epoch: 0,
+            partial: PartialEpoch::default(),
             train_loss,
             last: None,
             best: None,
@@ -172,8 +221,23 @@ impl<'a, B: Backend> RunState<'a, B> {
     /// When a loss is not finite, or the backend fails.
     pub(crate) fn read_losses(&self, lr: f64, losses: &B::Matrix) -> Result<Matrix, TrainError> {
         let values = self.backend.download(losses)?;
-        match values.data().iter().find(|loss| !loss.is_finite()) {
-            None => Ok(values),
+        self.check_losses(lr, values.data())?;
+        Ok(values)
+    }
+
+    /// As [`read_losses`](Self::read_losses), of the first `n`: those of the steps that were taken.
+    ///
+    /// # Errors
+    /// As [`read_losses`](Self::read_losses).
+    pub(crate) fn first_losses(&self, lr: f64, losses: &B::Matrix, n: usize) -> Result<Vec<f32>, TrainError> {
+        let values = self.backend.download(losses)?.data()[..n].to_vec();
+        self.check_losses(lr, &values)?;
+        Ok(values)
+    }
+
+    fn check_losses(&self, lr: f64, losses: &[f32]) -> Result<(), TrainError> {
+        match losses.iter().find(|loss| !loss.is_finite()) {
+            None => Ok(()),
             Some(loss) => Err(TrainError::invalid(format!(
                 "the training loss is {loss} in epoch {}; lower the learning rate (now {lr}) or check the features",
                 self.epoch + 1
@@ -221,6 +285,7 @@ impl<'a, B: Backend> RunState<'a, B> {
                 data,
                 run: self.run,
                 epoch: self.epoch,
+                partial: self.partial,
                 n_steps: self.optimizer.n_steps(),
                 finished: self.is_finished(),
                 best: self.best.as_ref().map(|best| (best.epoch, best.scores)),
@@ -263,6 +328,7 @@ impl<'a, B: Backend> RunState<'a, B> {
             None => None,
         };
         self.epoch = checkpoint.progress.epoch;
+        self.partial = checkpoint.progress.partial;
         self.last = checkpoint.progress.last;
         self.train_loss = checkpoint.progress.train_loss;
         Ok(())

@@ -7,10 +7,12 @@ use girih_compute::{Activation, Backend, Dtype, Reference, Shape, SparseOperand}
 use girih_datasets::Features;
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
+use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    Aggregator, AttentionOperands, AttentionOptions, Gradients, Graph, Inputs, Jump, LinearOptions, Loss, Mode, Model,
-    ModelConfig, ModelKind, NormKind, ParamId, ParamInit, Params, Pool, SpmmOptions, Tape, Targets, Var,
+    Aggregator, AttentionOperands, AttentionOptions, BlockGraph, Gradients, Graph, Inputs, Jump, LayerGraphs,
+    LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Needs, Neighborhoods, NormKind, Pairs, ParamId,
+    ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -30,7 +32,7 @@ fn graph() -> Csr {
 fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
     match whole(norm) {
         Graph::Whole(matrix) => matrix,
-        Graph::Cut(_) => unreachable!("nothing cuts it"),
+        Graph::Cut(_) | Graph::Block(_) => unreachable!("nothing cuts it"),
     }
 }
 
@@ -144,10 +146,29 @@ fn linear() {
         for p in [0.0, 0.4] {
             check_operation(&single_targets(), |tape, o| {
                 let (dropout, bias) = (tape.next_dropout(p), Some(tape.param(o.bias)));
-                product(tape, o, LinearOptions { dropout, bias, activation, add: None })
+                product(tape, o, LinearOptions { dropout, bias, activation, ..LinearOptions::default() })
             });
         }
     }
+}
+
+#[test]
+fn masked_results() {
+    let (matrix, activation) = (sparse(Norm::Symmetric), Activation::Relu);
+    check_operation(&single_targets(), |tape, o| {
+        let (mask, bias) = (tape.next_dropout(0.4), Some(tape.param(o.bias)));
+        product(tape, o, LinearOptions { mask, bias, activation, ..LinearOptions::default() })
+    });
+    check_operation(&single_targets(), |tape, o| {
+        let (mask, bias, x) = (tape.next_dropout(0.4), Some(tape.param(o.bias)), tape.param(o.other));
+        tape.spmm(matrix, x, SpmmOptions { mask, bias, activation, ..SpmmOptions::default() }).unwrap()
+    });
+    // The way back goes through the product that reads the masked result.
+    check_operation(&single_targets(), |tape, o| {
+        let (mask, square) = (tape.next_dropout(0.4), tape.param(o.square));
+        let hidden = product(tape, o, LinearOptions { mask, activation, ..LinearOptions::default() });
+        tape.linear(hidden, square, LinearOptions::default()).unwrap()
+    });
 }
 
 #[test]
@@ -155,7 +176,7 @@ fn linear_added_to_linear() {
     check_operation(&single_targets(), |tape, o| {
         let add = Some(product(tape, o, LinearOptions::default()));
         let (dropout, bias) = (tape.next_dropout(0.3), Some(tape.param(o.bias)));
-        product(tape, o, LinearOptions { dropout, bias, activation: Activation::Relu, add })
+        product(tape, o, LinearOptions { dropout, bias, activation: Activation::Relu, mask: None, add })
     });
 }
 
@@ -180,7 +201,7 @@ fn spmm_added_to_linear_with_other_weights() {
     check_operation(&single_targets(), |tape, o| {
         let add = Some(product(tape, o, LinearOptions::default()));
         let (x, bias, weights) = (tape.param(o.other), Some(tape.param(o.bias)), Some(tape.constant(weights)));
-        tape.spmm(matrix, x, SpmmOptions { weights, bias, activation: Activation::Relu, add }).unwrap()
+        tape.spmm(matrix, x, SpmmOptions { weights, bias, activation: Activation::Relu, mask: None, add }).unwrap()
     });
 }
 
@@ -255,6 +276,30 @@ fn gather_rows() {
         let square = tape.param(o.square);
         tape.linear(gathered, square, LinearOptions { add, ..LinearOptions::default() }).unwrap()
     });
+}
+
+/// The loss of a link predictor: nodes in several pairs and on both sides, and a pair that comes twice.
+#[test]
+fn links() {
+    let ends = [[0, 1], [4, 2], [6, 0], [1, 4], [1, 4], [5, 6]];
+    let pairs: &'static _ = Box::leak(Box::new(Pairs::upload(&Reference, &ends, 3).unwrap()));
+    let mut init = ParamInit::new(&Reference, 7, 0);
+    let embeddings = init.embedding(0, "embeddings", Shape::new(NODES, 3), 1.0).unwrap();
+    let params = init.finish();
+    let rows = params.value(embeddings).data().to_vec();
+    let loss = |[u, v]: [u32; 2], is_link: bool| -> f64 {
+        let score: f64 = (0..3).map(|k| rows[3 * u as usize + k] * rows[3 * v as usize + k]).sum();
+        (if is_link { -score } else { score }).exp().ln_1p()
+    };
+    let expected = ends.iter().enumerate().map(|(at, &pair)| loss(pair, at < 3)).sum::<f64>() / 6.0;
+    let pass = |tape: &mut Tape<'_, Reference>| {
+        let embeddings = tape.param(embeddings);
+        let scores = pairs.scores(tape, embeddings).unwrap();
+        pairs.loss(tape, scores).unwrap()
+    };
+    let found = pass(&mut Tape::new(&Reference, &params, &mut Pool::default(), Mode::Evaluate)).matrix().data()[0];
+    assert!((found - expected).abs() < 1e-12, "{found} instead of {expected}");
+    check_loss(params, &pass);
 }
 
 /// The whole of a recommender's step: embeddings as they are and averaged over hops, the ranking loss, the penalty.
@@ -392,7 +437,8 @@ fn composed_attention() {
             let scores = tape.sddmm(graph, queries, keys, heads).unwrap();
             let shares = tape.segment_softmax(graph, scores).unwrap();
             let bias = Some(tape.param(o.bias));
-            let options = SpmmOptions { weights: Some(shares), bias, activation: Activation::Elu, add: None };
+            let (weights, activation) = (Some(shares), Activation::Elu);
+            let options = SpmmOptions { weights, bias, activation, ..SpmmOptions::default() };
             tape.spmm(graph, keys, options).unwrap()
         });
     }
@@ -453,6 +499,104 @@ fn check_model(config: &ModelConfig, sparse: bool) {
     let inputs = Inputs::prepare(&Reference, graph(), features(sparse), &model.needs(), Dtype::F32).unwrap();
     let inputs: &'static _ = Box::leak(Box::new(inputs));
     check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
+}
+
+/// Models on batches of sampled neighbours, whose layers have fewer and fewer rows; features gathered, or read in place.
+#[test]
+fn batches() {
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin] {
+        for hidden in [2, 20] {
+            for (dropout, sparse, in_place) in [(0.3, false, false), (0.0, true, false), (0.0, false, true)] {
+                let config = ModelConfig { kind, layers: 3, hidden, dropout, heads: 2, ..ModelConfig::default() };
+                let aggregates_first = matches!(kind, ModelKind::Gcn | ModelKind::Sage | ModelKind::Gin);
+                check_batch(&config, sparse, in_place && aggregates_first);
+            }
+        }
+    }
+    for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
+        let config = ModelConfig { kind: ModelKind::Sage, layers: 2, hidden: 3, aggregator, ..ModelConfig::default() };
+        check_batch(&config, false, false);
+    }
+}
+
+#[test]
+fn stacks_on_batches() {
+    for kind in [ModelKind::Gcn, ModelKind::Gat] {
+        for jump in [Jump::None, Jump::Concat, Jump::Max] {
+            // Columns of three rows, two of them dropped, would have variances so small that the 24 bits of 1/3 show.
+            for (residual, norm, dropout) in [(false, NormKind::Batch, 0.0), (true, NormKind::Layer, 0.3)] {
+                let base = ModelConfig { kind, layers: 3, hidden: 3, heads: 2, dropout, ..ModelConfig::default() };
+                check_batch(&ModelConfig { norm, residual, jump, ..base }, false, false);
+            }
+        }
+    }
+}
+
+fn check_batch(config: &ModelConfig, sparse: bool, in_place: bool) {
+    let mut init = ParamInit::new(&Reference, 7, 0);
+    let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
+    let mut params = init.finish();
+    move_off_zero(&mut params);
+    let inputs: &'static _ = Box::leak(Box::new(batch(&model.needs(), config.layers, sparse, in_place)));
+    let (targets, rows) = (single_targets_of(3), Reference.upload_ids(&[0, 2]).unwrap());
+    check_loss(params, &|tape| {
+        let logits = model.forward(tape, inputs).unwrap();
+        assert_eq!(tape.shape(logits), Shape::new(3, CLASSES));
+        tape.loss(logits, &targets, &rows).unwrap()
+    });
+}
+
+fn single_targets_of(n: usize) -> Targets<Reference> {
+    Targets::Single(Reference.upload_ids(&[2, 0, 1][..n]).unwrap())
+}
+
+/// A batch for three seeds, with two neighbours for each node of each layer.
+fn batch(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
+    let neighborhoods = Neighborhoods::new(&graph(), needs.graph.unwrap());
+    let columns = if in_place { Columns::Global } else { Columns::Local };
+    let options = NeighborOptions { edge_ids: true, inputs: columns, ..NeighborOptions::default() };
+    let fan_out = vec!["2"; n_layers].join(",");
+    let sampler = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap();
+    let batch = sampler.sample(neighborhoods.graph(), &[3, 0, 1], DrawKey::new(1, 0, 0)).unwrap();
+    let block = |block: &Block| {
+        let reads_in_place = block.columns == Columns::Global;
+        let places: Vec<u32> = (0..block.n_destinations as u32).collect();
+        let rows = neighborhoods.rows(block).unwrap();
+        let operand = SparseOperand { csr: &rows, scales: rows.scales(Norm::None), symmetric: false, names: None };
+        Graph::Block(BlockGraph {
+            matrix: Reference.upload_sparse(&operand).unwrap(),
+            destinations: Reference.upload_ids(if reads_in_place { block.destinations() } else { &places }).unwrap(),
+            n_destinations: block.n_destinations,
+            reads_in_place,
+        })
+    };
+    let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());
+    let whole = Needs { raw_features: true, propagation: Propagation::Never, ..*needs };
+    let features = match (features(sparse), in_place) {
+        (all, true) => all,
+        (all, false) => rows_of(&all, batch.inputs()),
+    };
+    let n_nodes = batch.inputs().len();
+    let of_batch = Inputs::prepare(&Reference, Csr::empty(n_nodes, n_nodes).unwrap(), features, &whole, Dtype::F32);
+    Inputs { graphs, ..of_batch.unwrap() }
+}
+
+/// Some rows of features, stored as those of all are.
+fn rows_of(features: &Features, nodes: &[u32]) -> Features {
+    let values = |v: &u32| match features {
+        Features::Dense(matrix) => matrix.row(*v as usize).to_vec(),
+        Features::Sparse(csr) => Matrix::from_sparse(csr).row(*v as usize).to_vec(),
+    };
+    let rows: Vec<Vec<f32>> = nodes.iter().map(values).collect();
+    if matches!(features, Features::Dense(_)) {
+        return Features::Dense(Matrix::new(nodes.len(), FEATURES, rows.concat()).unwrap());
+    }
+    let entries = rows.iter().enumerate().flat_map(|(v, row)| row.iter().enumerate().map(move |(c, x)| (v, c, *x)));
+    let entries: Vec<(usize, usize, f32)> = entries.filter(|(.., x)| *x != 0.0).collect();
+    let (rows, cols) = entries.iter().map(|(v, c, _)| (*v as u32, *c as u32)).unzip();
+    let values = entries.iter().map(|(.., x)| *x).collect();
+    let coo = Coo::new(nodes.len(), FEATURES, rows, cols, Some(values)).unwrap();
+    Features::Sparse(coo.to_csr(Duplicates::Refuse).unwrap())
 }
 
 /// Biases start at zero, where a node without features and neighbours would sit on the kink of the relu.

@@ -1,12 +1,13 @@
 //! `girih evaluate` and `girih predict`: a trained model on a data set.
 
+mod links;
 mod recommend;
 
 use std::path::{Path, PathBuf};
 
 use girih_datasets::Dataset;
 use girih_graph_format::{Matrix, file};
-use girih_trainer::{Checkpoint, Recommendations, Scores, TestReport, mean_over_labels};
+use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
 
 use super::device::{Chosen, choose, on_backend};
 use super::load_required;
@@ -36,6 +37,9 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
     let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
     if loaded.is_recommender() {
         return recommend::evaluate(loaded, args);
+    }
+    if loaded.predicts_links() {
+        return links::evaluate(loaded, args);
     }
     let applied = Applied::new(loaded)?;
     let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
@@ -81,6 +85,9 @@ pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
     let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
     if loaded.is_recommender() {
         return recommend::predict(loaded, args);
+    }
+    if loaded.predicts_links() {
+        return links::predict(loaded, args);
     }
     let applied = Applied::new(loaded)?;
     paths::make_parents(&args.out)?;
@@ -134,6 +141,16 @@ impl Loaded {
     fn recommend(self) -> Result<Recommendations, CliError> {
         let (dataset, checkpoint) = (self.dataset, &self.checkpoint);
         Ok(on_backend!(&self.backend, backend => girih_trainer::recommend(backend, dataset, checkpoint))?)
+    }
+
+    /// The link predictor applied to all nodes.
+    fn embed(self) -> Result<Embedded, CliError> {
+        let (dataset, checkpoint) = (self.dataset, &self.checkpoint);
+        Ok(on_backend!(&self.backend, backend => girih_trainer::embed(backend, dataset, checkpoint))?)
+    }
+
+    fn predicts_links(&self) -> bool {
+        self.checkpoint.progress.config.task == TaskKind::Links
     }
 
     fn is_recommender(&self) -> bool {

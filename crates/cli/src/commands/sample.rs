@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use girih_datasets::Dataset;
-use girih_graph_format::{Csr, NodeId};
-use girih_pipeline::{Pipeline, Stage};
+use girih_pipeline::Stage;
 use girih_sampling::relabel::{NewNodes, Relabel, SampledEdges, ToBlockFast, to_block};
 use girih_sampling::{
-    Bias, Block, Columns, EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, SampleError,
-    Sampler, digest_of,
+    Bias, Block, Columns, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Prefetched, SampleError,
+    digest_of,
 };
 
 use super::load_required;
@@ -20,16 +19,15 @@ use crate::output::{Results, under_spinner};
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     let sampler = NeighborSampler::new(args.fanout.clone(), options(args))?;
     let dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
-    let graph = &dataset.graph;
     let sampler = if args.weighted { sampler.weighted(bias(&dataset)?) } else { sampler };
     let batch_size = args.batch_size as usize;
     let loader_options = LoaderOptions { batch_size, seed: args.seed, ..LoaderOptions::default() };
-    let (seeds, of) = seeds(&dataset);
-    let n_seeds = seeds.len();
-    let loader = Loader::new(graph, sampler, seeds, loader_options)?;
+    let seeds = dataset.seeds();
+    let (n_seeds, of) = (seeds.len(), dataset.training_nodes().map_or("nodes", |_| "training nodes"));
+    let loader = Loader::new(&dataset.graph, sampler, seeds, loader_options)?;
     let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
     let made = under_spinner("sampling", args.output, || -> Result<Vec<Made>, CliError> {
-        let epochs = (0..args.epochs).map(|epoch| make(graph, loader.sampler(), &loader.plan(epoch), n_threads));
+        let epochs = (0..args.epochs).map(|epoch| make(&loader, epoch, n_threads));
         Ok(epochs.collect::<Result<Vec<_>, _>>()?.concat())
     })?;
     let mut results = Results::default();
@@ -65,14 +63,6 @@ fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
     Ok(Bias::of(&dataset.graph)?)
 }
 
-/// The training nodes of the first split, or all nodes; and what they are.
-fn seeds(dataset: &Dataset) -> (Vec<NodeId>, &'static str) {
-    match dataset.splits.first() {
-        Some(split) if !split.train.is_empty() => (split.train.to_vec(), "training nodes"),
-        _ => ((0..dataset.n_nodes() as NodeId).collect(), "nodes"),
-    }
-}
-
 /// What a batch came to.
 #[derive(Clone, Copy, Debug)]
 struct Made {
@@ -85,22 +75,20 @@ struct Made {
 }
 
 /// The batches of an epoch, in order, `n_threads` of them made at a time.
-fn make(graph: &Csr, sampler: &NeighborSampler, plan: &EpochPlan, n_threads: usize) -> Result<Vec<Made>, CliError> {
+fn make(loader: &Loader<'_, NeighborSampler>, epoch: u32, n_threads: usize) -> Result<Vec<Made>, CliError> {
+    let stage = Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
+    let relabel = loader.sampler().options().relabel;
+    let describe = || {
+        let mut relabelled = Relabelled::default();
+        move |batch: Prefetched<'_>| {
+            let relabelling = relabelled.time(loader.graph().n_rows(), &batch, relabel)?;
+            let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
+            Ok(Made { n_edges, n_inputs, took: batch.took(), relabelling, digest: batch.digest() })
+        }
+    };
     std::thread::scope(|scope| {
-        let stage = Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
-        let worker = || {
-            let (mut batch, mut relabelled) = (MiniBatch::default(), Relabelled::default());
-            move |at: usize| {
-                let start = Instant::now();
-                sampler.sample_into(graph, plan.seeds(at), plan.key(at), &mut batch)?;
-                let took = start.elapsed();
-                let relabelling = relabelled.time(graph.n_rows(), &batch, sampler.options().relabel)?;
-                let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
-                Ok(Made { n_edges, n_inputs, took, relabelling, digest: batch.digest() })
-            }
-        };
-        let items = Pipeline::<usize, SampleError>::new(0..plan.n_batches()).stage(stage, worker).start_in(scope)?;
-        Ok(items.collect::<Result<_, _>>()?)
+        let made = loader.epoch(epoch).prefetch_with(stage, describe).start_in(scope)?;
+        Ok(made.collect::<Result<_, _>>()?)
     })
 }
 
@@ -128,7 +116,7 @@ impl Relabelled {
             self.list(block);
             let start = Instant::now();
             if is_fast {
-                self.fast.block_into(&self.edges, NewNodes::Ascending, &mut self.block)?;
+                self.fast.block_into(&self.edges, &mut self.block)?;
             } else {
                 self.block = to_block(&self.edges, block.destinations(), NewNodes::Ascending)?;
             }

@@ -42,16 +42,12 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     config.validate()?;
     let options = args.data.options(config.seed, config.runs as usize);
     if args.plan {
-        return plan::run(&spec, &options, &config, (&args.device, args.memory), args.output);
+        let device = device_of(&args.device, false, &config)?;
+        return plan::run(&spec, &options, &config, (&device, args.memory), args.output);
     }
     let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
-    // Ranks are threads or processes on processors, whatever else is there.
-    let device = match (&ranks, args.device.device) {
-        (Some(_), Device::Auto) => Device::Cpu,
-        (_, device) => device,
-    };
-    let backend = choose(&DeviceArgs { device, ..args.device }, config.precision)?;
+    let backend = choose(&device_of(&args.device, ranks.is_some(), &config)?, config.precision)?;
     let mut dataset = load(&spec, &options)?;
     if ranks.is_none() {
         check_memory(&backend, &config, &dataset)?;
@@ -93,13 +89,27 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
     if !args.output.json && outcome.stopped {
-        eprintln!("stopped after the epoch{}", if outputs.is_some() { "; continue with --resume" } else { "" });
+        let step = if config.batch.is_sampled() { "batch" } else { "epoch" };
+        eprintln!("stopped after the {step}{}", if outputs.is_some() { "; continue with --resume" } else { "" });
     }
     results.print(args.output.json);
     if !args.output.json {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// The device to train on. Ranks are threads or processes on processors, whatever else is there, and mini-batches are sampled
+/// and trained there, too.
+fn device_of(args: &DeviceArgs, has_ranks: bool, config: &TrainConfig) -> Result<DeviceArgs, CliError> {
+    match args.device {
+        Device::Auto if has_ranks || config.batch.is_sampled() => Ok(DeviceArgs { device: Device::Cpu, ..*args }),
+        Device::Cuda(_) if config.batch.is_sampled() => Err(CliError::Usage(format!(
+            "{} batches are trained on the processor; give --device cpu, or leave --batch out",
+            config.batch.kind.name()
+        ))),
+        _ => Ok(*args),
+    }
 }
 
 /// Refuses what does not fit into a device's memory, before anything is moved there.

@@ -62,6 +62,29 @@ fn ctrl_c_stops_after_the_epoch_and_resume_goes_on() {
     assert_resumes_to_the_same_end(&work);
 }
 
+/// An epoch has so many batches that the signal comes in the middle of one.
+#[test]
+fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
+    let work = Workspace::new();
+    let train = |out: &str| {
+        let args =
+            ["train", "--data", SMALL, "--batch", "neighbor", "--batch-size", "1", "--epochs", "60", "--out", out];
+        [&args[..], &["--json"]].concat().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (out, straight) = (work.arg("out"), work.arg("straight"));
+    let args = train(&out);
+    let (child, mut rest) = start_and_read(&args.iter().map(String::as_str).collect::<Vec<_>>(), 2);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut text = String::new();
+    rest.read_to_string(&mut text).unwrap();
+    let stopped = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok().result();
+    assert_eq!(stopped["stopped"], true, "{stopped}");
+    girih(&[args, vec!["--resume".to_owned()]].concat()).ok();
+    girih(&train(&straight)).ok();
+    let checkpoint = |folder: &str| fs::read(work.path(folder).join("run-000.safetensors")).unwrap();
+    assert!(checkpoint("out") == checkpoint("straight"), "the checkpoints differ");
+}
+
 #[test]
 fn a_killed_session_resumes_from_its_last_checkpoint() {
     let work = Workspace::new();

@@ -6,6 +6,7 @@ mod cuda;
 mod data;
 mod girih;
 mod interrupted;
+mod links;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod ranks;

@@ -248,3 +248,44 @@ fn a_plan_predicts_and_trains_nothing() {
     assert!(result["predicted_epoch_ms"].as_f64().unwrap() > 0.0);
     assert!(names_in(work.folder()).is_empty(), "a plan writes nothing");
 }
+
+#[test]
+fn every_kind_of_mini_batches_trains_plans_and_is_applied() {
+    let work = Workspace::new();
+    for (kind, flags) in [
+        ("neighbor", &["--fanout", "5,-1", "--batch-size", "40", "--model", "sage", "--dropout", "0"][..]),
+        ("neighbor", &["--model", "gat", "--batch-size", "40", "--ranks", "2"]),
+        ("layer", &["--fanout", "100,100", "--batch-size", "40", "--replace"]),
+        ("cluster", &["--clusters", "6", "--clusters-per-batch", "2"]),
+        ("saint", &["--saint", "edge", "--batch-size", "200", "--model", "gin", "--lr", "0.001"]),
+    ] {
+        let out = work.arg(&format!("{kind}-{}", flags.len()));
+        let args = [&["train", "--data", SMALL, "--batch", kind, "--epochs", "4", "--json"], flags].concat();
+        let result = girih(&[&args[..], &["--out", &out]].concat()).ok().result();
+        assert_eq!((&result["batch"], &result["epochs"]), (&kind.into(), &4.into()));
+        assert!(result["stage_ms"]["batches"].as_f64().unwrap() > 0.0);
+        let applied = girih(&["evaluate", "--data", SMALL, "--checkpoint", &out, "--json"]).ok().result();
+        assert_eq!(applied["test_accuracy"], result["test_accuracy"], "scores are those of the full graph");
+        if !args.contains(&"--ranks") {
+            let plan = girih(&[&args[..], &["--plan"]].concat()).ok().result();
+            assert!(plan["predicted_peak_bytes"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
+
+#[test]
+fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
+    let refusal = |flags: &[&str]| girih(&[&["train", "--data", "no/such/file"], flags].concat()).refused(1);
+    for (flags, told) in [
+        (&["--batch", "neighbor", "--fanout", "5,5,5"][..], "2 layers"),
+        (&["--batch", "neighbor", "--model", "sgc"], "choose the model gcn, sage, gat, gatv2 or gin"),
+        (&["--batch", "layer", "--model", "appnp"], "cluster or saint"),
+        (&["--batch", "cluster", "--batch-size", "5"], "clusters_per_batch"),
+        (&["--fanout", "5,5"], "choose a batch kind"),
+    ] {
+        let message = refusal(flags);
+        assert!(says(&message, told), "{message}");
+    }
+    let cuda = ["train", "--data", SMALL, "--batch", "saint", "--device", "cuda"];
+    assert!(says(&girih(&cuda).refused(2), "--device cpu"));
+}

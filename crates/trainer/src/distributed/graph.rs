@@ -61,7 +61,7 @@ impl<B: Backend> CutGraph<B> {
         if epilogue.bias.is_some() || epilogue.activation != Activation::Identity {
             backend.activate(epilogue.activation, epilogue.bias, out)?;
         }
-        Ok(())
+        epilogue.dropout.map_or(Ok(()), |dropout| backend.dropout_in_place(dropout, out))
     }
 
     /// The rank's own rows of `Â`, and where the rows come from that their columns stand for.
@@ -122,6 +122,7 @@ impl<B: Backend> Product<'_, B> {
                 accumulate: !first || epilogue.accumulate,
                 bias: epilogue.bias.filter(|_| last),
                 activation: if last { epilogue.activation } else { Activation::Identity },
+                dropout: epilogue.dropout.filter(|_| last),
             };
             let panel = received.as_ref().unwrap_or(operand);
             backend.spmm((&block.matrix, Transpose::No), None, panel, epilogue, out)?;

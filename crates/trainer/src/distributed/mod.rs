@@ -1,4 +1,6 @@
-//! Full-batch training on ranks that each hold some rows of everything that has a row per node.
+//! Training on ranks. On mini-batches each holds graph and features whole, and takes a share of the seeds of every batch: see
+//! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of everything
+//! that has a row per node.
 //!
 //! ```text
 //! rows of nodes   features, activations, gradients, labels      cut: a rank holds `own`, a range of ids

@@ -138,6 +138,15 @@ impl<B: Backend> Ranks<B> {
         share(n, self.world.rank(), self.world.size())
     }
 
+    /// The sum of what each rank has counted of its own nodes, each node counted once.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn total(&self, count: u64) -> Result<u64, CommError> {
+        let counts = self.peers.all_gather_bytes(&count.to_le_bytes())?;
+        Ok(counts.iter().flat_map(|count| numbers(count).map(u64::from_le_bytes)).sum())
+    }
+
     /// The ids that each rank found for its [share](Self::share_of), one behind the other.
     ///
     /// # Errors
@@ -161,8 +170,8 @@ pub(super) fn rows_of(matrix: &Matrix, rows: Range<usize>) -> Matrix {
 }
 
 /// The bytes of 32-bit numbers, number by number: messages are not aligned.
-fn numbers(message: &[u8]) -> impl Iterator<Item = [u8; 4]> {
-    message.chunks_exact(4).map(|bytes| [bytes[0], bytes[1], bytes[2], bytes[3]])
+fn numbers<const N: usize>(message: &[u8]) -> impl Iterator<Item = [u8; N]> {
+    message.as_chunks().0.iter().copied()
 }
 
 /// A failure among ranks, as operations report it.

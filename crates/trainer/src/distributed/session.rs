@@ -8,16 +8,18 @@ use girih_comm::{Collective, threads};
 use girih_compute::{Backend, HostMatrix};
 use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
 use girih_graph_format::Csr;
-use girih_partition::{BlockPlan, Exchange, ProcessGrid};
+use girih_partition::{BlockPlan, Exchange, ProcessGrid, Scheme};
 
 use super::blocks::CutAdjacency;
 use super::ranks::{Ranks, rows_of};
 use crate::TrainError;
+use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
-use crate::config::TrainConfig;
+use crate::config::{NormKind, TaskKind, TrainConfig};
 use crate::inputs::{Inputs, Needs};
 use crate::models::Dims;
 use crate::recommend::{self, interactions_of};
+use crate::sampled;
 use crate::session::{
     Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
 };
@@ -107,8 +109,16 @@ fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32) -> Result
     }
 }
 
-/// What the ranks of a process read, each its part of it.
-pub(super) struct Shared {
+/// What the ranks of a process read.
+enum Shared {
+    /// Each its part of the graph.
+    Cut(Box<CutData>),
+    /// All of it, for its share of the seeds of mini-batches.
+    Whole(Box<Dataset>),
+}
+
+/// What ranks read, each its part of it.
+pub(super) struct CutData {
     pub(super) plan: Arc<BlockPlan>,
     adjacency: Option<Arc<CutAdjacency>>,
     lesson: Lesson,
@@ -138,6 +148,101 @@ impl Lesson {
 }
 
 impl Shared {
+    fn new<B: Backend>(
+        backend: &B,
+        dataset: Dataset,
+        config: &TrainConfig,
+        ranks: &RankOptions,
+    ) -> Result<Self, TrainError> {
+        if config.task == TaskKind::Links {
+            return Err(TrainError::invalid(
+                "ranks do not share the pairs that links are predicted for; leave --ranks out, or choose the task nodes",
+            ));
+        }
+        if config.batch.is_sampled() {
+            check_batches(config, &ranks.grid)?;
+            return Ok(Self::Whole(Box::new(dataset)));
+        }
+        Ok(Self::Cut(Box::new(CutData::new(backend, dataset, config, ranks)?)))
+    }
+
+    /// What one rank does.
+    fn train<B: Backend>(
+        &self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+        config: &TrainConfig,
+        options: &SessionOptions,
+        observe: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<Outcome, TrainError> {
+        let options = SessionOptions { writes: options.writes && world.rank() == 0, ..options.clone() };
+        match self {
+            Self::Cut(data) => {
+                let ranks = Arc::new(Ranks::new(Arc::clone(&data.plan), world)?);
+                together(ranks.world(), observe, |agree| data.train_all_runs(backend, &ranks, config, &options, agree))
+            }
+            Self::Whole(dataset) => {
+                let data = DataShape::of(dataset);
+                let session = sampled::Prepared::new(backend, (**dataset).clone(), config)?;
+                let start = |run| session.run(backend, config, run, Some(&*world));
+                together(&*world, observe, |agree| {
+                    train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))
+                })
+            }
+        }
+    }
+}
+
+/// Refuses mini-batches that ranks cannot share.
+fn check_batches(config: &TrainConfig, grid: &ProcessGrid) -> Result<(), TrainError> {
+    let name = config.batch.kind.name();
+    if config.batch.kind != BatchKind::Neighbor {
+        return Err(TrainError::invalid(format!(
+            "ranks share the seeds of a batch, and {name} batches are not made of what single seeds draw; choose neighbor \
+             batches, or one rank"
+        )));
+    }
+    if config.model.norm == NormKind::Batch {
+        return Err(TrainError::invalid(
+            "ranks see the nodes of their own seeds only, and so not the moments of a whole batch; choose layer \
+             normalisation, or one rank",
+        ));
+    }
+    if grid.scheme() != Scheme::OneD {
+        return Err(TrainError::invalid(format!(
+            "the partition {} cuts the graph, which ranks hold whole for mini-batches; leave the partition out",
+            grid.scheme()
+        )));
+    }
+    Ok(())
+}
+
+/// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told.
+fn together<B: Backend>(
+    world: &dyn Collective<B>,
+    observe: &mut dyn FnMut(Event<'_>) -> Control,
+    train: impl FnOnce(&mut dyn FnMut(Event<'_>) -> Control) -> Result<Outcome, TrainError>,
+) -> Result<Outcome, TrainError> {
+    let (is_first, mut failure) = (world.rank() == 0, None);
+    let mut agree = |event: Event<'_>| {
+        let mine = if is_first { observe(event) } else { Control::Continue };
+        match world.all_gather_bytes(&[u8::from(mine == Control::Stop)]) {
+            Ok(all) if all[0] == [0] => Control::Continue,
+            Ok(_) => Control::Stop,
+            Err(error) => {
+                failure.get_or_insert(error);
+                Control::Stop
+            }
+        }
+    };
+    let outcome = train(&mut agree)?;
+    match failure {
+        None => Ok(outcome),
+        Some(error) => Err(error.into()),
+    }
+}
+
+impl CutData {
     pub(super) fn new<B: Backend>(
         backend: &B,
         dataset: Dataset,
@@ -152,38 +257,6 @@ impl Shared {
             .graph
             .map(|adjacency| Arc::new(CutAdjacency::new(&graph, adjacency, Arc::clone(&plan), ranks.exchange)));
         Ok(Self { plan, adjacency, lesson, data, dims, needs })
-    }
-
-    /// What one rank does.
-    fn train<B: Backend>(
-        &self,
-        backend: &B,
-        world: Box<dyn Collective<B>>,
-        config: &TrainConfig,
-        options: &SessionOptions,
-        observe: &mut dyn FnMut(Event<'_>) -> Control,
-    ) -> Result<Outcome, TrainError> {
-        let is_first = world.rank() == 0;
-        let ranks = Arc::new(Ranks::new(Arc::clone(&self.plan), world)?);
-        let options = SessionOptions { writes: options.writes && is_first, ..options.clone() };
-        // All ranks go on or stop together, as the first one is told.
-        let mut failure = None;
-        let mut agree = |event: Event<'_>| {
-            let mine = if is_first { observe(event) } else { Control::Continue };
-            match ranks.world().all_gather_bytes(&[u8::from(mine == Control::Stop)]) {
-                Ok(all) if all[0] == [0] => Control::Continue,
-                Ok(_) => Control::Stop,
-                Err(error) => {
-                    failure.get_or_insert(error);
-                    Control::Stop
-                }
-            }
-        };
-        let outcome = self.train_all_runs(backend, &ranks, config, &options, &mut agree)?;
-        match failure {
-            None => Ok(outcome),
-            Some(error) => Err(error.into()),
-        }
     }
 
     /// Trains all runs on the rank's own rows.

@@ -9,7 +9,7 @@ use girih_datasets::{Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, ProcessGrid, Schedule, Scheme};
 
-use super::session::{RankOptions, Shared};
+use super::session::{CutData, RankOptions};
 use super::{CutAdjacency, CutGraph, Ranks};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
@@ -96,7 +96,7 @@ fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange:
 fn checkpoints(dataset: &Dataset, config: &TrainConfig, (scheme, p, r): (Scheme, usize, usize)) -> Vec<Checkpoint> {
     let grid = ProcessGrid::new(scheme, p, r).unwrap();
     let options = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(30) };
-    let shared = Shared::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
+    let shared = CutData::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let folder = tempfile::tempdir().unwrap();
         let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };

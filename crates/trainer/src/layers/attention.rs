@@ -94,15 +94,17 @@ impl GraphAttention {
         let operands = match &self.scores {
             Scores::Additive { destination, source } => {
                 let (destination, source) = (tape.param(*destination), tape.param(*source));
+                let of_all = tape.head_dots(values, destination, heads)?;
                 AttentionOperands {
-                    destination: tape.head_dots(values, destination, heads)?,
+                    destination: tape.destinations(graph, of_all)?,
                     source: tape.head_dots(neighbors, source, heads)?,
                     vector: None,
                     values: neighbors,
                 }
             }
             Scores::Dynamic { destination, vector } => {
-                let (destination, vector) = (destination.forward(tape, rows, options)?, Some(tape.param(*vector)));
+                let (destination, vector) =
+                    (destination.forward_own(tape, graph, rows, options)?, Some(tape.param(*vector)));
                 AttentionOperands { destination, source: neighbors, vector, values: neighbors }
             }
         };

@@ -5,7 +5,9 @@ mod ranked;
 use girih_datasets::UNLABELLED;
 use girih_graph_format::{Matrix, NodeId};
 
-pub use self::ranked::{RankedMetric, average_precision, hits_at, mean_over_labels, per_label, roc_auc};
+pub use self::ranked::{
+    RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, per_label, roc_auc,
+};
 
 /// Share of `rows` whose prediction is their class; `None` when no row has a label.
 #[must_use]

@@ -60,6 +60,20 @@ pub fn hits_at(k: usize, positives: &[f32], negatives: &[f32]) -> Option<f64> {
     (!positives.is_empty()).then(|| hits as f64 / positives.len() as f64)
 }
 
+/// The mean over positives of one over the rank among all negatives, from 1; of negatives with an equal score, half come
+/// before (as Hu et al., NeurIPS 2020, rank). `None` without a positive.
+#[must_use]
+pub fn mean_reciprocal_rank(positives: &[f32], negatives: &[f32]) -> Option<f64> {
+    let mut negatives = negatives.to_vec();
+    negatives.sort_unstable_by(|a, b| b.total_cmp(a));
+    let reciprocal = |&score: &f32| {
+        let above = negatives.partition_point(|&negative| negative > score);
+        let equal = negatives[above..].partition_point(|&negative| negative == score);
+        1.0 / (1.0 + above as f64 + 0.5 * equal as f64)
+    };
+    (!positives.is_empty()).then(|| positives.iter().map(reciprocal).sum::<f64>() / positives.len() as f64)
+}
+
 /// Positions by falling score.
 fn falling(scores: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
@@ -138,6 +152,11 @@ mod tests {
             let hits = positives.iter().filter(|&&score| beaten(score)).count() as f64;
             let expected = (!positives.is_empty()).then(|| hits / positives.len() as f64);
             prop_assert!(close(hits_at(k, &positives, &negatives), expected));
+            let count = |which: &dyn Fn(f32) -> bool| negatives.iter().filter(|&&negative| which(negative)).count() as f64;
+            let rank = |score: f32| 1.0 + count(&|other| other > score) + 0.5 * count(&|other| other == score);
+            let sum: f64 = positives.iter().map(|&score| 1.0 / rank(score)).sum();
+            let expected = (!positives.is_empty()).then(|| sum / positives.len() as f64);
+            prop_assert!(close(mean_reciprocal_rank(&positives, &negatives), expected));
         }
     }
 

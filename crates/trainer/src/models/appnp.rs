@@ -42,7 +42,7 @@ impl<B: Backend> Model<B> for Appnp {
         let logits = self.predict.forward(tape, inputs)?;
         let mut spread = logits;
         for _ in 0..self.hops {
-            let neighbors = tape.aggregate(inputs.graph(), spread, AggregateOptions::default())?;
+            let neighbors = tape.aggregate(inputs.graph(0), spread, AggregateOptions::default())?;
             let terms = [(1.0 - self.teleport, neighbors), (self.teleport, logits)];
             spread = tape.combine(&terms, None, Activation::Identity)?;
         }

@@ -1,6 +1,6 @@
 //! [`Gat`] and [`Gatv2`]: graph attention networks (Veličković et al., ICLR 2018; Brody et al., ICLR 2022).
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout};
+use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
 use super::stack::{Convolution, Place, Stack};
@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::inputs::Adjacency;
 use crate::layers::{AttentionKind, AttentionSizes, GraphAttention, Rows};
 use crate::params::ParamInit;
-use crate::tape::{Tape, Var};
+use crate::tape::{Masks, Tape, Var};
 
 /// Layers of attention over neighbours and the node itself: heads side by side and ELU in hidden layers, the mean of
 /// [`ModelConfig::out_heads`] heads at the end.
@@ -50,10 +50,11 @@ impl<const DYNAMIC: bool> Convolution for GatLayer<DYNAMIC> {
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
-        dropout: Option<Dropout>,
+        masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
-        let dropouts = (dropout, tape.next_dropout(self.share_dropout));
-        self.attention.forward(tape, graph, rows, dropouts, (self.slope, activation))
+        let dropouts = (masks.operand, tape.next_dropout(self.share_dropout));
+        let out = self.attention.forward(tape, graph, rows, dropouts, (self.slope, activation))?;
+        tape.dropout(out, masks.result)
     }
 }

@@ -1,6 +1,6 @@
 //! [`Gcn`]: the graph convolutional network of Kipf and Welling (ICLR 2017).
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout};
+use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
 use super::stack::{Convolution, Place, Stack};
@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::inputs::Adjacency;
 use crate::layers::{GraphConv, Rows};
 use crate::params::ParamInit;
-use crate::tape::{Tape, Var};
+use crate::tape::{Masks, Tape, Var};
 
 /// Layers `H' = relu(Â·dropout(H)·W + b)` with `Â = D^-½ (A + I) D^-½`; the last one without relu.
 pub type Gcn = Stack<GraphConv>;
@@ -27,9 +27,9 @@ impl Convolution for GraphConv {
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
-        dropout: Option<Dropout>,
+        masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
-        self.forward(tape, graph, rows, dropout, activation)
+        self.forward(tape, graph, rows, masks, activation)
     }
 }

@@ -1,6 +1,6 @@
 //! [`Gin`]: the graph isomorphism network of Xu et al. (ICLR 2019).
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout};
+use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
 use super::stack::{Convolution, Place, Stack};
@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::inputs::Adjacency;
 use crate::layers::{GraphConv, Linear, Rows};
 use crate::params::ParamInit;
-use crate::tape::{LinearOptions, Tape, Var};
+use crate::tape::{LinearOptions, Masks, Tape, Var};
 
 /// Layers `H' = relu(mlp(H + Σ_j H_j))`, the sum over in-neighbours, with a perceptron of two layers: GIN-0, whose ε is
 /// zero; the last one without relu.
@@ -35,10 +35,11 @@ impl Convolution for GinLayer {
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
-        dropout: Option<Dropout>,
+        masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
-        let hidden = Rows::Dense(self.sum.forward(tape, graph, rows, dropout, Activation::Relu)?);
-        self.linear.forward(tape, &hidden, LinearOptions { activation, ..LinearOptions::default() })
+        let sum = self.sum.forward(tape, graph, rows, Masks { result: None, ..masks }, Activation::Relu)?;
+        let options = LinearOptions { activation, mask: masks.result, ..LinearOptions::default() };
+        self.linear.forward(tape, &Rows::Dense(sum), options)
     }
 }

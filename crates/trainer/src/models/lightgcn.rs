@@ -42,7 +42,7 @@ impl<B: Backend> Model<B> for LightGcn {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let embedding = tape.param(self.embedding);
-        tape.hop_mean(inputs.graph(), embedding, self.hops)
+        tape.hop_mean(inputs.graph(0), embedding, self.hops)
     }
 
     fn embedding(&self) -> Option<ParamId> {

@@ -40,9 +40,10 @@ impl<B: Backend> Model<B> for Mlp {
         let mut rows = Rows::raw_input(tape, inputs);
         let (last, hidden) = self.layers.split_last().expect("at least one layer");
         for layer in hidden {
-            let options = LinearOptions { dropout, activation: Activation::Relu, ..LinearOptions::default() };
+            let (activation, mask) = (Activation::Relu, tape.next_dropout(self.config.dropout));
+            let options = LinearOptions { dropout, activation, mask, ..LinearOptions::default() };
             rows = Rows::Dense(layer.forward(tape, &rows, options)?);
-            dropout = tape.next_dropout(self.config.dropout);
+            dropout = None;
         }
         last.forward(tape, &rows, LinearOptions { dropout, ..LinearOptions::default() })
     }

@@ -37,7 +37,8 @@ pub trait Model<B: Backend>: Send {
     /// What the forward pass reads.
     fn needs(&self) -> Needs;
 
-    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`.
+    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`. On the blocks of a
+    /// mini-batch, those of the destinations of the last layer.
     ///
     /// A device may repeat what it was asked in one training step in all later ones, without asking again: passes that train
     /// differ in what the tape draws, and in nothing else.

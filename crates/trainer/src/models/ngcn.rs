@@ -74,10 +74,10 @@ fn propagated<'a, B: Backend>(
     }
     let mut x = layer.forward_without_bias(tape, rows, LinearOptions { dropout, ..LinearOptions::default() })?;
     for _ in 1..k {
-        x = tape.aggregate(inputs.graph(), x, AggregateOptions::default())?;
+        x = tape.aggregate(inputs.graph(0), x, AggregateOptions::default())?;
     }
     let bias = layer.bias(tape);
-    tape.aggregate(inputs.graph(), x, AggregateOptions { bias, activation, add: None })
+    tape.aggregate(inputs.graph(0), x, AggregateOptions { bias, activation, ..AggregateOptions::default() })
 }
 
 impl<B: Backend> Model<B> for Ngcn {

@@ -2,7 +2,7 @@
 
 mod aggregate;
 
-use girih_compute::{Activation, Backend, ComputeError, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_graph_format::Norm;
 
 use self::aggregate::Aggregate;
@@ -46,11 +46,11 @@ impl Sage {
 
 impl<B: Backend> Model<B> for Sage {
     fn needs(&self) -> Needs {
-        let (norm, propagation) = match self.config.aggregator {
-            Aggregator::Mean => (Norm::Row, Propagation::of(&self.config)),
-            Aggregator::Pool | Aggregator::Lstm => (Norm::None, Propagation::Never),
+        let (norm, hops, propagation) = match self.config.aggregator {
+            Aggregator::Mean => (Norm::Row, 1, Propagation::of(&self.config)),
+            Aggregator::Pool | Aggregator::Lstm => (Norm::None, 0, Propagation::Never),
         };
-        Needs { graph: Some(Adjacency { self_loops: false, norm }), hops: 1, raw_features: true, propagation }
+        Needs { graph: Some(Adjacency { self_loops: false, norm }), hops, raw_features: true, propagation }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
@@ -60,12 +60,12 @@ impl<B: Backend> Model<B> for Sage {
         let mut rows = Rows::raw_input(tape, inputs).masked(tape, dropout)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let mean = inputs.propagated.as_ref().filter(|_| i == 0).map(|m| Rows::Propagated(tape.constant(m)));
-            let hidden = layer.forward(tape, inputs.graph(), &rows, mean, activation(i))?;
+            let mask = if i + 1 == n_layers { None } else { tape.next_dropout(self.config.dropout) };
+            let hidden = layer.forward(tape, inputs.graph(i), &rows, mean, (activation(i), mask))?;
             if i + 1 == n_layers {
                 return Ok(hidden);
             }
-            let dropout = tape.next_dropout(self.config.dropout);
-            rows = Rows::Dense(tape.dropout(hidden, dropout)?);
+            rows = Rows::Dense(hidden);
         }
         unreachable!("a configuration has at least one layer")
     }
@@ -88,26 +88,29 @@ impl SageLayer {
         })
     }
 
-    /// `activation([H ‖ aggregate(H)]·W + b)`; `aggregated` is the aggregate where it is a constant.
+    /// `mask ⊙ activation([H ‖ aggregate(H)]·W + b)`; `aggregated` is the aggregate where it is a constant.
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
         aggregated: Option<Rows<'a, B>>,
-        activation: Activation,
+        (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
-        let add = Some(self.own.forward(tape, rows, LinearOptions::default())?);
+        let add = Some(self.own.forward_own(tape, graph, rows, LinearOptions::default())?);
         let bias = Some(tape.param(self.bias));
         let aggregated = match aggregated {
             None => self.aggregate.forward(tape, graph, rows)?,
             constant => constant,
         };
         match aggregated {
-            Some(rows) => self.neighbors.forward(tape, &rows, LinearOptions { dropout: None, bias, activation, add }),
+            Some(rows) => {
+                let options = LinearOptions { dropout: None, bias, activation, mask, add };
+                self.neighbors.forward(tape, &rows, options)
+            }
             None => {
                 let transformed = self.neighbors.forward(tape, rows, LinearOptions::default())?;
-                tape.aggregate(graph, transformed, AggregateOptions { bias, activation, add })
+                tape.aggregate(graph, transformed, AggregateOptions { bias, activation, mask, add })
             }
         }
     }

@@ -9,7 +9,7 @@
 //! Residual connections with the normalisation inside are those of pre-norm networks (Xiong et al., ICML 2020); jumping
 //! knowledge is Xu et al., ICML 2018.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Shape};
 
 use super::{Dims, Model};
 use crate::config::{Jump, ModelConfig, NormKind};
@@ -17,7 +17,7 @@ use crate::graph::Graph;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
 use crate::layers::{Linear, NormAxis, Normalization, Rows};
 use crate::params::{ParamId, ParamInit};
-use crate::tape::{LinearOptions, Tape, Var};
+use crate::tape::{LinearOptions, Masks, Tape, Var};
 
 /// Where a convolution stands in a stack.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub trait Convolution: Send + Sized {
     /// When the device's memory does not suffice.
     fn new<B: Backend>(init: &mut ParamInit<'_, B>, config: &ModelConfig, place: Place) -> Result<Self, ComputeError>;
 
-    /// The layer applied to `rows` masked by `dropout`.
+    /// The layer applied to `rows`. A result that is masked went through [`ACTIVATION`](Self::ACTIVATION).
     ///
     /// # Errors
     /// When the backend fails.
@@ -63,7 +63,7 @@ pub trait Convolution: Send + Sized {
         tape: &mut Tape<'a, B>,
         graph: &'a Graph<B>,
         rows: &Rows<'a, B>,
-        dropout: Option<Dropout>,
+        masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError>;
 }
@@ -128,7 +128,6 @@ impl<C: Convolution> Stack<C> {
     /// The results of all hidden layers, and the dropout that the next layer would apply; with a last layer that is
     /// the output, its logits alone.
     fn layers<'a, B: Backend>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Vec<Var>, ComputeError> {
-        let graph = inputs.graph();
         let mut dropout = tape.next_dropout(self.config.input_dropout());
         let mut rows = if C::AGGREGATES_FIRST && self.entry.is_none() {
             Rows::aggregated_input(tape, inputs)
@@ -142,17 +141,36 @@ impl<C: Convolution> Stack<C> {
         }
         let mut results = Vec::with_capacity(self.layers.len());
         for (i, (convolution, norm)) in self.layers.iter().enumerate() {
+            let graph = inputs.graph(i);
             let is_output = matches!(self.readout, Readout::Last) && i + 1 == self.layers.len();
+            // Where a result is read as the operand of the next layer alone, it is masked as it is made.
+            let masks_result = !is_output
+                && matches!(self.readout, Readout::Last)
+                && norm.is_none()
+                && C::ACTIVATION == Activation::Relu;
+            let result = if masks_result { tape.next_dropout(self.config.dropout) } else { None };
+            let masks = Masks { operand: dropout, result };
             let x = match (&rows, self.entry.is_some()) {
-                (Rows::Dense(x), true) => residual(tape, graph, *x, (convolution, norm.as_ref()), dropout)?,
-                _ if is_output => convolution.forward(tape, graph, &rows, dropout, Activation::Identity)?,
-                _ => normalized(tape, graph, &rows, (convolution, norm.as_ref()), dropout)?,
+                (Rows::Dense(x), true) => residual(tape, graph, *x, (convolution, norm.as_ref()), masks)?,
+                _ if is_output => convolution.forward(tape, graph, &rows, masks, Activation::Identity)?,
+                _ => normalized(tape, graph, &rows, (convolution, norm.as_ref()), masks)?,
             };
             results.push(x);
             rows = Rows::Dense(x);
-            dropout = if is_output { None } else { tape.next_dropout(self.config.dropout) };
+            dropout = if is_output || masks_result { None } else { tape.next_dropout(self.config.dropout) };
         }
         Ok(results)
+    }
+
+    /// The rows of a hidden layer for the nodes that logits are of. In a mini-batch the nodes of every layer begin with those of
+    /// the next.
+    fn at_outputs<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        inputs: &'a Inputs<B>,
+        hidden: Var,
+    ) -> Result<Var, ComputeError> {
+        tape.destinations(inputs.graph(self.layers.len() - 1), hidden)
     }
 }
 
@@ -162,10 +180,10 @@ fn normalized<'a, B: Backend, C: Convolution>(
     graph: &'a Graph<B>,
     rows: &Rows<'a, B>,
     (convolution, norm): (&C, Option<&Normalization>),
-    dropout: Option<Dropout>,
+    masks: Masks,
 ) -> Result<Var, ComputeError> {
-    let Some(norm) = norm else { return convolution.forward(tape, graph, rows, dropout, C::ACTIVATION) };
-    let x = convolution.forward(tape, graph, rows, dropout, Activation::Identity)?;
+    let Some(norm) = norm else { return convolution.forward(tape, graph, rows, masks, C::ACTIVATION) };
+    let x = convolution.forward(tape, graph, rows, masks, Activation::Identity)?;
     let x = norm.forward(tape, x)?;
     tape.combine(&[(1.0, x)], None, C::ACTIVATION)
 }
@@ -176,14 +194,15 @@ fn residual<'a, B: Backend, C: Convolution>(
     graph: &'a Graph<B>,
     x: Var,
     (convolution, norm): (&C, Option<&Normalization>),
-    dropout: Option<Dropout>,
+    masks: Masks,
 ) -> Result<Var, ComputeError> {
     let inner = match norm {
         Some(norm) => norm.forward(tape, x)?,
         None => x,
     };
-    let change = convolution.forward(tape, graph, &Rows::Dense(inner), dropout, C::ACTIVATION)?;
-    tape.combine(&[(1.0, change), (1.0, x)], None, Activation::Identity)
+    let change = convolution.forward(tape, graph, &Rows::Dense(inner), masks, C::ACTIVATION)?;
+    let own = tape.destinations(graph, x)?;
+    tape.combine(&[(1.0, change), (1.0, own)], None, Activation::Identity)
 }
 
 fn normalization<B: Backend>(
@@ -212,13 +231,14 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
-        let results = self.layers(tape, inputs)?;
-        let mut last = *results.last().expect("at least one layer");
+        let mut results = self.layers(tape, inputs)?;
+        let mut last = results.pop().expect("at least one layer");
         match &self.readout {
             Readout::Last => Ok(last),
             Readout::Linear(norm, linear) => {
                 if self.config.jump == Jump::Max {
-                    for &result in results.iter().rev().skip(1) {
+                    for &result in results.iter().rev() {
+                        let result = self.at_outputs(tape, inputs, result)?;
                         last = tape.maximum(last, result)?;
                     }
                 }
@@ -229,6 +249,10 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
                 linear.forward(tape, &Rows::Dense(last), LinearOptions { dropout, ..LinearOptions::default() })
             }
             Readout::Concat(parts, bias) => {
+                for result in &mut results {
+                    *result = self.at_outputs(tape, inputs, *result)?;
+                }
+                results.push(last);
                 let (mut sum, bias) = (None, tape.param(*bias));
                 for (i, (part, &result)) in parts.iter().zip(&results).enumerate() {
                     let dropout = tape.next_dropout(self.config.dropout);

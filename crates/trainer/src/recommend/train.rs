@@ -18,7 +18,7 @@ use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::{ParamId, Params};
 use crate::report::{Scores, StageTimes, TestReport};
-use crate::state::{Run, RunState};
+use crate::state::{Run, RunState, Watch};
 use crate::tape::{Mode, Pool, Tape};
 
 /// One run, epoch by epoch. A step propagates over the whole graph and sees the loss of one batch.
@@ -83,7 +83,7 @@ impl<'a, B: Backend> Recommender<'a, B> {
             state.pool.drop_unused();
         }
         let optimizer = start.elapsed() - forward - backward;
-        Ok(StageTimes { forward, backward, optimizer })
+        Ok(StageTimes { forward, backward, optimizer, ..StageTimes::default() })
     }
 
     /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
@@ -120,7 +120,7 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
 
     /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the last
     /// step is on its way.
-    fn train_once(&mut self, lr: f64) -> Result<(f32, StageTimes), TrainError> {
+    fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::TRIPLES);
         let triples = Triples::new(self.interactions, key, self.state.config.batch_size);
         let (n_batches, mut times) = (triples.n_batches(), StageTimes::default());
@@ -135,7 +135,7 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         self.state.pool.give(self.state.backend, losses);
         let weighed = values.data().iter().enumerate();
         let total: f64 = weighed.map(|(batch, &loss)| f64::from(loss) * triples.n_triples(batch) as f64).sum();
-        Ok(((total / self.interactions.train().nnz() as f64) as f32, times))
+        Ok(Some(((total / self.interactions.train().nnz() as f64) as f32, times)))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {

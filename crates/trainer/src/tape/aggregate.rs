@@ -1,20 +1,22 @@
-//! `aggregate` and `neighbors`: what a graph does to the rows of its nodes, on one device or cut over ranks. `fetch`: rows
-//! of nodes that other ranks hold.
+//! `aggregate`, `neighbors` and `destinations`: what a graph does to the rows of its nodes, whichever kind it is. `fetch`:
+//! rows of nodes that other ranks hold.
 
-use girih_compute::{Activation, Backend, ComputeError, Epilogue, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Transpose};
 
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, SpmmOptions, Tape, Var};
 use crate::distributed::{CutGraph, Pattern, PeerRows};
-use crate::graph::Graph;
+use crate::graph::{BlockGraph, Graph};
 
 /// What goes into a [`Tape::aggregate`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AggregateOptions {
     /// One row, added to every row of the result.
     pub bias: Option<Var>,
-    /// Applied last.
+    /// Applied to the sum.
     pub activation: Activation,
+    /// Masks the result of ReLU; what is stored then tells the way back, and the operation that reads it draws nothing.
+    pub mask: Option<Dropout>,
     /// A result of the same shape that nothing else reads; its buffer becomes that of this result.
     pub add: Option<Var>,
 }
@@ -31,22 +33,26 @@ struct Fetched<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// `activation(Â·X + add + bias)`, one row of `x` for each node at hand.
+    /// `mask ⊙ activation(Â·X + add + bias)`, one row of `x` for each node at hand; of a mini-batch, one for each source, and of
+    /// the result one for each destination.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend or another rank fails.
     pub fn aggregate(&mut self, graph: &'a Graph<B>, x: Var, options: AggregateOptions) -> Result<Var, ComputeError> {
-        let AggregateOptions { bias, activation, add } = options;
+        let AggregateOptions { bias, activation, mask, add } = options;
         match graph {
-            Graph::Whole(matrix) => self.spmm(matrix, x, SpmmOptions { weights: None, bias, activation, add }),
-            Graph::Cut(graph) => self.aggregate_cut(graph, x, Recorded { bias, activation, add }),
+            Graph::Whole(matrix) | Graph::Block(BlockGraph { matrix, .. }) => {
+                self.spmm(matrix, x, SpmmOptions { weights: None, bias, activation, mask, add })
+            }
+            Graph::Cut(graph) => self.aggregate_cut(graph, x, Recorded { bias, activation, mask, add }),
         }
     }
 
     fn aggregate_cut(&mut self, graph: &'a CutGraph<B>, x: Var, epilogue: Recorded) -> Result<Var, ComputeError> {
         let (mut out, accumulate) = epilogue.target(self, self.shape(x))?;
         let value = |var: Var| self.nodes[var.0].matrix();
-        let applied = Epilogue { accumulate, bias: epilogue.bias.map(value), activation: epilogue.activation };
+        let Recorded { bias, activation, mask, .. } = epilogue;
+        let applied = Epilogue { accumulate, bias: bias.map(value), activation, dropout: mask };
         graph.multiply(self.backend, self.pool, Transpose::No, value(x), &applied, &mut out)?;
         let operands: Vec<Var> = std::iter::once(x).chain(epilogue.operands()).collect();
         Ok(self.record(out, &operands, Aggregated::<B> { graph, x, epilogue }))
@@ -61,11 +67,23 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// When the backend or another rank fails.
     pub fn neighbors(&mut self, graph: &'a Graph<B>, x: Var) -> Result<(&'a B::Sparse, Var), ComputeError> {
         match graph {
-            Graph::Whole(matrix) => Ok((matrix, x)),
+            Graph::Whole(matrix) | Graph::Block(BlockGraph { matrix, .. }) => Ok((matrix, x)),
             Graph::Cut(graph) => {
                 let Pattern { matrix, rows } = graph.pattern(self.backend)?;
                 Ok((matrix, self.fetch(rows, x)?))
             }
+        }
+    }
+
+    /// The rows of the destinations, of an `x` with a row for each source: what a node keeps of its own. Of a graph whose
+    /// sources are its destinations, `x` itself.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn destinations(&mut self, graph: &'a Graph<B>, x: Var) -> Result<Var, ComputeError> {
+        match graph {
+            Graph::Whole(_) | Graph::Cut(_) => Ok(x),
+            Graph::Block(block) => self.gather_rows(x, &block.destinations, block.n_destinations),
         }
     }
 

@@ -35,7 +35,7 @@ impl<B: Backend> Tape<'_, B> {
             self.backend().activate(activation, bias.map(|bias| self.value(bias)), &mut out)?;
         }
         let operands: Vec<Var> = terms.iter().map(|(_, x)| *x).chain(bias).collect();
-        let epilogue = Recorded { bias, activation, add: None };
+        let epilogue = Recorded { bias, activation, ..Recorded::default() };
         Ok(self.record(out, &operands, Combined { terms: terms.to_vec(), epilogue }))
     }
 

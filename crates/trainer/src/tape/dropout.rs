@@ -1,8 +1,17 @@
-//! `dropout`: `out = mask ⊙ X`, for places where it cannot be fused into the next product.
+//! `dropout`: `out = mask ⊙ X`, for places where it can be fused neither into what makes `X` nor into the next product.
 
 use girih_compute::{Backend, ComputeError, Dropout};
 
 use super::{BackwardPass, Operation, Tape, Var};
+
+/// What a layer masks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Masks {
+    /// The rows that it reads.
+    pub operand: Option<Dropout>,
+    /// The rows that it leaves.
+    pub result: Option<Dropout>,
+}
 
 struct Masked {
     x: Var,

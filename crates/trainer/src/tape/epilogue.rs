@@ -1,6 +1,6 @@
-//! The way back through a fused epilogue: `out = activation(sum + add + bias)`.
+//! The way back through a fused epilogue: `out = mask ⊙ activation(sum + add + bias)`.
 
-use girih_compute::{Activation, Backend, ComputeError, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Slope, Transpose};
 
 use super::{BackwardPass, Tape, Var};
 
@@ -9,8 +9,10 @@ use super::{BackwardPass, Tape, Var};
 pub struct Recorded {
     /// One row, added to every row.
     pub bias: Option<Var>,
-    /// Applied last.
+    /// Applied to the sum.
     pub activation: Activation,
+    /// Masks what ReLU leaves.
+    pub mask: Option<Dropout>,
     /// What the result was added to, in place.
     pub add: Option<Var>,
 }
@@ -35,7 +37,8 @@ impl Recorded {
 
     /// The epilogue as a backend takes it.
     pub(super) fn on<'t, B: Backend>(self, tape: &'t Tape<'_, B>, accumulate: bool) -> Epilogue<'t, B::Matrix> {
-        Epilogue { accumulate, bias: self.bias.map(|b| tape.value(b)), activation: self.activation }
+        let Self { bias, activation, mask, .. } = self;
+        Epilogue { accumulate, bias: bias.map(|b| tape.value(b)), activation, dropout: mask }
     }
 
     /// Turns the gradient of the result into that of the sum, and hands the bias its share, unless that has been done.
@@ -56,8 +59,8 @@ impl Recorded {
                     pass.backend().column_sums(grad, bias_grad)?;
                 }
             }
-            activation @ (Activation::Relu | Activation::Elu) => {
-                pass.backend().epilogue_backward(activation, pass.value(out), grad, bias_grad.as_mut())?;
+            Activation::Relu | Activation::Elu => {
+                pass.backend().epilogue_backward(self.slope(), pass.value(out), grad, bias_grad.as_mut())?;
             }
         }
         self.give_bias(pass, bias_grad)
@@ -75,10 +78,14 @@ impl Recorded {
         let mut grad = pass.grad_buffer(out)?;
         let mut bias_grad = self.bias_buffer(pass, pass.backend().shape(&grad).cols)?;
         let (a, b, y) = ((a, Transpose::No), (pass.value(b.0), b.1), pass.value(out));
-        pass.backend().gemm_backward(a, b, (self.activation, y), &mut grad, bias_grad.as_mut())?;
+        pass.backend().gemm_backward(a, b, (self.slope(), y), &mut grad, bias_grad.as_mut())?;
         self.give_bias(pass, bias_grad)?;
         pass.put_through(out, grad);
         Ok(())
+    }
+
+    fn slope(self) -> Slope {
+        Slope::of(self.activation, self.mask)
     }
 
     /// Room for the gradient of the bias, if anybody wants it.

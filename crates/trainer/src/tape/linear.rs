@@ -1,4 +1,4 @@
-//! `linear`: `out = activation(dropout(X)·W + add + bias)`.
+//! `linear`: `out = mask ⊙ activation(dropout(X)·W + add + bias)`.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
@@ -12,8 +12,10 @@ pub struct LinearOptions {
     pub dropout: Option<Dropout>,
     /// One row, added to every row of the result.
     pub bias: Option<Var>,
-    /// Applied last.
+    /// Applied to the sum.
     pub activation: Activation,
+    /// Masks the result of ReLU; what is stored then tells the way back, and the operation that reads it draws nothing.
+    pub mask: Option<Dropout>,
     /// A result of the same shape that nothing else reads; its buffer becomes that of this result. With the weight of
     /// a concatenation cut into rows, `[X ‖ Y]·W` is `linear(X, W₁)` added to `linear(Y, W₂)`.
     pub add: Option<Var>,
@@ -27,13 +29,13 @@ struct Linear {
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// `activation(dropout(X)·W + add + bias)` for `x` of shape `n × f` and `weight` of shape `f × h`.
+    /// `mask ⊙ activation(dropout(X)·W + add + bias)` for `x` of shape `n × f` and `weight` of shape `f × h`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
     pub fn linear(&mut self, x: Var, weight: Var, options: LinearOptions) -> Result<Var, ComputeError> {
-        let dropout = options.dropout;
-        let epilogue = Recorded { bias: options.bias, activation: options.activation, add: options.add };
+        let LinearOptions { dropout, bias, activation, mask, add } = options;
+        let epilogue = Recorded { bias, activation, mask, add };
         let shape = Shape::new(self.shape(x).rows, self.shape(weight).cols);
         let (mut out, accumulate) = epilogue.target(self, shape)?;
         self.backend().gemm(

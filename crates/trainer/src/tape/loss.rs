@@ -1,6 +1,6 @@
 //! The losses at the end of a tape; value and gradient come from one pass over the logits.
 
-use girih_compute::{Backend, ComputeError, Shape};
+use girih_compute::{Backend, ComputeError, Epilogue, Shape, Transpose};
 
 use super::{Tape, Var};
 use crate::targets::{Part, Targets};
@@ -9,6 +9,18 @@ use crate::targets::{Part, Targets};
 pub struct Loss<B: Backend> {
     pub(super) value: B::Matrix,
     pub(super) grads: Vec<(Var, B::Matrix)>,
+}
+
+/// The rows that a loss is of, and what they count.
+pub(crate) struct LossRows<B: Backend> {
+    /// The rows of the logits.
+    pub(crate) ids: B::Ids,
+    /// How many there are.
+    pub(crate) n_ids: usize,
+    /// How much their mean counts: their share of all rows, of which others may lie elsewhere.
+    pub(crate) share: f32,
+    /// A diagonal matrix of what each row of the logits counts in the gradient; `None` for one.
+    pub(crate) weights: Option<B::Sparse>,
 }
 
 impl<B: Backend> Loss<B> {
@@ -62,6 +74,31 @@ impl<B: Backend> Tape<'_, B> {
         let mut mean = if part.n_here > 0 { self.loss(logits, targets, &part.rows)? } else { self.no_loss(logits)? };
         self.weigh(part.n_here as f32 / part.n_all as f32, &mut mean)?;
         ranks.sum(&mut mean.value)?;
+        Ok(mean)
+    }
+
+    /// The share of a mean loss that `rows` have. Weights of rows weigh their gradients; the value is that of rows that all
+    /// count alike.
+    ///
+    /// # Errors
+    /// As [`loss`](Self::loss).
+    pub(crate) fn loss_of_rows(
+        &mut self,
+        logits: Var,
+        targets: &Targets<B>,
+        rows: &LossRows<B>,
+    ) -> Result<Loss<B>, ComputeError> {
+        let mut mean = if rows.n_ids > 0 { self.loss(logits, targets, &rows.ids)? } else { self.no_loss(logits)? };
+        if let Some(weights) = &rows.weights {
+            for (_, grad) in &mut mean.grads {
+                let mut weighed = self.pool.take_like(self.backend, grad)?;
+                self.backend.spmm((weights, Transpose::No), None, grad, Epilogue::default(), &mut weighed)?;
+                self.pool.give(self.backend, std::mem::replace(grad, weighed));
+            }
+        }
+        if rows.share != 1.0 {
+            self.weigh(rows.share, &mut mean)?;
+        }
         Ok(mean)
     }
 

@@ -32,9 +32,11 @@ use girih_random::Key;
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
+pub use dropout::Masks;
 pub use epilogue::Recorded;
 pub use linear::LinearOptions;
 pub use loss::Loss;
+pub(crate) use loss::LossRows;
 pub use pool::Pool;
 pub use spmm::SpmmOptions;
 

@@ -13,25 +13,58 @@ pub struct Pool<B: Backend> {
     free_ids: HashMap<usize, Vec<B::Ids>>,
     /// Kinds of matrices that were taken since [`drop_unused`](Self::drop_unused).
     taken: HashSet<(Shape, Dtype)>,
+    /// Whether a buffer may be used for another shape.
+    resizes: bool,
 }
+
+/// A buffer is used for a shape of down to so many times fewer elements.
+const WASTE_MAX: usize = 2;
+/// One in so many rows is room for the larger shapes to come.
+const ROOM: usize = 16;
 
 impl<B: Backend> Default for Pool<B> {
     fn default() -> Self {
-        Self { free: HashMap::new(), free_ids: HashMap::new(), taken: HashSet::new() }
+        Self { free: HashMap::new(), free_ids: HashMap::new(), taken: HashSet::new(), resizes: false }
     }
 }
 
 impl<B: Backend> Pool<B> {
+    /// A pool for steps whose shapes change a little from one to the next: a buffer is used for other shapes of about its size,
+    /// where the device can.
+    #[must_use]
+    pub fn resizing() -> Self {
+        Self { resizes: true, ..Self::default() }
+    }
+
     /// A buffer with unspecified contents.
     ///
     /// # Errors
     /// When none is free and the device's memory does not suffice.
     pub fn take(&mut self, backend: &B, shape: Shape, dtype: Dtype) -> Result<B::Matrix, ComputeError> {
         self.taken.insert((shape, dtype));
-        match self.free.get_mut(&(shape, dtype)).and_then(Vec::pop) {
+        match self.free.get_mut(&(shape, dtype)).and_then(Vec::pop).or_else(|| self.resized(backend, shape, dtype)) {
             Some(matrix) => Ok(matrix),
+            None if self.resizes => roomy(backend, shape, dtype),
             None => backend.zeros(shape, dtype),
         }
+    }
+
+    /// A buffer of another shape whose memory suffices, the most alike first.
+    fn resized(&mut self, backend: &B, shape: Shape, dtype: Dtype) -> Option<B::Matrix> {
+        if !self.resizes {
+            return None;
+        }
+        let (wanted, most) = (shape.len(), WASTE_MAX * shape.len());
+        let alike = |(free, stored): &(Shape, Dtype)| {
+            *stored == dtype && free.len() <= most && wanted <= WASTE_MAX * free.len()
+        };
+        let mut kinds: Vec<(Shape, Dtype)> = self.free.keys().filter(|kind| alike(kind)).copied().collect();
+        kinds.sort_unstable_by_key(|(free, _)| (free.len().abs_diff(wanted), free.rows));
+        kinds.iter().find_map(|kind| {
+            let buffers = self.free.get_mut(kind)?;
+            let fits = buffers.iter_mut().position(|buffer| backend.resize(buffer, shape))?;
+            Some(buffers.swap_remove(fits))
+        })
     }
 
     /// A buffer of the shape and type of `matrix`, with unspecified contents.
@@ -52,6 +85,11 @@ impl<B: Backend> Pool<B> {
     pub fn drop_unused(&mut self) {
         let taken = std::mem::take(&mut self.taken);
         self.free.retain(|kind, _| taken.contains(kind));
+    }
+
+    /// Frees everything: before steps of other shapes, or of none that were taken before.
+    pub fn clear(&mut self) {
+        *self = Self { resizes: self.resizes, ..Self::default() };
     }
 
     /// A list of `len` ids with unspecified contents.
@@ -79,11 +117,34 @@ impl<B: Backend> Pool<B> {
     }
 }
 
+/// A buffer with some room to grow, where the device can make use of it.
+fn roomy<B: Backend>(backend: &B, shape: Shape, dtype: Dtype) -> Result<B::Matrix, ComputeError> {
+    let mut matrix = backend.zeros(Shape::new(shape.rows + shape.rows.div_ceil(ROOM), shape.cols), dtype)?;
+    if backend.resize(&mut matrix, shape) { Ok(matrix) } else { backend.zeros(shape, dtype) }
+}
+
 #[cfg(test)]
 mod tests {
-    use girih_compute::{Meter, Rates};
+    use girih_compute::{Cpu, Meter, Rates};
 
     use super::*;
+
+    #[test]
+    fn a_resizing_pool_allocates_only_for_larger_shapes() {
+        let (cpu, mut pool) = (Cpu::new(), Pool::<Cpu>::resizing());
+        let mut first = pool.take(&cpu, Shape::new(100, 8), Dtype::F32).unwrap();
+        cpu.scale(1.0, &cpu.zeros(Shape::new(100, 8), Dtype::F32).unwrap(), &mut first).unwrap();
+        pool.give(&cpu, first);
+        for (shape, n_left) in [(Shape::new(60, 10), 0), (Shape::new(104, 8), 0), (Shape::new(150, 8), 1)] {
+            let taken = pool.take(&cpu, shape, Dtype::F32).unwrap();
+            assert_eq!((cpu.shape(&taken), cpu.download(&taken).unwrap().data().len()), (shape, shape.len()));
+            assert_eq!(pool.n_free().0.values().sum::<usize>(), n_left, "{shape}");
+            pool.give(&cpu, taken);
+            pool.drop_unused();
+            let rest: usize = pool.n_free().0.values().sum();
+            assert_eq!(rest, 1, "{shape}: what was not taken is freed");
+        }
+    }
 
     #[test]
     fn shapes_that_change_do_not_pile_up() {

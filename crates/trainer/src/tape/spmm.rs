@@ -1,6 +1,6 @@
-//! `spmm`: `out = activation(L·A·R·X + add + bias)`, the aggregation over neighbours.
+//! `spmm`: `out = mask ⊙ activation(L·A·R·X + add + bias)`, the aggregation over neighbours.
 
-use girih_compute::{Activation, Backend, ComputeError, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
@@ -13,8 +13,10 @@ pub struct SpmmOptions {
     pub weights: Option<Var>,
     /// One row, added to every row of the result.
     pub bias: Option<Var>,
-    /// Applied last.
+    /// Applied to the sum.
     pub activation: Activation,
+    /// Masks the result of ReLU; what is stored then tells the way back, and the operation that reads it draws nothing.
+    pub mask: Option<Dropout>,
     /// A result of the same shape that nothing else reads; its buffer becomes that of this result.
     pub add: Option<Var>,
 }
@@ -27,23 +29,24 @@ struct Spmm<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// `activation(L·A·R·X + add + bias)` for a sparse `m × n` matrix and `x` of shape `n × f`.
+    /// `mask ⊙ activation(L·A·R·X + add + bias)` for a sparse `m × n` matrix and `x` of shape `n × f`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
     pub fn spmm(&mut self, matrix: &'a B::Sparse, x: Var, options: SpmmOptions) -> Result<Var, ComputeError> {
-        let epilogue = Recorded { bias: options.bias, activation: options.activation, add: options.add };
+        let SpmmOptions { weights, bias, activation, mask, add } = options;
+        let epilogue = Recorded { bias, activation, mask, add };
         let shape = Shape::new(self.backend().sparse_shape(matrix).rows, self.shape(x).cols);
         let (mut out, accumulate) = epilogue.target(self, shape)?;
         self.backend().spmm(
             (matrix, Transpose::No),
-            options.weights.map(|w| self.value(w)),
+            weights.map(|w| self.value(w)),
             self.value(x),
             epilogue.on(self, accumulate),
             &mut out,
         )?;
-        let operands: Vec<Var> = std::iter::once(x).chain(options.weights).chain(epilogue.operands()).collect();
-        Ok(self.record(out, &operands, Spmm::<B> { matrix, weights: options.weights, x, epilogue }))
+        let operands: Vec<Var> = std::iter::once(x).chain(weights).chain(epilogue.operands()).collect();
+        Ok(self.record(out, &operands, Spmm::<B> { matrix, weights, x, epilogue }))
     }
 }
 

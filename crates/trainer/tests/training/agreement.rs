@@ -3,7 +3,7 @@
 use girih_compute::{Activation, Backend, Cpu, Dtype, Shape, SparseOperand};
 use girih_graph_format::{Csr, Matrix, Norm};
 use girih_random::Key;
-use girih_trainer::{Graph, GraphConv, Mode, ModelKind, ParamInit, Params, Pool, Rows, Tape, TrainConfig};
+use girih_trainer::{Graph, GraphConv, Masks, Mode, ModelKind, ParamInit, Params, Pool, Rows, Tape, TrainConfig};
 
 use crate::{ALL_MODELS, Stage, config, densified, planted, train_epochs, with_bags_of_words, with_input_dropout};
 
@@ -101,7 +101,7 @@ fn both_orders_of_a_graph_convolution_are_its_definition() {
         let mut pool = Pool::default();
         let mut tape = Tape::new(&cpu, &params, &mut pool, Mode::Evaluate);
         let rows = Rows::Dense(tape.constant(&device));
-        let out = layer.forward(&mut tape, &adjacency, &rows, None, Activation::Identity).unwrap();
+        let out = layer.forward(&mut tape, &adjacency, &rows, Masks::default(), Activation::Identity).unwrap();
         assert_eq!(tape.shape(out), Shape::new(n, outputs));
         let found = cpu.download(tape.value(out)).unwrap();
         let error = difference(&by_definition(&graph, &x, &params), &found);

@@ -3,8 +3,8 @@
 use girih_compute::{Activation, Backend, ComputeError, Cpu};
 use girih_graph_format::Norm;
 use girih_trainer::{
-    Adjacency, Dims, FullBatch, GraphConv, Inputs, Linear, LinearOptions, Model, Needs, ParamInit, Propagation, Rows,
-    Run, Tape, Var,
+    Adjacency, Dims, FullBatch, GraphConv, Inputs, Linear, LinearOptions, Masks, Model, Needs, ParamInit, Propagation,
+    Rows, Run, Tape, Var,
 };
 
 use crate::{ModelKind, Stage, config, planted, train_epochs};
@@ -34,7 +34,8 @@ impl<B: Backend> Model<B> for Skip {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let (aggregated, raw) = (Rows::aggregated_input(tape, inputs), Rows::raw_input(tape, inputs));
-        let hidden = self.convolution.forward(tape, inputs.graph(), &aggregated, None, Activation::Relu)?;
+        let hidden =
+            self.convolution.forward(tape, inputs.graph(0), &aggregated, Masks::default(), Activation::Relu)?;
         let add = Some(self.around.forward(tape, &raw, LinearOptions::default())?);
         self.last.forward(tape, &Rows::Dense(hidden), LinearOptions { add, ..LinearOptions::default() })
     }

@@ -3,11 +3,13 @@
 //! Gradients have their own checks in `gradients.rs`; accuracy on real graphs is a matter of the whole system.
 
 mod agreement;
+mod batches;
 mod custom_model;
 mod distributed;
 mod interrupted;
 mod learning;
 mod limits;
+mod links;
 mod plan;
 mod recommend;
 

@@ -6,7 +6,8 @@ use girih_datasets::Dataset;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{
-    InteractionSizes, Outcome, Ranking, RunSummary, Spread, StageTimes, TrainConfig, mean_over_labels,
+    HITS_K, InteractionSizes, LinkScores, Outcome, Ranking, RunSummary, Spread, StageTimes, TaskKind, TrainConfig,
+    mean_over_labels,
 };
 
 use crate::output::Results;
@@ -22,6 +23,7 @@ pub struct Facts {
     generated: bool,
     multi_label: bool,
     interactions: Option<InteractionSizes>,
+    task: TaskKind,
     model: &'static str,
 }
 
@@ -38,6 +40,7 @@ impl Facts {
             generated: dataset.generated,
             multi_label: dataset.is_multi_label(),
             interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
+            task: config.task,
             model: config.model.kind.name(),
         }
     }
@@ -51,6 +54,7 @@ impl Facts {
     pub fn headline(&self) -> String {
         let generated = if self.generated { " (generated)" } else { "" };
         let shown = |(n, noun)| counted(n, noun);
+        let task = if self.task == TaskKind::Links { ", links" } else { "" };
         let sizes = match self.interactions {
             Some(sizes) => {
                 [(sizes.n_users, "user"), (sizes.n_items, "item"), (sizes.n_train, "interaction")].map(shown).join(", ")
@@ -61,7 +65,7 @@ impl Facts {
                 format!("{nodes}, {rows}")
             }
         };
-        format!("{} on {}{generated}: {sizes}; device {}", self.model, self.data, self.device)
+        format!("{}{task} on {}{generated}: {sizes}; device {}", self.model, self.data, self.device)
     }
 
     /// The result of training.
@@ -73,11 +77,15 @@ impl Facts {
             .add_hidden("generated", self.generated)
             .add_hidden("device", self.device.as_str())
             .add_hidden("seed", config.seed)
+            .add_hidden("task", config.task.name())
+            .add_hidden("batch", config.batch.kind.name())
             .add_hidden("runs", outcome.runs.len())
             .add_hidden("epochs", outcome.runs.iter().map(|run| run.epochs).max())
             .add_hidden("stopped", outcome.stopped);
         if config.model.kind.is_recommender() {
             add_ranking(&mut results, outcome);
+        } else if self.task == TaskKind::Links {
+            add_links(&mut results, outcome);
         } else {
             self.add_scores(&mut results, outcome);
         }
@@ -92,11 +100,7 @@ impl Facts {
     }
 
     fn add_scores(&self, results: &mut Results, outcome: &Outcome) {
-        let percent = |spread: Option<Spread>| match spread {
-            None => String::new(),
-            Some(s) if outcome.runs.len() > 1 => format!("{:.2} ± {:.2} %", 100.0 * s.mean, 100.0 * s.std),
-            Some(s) => format!("{:.2} %", 100.0 * s.mean),
-        };
+        let percent = |spread: Option<Spread>| percent(outcome, spread);
         let metric = if self.multi_label { ("f1_micro", "micro-F1") } else { ("accuracy", "accuracy") };
         let test = outcome.over_runs(|run| run.best.test_accuracy);
         let val = outcome.over_runs(|run| run.best.val_accuracy);
@@ -124,6 +128,39 @@ impl Facts {
             .add_hidden("val_loss", over(|run| run.last.val_loss))
             .add_hidden("test_loss", over(|run| run.last.test_loss));
     }
+}
+
+/// A share, with its deviation over several runs.
+fn percent(outcome: &Outcome, spread: Option<Spread>) -> String {
+    match spread {
+        None => String::new(),
+        Some(s) if outcome.runs.len() > 1 => format!("{:.2} ± {:.2} %", 100.0 * s.mean, 100.0 * s.std),
+        Some(s) => format!("{:.2} %", 100.0 * s.mean),
+    }
+}
+
+/// The scores of a link predictor, at the epoch of the best ROC-AUC on the validation links.
+fn add_links(results: &mut Results, outcome: &Outcome) {
+    let over = |what: fn(&RunSummary) -> Option<f64>| outcome.over_runs(what);
+    let ranks = |of: fn(&LinkScores) -> f64| outcome.over_runs(|run| run.best.links.as_ref().map(of));
+    let mean = |spread: Option<Spread>| spread.map(|s| s.mean);
+    let shown = |spread: Option<Spread>| percent(outcome, spread);
+    let (test, val) = (over(|run| run.best.test_roc_auc), over(|run| run.best.val_roc_auc));
+    let last = over(|run| run.last.test_roc_auc);
+    let (precision, hits, mrr) = (ranks(|l| l.average_precision), ranks(|l| l.hits_at_20), ranks(|l| l.mrr));
+    const { assert!(HITS_K == 20, "names and labels say so") };
+    results
+        .add("test_roc_auc", mean(test), "Test ROC-AUC at the best epoch", shown(test))
+        .add_hidden("test_roc_auc_std", test.map(|s| s.std))
+        .add("test_roc_auc_last", mean(last), "Test ROC-AUC at the last epoch", shown(last))
+        .add("test_average_precision", mean(precision), "Test average precision", shown(precision))
+        .add("test_hits_at_20", mean(hits), "Test hits@20", shown(hits))
+        .add("test_mrr", mean(mrr), "Test mean reciprocal rank", shown(mrr))
+        .add("val_roc_auc", mean(val), "Validation ROC-AUC", shown(val))
+        .add_hidden("best_epoch", mean(over(|run| Some(run.best_epoch as f64))))
+        .add_hidden("train_loss", mean(over(|run| Some(f64::from(run.train_loss)))))
+        .add_hidden("val_loss", mean(over(|run| run.last.val_loss)))
+        .add_hidden("test_loss", mean(over(|run| run.last.test_loss)));
 }
 
 /// The scores of a recommender, at the epoch of the best recall and at the last.
@@ -166,6 +203,7 @@ fn add_times(results: &mut Results, outcome: &Outcome) {
     let median = ms(outcome.median(|t| Some(t.steps)));
     let stage = |stage: fn(StageTimes) -> Duration| ms(outcome.median(|t| t.stages.map(stage)));
     let stages = serde_json::json!({
+        "batches": stage(|t| t.batches),
         "forward": stage(|t| t.forward),
         "backward": stage(|t| t.backward),
         "optimizer": stage(|t| t.optimizer),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use girih_trainer::{Control, Event, RunSummary, TrainConfig};
+use girih_trainer::{BatchDone, Control, Event, RunSummary, TrainConfig};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::outputs::OutputFolder;
@@ -31,7 +31,7 @@ impl Observer {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
         let handler = move || {
-            // The second Ctrl-C does not wait for the epoch.
+            // The second Ctrl-C does not wait for the epoch, or for the batch.
             if flag.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
@@ -52,6 +52,10 @@ impl Observer {
         let done = match event {
             Event::Prepared => Ok(()),
             Event::RunStarted { run, epochs_done } => self.start(*run, *epochs_done),
+            Event::Batch { done, .. } => {
+                self.batch(*done);
+                Ok(())
+            }
             Event::Epoch { run, report } => self.epoch(Point::new(*run, report)),
             Event::RunFinished(summary) => {
                 self.finish_run(summary);
@@ -79,6 +83,12 @@ impl Observer {
         self.history.truncate(run, epochs_done)
     }
 
+    fn batch(&self, done: BatchDone) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("batch {}/{}", done.batches, done.n_batches));
+        }
+    }
+
     fn epoch(&mut self, point: Point) -> Result<(), CliError> {
         if self.json {
             print_json(&serde_json::to_value(&point).map_err(|e| CliError::Other(e.to_string()))?);
@@ -87,7 +97,9 @@ impl Observer {
             bar.set_position(point.epoch);
             let val = point.val_accuracy.map_or(String::new(), |a| format!("  val {:.1} %", 100.0 * a));
             let recall = point.recall_at_20.map_or(String::new(), |r| format!("  recall@20 {r:.4}"));
-            bar.set_message(format!("loss {:.4}{val}{recall}", point.train_loss));
+            let auc = point.val_roc_auc.filter(|_| point.val_accuracy.is_none());
+            let auc = auc.map_or(String::new(), |a| format!("  val ROC-AUC {:.1} %", 100.0 * a));
+            bar.set_message(format!("loss {:.4}{val}{recall}{auc}", point.train_loss));
         }
         self.history.push(point)
     }
@@ -99,6 +111,9 @@ impl Observer {
         let score = |value: Option<f64>| value.map_or("–".to_owned(), |a| format!("{:.2} %", 100.0 * a));
         let scores = match summary.best.ranking {
             Some(ranking) => format!("recall@20 {:.4}  NDCG@20 {:.4}", ranking.recall_at_20, ranking.ndcg_at_20),
+            None if summary.best.links.is_some() => {
+                format!("ROC-AUC: val {}  test {}", score(summary.best.val_roc_auc), score(summary.best.test_roc_auc))
+            }
             None => {
                 format!("val {}  test {}", score(summary.best.val_accuracy), score(summary.best.test_accuracy))
             }

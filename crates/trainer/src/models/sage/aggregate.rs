@@ -12,8 +12,8 @@ use crate::tape::{AggregateOptions, LinearOptions, Tape};
 pub(super) enum Aggregate {
     /// `mean(H)`.
     Mean {
-        /// The layer's weight shrinks the rows, so aggregating after it is cheaper.
-        last: bool,
+        /// From the columns of a row to those of the layer's result: the mean is taken where rows are narrow.
+        widths: (usize, usize),
     },
     /// `max(relu(H·W + b))`, element by element.
     Pool(Linear),
@@ -36,7 +36,7 @@ impl Aggregate {
         outputs: usize,
     ) -> Result<Self, ComputeError> {
         Ok(match aggregator {
-            Aggregator::Mean => Self::Mean { last: outputs <= inputs },
+            Aggregator::Mean => Self::Mean { widths: (inputs, outputs) },
             Aggregator::Pool => Self::Pool(Linear::named(init, layer, "pool", (inputs, width))?),
             Aggregator::Lstm => Self::Lstm {
                 inputs: Linear::named(init, layer, "inputs", (inputs, 4 * width))?,
@@ -53,7 +53,9 @@ impl Aggregate {
         rows: &Rows<'a, B>,
     ) -> Result<Option<Rows<'a, B>>, ComputeError> {
         let aggregated = match (self, rows) {
-            (Self::Mean { last: false }, Rows::Dense(x)) => tape.aggregate(graph, *x, AggregateOptions::default())?,
+            (Self::Mean { widths }, Rows::Dense(x)) if graph.aggregates_first(tape.backend(), *widths) => {
+                tape.aggregate(graph, *x, AggregateOptions::default())?
+            }
             (Self::Mean { .. }, _) => return Ok(None),
             (Self::Pool(linear), _) => {
                 let options = LinearOptions { activation: Activation::Relu, ..LinearOptions::default() };

@@ -1,0 +1,216 @@
+//! [`BatchConfig`]: what a training step sees: the whole graph, or a mini-batch of it.
+
+use girih_sampling::{FanOut, Neighbors};
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+use crate::config::{Aggregator, ModelConfig, ModelKind};
+
+/// Which part of the graph a training step sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchKind {
+    /// All of it: one step an epoch.
+    #[default]
+    Full,
+    /// Sampled neighbours of some training nodes, hop by hop (Hamilton et al., GraphSAGE, NeurIPS 2017).
+    Neighbor,
+    /// Some nodes for each whole layer, drawn by how much they matter to it (Zou et al., LADIES, NeurIPS 2019).
+    Layer,
+    /// Some clusters of the graph (Chiang et al., Cluster-GCN, KDD 2019).
+    Cluster,
+    /// A drawn subgraph, with weights that make up for what it leaves out (Zeng et al., GraphSAINT, ICLR 2020).
+    Saint,
+}
+
+impl BatchKind {
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Neighbor => "neighbor",
+            Self::Layer => "layer",
+            Self::Cluster => "cluster",
+            Self::Saint => "saint",
+        }
+    }
+
+    /// Whether a batch has a block for each layer, and not one subgraph for all.
+    #[must_use]
+    pub fn has_blocks(self) -> bool {
+        matches!(self, Self::Neighbor | Self::Layer)
+    }
+}
+
+/// What GraphSAINT draws.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SaintKind {
+    /// Nodes.
+    Node,
+    /// Edges, of which both ends are taken.
+    Edge,
+    /// Random walks, of which all nodes are taken.
+    #[default]
+    Walk,
+}
+
+/// What a training step sees, beside the number of seeds in [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchConfig {
+    /// Which part of the graph.
+    pub kind: BatchKind,
+    /// For each layer, from the seeds outward: neighbours of each node, where −1 takes all; in layer-wise batches, nodes of
+    /// the whole layer. Left empty, [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
+    pub fanout: Vec<i64>,
+    /// Whether draws are made with replacement.
+    pub replace: bool,
+    /// Clusters of the graph; `None` for one in 200 nodes.
+    pub clusters: Option<usize>,
+    /// Clusters in a batch; `None` for a quarter of them, at most 20.
+    pub clusters_per_batch: Option<usize>,
+    /// What GraphSAINT draws.
+    pub saint: SaintKind,
+    /// Steps of GraphSAINT's walks.
+    pub walk_length: u32,
+    /// Batches that are made ahead of the step, while it computes. Results do not depend on it.
+    pub prefetch: usize,
+}
+
+/// Neighbours of a node, from the seeds outward; deeper layers take as many as the last that is listed.
+pub const DEFAULT_FANOUT: [i64; 3] = [15, 10, 5];
+/// Nodes of a layer of a layer-wise batch.
+pub const DEFAULT_LAYER_NODES: i64 = 2048;
+/// Seeds of a batch.
+pub const DEFAULT_BATCH_SIZE: usize = 1024;
+/// Nodes of a cluster, about.
+const CLUSTER_NODES: usize = 200;
+/// Clusters in a batch, at most, unless said otherwise.
+const CLUSTERS_PER_BATCH: usize = 20;
+
+impl Default for BatchConfig {
+    fn default() -> Self {
+        Self {
+            kind: BatchKind::Full,
+            fanout: Vec::new(),
+            replace: false,
+            clusters: None,
+            clusters_per_batch: None,
+            saint: SaintKind::Walk,
+            walk_length: 2,
+            prefetch: 2,
+        }
+    }
+}
+
+impl BatchConfig {
+    /// Whether steps see mini-batches.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.kind != BatchKind::Full
+    }
+
+    /// What each of `n_layers` layers draws, from the seeds outward.
+    ///
+    /// # Errors
+    /// When there are numbers for more or fewer layers, or one that is neither positive nor −1.
+    pub fn fan_out(&self, n_layers: usize) -> Result<FanOut, TrainError> {
+        let hop = |at: usize| match (self.fanout.get(at), self.kind) {
+            (Some(&count), _) => count,
+            (None, BatchKind::Layer) => DEFAULT_LAYER_NODES,
+            (None, _) => DEFAULT_FANOUT[at.min(DEFAULT_FANOUT.len() - 1)],
+        };
+        let n_hops = if self.fanout.is_empty() { n_layers } else { self.fanout.len() };
+        let neighbors = |count: i64| match count {
+            -1 => Ok(Neighbors::All),
+            count => u32::try_from(count).map(Neighbors::Count).map_err(|_| {
+                TrainError::invalid(format!("setting `batch.fanout` has {count}; give positive numbers, or -1 for all"))
+            }),
+        };
+        let hops = (0..n_hops).map(|at| neighbors(hop(at))).collect::<Result<Vec<_>, _>>()?;
+        let fan_out = FanOut::new(hops)?;
+        fan_out.check_layers(n_layers)?;
+        Ok(fan_out)
+    }
+
+    /// How many clusters a graph of `n_nodes` is cut into, and how many of them a batch has.
+    #[must_use]
+    pub fn n_clusters(&self, n_nodes: usize) -> (usize, usize) {
+        let clusters = self.clusters.unwrap_or(n_nodes.div_ceil(CLUSTER_NODES)).clamp(1, n_nodes.max(1));
+        let per_batch = self.clusters_per_batch.unwrap_or(clusters.div_ceil(4).min(CLUSTERS_PER_BATCH));
+        (clusters, per_batch.min(clusters))
+    }
+
+    /// Nodes of a subgraph of `n_draws` draws of GraphSAINT, at most.
+    #[must_use]
+    pub fn saint_nodes(&self, n_draws: usize) -> usize {
+        match self.saint {
+            SaintKind::Node => n_draws,
+            SaintKind::Edge => 2 * n_draws,
+            SaintKind::Walk => n_draws * (self.walk_length as usize + 1),
+        }
+    }
+
+    /// Refuses settings that do not go with each other or with the model.
+    ///
+    /// # Errors
+    /// At the first such setting, naming what works.
+    pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), TrainError> {
+        let (name, kind) = (model.kind.name(), self.kind.name());
+        let refused = |what: String| Err(TrainError::invalid(what));
+        if !self.is_sampled() {
+            let unused = [
+                (!self.fanout.is_empty(), "fanout"),
+                (self.replace, "replace"),
+                (self.clusters.is_some(), "clusters"),
+                (self.clusters_per_batch.is_some(), "clusters_per_batch"),
+            ];
+            return match unused.iter().find(|(is_set, _)| *is_set) {
+                Some((_, setting)) => refused(format!(
+                    "setting `batch.{setting}` is for mini-batches, but steps see the full graph; choose a batch kind: \
+                     neighbor, layer, cluster or saint"
+                )),
+                None => Ok(()),
+            };
+        }
+        match model.kind {
+            ModelKind::Gcn | ModelKind::Sage | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin => {}
+            ModelKind::Ngcn | ModelKind::Appnp if !self.kind.has_blocks() => {}
+            ModelKind::Ngcn | ModelKind::Appnp => {
+                return refused(format!(
+                    "{name} propagates over many hops, which {kind} batches do not have; choose cluster or saint batches, or full"
+                ));
+            }
+            ModelKind::Sgc | ModelKind::Mlp | ModelKind::LightGcn => {
+                return refused(format!(
+                    "{name} does not train on sampled batches: its steps read no neighbours that could be left out; leave \
+                     --batch out, or choose the model gcn, sage, gat, gatv2 or gin"
+                ));
+            }
+        }
+        let only_patterns = matches!(model.kind, ModelKind::Gat | ModelKind::Gatv2)
+            || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
+        let (fans_out, clusters) = (self.kind.has_blocks(), self.kind == BatchKind::Cluster);
+        let rules = [
+            (fans_out || self.fanout.is_empty(), "fanout", "left out: neighbor and layer batches have one"),
+            (fans_out || !self.replace, "replace", "false: neighbor and layer batches can draw with replacement"),
+            (!(self.replace && only_patterns), "replace", "false for this model, which reads a neighbour once"),
+            (clusters || self.clusters.is_none(), "clusters", "left out: cluster batches have them"),
+            (
+                clusters || self.clusters_per_batch.is_none(),
+                "clusters_per_batch",
+                "left out: cluster batches have them",
+            ),
+            (self.clusters != Some(0), "clusters", "at least 1"),
+            (self.clusters_per_batch != Some(0), "clusters_per_batch", "at least 1"),
+            (self.walk_length >= 1, "walk_length", "at least 1"),
+            (self.prefetch <= 64, "prefetch", "at most 64"),
+        ];
+        if let Some((_, setting, rule)) = rules.iter().find(|(holds, ..)| !holds) {
+            return refused(format!("setting `batch.{setting}` must be {rule}"));
+        }
+        if fans_out { self.fan_out(model.layers).map(drop) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,188 @@
+//! [`Classifier`]: a model with the nodes that it is scored on: what runs of any kind of batches share.
+
+use std::ops::Range;
+
+use girih_compute::Backend;
+use girih_datasets::{Labels, Split};
+use girih_graph_format::{Matrix, NodeId};
+
+use crate::TrainError;
+use crate::distributed::Ranks;
+use crate::inputs::Inputs;
+use crate::metrics::{mean_over_labels, roc_auc};
+use crate::models::Model;
+use crate::predictions::Predictions;
+use crate::report::{Scores, TestReport};
+use crate::scorer::Scorer;
+use crate::state::RunState;
+use crate::tape::{Loss, Mode, Tape};
+use crate::targets::{Part, Targets};
+
+/// The labels and the split of a run, on the host and on the device.
+pub struct Task<'a, B: Backend> {
+    labels: &'a Labels,
+    split: &'a Split,
+    pub(crate) targets: &'a Targets<B>,
+    pub(crate) train: Part<B>,
+    val: Part<B>,
+    test: Part<B>,
+}
+
+impl<'a, B: Backend> Task<'a, B> {
+    /// A task on `split`; nodes without a label are left out of the losses.
+    ///
+    /// # Errors
+    /// When no training node has a label, or the device's memory does not suffice.
+    pub fn new(backend: &B, labels: &'a Labels, targets: &'a Targets<B>, split: &'a Split) -> Result<Self, TrainError> {
+        Self::on_rank(backend, labels, targets, split, 0..labels.n_nodes())
+    }
+
+    /// As [`new`](Self::new), of the `own` nodes at hand, whose rows `targets` holds; labels and split are those of all.
+    ///
+    /// # Errors
+    /// When no training node has a label, or the device's memory does not suffice.
+    pub fn on_rank(
+        backend: &B,
+        labels: &'a Labels,
+        targets: &'a Targets<B>,
+        split: &'a Split,
+        own: Range<usize>,
+    ) -> Result<Self, TrainError> {
+        let labelled =
+            |rows: &[NodeId]| -> Vec<NodeId> { rows.iter().copied().filter(|&v| labels.is_labelled(v)).collect() };
+        let train = labelled(&split.train);
+        if train.is_empty() {
+            return Err(TrainError::invalid(
+                "the split has no training nodes with a label; choose another split or add labels",
+            ));
+        }
+        Ok(Self {
+            labels,
+            split,
+            targets,
+            train: Part::new(backend, &train, own.clone())?,
+            val: Part::new(backend, &labelled(&split.val), own.clone())?,
+            test: Part::new(backend, &labelled(&split.test), own)?,
+        })
+    }
+}
+
+/// A model, and the whole graph on which it is scored, layer by layer and without sampling.
+pub(crate) struct Classifier<'a, B: Backend> {
+    pub(crate) inputs: &'a Inputs<B>,
+    pub(crate) task: Task<'a, B>,
+    pub(crate) model: Box<dyn Model<B>>,
+}
+
+impl<'a, B: Backend> Classifier<'a, B> {
+    /// Logits of all nodes with the parameters as they are, on the host.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn logits(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
+        let logits = self.logits_of_all(state)?;
+        let on_host = state.backend.download(&logits)?;
+        state.pool.give(state.backend, logits);
+        Ok(on_host)
+    }
+
+    /// Logits of all nodes, on the device; of several ranks, all get those of all. They go back to the pool: a step that the
+    /// device repeats writes to every buffer that it found there.
+    fn logits_of_all(&self, state: &mut RunState<'a, B>) -> Result<B::Matrix, TrainError> {
+        let ranks = self.inputs.ranks.as_deref();
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
+        let logits = self.model.forward(&mut tape, self.inputs)?;
+        Ok(tape.gathered(logits)?)
+    }
+
+    /// Scores of the parameters as they are.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
+        let ranks = self.inputs.ranks.as_deref();
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
+        let logits = self.model.forward(&mut tape, self.inputs)?;
+        let split = self.task.split;
+        let mut mean_loss = |part: &Part<B>| -> Result<Option<B::Matrix>, TrainError> {
+            let some = (part.n_all > 0).then_some(part);
+            Ok(some.map(|part| tape.loss_of(logits, self.task.targets, part)).transpose()?.map(Loss::into_value))
+        };
+        let (val_loss, test_loss) = (mean_loss(&self.task.val)?, mean_loss(&self.task.test)?);
+        // The host reads when all is on its way.
+        let mut scores = match self.task.targets {
+            Targets::Single(classes) if self.task.labels.n_classes() > 2 => {
+                let logits = tape.value(logits);
+                let accuracy = |part: &Part<B>| accuracy(state.backend, ranks, logits, classes, part);
+                let scores = Scores {
+                    train_accuracy: accuracy(&self.task.train)?,
+                    val_accuracy: accuracy(&self.task.val)?,
+                    test_accuracy: accuracy(&self.task.test)?,
+                    ..Scores::default()
+                };
+                drop(tape);
+                scores
+            }
+            _ => {
+                let all = tape.gathered(logits)?;
+                let predictions = Predictions::of(state.backend, &all, self.task.labels)?;
+                state.pool.give(state.backend, all);
+                Scores {
+                    train_accuracy: predictions.score(&split.train),
+                    val_accuracy: predictions.score(&split.val),
+                    test_accuracy: predictions.score(&split.test),
+                    val_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.val)),
+                    test_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.test)),
+                    ..Scores::default()
+                }
+            }
+        };
+        let mut read = |loss: Option<B::Matrix>| -> Result<Option<f64>, TrainError> {
+            let Some(loss) = loss else { return Ok(None) };
+            let value = state.backend.download(&loss)?.data()[0];
+            state.pool.give(state.backend, loss);
+            Ok(Some(f64::from(value)))
+        };
+        scores.val_loss = read(val_loss)?;
+        scores.test_loss = read(test_loss)?;
+        Ok(scores)
+    }
+
+    /// More about the test nodes.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn test_report(&self, state: &mut RunState<'a, B>) -> Result<TestReport, TrainError> {
+        let logits = self.logits_of_all(state)?;
+        let predictions = Predictions::of(state.backend, &logits, self.task.labels)?;
+        state.pool.give(state.backend, logits);
+        Ok(predictions.report(&self.task.split.test))
+    }
+}
+
+impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
+    fn model(&self) -> &dyn Model<B> {
+        &*self.model
+    }
+
+    fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
+        Self::evaluate(self, state)
+    }
+
+    fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
+        Self::test_report(self, state).map(Some)
+    }
+}
+
+/// Share of a part whose largest logit is that of their class, counted where the logits are; `None` of an empty part.
+fn accuracy<B: Backend>(
+    backend: &B,
+    ranks: Option<&Ranks<B>>,
+    logits: &B::Matrix,
+    classes: &B::Ids,
+    part: &Part<B>,
+) -> Result<Option<f64>, TrainError> {
+    let here = backend.count_correct(logits, classes, &part.rows)?;
+    let correct = ranks.map_or(Ok(here), |ranks| ranks.total(here))?;
+    Ok((part.n_all > 0).then(|| correct as f64 / part.n_all as f64))
+}

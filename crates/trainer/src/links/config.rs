@@ -1,0 +1,79 @@
+//! [`LinkConfig`]: settings of link prediction.
+
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+use crate::batching::{BatchConfig, BatchKind};
+use crate::config::{ModelConfig, ModelKind};
+
+/// How links are dealt and learnt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkConfig {
+    /// Share of the links that choose the epoch.
+    pub val: f64,
+    /// Share of the links that are reported.
+    pub test: f64,
+    /// Pairs that are no links for each training link, drawn anew in every epoch. Held-out links have one each.
+    pub negatives: usize,
+    /// Columns of the embeddings; `None` for [`ModelConfig::hidden`].
+    pub width: Option<usize>,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self { val: 0.05, test: 0.10, negatives: 1, width: None }
+    }
+}
+
+impl LinkConfig {
+    /// Columns of the embeddings of a model.
+    #[must_use]
+    pub fn width(&self, model: &ModelConfig) -> usize {
+        self.width.unwrap_or(model.hidden)
+    }
+
+    /// Refuses settings that make no sense, or do not go with the model and the batches.
+    ///
+    /// # Errors
+    /// At the first such setting, naming what works.
+    pub(crate) fn validate(&self, model: &ModelConfig, batch: &BatchConfig) -> Result<(), TrainError> {
+        let refused = |what: String| Err(TrainError::invalid(what));
+        if model.kind.is_recommender() {
+            return refused(format!(
+                "{} ranks items for users and makes no embeddings of features; predict links with another model, such as gcn \
+                 or sage",
+                model.kind.name()
+            ));
+        }
+        if model.kind == ModelKind::Sgc {
+            return refused(
+                "sgc starts from weights of zero, where products of embeddings have no slope to learn by; predict links with \
+                 another model, such as gcn"
+                    .to_owned(),
+            );
+        }
+        if !matches!(batch.kind, BatchKind::Full | BatchKind::Neighbor) {
+            return refused(format!(
+                "{} batches are not made of links; predict links on neighbor batches, or on the full graph",
+                batch.kind.name()
+            ));
+        }
+        let share = 0.0..1.0;
+        let rules = [
+            (share.contains(&self.val), "val", "at least 0 and below 1"),
+            (share.contains(&self.test), "test", "at least 0 and below 1"),
+            (
+                self.val + self.test < 1.0,
+                "test",
+                "less than what `links.val` leaves, so that links are left to train on",
+            ),
+            ((1..=10_000).contains(&self.negatives), "negatives", "from 1 to 10000"),
+            (self.width.is_none_or(|width| (1..=1 << 20).contains(&width)), "width", "from 1 to 1048576"),
+        ];
+        match rules.iter().find(|(holds, ..)| !holds) {
+            None => Ok(()),
+            Some((_, setting, rule)) => refused(format!("setting `links.{setting}` must be {rule}")),
+        }
+    }
+}

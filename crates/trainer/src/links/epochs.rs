@@ -1,0 +1,72 @@
+//! [`LinkEpochs`]: the links of each epoch, with the pairs that they are held against.
+
+use girih_random::Key;
+use rayon::prelude::*;
+
+use super::split::Draws;
+use super::{Link, NonLinks, PairList};
+use crate::config::TrainConfig;
+
+/// What the epochs of a run are made of.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkEpochs<'a> {
+    links: &'a [Link],
+    non_links: &'a NonLinks,
+    n_negatives: usize,
+    seed: u64,
+    run: u64,
+}
+
+/// The training links of an epoch, in its order.
+pub(crate) struct EpochLinks {
+    /// Numbers of links.
+    order: Vec<usize>,
+    batch_size: usize,
+    negatives: Key,
+}
+
+impl EpochLinks {
+    pub(crate) fn n_batches(&self) -> usize {
+        self.order.len().div_ceil(self.batch_size)
+    }
+}
+
+impl<'a> LinkEpochs<'a> {
+    pub(crate) fn new(links: &'a [Link], non_links: &'a NonLinks, config: &TrainConfig, run: u64) -> Self {
+        Self { links, non_links, n_negatives: config.links.negatives, seed: config.seed, run }
+    }
+
+    /// An epoch in batches of so many links, in an order drawn for it.
+    pub(crate) fn epoch(&self, epoch: u64, batch_size: usize) -> EpochLinks {
+        let mut order: Vec<usize> = (0..self.links.len()).collect();
+        self.key(Draws::Orders, epoch).stream(0, 0).shuffle(&mut order);
+        EpochLinks { order, batch_size, negatives: self.key(Draws::Training, epoch) }
+    }
+
+    /// All links at once.
+    pub(crate) fn all(&self, epoch: u64) -> PairList {
+        let numbers: Vec<usize> = (0..self.links.len()).collect();
+        self.pairs(self.key(Draws::Training, epoch), &numbers)
+    }
+
+    /// The links of a batch, and what they are held against.
+    pub(crate) fn batch(&self, epoch: &EpochLinks, at: usize) -> PairList {
+        let start = at * epoch.batch_size;
+        let numbers = &epoch.order[start..(start + epoch.batch_size).min(epoch.order.len())];
+        self.pairs(epoch.negatives, numbers)
+    }
+
+    /// Negatives are named by the number of their link, whatever batch it is in.
+    fn pairs(&self, negatives: Key, numbers: &[usize]) -> PairList {
+        let draw = |&link: &usize| {
+            (0..self.n_negatives as u64).map(move |i| self.non_links.draw(negatives.stream(link as u64, i << 32)))
+        };
+        let mut ends: Vec<Link> = numbers.iter().map(|&link| self.links[link]).collect();
+        ends.par_extend(numbers.par_iter().with_min_len(256).flat_map_iter(draw));
+        PairList { ends, n_links: numbers.len() }
+    }
+
+    fn key(&self, draws: Draws, epoch: u64) -> Key {
+        draws.key(self.seed).child(self.run).child(epoch)
+    }
+}

@@ -1,0 +1,61 @@
+//! [`LinkSizes`]: links and pairs on paper.
+
+use girih_compute::{Dtype, Meter, MeterMatrix, Shape};
+
+use super::{Link, Pairs};
+use crate::batching::DEFAULT_BATCH_SIZE;
+use crate::config::TrainConfig;
+use crate::plan::DataSizes;
+use crate::targets::Targets;
+
+/// How many links each part can be expected to have, and pairs a step has at most.
+pub(crate) struct LinkSizes {
+    n_all: usize,
+    pub(crate) train: usize,
+    /// Validation, test.
+    pub(crate) held_out: [usize; 2],
+    pub(crate) step_pairs: usize,
+    /// Of all edges, those of the graph.
+    n_edges: usize,
+    width: usize,
+}
+
+impl LinkSizes {
+    pub(crate) fn new(config: &TrainConfig, data: &DataSizes) -> Self {
+        let n_all = if data.symmetric { data.n_edges / 2 } else { data.n_edges };
+        let of = |share: f64| (share * n_all as f64).round() as usize;
+        let held_out = [of(config.links.val), of(config.links.test)];
+        let train = n_all.saturating_sub(held_out[0] + held_out[1]);
+        let batch_size = config.batch.is_sampled().then(|| config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE));
+        let step_pairs = batch_size.unwrap_or(train).min(train) * (1 + config.links.negatives);
+        Self { n_all, train, held_out, step_pairs, n_edges: data.n_edges, width: config.links.width(&config.model) }
+    }
+
+    /// The sizes of what messages travel over, for a model with embeddings in the place of classes.
+    pub(crate) fn messages(&self, data: &DataSizes) -> DataSizes {
+        let n_edges = (data.n_edges as u128 * self.train as u128 / self.n_all.max(1) as u128) as usize;
+        DataSizes { n_edges, n_classes: self.width, n_train: self.train, ..*data }
+    }
+
+    /// What stays in main memory: the whole graph, for drawing what is no link, and the training links.
+    pub(crate) fn on_host(&self, meter: &Meter, data: &DataSizes) -> MeterMatrix {
+        let graph_words = self.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
+        let link_words = self.train * size_of::<Link>() / size_of::<f32>();
+        meter.matrix(Shape::new(graph_words + link_words, 1), Dtype::F32)
+    }
+}
+
+impl Pairs<Meter> {
+    /// So many pairs on paper.
+    pub(crate) fn on_paper(meter: &Meter, n_pairs: usize) -> Self {
+        let column = || meter.matrix(Shape::new(n_pairs, 1), Dtype::F32);
+        Self {
+            n_pairs,
+            first: column(),
+            second: column(),
+            diagonal: meter.sparse(Shape::new(n_pairs, n_pairs), n_pairs, false, true),
+            targets: Targets::Multi(column()),
+            all: column(),
+        }
+    }
+}

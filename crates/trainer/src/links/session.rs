@@ -1,0 +1,132 @@
+//! What all runs of link prediction share, and a trained one applied.
+
+use girih_compute::Backend;
+use girih_datasets::Dataset;
+use girih_graph_format::Matrix;
+
+use super::scorer::{HeldOut, LinkScorer};
+use super::{Link, LinkEpochs, LinkPredictor, LinkSplit, NonLinks};
+use crate::TrainError;
+use crate::checkpoint::{Checkpoint, DataShape};
+use crate::config::TrainConfig;
+use crate::inputs::Inputs;
+use crate::models::Dims;
+use crate::report::Scores;
+use crate::sampled::{self, Batches, MiniBatch};
+use crate::session::{build_model, take_features};
+use crate::state::{Run, RunState};
+
+/// The graph of the training links on the device, and all links on the host.
+pub(crate) struct Prepared<B: Backend> {
+    graph: MessageGraph<B>,
+    train: Vec<Link>,
+    non_links: NonLinks,
+    held_out: HeldOut<B>,
+    dims: Dims,
+}
+
+/// What messages travel over.
+enum MessageGraph<B: Backend> {
+    /// Whole, in every step.
+    Full(Inputs<B>),
+    /// Sampled for steps.
+    Sampled(Box<sampled::Material<B>>),
+}
+
+impl<B: Backend> MessageGraph<B> {
+    fn whole(&self) -> &Inputs<B> {
+        match self {
+            Self::Full(inputs) => inputs,
+            Self::Sampled(material) => &material.inputs,
+        }
+    }
+}
+
+impl<B: Backend> Prepared<B> {
+    pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        let dims = Dims { n_classes: config.links.width(&config.model), ..Dims::of(&dataset) };
+        let features = take_features(&mut dataset)?;
+        let split = LinkSplit::new(&config.links, config.seed);
+        let links = split.deal(&dataset.graph);
+        if links.train.is_empty() {
+            return Err(TrainError::invalid(format!(
+                "{} has {} links, none of which is left to train on; hold out fewer, or choose data with more edges",
+                dataset.name,
+                links.n_all()
+            )));
+        }
+        let messages = split.messages(&dataset.graph);
+        let non_links = NonLinks::new(dataset.graph, links.n_all())?;
+        let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
+        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
+        let graph = if config.batch.is_sampled() {
+            MessageGraph::Sampled(Box::new(sampled::Material::new(backend, messages, features, &needs, config)?))
+        } else {
+            MessageGraph::Full(Inputs::prepare(backend, messages, features, &needs, config.precision)?)
+        };
+        Ok(Self { graph, train: links.train, non_links, held_out, dims })
+    }
+
+    /// A run at its start.
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError> {
+        let MessageGraph::Sampled(material) = &self.graph else {
+            return Ok(Box::new(self.predictor(backend, config, run)?));
+        };
+        let (state, scorer) = self.start(backend, config, run)?;
+        let epochs = LinkEpochs::new(&self.train, &self.non_links, config, run);
+        let batches =
+            Batches::of_links(&material.neighborhoods, material.adjacency, epochs, config, (run, material.in_place))?;
+        Ok(Box::new(MiniBatch::new(state, batches, material.whole(None), Box::new(scorer), None)))
+    }
+
+    /// A run on the whole graph.
+    fn predictor<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<LinkPredictor<'a, B>, TrainError> {
+        let (state, scorer) = self.start(backend, config, run)?;
+        Ok(LinkPredictor::new(state, scorer, LinkEpochs::new(&self.train, &self.non_links, config, run)))
+    }
+
+    fn start<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<(RunState<'a, B>, LinkScorer<'a, B>), TrainError> {
+        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+        let state = RunState::new(backend, config, &config.optimizer, params, run)?;
+        Ok((state, LinkScorer { inputs: self.graph.whole(), held_out: &self.held_out, model }))
+    }
+}
+
+/// What a trained model makes of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedded {
+    /// How well its embeddings tell held-out links from other pairs.
+    pub scores: Scores,
+    /// A row for each node.
+    pub embeddings: Matrix,
+}
+
+/// The embeddings that the best parameters of a checkpoint give the nodes of a data set, over its training links: those that
+/// the checkpoint's seed and shares deal.
+///
+/// # Errors
+/// When data set and checkpoint do not fit each other, or the backend fails.
+pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
+    let config = &checkpoint.progress.config;
+    checkpoint.progress.data.check_features(&DataShape::of(&dataset))?;
+    let session = Prepared::new(backend, dataset, config)?;
+    let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;
+    trainer.state_mut().restore(checkpoint)?;
+    trainer.state_mut().restore_best()?;
+    Ok(Embedded { scores: trainer.evaluate()?, embeddings: trainer.embeddings()? })
+}

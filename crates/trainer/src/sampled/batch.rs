@@ -1,0 +1,185 @@
+//! [`Batch`]: a batch on a device.
+
+use std::sync::Arc;
+
+use girih_compute::{Backend, ComputeError, Dtype, Shape, SparseOperand};
+use girih_datasets::Labels;
+use girih_graph_format::{Csr, Matrix, NodeId, Scales};
+
+use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+use crate::TrainError;
+use crate::graph::{BlockGraph, Graph};
+use crate::inputs::{Adjacency, FeatureInput, Inputs, LayerGraphs, upload_adjacency, upload_sparse_features};
+use crate::links::Pairs;
+use crate::models::Model;
+use crate::tape::{Loss, LossRows, Pool, Tape};
+use crate::targets::Targets;
+
+/// Graph and features of a batch on the device, and what its loss is of.
+pub(crate) struct Batch<B: Backend> {
+    pub(crate) inputs: Inputs<B>,
+    loss: BatchLoss<B>,
+}
+
+/// What the loss of a batch is of.
+enum BatchLoss<B: Backend> {
+    /// Classes of nodes.
+    Rows(Targets<B>, LossRows<B>),
+    /// Links, and pairs that are none.
+    Pairs(Pairs<B>),
+}
+
+/// What batches take their rows from.
+pub(crate) struct Whole<'a, B: Backend> {
+    /// The features of all nodes, on the device.
+    pub(crate) features: &'a FeatureInput<B>,
+    /// The same on the host, where they are sparse.
+    pub(crate) sparse: Option<&'a Csr>,
+    /// Of nodes that are to be classified.
+    pub(crate) labels: Option<&'a Labels>,
+}
+
+impl<B: Backend> Batch<B> {
+    /// Moves a batch to the device.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn upload(
+        backend: &B,
+        pool: &mut Pool<B>,
+        host: &HostBatch,
+        whole: &Whole<'_, B>,
+        adjacency: Adjacency,
+    ) -> Result<Self, TrainError> {
+        let graphs = upload_graphs(backend, &host.graphs, adjacency)?;
+        let features = whole.rows(backend, pool, &host.inputs, reads_in_place(&host.graphs))?;
+        let n_nodes = host.inputs.len();
+        Ok(Self {
+            inputs: Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None },
+            loss: BatchLoss::upload(backend, host, whole.labels)?,
+        })
+    }
+
+    /// The forward pass and its loss: this rank's share of the mean over the batch.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn loss<'a>(&'a self, tape: &mut Tape<'a, B>, model: &dyn Model<B>) -> Result<Loss<B>, ComputeError> {
+        let outputs = model.forward(tape, &self.inputs)?;
+        match &self.loss {
+            BatchLoss::Rows(targets, rows) => tape.loss_of_rows(outputs, targets, rows),
+            BatchLoss::Pairs(pairs) => {
+                let scores = pairs.scores(tape, outputs)?;
+                pairs.loss(tape, scores)
+            }
+        }
+    }
+
+    /// Gives the buffers back that the batch took from the pool.
+    pub(crate) fn recycle(self, backend: &B, pool: &mut Pool<B>) {
+        if let Some(FeatureInput::Dense(features)) = self.inputs.features
+            && let Some(own) = Arc::into_inner(features)
+        {
+            pool.give(backend, own);
+        }
+    }
+}
+
+impl<B: Backend> BatchLoss<B> {
+    fn upload(backend: &B, host: &HostBatch, labels: Option<&Labels>) -> Result<Self, TrainError> {
+        let (rows, weights) = match &host.loss {
+            HostLoss::Rows { rows, weights } => (rows, weights),
+            HostLoss::Pairs(pairs) => return Ok(Self::Pairs(Pairs::upload(backend, &pairs.ends, pairs.n_links)?)),
+        };
+        let of_output = |weights: &Vec<f32>| diagonal(backend, host.outputs.len(), (rows, weights));
+        let loss_rows = LossRows {
+            ids: backend.upload_ids(rows)?,
+            n_ids: rows.len(),
+            share: rows.len() as f32 / host.n_loss.max(1) as f32,
+            weights: weights.as_ref().map(of_output).transpose()?,
+        };
+        let labels = labels.expect("batches of nodes that are to be classified have labels");
+        Ok(Self::Rows(targets_of(backend, labels, &host.outputs)?, loss_rows))
+    }
+}
+
+impl<B: Backend> Whole<'_, B> {
+    /// The features of some nodes; of those that are read in place, all.
+    fn rows(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        nodes: &[NodeId],
+        reads_in_place: bool,
+    ) -> Result<FeatureInput<B>, TrainError> {
+        match (self.features, self.sparse) {
+            (FeatureInput::Dense(all), _) if reads_in_place => Ok(FeatureInput::Dense(Arc::clone(all))),
+            (FeatureInput::Dense(all), _) => {
+                let shape = Shape::new(nodes.len(), backend.shape(all).cols);
+                let mut rows = pool.take(backend, shape, backend.dtype(all))?;
+                backend.gather_rows(all, &backend.upload_ids(nodes)?, &mut rows)?;
+                Ok(FeatureInput::dense(rows))
+            }
+            (FeatureInput::Sparse { .. }, Some(sparse)) => {
+                Ok(upload_sparse_features(backend, &rows_of(sparse, nodes)?)?)
+            }
+            (FeatureInput::Sparse { .. }, None) => unreachable!("sparse features are kept on the host, too"),
+        }
+    }
+}
+
+fn reads_in_place(graphs: &HostGraphs) -> bool {
+    matches!(graphs, HostGraphs::Blocks(blocks) if blocks.first().is_some_and(|block| block.reads_in_place))
+}
+
+fn upload_graphs<B: Backend>(
+    backend: &B,
+    graphs: &HostGraphs,
+    adjacency: Adjacency,
+) -> Result<LayerGraphs<B>, ComputeError> {
+    Ok(match graphs {
+        HostGraphs::Blocks(blocks) => {
+            LayerGraphs::Blocks(blocks.iter().map(|block| upload_block(backend, block)).collect::<Result<_, _>>()?)
+        }
+        HostGraphs::Weighted(rows) => LayerGraphs::Shared(Graph::Whole(backend.upload_sparse(&operand(rows))?)),
+        HostGraphs::Plain(graph) => LayerGraphs::Shared(upload_adjacency(backend, graph.clone(), adjacency)?),
+    })
+}
+
+fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result<Graph<B>, ComputeError> {
+    Ok(Graph::Block(BlockGraph {
+        matrix: backend.upload_sparse(&operand(&block.rows))?,
+        destinations: backend.upload_ids(&block.destinations)?,
+        n_destinations: block.destinations.len(),
+        reads_in_place: block.reads_in_place,
+    }))
+}
+
+/// Rows that are normalised already.
+fn operand(rows: &Csr) -> SparseOperand<'_> {
+    SparseOperand { csr: rows, scales: Scales::default(), symmetric: false, names: None }
+}
+
+/// The diagonal matrix of what each output counts in the loss.
+fn diagonal<B: Backend>(backend: &B, n: usize, (rows, weights): (&[u32], &[f32])) -> Result<B::Sparse, TrainError> {
+    let mut of_output = vec![0.0; n];
+    rows.iter().zip(weights).for_each(|(&row, &weight)| of_output[row as usize] = weight);
+    let indptr: Vec<u64> = (0..=n as u64).collect();
+    let diagonal = Csr::new(n, n, indptr, (0..n as NodeId).collect::<Vec<_>>(), Some(of_output.into()))?;
+    Ok(backend.upload_sparse(&SparseOperand { symmetric: true, ..operand(&diagonal) })?)
+}
+
+/// The labels of some nodes, on the device.
+fn targets_of<B: Backend>(backend: &B, labels: &Labels, nodes: &[NodeId]) -> Result<Targets<B>, TrainError> {
+    Ok(match labels {
+        Labels::Single { classes, .. } => {
+            let classes: Vec<u32> = nodes.iter().map(|&v| classes[v as usize]).collect();
+            Targets::Single(backend.upload_ids(&classes)?)
+        }
+        Labels::Multi { targets, .. } => {
+            let values: Vec<f32> = nodes.iter().flat_map(|&v| targets.row(v as usize)).copied().collect();
+            let rows = Matrix::new(nodes.len(), targets.n_cols(), values)?;
+            Targets::Multi(backend.upload(&rows, Dtype::F32)?)
+        }
+    })
+}

@@ -1,0 +1,425 @@
+//! [`Batches`]: the batches of an epoch, as they are before they reach a device.
+
+use girih_datasets::Labels;
+use girih_graph_format::{Csr, FormatError, NodeId};
+use girih_reorder::clusters;
+use girih_sampling::{
+    Block, ClusterSampler, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch,
+    NeighborOptions, NeighborSampler, SaintSampler, SampleError, Sampler, Subgraph, SubgraphSampler,
+};
+
+use super::Neighborhoods;
+use crate::TrainError;
+use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, SaintKind};
+use crate::config::TrainConfig;
+use crate::distributed::share;
+use crate::inputs::Adjacency;
+use crate::links::{EpochLinks, Link, LinkEpochs, PairList};
+
+/// Subgraphs that are only counted, for the weights of GraphSAINT's walks: so many for each batch of an epoch (Zeng et al.,
+/// ICLR 2020, section 5, take 50).
+const COUNTED_PER_BATCH: usize = 50;
+/// What tells the draws of a run from those of others with the same seed.
+const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How the batches of a run are made: what it takes besides an epoch's number and a batch's.
+pub(crate) struct Batches<'a> {
+    neighborhoods: &'a Neighborhoods,
+    adjacency: Adjacency,
+    source: Source<'a>,
+    seed: u64,
+    /// Of several ranks, the number of this one, and how many there are.
+    rank: (usize, usize),
+}
+
+/// Where batches come from.
+enum Source<'a> {
+    /// Training nodes in an order of the epoch, and a block for each layer.
+    Seeds(Loader<'a, Box<dyn Sampler>>),
+    /// Subgraphs, of which an epoch has so many.
+    Subgraphs(Box<dyn SubgraphSampler>, usize, Seeds),
+    /// Training links in an order of the epoch, so many to a batch, and blocks for their ends.
+    Links(LinkEpochs<'a>, usize, NeighborSampler),
+}
+
+/// Nodes with a label to learn, among all.
+struct Seeds {
+    is_seed: Vec<bool>,
+    n_seeds: usize,
+}
+
+/// What an epoch draws before its batches.
+enum Plan {
+    /// Which seeds are in which batch.
+    Seeds(EpochPlan),
+    Subgraphs,
+    /// Which links are.
+    Links(EpochLinks),
+}
+
+/// The batches of one epoch.
+pub(crate) struct EpochBatches<'b> {
+    batches: &'b Batches<'b>,
+    epoch: u32,
+    plan: Plan,
+}
+
+/// A batch on the host: matrices, and ids of nodes of the whole graph.
+pub(crate) struct HostBatch {
+    /// The adjacency of each layer.
+    pub(crate) graphs: HostGraphs,
+    /// The nodes whose features the first layer reads; none where it reads them in place.
+    pub(crate) inputs: Vec<NodeId>,
+    /// The nodes that logits are of.
+    pub(crate) outputs: Vec<NodeId>,
+    pub(crate) loss: HostLoss,
+    /// Nodes or pairs in the loss of the whole batch, on all ranks.
+    pub(crate) n_loss: usize,
+}
+
+/// What the loss of a batch is of.
+pub(crate) enum HostLoss {
+    /// Some of the outputs.
+    Rows {
+        /// Their positions in `outputs`.
+        rows: Vec<u32>,
+        /// What each counts, one on average over many batches; `None` where all count alike.
+        weights: Option<Vec<f32>>,
+    },
+    /// Pairs of positions in `outputs`.
+    Pairs(PairList),
+}
+
+/// The adjacency of each layer, on the host.
+pub(crate) enum HostGraphs {
+    /// Rows of `Â`, for each layer.
+    Blocks(Vec<HostBlock>),
+    /// Rows of `Â` among the nodes of a subgraph.
+    Weighted(Csr),
+    /// A graph of its own, still to be normalised.
+    Plain(Csr),
+}
+
+/// Rows of `Â` for one layer.
+pub(crate) struct HostBlock {
+    pub(crate) rows: Csr,
+    /// The column of each destination.
+    pub(crate) destinations: Vec<NodeId>,
+    /// Columns are nodes of the whole graph.
+    pub(crate) reads_in_place: bool,
+}
+
+impl<'a> Batches<'a> {
+    /// The batches of run `run`, on nodes of `train` that have labels; the first layer may read rows `in_place`.
+    ///
+    /// # Errors
+    /// When the settings make no batches of this graph.
+    pub(crate) fn new(
+        neighborhoods: &'a Neighborhoods,
+        adjacency: Adjacency,
+        (labels, train): (&Labels, &[NodeId]),
+        config: &TrainConfig,
+        (run, in_place): (u64, bool),
+        rank: (usize, usize),
+    ) -> Result<Self, TrainError> {
+        let seeds: Vec<NodeId> = train.iter().copied().filter(|&v| labels.is_labelled(v)).collect();
+        let seed = seed_of_run(config, run);
+        let source = if config.batch.kind.has_blocks() {
+            let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+            let options = LoaderOptions { batch_size, seed, ..LoaderOptions::default() };
+            let sampler = block_sampler(config, neighborhoods, in_place)?;
+            Source::Seeds(Loader::new(neighborhoods.graph(), sampler, seeds, options)?)
+        } else {
+            let (sampler, n_batches) = subgraph_sampler(config, neighborhoods.graph(), seed)?;
+            let mut is_seed = vec![false; labels.n_nodes()];
+            seeds.iter().for_each(|&v| is_seed[v as usize] = true);
+            Source::Subgraphs(sampler, n_batches, Seeds { is_seed, n_seeds: seeds.len() })
+        };
+        Ok(Self { neighborhoods, adjacency, source, seed, rank })
+    }
+
+    /// The batches of run `run` of link prediction; the first layer may read rows `in_place`.
+    ///
+    /// # Errors
+    /// When the settings make no batches of this graph.
+    pub(crate) fn of_links(
+        neighborhoods: &'a Neighborhoods,
+        adjacency: Adjacency,
+        links: LinkEpochs<'a>,
+        config: &TrainConfig,
+        (run, in_place): (u64, bool),
+    ) -> Result<Self, TrainError> {
+        let sampler = neighbor_sampler(config, neighborhoods, in_place)?;
+        let source = Source::Links(links, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE), sampler);
+        Ok(Self { neighborhoods, adjacency, source, seed: seed_of_run(config, run), rank: (0, 1) })
+    }
+
+    /// How the graph is normalised.
+    pub(crate) fn adjacency(&self) -> Adjacency {
+        self.adjacency
+    }
+
+    /// The batches of an epoch.
+    pub(crate) fn epoch(&self, epoch: u64) -> EpochBatches<'_> {
+        let plan = match &self.source {
+            Source::Seeds(loader) => Plan::Seeds(loader.plan(epoch as u32)),
+            Source::Subgraphs(..) => Plan::Subgraphs,
+            Source::Links(links, batch_size, _) => Plan::Links(links.epoch(epoch, *batch_size)),
+        };
+        EpochBatches { batches: self, epoch: epoch as u32, plan }
+    }
+
+    /// The rows that blocks stand for.
+    fn of_blocks(&self, batch: &MiniBatch, (loss, n_loss): (HostLoss, usize)) -> Result<HostBatch, FormatError> {
+        let layer = |block: &Block| {
+            let reads_in_place = block.columns == Columns::Global;
+            let destinations = if reads_in_place {
+                block.destinations().to_vec()
+            } else {
+                (0..block.n_destinations as NodeId).collect()
+            };
+            Ok(HostBlock { rows: self.neighborhoods.rows(block)?, destinations, reads_in_place })
+        };
+        let blocks = batch.blocks.iter().map(layer).collect::<Result<Vec<_>, FormatError>>()?;
+        let reads_in_place = blocks.first().is_some_and(|block| block.reads_in_place);
+        Ok(HostBatch {
+            graphs: HostGraphs::Blocks(blocks),
+            inputs: if reads_in_place { Vec::new() } else { batch.inputs().to_vec() },
+            outputs: batch.seeds().to_vec(),
+            loss,
+            n_loss,
+        })
+    }
+
+    /// Pairs, and blocks for their ends. The links among them carry no messages, in either direction: a step that is asked
+    /// about a link must not be told of it.
+    fn of_pairs(&self, pairs: &PairList, sampler: &NeighborSampler, key: DrawKey) -> Result<HostBatch, TrainError> {
+        let graph = self.neighborhoods.graph();
+        let mut seeds: Vec<NodeId> = pairs.ends.iter().flatten().copied().collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        let mut batch = MiniBatch::default();
+        sampler.sample_excluding(graph, &seeds, key, &edges_of(graph, pairs.links()), &mut batch)?;
+        let place = |node: NodeId| seeds.binary_search(&node).expect("ends are seeds") as NodeId;
+        let ends: Vec<Link> = pairs.ends.iter().map(|pair| pair.map(place)).collect();
+        let n_loss = ends.len();
+        Ok(self.of_blocks(&batch, (HostLoss::Pairs(PairList { ends, n_links: pairs.n_links }), n_loss))?)
+    }
+
+    /// The graph that a subgraph stands for.
+    fn of_subgraph(
+        &self,
+        Subgraph { block, loss_weights }: Subgraph,
+        Seeds { is_seed, n_seeds }: &Seeds,
+    ) -> Result<HostBatch, FormatError> {
+        let in_loss = |&row: &u32| is_seed[block.nodes[row as usize] as usize];
+        let rows: Vec<u32> = (0..block.nodes.len() as u32).filter(in_loss).collect();
+        // Weights make the mean over all nodes; of these, only the training nodes count.
+        let share = is_seed.len() as f32 / *n_seeds as f32 * rows.len() as f32;
+        let weights = (!loss_weights.is_empty())
+            .then(|| rows.iter().map(|&row| loss_weights[row as usize] * share).collect::<Vec<f32>>());
+        let graphs = if block.weights.is_empty() {
+            HostGraphs::Plain(self.weighted_edges(&block)?)
+        } else {
+            HostGraphs::Weighted(self.neighborhoods.rows(&block)?)
+        };
+        let n_loss = rows.len();
+        let loss = HostLoss::Rows { rows, weights };
+        Ok(HostBatch { graphs, inputs: block.nodes.clone(), outputs: block.nodes, loss, n_loss })
+    }
+
+    /// The edges of a subgraph with the weights that they have in the graph.
+    fn weighted_edges(&self, block: &Block) -> Result<Csr, FormatError> {
+        let pattern = block.to_csr()?;
+        match self.neighborhoods.graph().values() {
+            None => Ok(pattern),
+            // Nodes ascend, and so the order of a row is that of the graph.
+            Some(values) => {
+                let weights: Vec<f32> = block.edge_ids.iter().map(|&edge| values[edge as usize]).collect();
+                pattern.with_values(Some(weights.into()))
+            }
+        }
+    }
+}
+
+impl EpochBatches<'_> {
+    /// How many there are.
+    pub(crate) fn n_batches(&self) -> usize {
+        match (&self.plan, &self.batches.source) {
+            (Plan::Seeds(plan), _) => plan.n_batches(),
+            (Plan::Links(plan), _) => plan.n_batches(),
+            (Plan::Subgraphs, Source::Subgraphs(_, n_batches, _)) => *n_batches,
+            (Plan::Subgraphs, _) => unreachable!("subgraphs come from a sampler of subgraphs"),
+        }
+    }
+
+    /// Batch number `at`, or this rank's share of it.
+    ///
+    /// # Errors
+    /// When the sampler refuses.
+    pub(crate) fn make(&self, at: usize) -> Result<HostBatch, TrainError> {
+        let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
+        let key = DrawKey::new(batches.seed, self.epoch, at as u32);
+        match (&batches.source, &self.plan) {
+            (Source::Seeds(loader), Plan::Seeds(plan)) => {
+                let seeds = plan.seeds(at);
+                let mine = &seeds[share(seeds.len(), batches.rank.0, batches.rank.1)];
+                let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
+                Ok(batches.of_blocks(&loader.sampler().sample(graph, mine, plan.key(at))?, (loss, seeds.len()))?)
+            }
+            (Source::Subgraphs(sampler, _, seeds), _) => Ok(batches.of_subgraph(sampler.sample(graph, key)?, seeds)?),
+            (Source::Links(links, _, sampler), Plan::Links(plan)) => {
+                batches.of_pairs(&links.batch(plan, at), sampler, key)
+            }
+            _ => unreachable!("a plan is made by the source of its batches"),
+        }
+    }
+}
+
+/// What the draws of samplers are named by.
+fn seed_of_run(config: &TrainConfig, run: u64) -> u64 {
+    config.seed.wrapping_add(run.wrapping_mul(RUN_STRIDE))
+}
+
+/// The edges that links stand for, in both directions as far as a graph has them.
+fn edges_of(graph: &Csr, links: &[Link]) -> ExcludedEdges {
+    let edge = |row: NodeId, column: NodeId| {
+        let at = graph.row(row as usize).binary_search(&column).ok()?;
+        Some((graph.row_range(row as usize).start + at) as u64)
+    };
+    ExcludedEdges::new(links.iter().flat_map(|&[u, v]| [edge(u, v), edge(v, u)]).flatten().collect())
+}
+
+fn block_sampler(
+    config: &TrainConfig,
+    neighborhoods: &Neighborhoods,
+    in_place: bool,
+) -> Result<Box<dyn Sampler>, TrainError> {
+    if config.batch.kind == BatchKind::Layer {
+        let fan_out = config.batch.fan_out(config.model.layers)?;
+        return Ok(Box::new(LayerSampler::ladies(fan_out, config.batch.replace)));
+    }
+    Ok(Box::new(neighbor_sampler(config, neighborhoods, in_place)?))
+}
+
+fn neighbor_sampler(
+    config: &TrainConfig,
+    neighborhoods: &Neighborhoods,
+    in_place: bool,
+) -> Result<NeighborSampler, TrainError> {
+    let options = NeighborOptions {
+        replace: config.batch.replace,
+        edge_ids: neighborhoods.needs_edge_ids(),
+        inputs: if in_place { Columns::Global } else { Columns::Local },
+        ..NeighborOptions::default()
+    };
+    Ok(NeighborSampler::new(config.batch.fan_out(config.model.layers)?, options)?)
+}
+
+/// A sampler of subgraphs, and how many of them make an epoch: as many as have the nodes of the graph together.
+fn subgraph_sampler(
+    config: &TrainConfig,
+    graph: &Csr,
+    seed: u64,
+) -> Result<(Box<dyn SubgraphSampler>, usize), TrainError> {
+    let BatchConfig { kind, saint, walk_length, .. } = config.batch;
+    if kind == BatchKind::Cluster {
+        let (n_clusters, per_batch) = config.batch.n_clusters(graph.n_rows());
+        let cluster_of = clusters(graph, n_clusters).map_err(|error| TrainError::invalid(error.to_string()))?;
+        let sampler = ClusterSampler::new(&cluster_of, n_clusters, per_batch)?;
+        let n_batches = sampler.n_batches();
+        return Ok((Box::new(sampler), n_batches));
+    }
+    let n_draws = saint_draws(config)?;
+    let n_batches = graph.n_rows().div_ceil(config.batch.saint_nodes(n_draws as usize)).max(1);
+    let sampler = match saint {
+        SaintKind::Node => SaintSampler::nodes(graph, n_draws)?,
+        SaintKind::Edge => SaintSampler::edges(graph, n_draws)?,
+        SaintKind::Walk => {
+            let n_counted = (COUNTED_PER_BATCH * n_batches) as u32;
+            SaintSampler::walks(graph, n_draws, walk_length, n_counted, seed)?
+        }
+    };
+    Ok((Box::new(sampler), n_batches))
+}
+
+/// What GraphSAINT draws for a batch.
+fn saint_draws(config: &TrainConfig) -> Result<u32, SampleError> {
+    let n_draws = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+    u32::try_from(n_draws)
+        .map_err(|_| SampleError::invalid(format!("{n_draws} draws for a batch; take fewer than 2^32")))
+}
+
+/// Some rows of a matrix, in the order named.
+pub(crate) fn rows_of(csr: &Csr, rows: &[NodeId]) -> Result<Csr, FormatError> {
+    let mut indptr = Vec::with_capacity(rows.len() + 1);
+    indptr.push(0u64);
+    let mut indices = Vec::new();
+    let mut values = csr.values().map(|_| Vec::new());
+    for &row in rows {
+        let range = csr.row_range(row as usize);
+        indices.extend_from_slice(&csr.indices()[range.clone()]);
+        if let (Some(picked), Some(all)) = (&mut values, csr.values()) {
+            picked.extend_from_slice(&all[range]);
+        }
+        indptr.push(indices.len() as u64);
+    }
+    Csr::new(rows.len(), csr.n_cols(), indptr, indices, values.map(Into::into))
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_datasets::{LoadOptions, load};
+    use girih_graph_format::Norm;
+
+    use super::*;
+    use crate::links::{LinkConfig, LinkSplit, NonLinks};
+
+    fn row_normalised(graph: &Csr) -> Vec<Vec<f32>> {
+        let row = |v: usize| {
+            let mut row = vec![0.0; graph.n_cols()];
+            graph.row(v).iter().for_each(|&u| row[u as usize] = 1.0 / graph.degree(v) as f32);
+            row
+        };
+        (0..graph.n_rows()).map(row).collect()
+    }
+
+    /// The graph without some links.
+    fn without(graph: &Csr, links: &[Link]) -> Csr {
+        graph.filtered(|v, u| !links.contains(&[u.min(v as NodeId), u.max(v as NodeId)]))
+    }
+
+    #[test]
+    fn all_neighbours_of_a_batch_of_links_are_the_training_graph_without_these_links() {
+        let graph =
+            load("synth:planted,nodes=60,degree=6,features=4,classes=2", &LoadOptions::default()).unwrap().graph;
+        let mut config = TrainConfig { batch_size: Some(9), ..TrainConfig::default() };
+        config.batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![-1, -1], ..BatchConfig::default() };
+        let split = LinkSplit::new(&LinkConfig { val: 0.1, test: 0.2, ..LinkConfig::default() }, 7);
+        let (links, messages) = (split.deal(&graph), split.messages(&graph));
+        let non_links = NonLinks::new(graph, links.n_all()).unwrap();
+        let adjacency = Adjacency { self_loops: false, norm: Norm::Row };
+        let neighborhoods = Neighborhoods::new(&messages, adjacency);
+        let epochs = LinkEpochs::new(&links.train, &non_links, &config, 0);
+        let batches = Batches::of_links(&neighborhoods, adjacency, epochs, &config, (0, false)).unwrap();
+        let (epoch, plan) = (batches.epoch(3), epochs.epoch(3, 9));
+        assert!(epoch.n_batches() > 5);
+        for at in 0..epoch.n_batches() {
+            let (host, pairs) = (epoch.make(at).unwrap(), epochs.batch(&plan, at));
+            let HostLoss::Pairs(found) = &host.loss else { panic!("a batch of pairs") };
+            let named: Vec<Link> = found.ends.iter().map(|pair| pair.map(|row| host.outputs[row as usize])).collect();
+            assert_eq!((named, found.n_links, host.n_loss), (pairs.ends.clone(), pairs.n_links, pairs.ends.len()));
+
+            let expected = row_normalised(&without(&messages, pairs.links()));
+            let HostGraphs::Blocks(blocks) = &host.graphs else { panic!("blocks") };
+            for (row, &own) in blocks[0].destinations.iter().enumerate() {
+                let mut dense = vec![0.0; expected.len()];
+                for (column, value) in blocks[0].rows.row_entries(row) {
+                    dense[host.inputs[column as usize] as usize] = value;
+                }
+                let expected = &expected[host.inputs[own as usize] as usize];
+                assert!(dense.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "batch {at}, row {row}");
+            }
+        }
+    }
+}

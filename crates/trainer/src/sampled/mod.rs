@@ -1,0 +1,30 @@
+//! Training on mini-batches: each step sees some nodes and what it takes to compute them.
+//!
+//! ```text
+//! threads of a pipeline, ahead of the step                  the step
+//! seeds ──sampler──▶ blocks or subgraph ──▶ rows of Â       upload ─▶ forward, loss of the seeds ─▶ backward ─▶ optimiser
+//!        keys only                      Neighborhoods        Inputs of the batch
+//! ```
+//! - [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
+//! - [`Batches`]: the batches of an epoch, made from keys alone, so that results depend neither on threads nor on where a run
+//!   was interrupted.
+//! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know of it.
+//! - [`MiniBatch`]: a run.
+//! - [`BatchPlan`]: the largest batch that there can be, for plans.
+//!
+//! Scores are taken on the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of full-batch
+//! runs. What an aggregate over a sampled row estimates is the aggregate over the whole row, so that parameters mean
+//! the same in both.
+
+mod batch;
+mod batches;
+mod neighborhoods;
+mod plan;
+mod session;
+mod train;
+
+pub(crate) use batches::Batches;
+pub use neighborhoods::Neighborhoods;
+pub(crate) use plan::BatchPlan;
+pub(crate) use session::{Material, Prepared, raw};
+pub use train::MiniBatch;

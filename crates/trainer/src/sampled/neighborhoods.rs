@@ -1,0 +1,259 @@
+//! [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
+
+use girih_graph_format::{Csr, FormatError, NodeId, Scales};
+use girih_sampling::{Block, Columns};
+
+use crate::inputs::Adjacency;
+
+/// A graph to draw neighbours from, with what makes rows of its normalised adjacency `Â` out of them.
+///
+/// A row of a sampled block holds, for a node `v` and a source `u` that was drawn `m` times,
+/// ```text
+/// Â[v, u] · m · c    with c = deg(v) / draws of v, or the sampler's own weight of the edge
+/// Â[v, v]            exactly, where nodes are their own neighbours: that is never left to chance
+/// ```
+/// so that its product with any rows has the product with row `v` of `Â` as its expectation. Of a mean over neighbours
+/// (`Â[v, u] = 1 / deg(v)`) that leaves the mean over what was drawn; and all neighbours, each drawn once, give `Â` itself.
+pub struct Neighborhoods {
+    /// Without self loops where the model adds them.
+    graph: Csr,
+    scales: Scales,
+    loops: Loops,
+}
+
+/// What a node's edge to itself weighs in `A`.
+enum Loops {
+    /// There is none but those that the graph has.
+    AsDrawn,
+    /// Every node has one, of weight one.
+    Ones,
+    /// Every node has one of these.
+    Weights(Vec<f32>),
+}
+
+impl Neighborhoods {
+    /// Of the graph that a model reads as `adjacency`.
+    #[must_use]
+    pub fn new(graph: &Csr, adjacency: Adjacency) -> Self {
+        if !adjacency.self_loops {
+            return Self { graph: graph.clone(), scales: graph.scales(adjacency.norm), loops: Loops::AsDrawn };
+        }
+        let full = graph.with_self_loops();
+        let loops = if full.values().is_some() { Loops::Weights(diagonal(&full)) } else { Loops::Ones };
+        let has_loops = full.nnz() != graph.nnz() + graph.n_rows();
+        let drawn = if has_loops { graph.without_self_loops() } else { graph.clone() };
+        Self { graph: drawn, scales: full.scales(adjacency.norm), loops }
+    }
+
+    /// What samplers draw from.
+    #[must_use]
+    pub fn graph(&self) -> &Csr {
+        &self.graph
+    }
+
+    /// Whether draws have to keep the positions of edges, to look up their weights.
+    #[must_use]
+    pub fn needs_edge_ids(&self) -> bool {
+        self.graph.values().is_some()
+    }
+
+    /// The rows of `Â` that a block of this graph stands for: `n_destinations × n_columns`, columns ascending.
+    ///
+    /// # Errors
+    /// When the block's arrays were changed into something that is no matrix.
+    ///
+    /// # Panics
+    /// When the graph has weights and the block does not have the [positions](Self::needs_edge_ids) of its edges.
+    pub fn rows(&self, block: &Block) -> Result<Csr, FormatError> {
+        let n_entries = block.n_edges() + if self.has_loops() { block.n_destinations } else { 0 };
+        let (mut indices, mut values) = (Vec::with_capacity(n_entries), Vec::with_capacity(n_entries));
+        let (mut indptr, mut row) = (Vec::with_capacity(block.n_destinations + 1), Vec::new());
+        indptr.push(0u64);
+        for v in 0..block.n_destinations {
+            self.list_row(block, v, &mut row);
+            row.sort_unstable_by_key(|&(column, _)| column);
+            for same in row.chunk_by(|(a, _), (b, _)| a == b) {
+                indices.push(same[0].0);
+                values.push(same.iter().map(|(_, value)| value).sum::<f32>());
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Csr::new(block.n_destinations, block.n_columns, indptr, indices, Some(values.into()))
+    }
+
+    fn has_loops(&self) -> bool {
+        !matches!(self.loops, Loops::AsDrawn)
+    }
+
+    /// Lists column and value of each entry of row `v`, a column once for each draw.
+    fn list_row(&self, block: &Block, v: usize, row: &mut Vec<(NodeId, f32)>) {
+        row.clear();
+        let node = block.nodes[v];
+        let range = block.indptr[v] as usize..block.indptr[v + 1] as usize;
+        let each =
+            if block.weights.is_empty() { self.graph.degree(node as usize) as f32 / range.len() as f32 } else { 1.0 };
+        let left = factor(self.scales.left.as_deref(), node);
+        for edge in range {
+            let column = block.indices[edge];
+            let source = block.node_of_column(column);
+            let stored = self.graph.values().map_or(1.0, |values| values[block.edge_ids[edge] as usize]);
+            let counts = block.weights.get(edge).copied().unwrap_or(each);
+            let right = factor(self.scales.right.as_deref(), source);
+            row.push((column, left * stored * right * counts));
+        }
+        let weight = match &self.loops {
+            Loops::AsDrawn => return,
+            Loops::Ones => 1.0,
+            Loops::Weights(weights) => weights[node as usize],
+        };
+        let own = match block.columns {
+            Columns::Local => v as NodeId,
+            Columns::Global => node,
+        };
+        row.push((own, left * weight * factor(self.scales.right.as_deref(), node)));
+    }
+}
+
+/// The factor of a node; one where there are none.
+fn factor(factors: Option<&[f32]>, node: NodeId) -> f32 {
+    factors.map_or(1.0, |factors| factors[node as usize])
+}
+
+/// The weights on the diagonal of a matrix that has all of it.
+fn diagonal(full: &Csr) -> Vec<f32> {
+    let of_row = |row: usize| {
+        let at = full.row(row).binary_search(&(row as NodeId)).expect("every node has a self loop");
+        full.values().map_or(1.0, |values| values[full.row_range(row).start + at])
+    };
+    (0..full.n_rows()).map(of_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates, Norm};
+    use girih_sampling::{
+        DrawKey, FanOut, LayerSampler, NeighborOptions, NeighborSampler, SaintSampler, Sampler, SubgraphSampler,
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Some graph of `n` nodes, every third with an edge to itself.
+    fn graph(n: u32, weighted: bool) -> Csr {
+        let edges = (0..n).flat_map(|v| (1..=2 + v % 5).map(move |k| (v, (v * 7 + k * k + k) % n)));
+        let loops = (0..n).step_by(3).map(|v| (v, v));
+        let (rows, cols): (Vec<u32>, Vec<u32>) = edges.filter(|(v, u)| v != u).chain(loops).unzip();
+        let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+        let weights = (0..graph.nnz()).map(|e| 0.5 + (e % 7) as f32 / 4.0).collect::<Vec<_>>();
+        graph.with_values(weighted.then(|| weights.into())).unwrap()
+    }
+
+    const NORMS: [Norm; 3] = [Norm::None, Norm::Symmetric, Norm::Row];
+
+    /// `Â`, every value in its place.
+    fn dense(graph: &Csr, adjacency: Adjacency) -> Vec<Vec<f64>> {
+        let full = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
+        let Scales { left, right } = full.scales(adjacency.norm);
+        let mut dense = vec![vec![0.0; full.n_cols()]; full.n_rows()];
+        for v in 0..full.n_rows() {
+            for e in full.row_range(v) {
+                let u = full.indices()[e];
+                let stored = full.values().map_or(1.0, |values| values[e]);
+                let value = factor(left.as_deref(), v as u32) * stored * factor(right.as_deref(), u);
+                dense[v][u as usize] = f64::from(value);
+            }
+        }
+        dense
+    }
+
+    fn sampler(fan_out: &str, replace: bool, inputs: Columns) -> NeighborSampler {
+        let options = NeighborOptions { replace, edge_ids: true, inputs, ..NeighborOptions::default() };
+        NeighborSampler::new(fan_out.parse::<FanOut>().unwrap(), options).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn all_neighbours_give_the_rows_of_the_whole_matrix(
+            n in 5..40u32, weighted in any::<bool>(), self_loops in any::<bool>(), norm in 0..3usize,
+            in_place in any::<bool>(),
+        ) {
+            let (graph, adjacency) = (graph(n, weighted), Adjacency { self_loops, norm: NORMS[norm] });
+            let (neighborhoods, expected) = (Neighborhoods::new(&graph, adjacency), dense(&graph, adjacency));
+            let inputs = if in_place { Columns::Global } else { Columns::Local };
+            let seeds: Vec<u32> = (0..n).step_by(2).collect();
+            let sampler = sampler("-1,-1", false, inputs);
+            let batch = sampler.sample(neighborhoods.graph(), &seeds, DrawKey::new(1, 2, 3)).unwrap();
+            for block in &batch.blocks {
+                let rows = neighborhoods.rows(block).unwrap();
+                for (v, &node) in block.destinations().iter().enumerate() {
+                    let mut found = vec![0.0; n as usize];
+                    for e in rows.row_range(v) {
+                        found[block.node_of_column(rows.indices()[e]) as usize] = f64::from(rows.values().unwrap()[e]);
+                    }
+                    for (a, b) in found.iter().zip(&expected[node as usize]) {
+                        prop_assert!((a - b).abs() <= 1e-6 * b.abs(), "{found:?} {:?}", expected[node as usize]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The mean over many batches of the rows that they have, which must be those of `Â`.
+    fn check_mean(adjacency: Adjacency, weighted: bool, sample: impl Fn(&Csr, u32) -> Block) {
+        const BATCHES: u32 = 4000;
+        let graph = graph(17, weighted);
+        let (neighborhoods, expected) = (Neighborhoods::new(&graph, adjacency), dense(&graph, adjacency));
+        let mut sums = vec![vec![[0.0f64; 2]; 17]; 17];
+        let mut n_rows = [0.0f64; 17];
+        for batch in 0..BATCHES {
+            let block = sample(neighborhoods.graph(), batch);
+            let rows = neighborhoods.rows(&block).unwrap();
+            for (v, &node) in block.destinations().iter().enumerate() {
+                n_rows[node as usize] += 1.0;
+                for e in rows.row_range(v) {
+                    let value = f64::from(rows.values().unwrap()[e]);
+                    let [sum, squares] = &mut sums[node as usize][block.node_of_column(rows.indices()[e]) as usize];
+                    *sum += value;
+                    *squares += value * value;
+                }
+            }
+        }
+        for v in (0..17).filter(|&v| n_rows[v] > 100.0) {
+            for u in 0..17 {
+                let [sum, squares] = sums[v][u];
+                let (mean, square) = (sum / n_rows[v], squares / n_rows[v]);
+                let error = ((square - mean * mean).max(0.0) / n_rows[v]).sqrt();
+                let off = (mean - expected[v][u]).abs();
+                assert!(off <= 5.0 * error + 1e-5, "row {v}, column {u}: {mean} instead of {}", expected[v][u]);
+            }
+        }
+    }
+
+    #[test]
+    fn sampled_rows_have_those_of_the_whole_matrix_as_their_mean() {
+        let seeds: Vec<u32> = (0..17).collect();
+        for norm in NORMS {
+            for (self_loops, weighted, replace) in [(true, false, false), (false, true, true), (true, true, false)] {
+                let adjacency = Adjacency { self_loops, norm };
+                check_mean(adjacency, weighted, |graph, batch| {
+                    let sampler = sampler("2", replace, Columns::Local);
+                    sampler.sample(graph, &seeds, DrawKey::new(1, 0, batch)).unwrap().blocks.remove(0)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn so_do_layers_and_drawn_subgraphs() {
+        let adjacency = Adjacency { self_loops: true, norm: Norm::Symmetric };
+        let seeds: Vec<u32> = (0..17).collect();
+        check_mean(adjacency, true, |graph, batch| {
+            let sampler = LayerSampler::ladies("5".parse().unwrap(), true);
+            sampler.sample(graph, &seeds, DrawKey::new(1, 0, batch)).unwrap().blocks.remove(0)
+        });
+        check_mean(adjacency, false, |graph, batch| {
+            let sampler = SaintSampler::nodes(graph, 8).unwrap();
+            sampler.sample(graph, DrawKey::new(1, 0, batch)).unwrap().block
+        });
+    }
+}

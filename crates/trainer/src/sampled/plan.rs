@@ -1,0 +1,157 @@
+//! [`BatchPlan`]: the largest batch that there can be, on paper.
+
+use std::sync::Arc;
+
+use girih_compute::{Dtype, Meter, MeterMatrix, MeterSparse, Shape};
+use girih_sampling::Neighbors;
+
+use super::session::reads_in_place;
+use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
+use crate::config::TrainConfig;
+use crate::graph::{BlockGraph, Graph};
+use crate::inputs::{FeatureInput, Inputs, LayerGraphs, Needs};
+use crate::links::LinkSizes;
+use crate::plan::DataSizes;
+
+/// Clusters are about equal; METIS lets the largest have 3 % more than their mean, and small ones come in whole nodes.
+const CLUSTER_SLACK_PERCENT: usize = 110;
+
+/// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another node, until
+/// all are there.
+pub(crate) struct BatchPlan {
+    layers: Layers,
+    /// Batches of an epoch.
+    pub(crate) n_batches: usize,
+    self_loops: bool,
+    in_place: bool,
+}
+
+enum Layers {
+    /// Rows, columns and entries of each, that at the inputs first.
+    Blocks(Vec<(Shape, usize)>),
+    /// Nodes and edges of all of them.
+    Subgraph(usize, usize),
+}
+
+impl BatchPlan {
+    /// The plan of valid settings; `None` where steps see the full graph.
+    pub(crate) fn new(
+        config: &TrainConfig,
+        data: &DataSizes,
+        needs: &Needs,
+        links: Option<&LinkSizes>,
+    ) -> Option<Self> {
+        let self_loops = needs.graph.is_some_and(|adjacency| adjacency.self_loops);
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        let (layers, n_batches) = match config.batch.kind {
+            BatchKind::Full => return None,
+            BatchKind::Neighbor | BatchKind::Layer => {
+                let (n_seeds, n_items) = match links {
+                    // Both ends of each pair.
+                    Some(links) => ((2 * links.step_pairs).min(data.n_nodes), links.train),
+                    None => (batch_size.min(data.n_train), data.n_train),
+                };
+                (Layers::Blocks(blocks(config, data, n_seeds)?), n_items.div_ceil(batch_size))
+            }
+            BatchKind::Cluster => {
+                let (n_clusters, per_batch) = config.batch.n_clusters(data.n_nodes);
+                let n_nodes = data.n_nodes.div_ceil(n_clusters) * per_batch * CLUSTER_SLACK_PERCENT / 100;
+                (subgraph(n_nodes, data), n_clusters.div_ceil(per_batch))
+            }
+            BatchKind::Saint => {
+                let n_nodes = config.batch.saint_nodes(batch_size);
+                (subgraph(n_nodes, data), data.n_nodes.div_ceil(n_nodes))
+            }
+        };
+        let in_place = data.feature_nnz.is_none() && reads_in_place(config, needs);
+        Some(Self { layers, n_batches, self_loops, in_place })
+    }
+
+    /// What samplers draw from, where it is not what the device has: the graph without the self loops that the model adds.
+    pub(crate) fn neighborhoods(&self, meter: &Meter, data: &DataSizes) -> Option<MeterMatrix> {
+        let words = data.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
+        self.self_loops.then(|| meter.matrix(Shape::new(words, 1), Dtype::F32))
+    }
+
+    /// Batches that wait for their turn, and one that is being made.
+    pub(crate) fn ahead(&self, meter: &Meter, n_batches: usize) -> Vec<MeterSparse> {
+        (0..=n_batches).flat_map(|_| self.matrices(meter)).collect()
+    }
+
+    /// The matrices of a batch.
+    fn matrices(&self, meter: &Meter) -> Vec<MeterSparse> {
+        match &self.layers {
+            Layers::Blocks(layers) => {
+                layers.iter().map(|&(shape, n_entries)| meter.sparse(shape, n_entries, true, false)).collect()
+            }
+            &Layers::Subgraph(n_nodes, n_edges) => {
+                vec![meter.sparse(Shape::new(n_nodes, n_nodes), n_edges + n_nodes, true, false)]
+            }
+        }
+    }
+
+    /// The batch on the device, beside the whole graph.
+    pub(crate) fn inputs(
+        &self,
+        meter: &Meter,
+        data: &DataSizes,
+        whole: &Inputs<Meter>,
+        precision: Dtype,
+    ) -> Inputs<Meter> {
+        let ids = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
+        let mut matrices = self.matrices(meter);
+        let (graphs, n_nodes) = match &self.layers {
+            Layers::Blocks(layers) => {
+                let block = |(at, matrix): (usize, MeterSparse)| {
+                    let n_destinations = layers[at].0.rows;
+                    let (destinations, reads_in_place) = (ids(n_destinations), self.in_place && at == 0);
+                    Graph::Block(BlockGraph { matrix, destinations, n_destinations, reads_in_place })
+                };
+                (LayerGraphs::Blocks(matrices.into_iter().enumerate().map(block).collect()), layers[0].0.cols)
+            }
+            &Layers::Subgraph(n_nodes, _) => (LayerGraphs::Shared(Graph::Whole(matrices.remove(0))), n_nodes),
+        };
+        let features = match (&whole.features, data.feature_nnz) {
+            (Some(FeatureInput::Dense(all)), _) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
+            (Some(FeatureInput::Sparse { .. }), Some(nnz)) => FeatureInput::Sparse {
+                matrix: meter.sparse(Shape::new(n_nodes, data.n_features), nnz, false, false),
+                values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+                first_value: 0,
+            },
+            _ => FeatureInput::dense(meter.matrix(Shape::new(n_nodes, data.n_features), precision)),
+        };
+        Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None }
+    }
+}
+
+/// The blocks of a batch, that at the inputs first; `None` where the fan-out is refused.
+fn blocks(config: &TrainConfig, data: &DataSizes, n_seeds: usize) -> Option<Vec<(Shape, usize)>> {
+    let BatchConfig { kind, .. } = config.batch;
+    let fan_out = config.batch.fan_out(config.model.layers).ok()?;
+    let mut n_rows = n_seeds;
+    let mut blocks = Vec::new();
+    for &hop in fan_out.hops() {
+        let (found, n_edges) = match hop {
+            Neighbors::All => (data.n_nodes, data.n_edges),
+            Neighbors::Count(count) if kind == BatchKind::Layer => {
+                let found = count as usize;
+                (found, n_rows.saturating_mul(n_rows + found))
+            }
+            Neighbors::Count(count) => {
+                let n_draws = n_rows.saturating_mul(count as usize);
+                (n_draws, n_draws)
+            }
+        };
+        let n_columns = (n_rows + found).min(data.n_nodes);
+        blocks.push((Shape::new(n_rows, n_columns), n_edges.min(data.n_edges) + n_rows));
+        n_rows = n_columns;
+    }
+    blocks.reverse();
+    Some(blocks)
+}
+
+/// A subgraph of some nodes, and as many edges as there can be among them.
+fn subgraph(n_nodes: usize, data: &DataSizes) -> Layers {
+    let n_nodes = n_nodes.min(data.n_nodes);
+    Layers::Subgraph(n_nodes, n_nodes.saturating_mul(n_nodes).min(data.n_edges))
+}

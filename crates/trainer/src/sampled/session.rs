@@ -1,0 +1,120 @@
+//! What all runs on mini-batches share.
+
+use girih_comm::Collective;
+use girih_compute::Backend;
+use girih_datasets::{Dataset, Features, Labels, Split};
+use girih_graph_format::Csr;
+
+use super::batch::Whole;
+use super::{Batches, MiniBatch, Neighborhoods};
+use crate::TrainError;
+use crate::batching::BatchKind;
+use crate::classifier::{Classifier, Task};
+use crate::config::TrainConfig;
+use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
+use crate::models::Dims;
+use crate::session::{Trainable, build_model};
+use crate::state::RunState;
+use crate::targets::Targets;
+
+/// Graph and features, on the device for scores and for the rows that batches read, on the host for samplers.
+pub(crate) struct Material<B: Backend> {
+    pub(crate) inputs: Inputs<B>,
+    pub(crate) neighborhoods: Neighborhoods,
+    pub(crate) adjacency: Adjacency,
+    /// The features on the host, where they are sparse.
+    sparse: Option<Csr>,
+    /// Whether first layers read features where they lie.
+    pub(crate) in_place: bool,
+}
+
+impl<B: Backend> Material<B> {
+    /// Of a graph for a model with these needs.
+    ///
+    /// # Errors
+    /// When the model reads no neighbours, or the device's memory does not suffice.
+    pub(crate) fn new(
+        backend: &B,
+        graph: Csr,
+        features: Features,
+        needs: &Needs,
+        config: &TrainConfig,
+    ) -> Result<Self, TrainError> {
+        let adjacency = needs.graph.ok_or_else(|| {
+            TrainError::invalid(format!("the model {} reads no neighbours to sample", config.model.kind.name()))
+        })?;
+        let neighborhoods = Neighborhoods::new(&graph, drawn_from(config, adjacency));
+        let sparse = match &features {
+            Features::Sparse(csr) => Some(csr.clone()),
+            Features::Dense(_) => None,
+        };
+        let inputs = Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?;
+        let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));
+        let in_place = is_dense && reads_in_place(config, needs);
+        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place })
+    }
+
+    /// What batches take their rows from.
+    pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> Whole<'a, B> {
+        let features = self.inputs.features.as_ref().expect("raw features were asked for");
+        Whole { features, sparse: self.sparse.as_ref(), labels }
+    }
+}
+
+/// What is classified on batches.
+pub(crate) struct Prepared<B: Backend> {
+    material: Material<B>,
+    targets: Targets<B>,
+    labels: Labels,
+    splits: Vec<Split>,
+    dims: Dims,
+}
+
+impl<B: Backend> Prepared<B> {
+    pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        let dims = Dims::of(&dataset);
+        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
+        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
+        let targets = Targets::upload(backend, &labels)?;
+        let material = Material::new(backend, dataset.graph, features, &needs, config)?;
+        Ok(Self { material, targets, labels, splits: dataset.splits, dims })
+    }
+
+    /// A run at its start; of several ranks, one of those of `world`.
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+        world: Option<&'a dyn Collective<B>>,
+    ) -> Result<MiniBatch<'a, B>, TrainError> {
+        let split = &self.splits[run as usize % self.splits.len()];
+        let task = Task::new(backend, &self.labels, &self.targets, split)?;
+        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+        let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
+        let (nodes, material) = ((&self.labels, &split.train[..]), &self.material);
+        let (neighborhoods, adjacency) = (&material.neighborhoods, material.adjacency);
+        let batches = Batches::new(neighborhoods, adjacency, nodes, config, (run, material.in_place), rank)?;
+        let state = RunState::new(backend, config, &config.optimizer, params, run)?;
+        let scorer = Box::new(Classifier { inputs: &material.inputs, task, model });
+        Ok(MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world))
+    }
+}
+
+/// What a model needs when steps see mini-batches: features as they are, from which each batch takes its rows.
+pub(crate) fn raw(needs: &Needs) -> Needs {
+    Needs { raw_features: true, propagation: Propagation::Never, ..*needs }
+}
+
+/// The adjacency that samplers draw from. A cluster is a graph of its own, and gets its self loops as such.
+fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
+    match config.batch.kind {
+        BatchKind::Cluster => Adjacency { self_loops: false, ..adjacency },
+        _ => adjacency,
+    }
+}
+
+/// Whether the first layer aggregates features as they are, so that it need not have the rows of its sources gathered.
+pub(crate) fn reads_in_place(config: &TrainConfig, needs: &Needs) -> bool {
+    config.batch.kind == BatchKind::Neighbor && needs.hops > 0 && config.model.input_dropout() == 0.0
+}

@@ -1,0 +1,217 @@
+//! [`MiniBatch`]: one training run in which every step sees a part of the graph.
+
+use std::time::Instant;
+
+use girih_comm::Collective;
+use girih_compute::{Backend, Dtype, Shape};
+use girih_pipeline::{Pipeline, Stage, StageError};
+use girih_random::{Key, purpose};
+
+use super::batch::{Batch, Whole};
+use super::batches::{Batches, EpochBatches, HostBatch};
+use crate::TrainError;
+use crate::models::Model;
+use crate::report::{Scores, StageTimes, TestReport};
+use crate::scorer::Scorer;
+use crate::session::Control;
+use crate::state::{BatchDone, PartialEpoch, Run, RunState, Watch};
+use crate::tape::{Mode, Pool, Tape};
+
+/// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
+///
+/// Of several ranks, each takes an equal share of the seeds of every batch, holds graph and features whole, and adds its
+/// gradients to those of the others before the step, so that parameters are the same on all of them, to the bit; and up to
+/// the order of sums those of one rank. With dropout they are not: a rank draws masks of its own for the nodes that it computes.
+pub struct MiniBatch<'a, B: Backend> {
+    state: RunState<'a, B>,
+    batches: Batches<'a>,
+    whole: Whole<'a, B>,
+    scorer: Box<dyn Scorer<'a, B> + 'a>,
+    world: Option<&'a dyn Collective<B>>,
+}
+
+/// What a step needs of a run, beside its state.
+struct Stepper<'s, 'a, B: Backend> {
+    model: &'s dyn Model<B>,
+    whole: &'s Whole<'a, B>,
+    batches: &'s Batches<'a>,
+    world: Option<&'a dyn Collective<B>>,
+    lr: f64,
+}
+
+/// An epoch as far as it has come in this session; losses are on the device.
+struct Progress<M> {
+    losses: M,
+    /// Nodes or pairs in the loss of each batch done.
+    n_losses: Vec<usize>,
+    before: PartialEpoch,
+}
+
+impl<'a, B: Backend> MiniBatch<'a, B> {
+    pub(crate) fn new(
+        mut state: RunState<'a, B>,
+        batches: Batches<'a>,
+        whole: Whole<'a, B>,
+        scorer: Box<dyn Scorer<'a, B> + 'a>,
+        world: Option<&'a dyn Collective<B>>,
+    ) -> Self {
+        state.pool = Pool::resizing();
+        Self { state, batches, whole, scorer, world }
+    }
+}
+
+impl<B: Backend> MiniBatch<'_, B> {
+    /// Scores on the full graph, whose buffers are of no use to batches.
+    fn scores(&mut self) -> Result<Scores, TrainError> {
+        let scores = self.scorer.evaluate(&mut self.state)?;
+        self.state.pool.clear();
+        Ok(scores)
+    }
+}
+
+impl<B: Backend> Stepper<'_, '_, B> {
+    /// One step on a batch; its mean loss becomes the next row of the losses.
+    fn step(
+        &self,
+        state: &mut RunState<'_, B>,
+        host: &HostBatch,
+        key: Key,
+        progress: &mut Progress<B::Matrix>,
+    ) -> Result<StageTimes, TrainError> {
+        let (start, backend) = (Instant::now(), state.backend);
+        let row = progress.n_losses.len();
+        progress.n_losses.push(host.n_loss);
+        if host.n_loss == 0 {
+            // Of a subgraph without training nodes there is nothing to learn; its loss counts nothing, but must be a number.
+            let mut none = state.pool.take(backend, Shape::new(1, 1), Dtype::F32)?;
+            backend.set_zero(&mut none)?;
+            backend.copy_block(Shape::new(1, 1), &none, (0, 0), &mut progress.losses, (row, 0))?;
+            state.pool.give(backend, none);
+            return Ok(StageTimes::default());
+        }
+        let batch = Batch::upload(backend, &mut state.pool, host, self.whole, self.batches.adjacency())?;
+        let batches = start.elapsed();
+        let mut tape = Tape::new(backend, &state.params, &mut state.pool, Mode::Train(key));
+        let loss = batch.loss(&mut tape, self.model)?;
+        let forward = start.elapsed() - batches;
+        let mut loss = tape.backward(loss, &mut state.gradients)?;
+        if let Some(world) = self.world {
+            world.all_reduce(&mut loss)?;
+            state.gradients.shared_mut().try_for_each(|gradient| world.all_reduce(gradient))?;
+        }
+        let backward = start.elapsed() - batches - forward;
+        let step = state.optimizer.begin(self.lr);
+        state.step(step)?;
+        backend.copy_block(Shape::new(1, 1), &loss, (0, 0), &mut progress.losses, (row, 0))?;
+        state.pool.give(backend, loss);
+        batch.recycle(backend, &mut state.pool);
+        // No two batches have the same shapes, but nearly: what none of the next takes would pile up.
+        state.pool.drop_unused();
+        let optimizer = start.elapsed() - batches - forward - backward;
+        Ok(StageTimes { batches, forward, backward, optimizer })
+    }
+
+    /// Takes steps on the batches from `first` on, which `next` gives in order; false when `watch` said to stop.
+    fn steps(
+        &self,
+        state: &mut RunState<'_, B>,
+        (first, n_batches): (usize, usize),
+        mut next: impl FnMut(usize) -> Result<HostBatch, TrainError>,
+        (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
+        watch: &mut Watch<'_>,
+    ) -> Result<bool, TrainError> {
+        let rank = self.world.map_or(0, |world| world.rank());
+        let epoch = state.key(purpose::DROPOUT);
+        for at in first..n_batches {
+            let start = Instant::now();
+            let host = next(at)?;
+            times.batches += start.elapsed();
+            *times += self.step(state, &host, epoch.child(at as u64).child(rank as u64), progress)?;
+            let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
+            if at + 1 < n_batches && watch(done) == Control::Stop {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Hands the batches from `first` on to `work`, made ahead of it by a thread, `ahead` at most; or by itself, if none are to be.
+fn with_batches<R>(
+    epoch: &EpochBatches<'_>,
+    first: usize,
+    ahead: usize,
+    work: impl FnOnce(&mut dyn FnMut(usize) -> Result<HostBatch, TrainError>) -> Result<R, TrainError>,
+) -> Result<R, TrainError> {
+    if ahead == 0 {
+        return work(&mut |at| epoch.make(at));
+    }
+    std::thread::scope(|scope| {
+        let stage = Stage::new("sample").capacity(ahead);
+        let pipeline =
+            Pipeline::<usize, TrainError>::new(first..epoch.n_batches()).stage(stage, || |at| epoch.make(at));
+        let mut items = pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))?;
+        work(&mut |_| match items.next() {
+            Some(Ok(batch)) => Ok(batch),
+            Some(Err(StageError::Failed { source, .. })) => Err(source),
+            Some(Err(error)) => Err(TrainError::invalid(error.to_string())),
+            None => unreachable!("as many batches as the epoch has"),
+        })
+    })
+}
+
+impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
+    fn state(&self) -> &RunState<'a, B> {
+        &self.state
+    }
+
+    fn state_mut(&mut self) -> &mut RunState<'a, B> {
+        &mut self.state
+    }
+
+    /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
+    fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
+        let Self { state, batches, whole, scorer, world } = self;
+        let epoch = batches.epoch(state.epochs_done());
+        let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);
+        let losses = state.pool.take(state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
+        let mut progress = Progress { losses, n_losses: Vec::new(), before };
+        let stepper = Stepper { model: scorer.model(), whole, batches, world: *world, lr };
+        let (first, mut times) = (before.batches as usize, StageTimes::default());
+        let is_done = with_batches(&epoch, first, ahead, |next| {
+            stepper.steps(state, (first, n_batches), next, (&mut progress, &mut times), watch)
+        })?;
+        state.partial = progress.read(state, lr)?;
+        state.pool.give(state.backend, progress.losses);
+        let PartialEpoch { loss_sum, n_losses, .. } = state.partial;
+        Ok(is_done.then_some(((loss_sum / n_losses as f64) as f32, times)))
+    }
+
+    fn evaluate(&mut self) -> Result<Scores, TrainError> {
+        let Some(world) = self.world else { return self.scores() };
+        // One rank takes the scores for all: every rank has the same parameters and the whole graph.
+        let mine = if world.rank() == 0 { Some(self.scores()?) } else { None };
+        let text = mine.map_or_else(Vec::new, |scores| serde_json::to_vec(&scores).expect("scores are numbers"));
+        let all = world.all_gather_bytes(&text)?;
+        serde_json::from_slice(&all[0])
+            .map_err(|error| TrainError::rank(0, format!("its scores are unreadable: {error}")))
+    }
+
+    fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
+        self.scorer.test_report(&mut self.state)
+    }
+}
+
+impl<M> Progress<M> {
+    /// Where the epoch stands, with the losses of all batches so far.
+    fn read<B: Backend<Matrix = M>>(&self, state: &RunState<'_, B>, lr: f64) -> Result<PartialEpoch, TrainError> {
+        let mut partial = self.before;
+        let values = state.first_losses(lr, &self.losses, self.n_losses.len())?;
+        for (&n, loss) in self.n_losses.iter().zip(values) {
+            partial.batches += 1;
+            partial.n_losses += n as u64;
+            partial.loss_sum += f64::from(loss) * n as f64;
+        }
+        Ok(partial)
+    }
+}

@@ -1,0 +1,20 @@
+//! [`Scorer`]: what runs on mini-batches are scored by, whatever they learn.
+
+use girih_compute::Backend;
+
+use crate::TrainError;
+use crate::models::Model;
+use crate::report::{Scores, TestReport};
+use crate::state::RunState;
+
+/// A model, and what it is scored on, layer by layer on the full graph and without sampling.
+pub(crate) trait Scorer<'a, B: Backend> {
+    /// The model.
+    fn model(&self) -> &dyn Model<B>;
+
+    /// As [`Run::evaluate`](crate::Run::evaluate).
+    fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError>;
+
+    /// As [`Run::test_report`](crate::Run::test_report).
+    fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError>;
+}

@@ -1,0 +1,271 @@
+//! Mini-batches train what the whole graph trains: exactly where nothing is left out, and the same whoever makes them, on however
+//! many ranks, and wherever a run was interrupted.
+
+use std::path::Path;
+use std::time::Duration;
+
+use girih_compute::Cpu;
+use girih_datasets::Dataset;
+use girih_graph_format::Matrix;
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::{
+    Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind, NormKind,
+    OptimizerConfig, OptimizerKind, SaintKind, SessionOptions, TrainConfig, checkpoint_path,
+};
+
+use crate::{config, densified, planted, train, with_bags_of_words};
+
+/// Networks whose layers read blocks.
+const LAYERED: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin];
+
+fn batches(kind: BatchKind) -> BatchConfig {
+    BatchConfig { kind, ..BatchConfig::default() }
+}
+
+/// Plain gradient descent without dropout: what two ways of training differ by is then what their gradients do.
+fn plain(kind: ModelKind, epochs: u64) -> TrainConfig {
+    let mut config = config(kind, epochs);
+    config.model = ModelConfig { dropout: 0.0, heads: 2, ..config.model };
+    // Sums over neighbours, which nothing normalises, have steep losses.
+    let lr = if kind == ModelKind::Gin { 0.002 } else { 0.05 };
+    config.optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
+    config
+}
+
+/// Trains, and reads what was written at the end.
+fn trained(dataset: &Dataset, config: &TrainConfig) -> Checkpoint {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
+    girih_trainer::train(&Cpu::new(), dataset.clone(), config, &options, &mut |_| Control::Continue).unwrap();
+    Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap()
+}
+
+fn largest_difference(a: &Checkpoint, b: &Checkpoint) -> f32 {
+    let of = |a: &Matrix, b: &Matrix| a.data().iter().zip(b.data()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert_eq!(a.params.len(), b.params.len());
+    a.params.iter().map(|(name, matrix)| of(matrix, &b.params[name])).fold(0.0, f32::max)
+}
+
+fn assert_same_training(dataset: &Dataset, full: &TrainConfig, sampled: &TrainConfig, what: &str) {
+    let (expected, found) = (trained(dataset, full), trained(dataset, sampled));
+    let difference = largest_difference(&expected, &found);
+    assert!(difference < 2e-5, "{what}: parameters differ by {difference}");
+    let (a, b) = (expected.progress.train_loss, found.progress.train_loss);
+    assert!((a - b).abs() < 1e-5 * a.abs().max(1.0), "{what}: the loss is {b} instead of {a}");
+    let accuracy = |checkpoint: &Checkpoint| checkpoint.progress.last.unwrap().test_accuracy.unwrap();
+    assert!((accuracy(&expected) - accuracy(&found)).abs() < 0.02, "{what}: scores differ");
+}
+
+#[test]
+fn all_neighbours_of_all_seeds_make_the_step_of_the_whole_graph() {
+    let sparse = with_bags_of_words(&planted("nodes=300"));
+    for dataset in [&sparse, &densified(&sparse)] {
+        for kind in LAYERED {
+            for layers in [1, 2] {
+                let mut full = plain(kind, 3);
+                full.model.layers = layers;
+                let batch = BatchConfig { fanout: vec![-1; layers], ..batches(BatchKind::Neighbor) };
+                let sampled = TrainConfig { batch, batch_size: Some(1000), ..full.clone() };
+                assert_same_training(dataset, &full, &sampled, &format!("{kind:?}, {layers} layers"));
+            }
+        }
+        let full = plain(ModelKind::Gcn, 3);
+        let batch = BatchConfig { fanout: vec![-1; 2], ..batches(BatchKind::Layer) };
+        let sampled = TrainConfig { batch, ..full.clone() };
+        assert_same_training(dataset, &full, &sampled, "all nodes of each layer");
+    }
+    for (aggregator, dataset) in [(Aggregator::Pool, &sparse), (Aggregator::Lstm, &densified(&sparse))] {
+        let mut full = plain(ModelKind::Sage, 2);
+        full.model.aggregator = aggregator;
+        let batch = BatchConfig { fanout: vec![-1; 2], ..batches(BatchKind::Neighbor) };
+        let sampled = TrainConfig { batch, ..full.clone() };
+        if aggregator == Aggregator::Pool {
+            assert_same_training(dataset, &full, &sampled, "pool");
+        } else {
+            // An LSTM reads neighbours in an order drawn for the row, which is another number in a batch.
+            assert!(train(dataset.clone(), &sampled).unwrap().runs[0].train_loss.is_finite());
+        }
+    }
+}
+
+#[test]
+fn stacks_around_blocks_are_those_around_the_whole_graph() {
+    let dataset = planted("nodes=300");
+    for jump in [Jump::None, Jump::Concat, Jump::Max] {
+        for (residual, norm) in [(true, NormKind::Layer), (false, NormKind::None)] {
+            let mut full = plain(ModelKind::Gcn, 3);
+            full.model = ModelConfig { layers: 3, residual, norm, jump, ..full.model };
+            let batch = BatchConfig { fanout: vec![-1; 3], ..batches(BatchKind::Neighbor) };
+            let sampled = TrainConfig { batch, ..full.clone() };
+            assert_same_training(&dataset, &full, &sampled, &format!("{jump:?}, residual {residual}"));
+        }
+    }
+}
+
+#[test]
+fn one_batch_of_all_clusters_is_the_whole_graph() {
+    let dataset = planted("nodes=300");
+    for kind in LAYERED.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp]) {
+        let full = plain(kind, 3);
+        let batch = BatchConfig { clusters: Some(5), clusters_per_batch: Some(5), ..batches(BatchKind::Cluster) };
+        assert_same_training(&dataset, &full, &TrainConfig { batch, ..full.clone() }, &format!("{kind:?}"));
+    }
+}
+
+/// Settings of every kind of batches, several of them an epoch, with dropout.
+fn of_every_kind() -> Vec<TrainConfig> {
+    let fanout = vec![4, 3];
+    let cluster = BatchConfig { clusters: Some(9), clusters_per_batch: Some(2), ..batches(BatchKind::Cluster) };
+    let saint = |saint| BatchConfig { saint, ..batches(BatchKind::Saint) };
+    let kinds = [
+        (ModelKind::Gcn, BatchConfig { fanout: fanout.clone(), replace: true, ..batches(BatchKind::Neighbor) }),
+        (ModelKind::Gat, BatchConfig { fanout: fanout.clone(), ..batches(BatchKind::Neighbor) }),
+        (ModelKind::Sage, BatchConfig { fanout: vec![60, 90], ..batches(BatchKind::Layer) }),
+        (ModelKind::Gin, cluster),
+        (ModelKind::Sage, saint(SaintKind::Node)),
+        (ModelKind::Gcn, saint(SaintKind::Edge)),
+        (ModelKind::Gcn, saint(SaintKind::Walk)),
+    ];
+    let with = |(kind, batch): (ModelKind, BatchConfig)| {
+        let batch_size = (batch.kind != BatchKind::Cluster).then_some(25);
+        let mut config = TrainConfig { batch, batch_size, ..config(kind, 3) };
+        config.model.heads = 2;
+        config
+    };
+    kinds.into_iter().map(with).collect()
+}
+
+#[test]
+fn results_do_not_depend_on_how_far_batches_are_made_ahead() {
+    let dataset = planted("nodes=300");
+    for config in of_every_kind() {
+        let ahead = |prefetch: usize| {
+            let batch = BatchConfig { prefetch, ..config.batch.clone() };
+            trained(&dataset, &TrainConfig { batch, ..config.clone() })
+        };
+        let (none, some) = (ahead(0), ahead(3));
+        assert_eq!(none.params, some.params, "{:?}", config.batch);
+        assert_eq!(none.progress.train_loss.to_bits(), some.progress.train_loss.to_bits());
+    }
+}
+
+/// Trains into `folder`, going on from what is there, and stops after so many batches, if it is told to.
+fn train_batches(folder: &Path, dataset: &Dataset, config: &TrainConfig, stop_after: Option<u64>) -> bool {
+    let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
+    let mut n_batches = 0;
+    let mut observe = |event: Event<'_>| {
+        n_batches += u64::from(matches!(event, Event::Batch { .. } | Event::Epoch { .. }));
+        if stop_after.is_some_and(|stop| n_batches >= stop) { Control::Stop } else { Control::Continue }
+    };
+    girih_trainer::train(&Cpu::new(), dataset.clone(), config, &options, &mut observe).unwrap().stopped
+}
+
+#[test]
+fn a_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_stopped() {
+    let dataset = planted("nodes=300");
+    for config in of_every_kind() {
+        let expected = trained(&dataset, &config);
+        for stop_after in [1, 3, 4] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut n_sessions = 1;
+            while train_batches(folder.path(), &dataset, &config, Some(stop_after)) {
+                n_sessions += 1;
+                assert!(n_sessions < 200, "it never ends");
+            }
+            assert!(n_sessions > 2, "it stopped several times");
+            let found = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+            assert!(found == expected, "{:?}, stopping after {stop_after} batches", config.batch);
+        }
+    }
+}
+
+#[test]
+fn a_stop_keeps_what_was_done_of_the_epoch() {
+    let (dataset, folder) = (planted("nodes=300"), tempfile::tempdir().unwrap());
+    let config = of_every_kind().remove(0);
+    assert!(train_batches(folder.path(), &dataset, &config, Some(2)));
+    let kept = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+    assert_eq!((kept.progress.epoch, kept.progress.partial.batches, kept.progress.n_steps), (0, 2, 2));
+    assert_eq!(kept.progress.partial.n_losses, 50);
+}
+
+#[test]
+fn ranks_train_what_one_rank_does() {
+    let dataset = planted("nodes=300");
+    for kind in LAYERED {
+        let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+        let config = TrainConfig { batch, batch_size: Some(25), ..plain(kind, 3) };
+        let expected = trained(&dataset, &config);
+        for n_ranks in [2, 4, 30] {
+            let folder = tempfile::tempdir().unwrap();
+            let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
+            train_on_threads(Cpu::new, dataset.clone(), &config, &ranks(n_ranks), &session, &mut |_| Control::Continue)
+                .unwrap();
+            let found = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+            let difference = largest_difference(&expected, &found);
+            assert!(difference < 2e-5, "{kind:?}, {n_ranks} ranks: parameters differ by {difference}");
+            assert_eq!(expected.progress.n_steps, found.progress.n_steps);
+        }
+    }
+}
+
+fn ranks(n_ranks: usize) -> RankOptions {
+    let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
+    RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(60) }
+}
+
+#[test]
+fn ranks_refuse_batches_that_they_cannot_share() {
+    let dataset = planted("nodes=300");
+    let saint = TrainConfig { batch: batches(BatchKind::Saint), ..config(ModelKind::Gcn, 1) };
+    let mut moments = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
+    moments.model.norm = NormKind::Batch;
+    for (config, told) in [(saint, "saint batches"), (moments, "layer normalisation")] {
+        let session = SessionOptions::default();
+        let refused =
+            train_on_threads(Cpu::new, dataset.clone(), &config, &ranks(2), &session, &mut |_| Control::Continue);
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(told), "{message}");
+    }
+}
+
+#[test]
+fn every_kind_of_batches_learns() {
+    let dataset = planted("nodes=600");
+    let accuracy = |config: &TrainConfig| train(dataset.clone(), config).unwrap().runs[0].best.test_accuracy.unwrap();
+    for sampled in of_every_kind() {
+        // Subgraphs of few nodes have hardly an edge.
+        let batch_size = if sampled.batch.kind == BatchKind::Saint { Some(200) } else { sampled.batch_size };
+        let sampled = TrainConfig { epochs: 40, batch_size, ..sampled };
+        let whole = TrainConfig { batch: BatchConfig::default(), batch_size: None, epochs: 60, ..sampled.clone() };
+        let (found, full) = (accuracy(&sampled), accuracy(&whole));
+        assert!(found > full - 0.06, "{:?}, {:?}: {found} instead of {full}", sampled.model.kind, sampled.batch);
+    }
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_refused_by_name() {
+    let neighbor = || batches(BatchKind::Neighbor);
+    let sampled = |kind, batch| TrainConfig { batch, ..config(kind, 1) };
+    let wrong = [
+        (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5], ..neighbor() }), "2 layers"),
+        (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 0], ..neighbor() }), "takes 0"),
+        (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, -2], ..neighbor() }), "-2"),
+        (sampled(ModelKind::Sgc, neighbor()), "sgc"),
+        (sampled(ModelKind::Mlp, batches(BatchKind::Saint)), "mlp"),
+        (sampled(ModelKind::Appnp, neighbor()), "cluster or saint"),
+        (sampled(ModelKind::Ngcn, batches(BatchKind::Layer)), "cluster or saint"),
+        (sampled(ModelKind::Gat, BatchConfig { replace: true, ..neighbor() }), "batch.replace"),
+        (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(4), ..neighbor() }), "batch.clusters"),
+        (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(0), ..batches(BatchKind::Cluster) }), "at least 1"),
+        (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..batches(BatchKind::Saint) }), "batch.fanout"),
+        (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..BatchConfig::default() }), "batch kind"),
+        (TrainConfig { batch_size: Some(5), ..config(ModelKind::Gcn, 1) }, "batch_size"),
+        (TrainConfig { batch_size: Some(5), ..sampled(ModelKind::Gcn, batches(BatchKind::Cluster)) }, "batch_size"),
+    ];
+    for (config, told) in wrong {
+        let message = config.validate().unwrap_err().to_string();
+        assert!(message.contains(told), "{message}");
+    }
+}
