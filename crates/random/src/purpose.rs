@@ -22,6 +22,8 @@ pub const ORDER: u32 = 7;
 pub const SAMPLING: u32 = 8;
 /// Which links train, validate and test, and the pairs of nodes that they are held against.
 pub const LINKS: u32 = 9;
+/// The rows that a codec of features learns from, and what it draws while it learns.
+pub const COMPRESSION: u32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -40,6 +42,7 @@ mod tests {
             ("ORDER", ORDER),
             ("SAMPLING", SAMPLING),
             ("LINKS", LINKS),
+            ("COMPRESSION", COMPRESSION),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

@@ -1,6 +1,7 @@
 //! Reading and writing: every byte that is not obvious is in `docs/formats.md`.
 //!
 //! - [`Array`]: a NumPy array of any supported type; [`Array::read`], [`Array::map`], [`write_npy`].
+//! - [`NpyRows`]: the rows of such an array a few at a time, for arrays larger than memory; [`map_bytes`] for any file.
 //! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
 //! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
 //! - [`read_edge_list`], [`read_matrix_market`], [`read_metis`]: graphs as text; [`read_csv`]: rows of numbers.
@@ -19,6 +20,7 @@ mod folder;
 mod matrix_market;
 mod metis;
 mod npy;
+mod npy_rows;
 mod npz;
 mod number;
 mod sparse_npz;
@@ -32,7 +34,8 @@ pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, MANIFEST, Verify};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
 pub use metis::{parse_metis, read_metis, write_metis};
-pub use npy::write_npy;
+pub use npy::{map_bytes, write_npy};
+pub use npy_rows::NpyRows;
 pub use npz::{Npz, NpzWriter};
 pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};
 pub use tensors::{Tensor, Tensors, write_tensors};

@@ -23,7 +23,7 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Values start at a multiple of this, so that mapped values are aligned for any type and for vector loads.
 const ALIGNMENT: usize = 64;
 /// `NumPy` refuses longer headers, too, unless told otherwise.
-const MAX_HEADER: usize = 10_000;
+pub(super) const MAX_HEADER: usize = 10_000;
 const _: () = assert!(ALIGNMENT == 64 && MAX_HEADER == 10_000, "docs/formats.md states both, in its section on arrays");
 
 impl Array {
@@ -55,6 +55,16 @@ impl Array {
     pub fn from_bytes(origin: &Path, bytes: &[u8]) -> Result<Self, FormatError> {
         decode(origin, bytes, None).map_err(|e| e.at(origin))
     }
+}
+
+/// The bytes of a whole file, mapped. The file must not change while the buffer lives.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn map_bytes(path: &Path) -> Result<Buffer<u8>, FormatError> {
+    let map = Arc::new(map_file(path)?);
+    let len = map.len();
+    Ok(Buffer::mapped(map, 0, len).expect("bytes need no alignment, and these are all that there are"))
 }
 
 /// Maps a whole file for reading.
@@ -106,16 +116,16 @@ pub(crate) fn header_bytes(descr: &str, shape: &[usize]) -> Vec<u8> {
 
 /// What the header says.
 #[derive(Debug, PartialEq)]
-struct Header {
-    descr: String,
-    fortran_order: bool,
-    shape: Vec<usize>,
+pub(super) struct Header {
+    pub(super) descr: String,
+    pub(super) fortran_order: bool,
+    pub(super) shape: Vec<usize>,
     /// Where the values start.
-    data_start: usize,
+    pub(super) data_start: usize,
 }
 
 impl Header {
-    fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if !bytes.starts_with(MAGIC) {
             let found = bytes[..bytes.len().min(MAGIC.len())].escape_ascii();
             return Err(FormatError::corrupt(format!("not a .npy array: it starts with \"{found}\"")));
@@ -165,18 +175,22 @@ impl Header {
 
     /// The bytes of the values, after comparing their declared and actual number.
     fn data<'a>(&self, bytes: &'a [u8], item_size: usize) -> Result<&'a [u8], FormatError> {
-        let declared = self.shape.iter().try_fold(item_size, |n, &d| n.checked_mul(d));
         let data = &bytes[self.data_start..];
-        if declared != Some(data.len()) {
-            let declared = declared.map_or("more than 2⁶⁴".to_owned(), |n| n.to_string());
-            return Err(FormatError::corrupt(format!(
-                "shape {:?} of {} takes {declared} bytes, found {}",
-                self.shape,
-                self.descr,
-                data.len()
-            )));
-        }
+        self.check_size(item_size, data.len() as u64)?;
         Ok(data)
+    }
+
+    /// Compares the declared with the actual number of bytes of the values.
+    pub(super) fn check_size(&self, item_size: usize, found: u64) -> Result<(), FormatError> {
+        let declared = self.shape.iter().try_fold(item_size, |n, &d| n.checked_mul(d));
+        if declared.map(|n| n as u64) == Some(found) {
+            return Ok(());
+        }
+        let declared = declared.map_or("more than 2⁶⁴".to_owned(), |n| n.to_string());
+        Err(FormatError::corrupt(format!(
+            "shape {:?} of {} takes {declared} bytes, found {found}",
+            self.shape, self.descr
+        )))
     }
 }
 
@@ -286,7 +300,7 @@ impl Source<'_> {
     }
 }
 
-fn unsupported(descr: &str) -> FormatError {
+pub(super) fn unsupported(descr: &str) -> FormatError {
     FormatError::invalid(match descr.as_bytes() {
         [b'>', ..] => format!("big-endian values ({descr}); write them little-endian, as numpy does on every PC"),
         [b'|', b'O', ..] => "an array of Python objects; reading it would mean running pickle, so save numbers or \

@@ -1,0 +1,101 @@
+//! Sums and means over neighbours, straight from codes: no row is ever decoded.
+//!
+//! A code book adds `2k` numbers for each group of 256 features of a neighbour; principal components are summed as
+//! coefficients and become features once for each destination.
+
+use girih_graph_format::NodeId;
+use rayon::prelude::*;
+
+use crate::{CompressError, CompressedFeatures};
+
+/// Destinations that one task sums up.
+const TASK_ROWS: usize = 16;
+/// How many neighbours ahead codes are asked for.
+const NEIGHBORS_AHEAD: usize = 8;
+
+/// What becomes of the features of the neighbours of a node. Without neighbours, both are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    /// Their sum.
+    Sum,
+    /// Their sum over their number.
+    Mean,
+}
+
+impl CompressedFeatures {
+    /// Aggregates the features of the neighbours of each destination: row `v` of `out` (`width` features) is over
+    /// `neighbors(v)`, such as a row of a graph or block, added in that order.
+    ///
+    /// For codecs other than `topk-residual` and `pca` the result is that of decoding all neighbours and adding them up in
+    /// order, bit for bit; those two add what all rows share once instead of every time.
+    ///
+    /// # Errors
+    /// When a neighbour is not below the number of rows; `out` then has rows of any kind.
+    ///
+    /// # Panics
+    /// When `out` does not have whole rows.
+    pub fn aggregate<'a>(
+        &self,
+        aggregate: Aggregate,
+        neighbors: impl Fn(usize) -> &'a [NodeId] + Sync,
+        out: &mut [f32],
+    ) -> Result<(), CompressError> {
+        self.for_each_destination(out, |v, sum, out| {
+            sum.fill(0.0);
+            let neighbors = neighbors(v);
+            for (i, &neighbor) in neighbors.iter().enumerate() {
+                self.ask_for(neighbors.get(i + NEIGHBORS_AHEAD).copied());
+                self.codec().add_scaled(self.checked_code(neighbor)?, 1.0, sum);
+            }
+            let n = neighbors.len() as f32;
+            self.codec().finish_sum(sum, n, out);
+            if aggregate == Aggregate::Mean && n > 0.0 {
+                out.iter_mut().for_each(|value| *value /= n);
+            }
+            Ok(())
+        })
+    }
+
+    /// As [`aggregate`](Self::aggregate), each neighbour times its weight: `weights(v)` has one for each of `neighbors(v)`.
+    ///
+    /// # Errors
+    /// As [`aggregate`](Self::aggregate).
+    ///
+    /// # Panics
+    /// When `out` does not have whole rows, or there are not as many weights as neighbours.
+    pub fn aggregate_weighted<'a>(
+        &self,
+        neighbors: impl Fn(usize) -> &'a [NodeId] + Sync,
+        weights: impl Fn(usize) -> &'a [f32] + Sync,
+        out: &mut [f32],
+    ) -> Result<(), CompressError> {
+        self.for_each_destination(out, |v, sum, out| {
+            sum.fill(0.0);
+            let (neighbors, weights) = (neighbors(v), weights(v));
+            assert_eq!(neighbors.len(), weights.len(), "weights of the neighbours of row {v}");
+            for (i, (&neighbor, &weight)) in neighbors.iter().zip(weights).enumerate() {
+                self.ask_for(neighbors.get(i + NEIGHBORS_AHEAD).copied());
+                self.codec().add_scaled(self.checked_code(neighbor)?, weight, sum);
+            }
+            self.codec().finish_sum(sum, weights.iter().sum(), out);
+            Ok(())
+        })
+    }
+
+    /// Calls `work` for each row of `out`, with its number and room for a sum of codes.
+    fn for_each_destination(
+        &self,
+        out: &mut [f32],
+        work: impl Fn(usize, &mut [f32], &mut [f32]) -> Result<(), CompressError> + Sync,
+    ) -> Result<(), CompressError> {
+        let width = self.width();
+        assert!(out.len().is_multiple_of(width), "whole rows of {width} features");
+        out.par_chunks_mut(TASK_ROWS * width).enumerate().try_for_each(|(task, out)| {
+            let mut sum = vec![0.0; self.codec().sum_width()];
+            for (i, out) in out.chunks_exact_mut(width).enumerate() {
+                work(task * TASK_ROWS + i, &mut sum, out)?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! `auto:BYTES`: the codec with the least error within a budget.
+//!
+//! Every codec takes the largest setting that fits the budget, learns from three quarters of the sample and is measured
+//! on the rest, so that one that merely remembers the sample does not win. The winner then learns from all of it.
+
+use girih_graph_format::Matrix;
+use girih_random::{Key, purpose};
+
+use crate::quantized::Quantized;
+use crate::sample::{Draws, draw_rows};
+use crate::topk::{self, GROUP};
+use crate::{CodecSpec, CompressError, ErrorReport, FeatureCodec, fit};
+
+/// The codec of least relative error on held-out rows; of equals the first in the order of [`candidates`].
+pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
+    let candidates = candidates(row_bytes, sample.n_cols());
+    let (learnt, held_out) = split(sample, seed)?;
+    let mut best: Option<(CodecSpec, f64)> = None;
+    for spec in candidates {
+        // A candidate that cannot hold these features, such as f16 with large ones, is none.
+        let Ok(codec) = fit(spec, &learnt, seed) else { continue };
+        let Ok(report) = ErrorReport::measure(&*codec, &held_out) else { continue };
+        if best.is_none_or(|(_, error)| report.relative_error < error) {
+            best = Some((spec, report.relative_error));
+        }
+    }
+    match best {
+        Some((spec, _)) => fit(spec, sample, seed),
+        None => Err(CompressError::invalid(format!(
+            "codec auto:{row_bytes}: no codec holds these {} features in {row_bytes} bytes a row; give more bytes, or scale \
+             the features if they are very large",
+            sample.n_cols()
+        ))),
+    }
+}
+
+/// The codecs whose codes have at most `row_bytes` bytes, each with its largest setting; what decodes with the least work
+/// comes first.
+fn candidates(row_bytes: usize, width: usize) -> Vec<CodecSpec> {
+    let half_bytes = 2 * width;
+    let k = largest_k(row_bytes, width);
+    let learning = [
+        (k, CodecSpec::Topk as fn(u32) -> CodecSpec),
+        (k, CodecSpec::TopkResidual),
+        (row_bytes.min(width), CodecSpec::Pq),
+        ((row_bytes / 2).min(width), CodecSpec::Pca),
+    ];
+    let fixed = [CodecSpec::F16, CodecSpec::Bf16].map(|spec| (half_bytes, spec));
+    let quantized = [CodecSpec::Int8, CodecSpec::Int4].map(|spec| (Quantized::new(spec, width).row_bytes(), spec));
+    let fixed = fixed.into_iter().chain(quantized).filter(|&(bytes, _)| bytes <= row_bytes).map(|(_, spec)| spec);
+    let learning = learning.into_iter().filter(|&(n, _)| n > 0).map(|(n, spec)| spec(n as u32));
+    fixed.chain(learning).filter(|spec| spec.check().is_ok()).collect()
+}
+
+/// The largest `k` of a code book within the budget, at most half a group; 0 if there is none.
+fn largest_k(row_bytes: usize, width: usize) -> usize {
+    (1..=GROUP / 2).rev().find(|&k| topk::row_bytes(width, k) <= row_bytes).unwrap_or(0)
+}
+
+/// Three quarters of the rows to learn from, and the others.
+fn split(sample: &Matrix, seed: u64) -> Result<(Matrix, Matrix), CompressError> {
+    let n_rows = sample.n_rows();
+    if n_rows < 4 {
+        return Err(CompressError::invalid(format!(
+            "codec auto compares codecs on a part of the sample, which has {n_rows} rows; it needs at least 4"
+        )));
+    }
+    let held_out = draw_rows(n_rows, n_rows / 4, Draws::HeldOut.of(Key::new(seed, purpose::COMPRESSION)));
+    let mut is_held_out = vec![false; n_rows];
+    held_out.iter().for_each(|&row| is_held_out[row] = true);
+    let learnt: Vec<usize> = (0..n_rows).filter(|&row| !is_held_out[row]).collect();
+    Ok((rows_of(sample, &learnt)?, rows_of(sample, &held_out)?))
+}
+
+fn rows_of(sample: &Matrix, rows: &[usize]) -> Result<Matrix, CompressError> {
+    let values: Vec<f32> = rows.iter().flat_map(|&row| sample.row(row).iter().copied()).collect();
+    Ok(Matrix::new(rows.len(), sample.n_cols(), values)?)
+}

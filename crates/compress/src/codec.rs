@@ -1,0 +1,202 @@
+//! [`FeatureCodec`]: from a row of features to a code of fixed size and back; and [`fit`], which makes one.
+
+use std::fmt;
+
+use girih_graph_format::Matrix;
+
+use crate::half::Half;
+use crate::pca::Pca;
+use crate::pq::ProductQuantizer;
+use crate::quantized::Quantized;
+use crate::topk::TopkCodebook;
+use crate::{CodecSpec, CompressError, auto};
+
+/// A fitted codec: every row of `width` features becomes a code of `row_bytes` bytes, which depends on that row alone.
+///
+/// Decoding is linear in what [`add_scaled`](Self::add_scaled) sums up, so that rows can be summed while they are
+/// compressed, in a space of `sum_width` numbers that may be smaller than a row. For rows `x₁, x₂, …` and weights
+/// `w₁, w₂, …`, adding each and then [`finish_sum`](Self::finish_sum) with `w = w₁ + w₂ + …` gives
+/// `Σ wᵢ · decode(xᵢ)`.
+///
+/// # Panics
+/// All methods, when slices do not have the lengths stated.
+pub trait FeatureCodec: fmt::Debug + Send + Sync {
+    /// Name and setting; never [`CodecSpec::Auto`].
+    fn spec(&self) -> CodecSpec;
+
+    /// Features of a row.
+    fn width(&self) -> usize;
+
+    /// Bytes of a code.
+    fn row_bytes(&self) -> usize;
+
+    /// Writes the code of `row` (`width` features) to `code` (`row_bytes`).
+    ///
+    /// # Errors
+    /// At the first feature that is NaN, infinite, or beyond what the codec can hold.
+    fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused>;
+
+    /// Writes what `code` stands for to `row`, all of which is overwritten.
+    fn decode_row(&self, code: &[u8], row: &mut [f32]);
+
+    /// Numbers that a sum of codes takes: `width` unless the codec sums in a smaller space.
+    fn sum_width(&self) -> usize {
+        self.width()
+    }
+
+    /// Adds `weight` times what `code` stands for to `sum` (`sum_width` numbers), but for what all rows share.
+    fn add_scaled(&self, code: &[u8], weight: f32, sum: &mut [f32]);
+
+    /// Turns a sum of codes whose weights add up to `weight` into features: `out` has `width` of them.
+    fn finish_sum(&self, sum: &[f32], _weight: f32, out: &mut [f32]) {
+        out.copy_from_slice(sum);
+    }
+
+    /// What was learnt from the sample; [`from_parameters`] makes the same codec of it. Laid out in `docs/formats.md`.
+    fn parameters(&self) -> Vec<u8>;
+
+    /// Writes the codes of whole rows, one after the other.
+    ///
+    /// # Errors
+    /// As [`FeatureCodec::encode_row`]; the row is counted from `first_row`.
+    fn encode_rows(&self, first_row: usize, rows: &[f32], codes: &mut [u8]) -> Result<(), CompressError> {
+        assert_eq!(rows.len() / self.width(), codes.len() / self.row_bytes(), "a code for each row");
+        let rows = rows.chunks_exact(self.width()).zip(codes.chunks_exact_mut(self.row_bytes()));
+        for (i, (row, code)) in rows.enumerate() {
+            self.encode_row(row, code).map_err(|refused| refused.of_row(first_row + i))?;
+        }
+        Ok(())
+    }
+}
+
+/// A feature that a codec does not take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refused {
+    /// Its place in the row.
+    pub column: usize,
+    /// What stood there.
+    pub value: f32,
+    /// What the codec takes and what to do.
+    pub expected: &'static str,
+}
+
+impl Refused {
+    /// The error, with the row that this happened in.
+    #[must_use]
+    pub fn of_row(self, row: usize) -> CompressError {
+        let Self { column, value, expected } = self;
+        CompressError::invalid(format!("row {row}, column {column}: the value is {value}; {expected}"))
+    }
+}
+
+/// Refuses NaN and infinities.
+pub(crate) fn check_finite(row: &[f32]) -> Result<(), Refused> {
+    const EXPONENT: u32 = 0x7f80_0000;
+    // One pass without branches: what is refused is looked for only where there is something.
+    let bad = row.iter().fold(0, |bad, value| bad | u32::from(value.to_bits() & EXPONENT == EXPONENT));
+    if bad == 0 {
+        return Ok(());
+    }
+    let column = row.iter().position(|value| !value.is_finite()).unwrap_or_default();
+    Err(Refused { column, value: row[column], expected: "features must be finite, replace or drop it" })
+}
+
+/// Fits a codec to a sample of rows; the seed decides what a codec draws while it learns.
+///
+/// # Errors
+/// When the setting does not suit the width, a codec that learns gets fewer than two rows, or a value is not finite.
+pub fn fit(spec: CodecSpec, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
+    spec.check()?;
+    let width = sample.n_cols();
+    check_width(width)?;
+    if spec.needs_sample() {
+        if sample.n_rows() < 2 {
+            return Err(CompressError::invalid(format!(
+                "codec {spec} learns from a sample of {} rows; it needs at least 2",
+                sample.n_rows()
+            )));
+        }
+        sample.check_finite()?;
+    }
+    Ok(match spec {
+        CodecSpec::Topk(_) | CodecSpec::TopkResidual(_) => Box::new(TopkCodebook::fit(spec, sample)?),
+        CodecSpec::F16 | CodecSpec::Bf16 => Box::new(Half::new(spec, width)),
+        CodecSpec::Int8 | CodecSpec::Int4 => Box::new(Quantized::new(spec, width)),
+        CodecSpec::Pca(components) => Box::new(Pca::fit(components as usize, sample, seed)?),
+        CodecSpec::Pq(pieces) => Box::new(ProductQuantizer::fit(pieces as usize, sample, seed)?),
+        CodecSpec::Auto(row_bytes) => auto::choose(row_bytes as usize, sample, seed)?,
+    })
+}
+
+/// The codec that had these [`parameters`](FeatureCodec::parameters).
+///
+/// # Errors
+/// When they are not what a codec of this spec and width has.
+pub fn from_parameters(
+    spec: CodecSpec,
+    width: usize,
+    parameters: &[u8],
+) -> Result<Box<dyn FeatureCodec>, CompressError> {
+    spec.check()?;
+    check_width(width)?;
+    let floats = |expected: usize| floats_from_bytes(parameters, expected, spec);
+    Ok(match spec {
+        CodecSpec::Topk(_) | CodecSpec::TopkResidual(_) => {
+            Box::new(TopkCodebook::from_floats(spec, width, floats(TopkCodebook::n_floats(spec, width))?))
+        }
+        CodecSpec::F16 | CodecSpec::Bf16 => {
+            floats(0)?;
+            Box::new(Half::new(spec, width))
+        }
+        CodecSpec::Int8 | CodecSpec::Int4 => {
+            floats(0)?;
+            Box::new(Quantized::new(spec, width))
+        }
+        CodecSpec::Pca(components) => {
+            let n_components = components as usize;
+            Pca::check(n_components, width)?;
+            Box::new(Pca::from_floats(n_components, width, floats(Pca::n_floats(n_components, width))?))
+        }
+        CodecSpec::Pq(pieces) => {
+            let n_pieces = pieces as usize;
+            ProductQuantizer::check(n_pieces, width)?;
+            Box::new(ProductQuantizer::from_floats(n_pieces, width, &floats(ProductQuantizer::n_floats(width))?))
+        }
+        CodecSpec::Auto(_) => {
+            return Err(CompressError::corrupt(format!("{spec} is a rule for choosing, and no codec that has a code")));
+        }
+    })
+}
+
+fn check_width(width: usize) -> Result<(), CompressError> {
+    match u32::try_from(width) {
+        Ok(1..) => Ok(()),
+        _ => Err(CompressError::invalid(format!("rows of {width} features; expected 1 to {}", u32::MAX))),
+    }
+}
+
+/// Parameters as bytes.
+pub(crate) fn floats_to_bytes<'a>(floats: impl IntoIterator<Item = &'a f32>) -> Vec<u8> {
+    floats.into_iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Parameters from bytes: `expected` finite numbers.
+fn floats_from_bytes(bytes: &[u8], expected: usize, spec: CodecSpec) -> Result<Vec<f32>, CompressError> {
+    if expected.checked_mul(size_of::<f32>()) != Some(bytes.len()) {
+        return Err(CompressError::corrupt(format!(
+            "codec {spec} has {} bytes of parameters, expected {expected} numbers of 4 bytes",
+            bytes.len()
+        )));
+    }
+    let floats: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    match floats.iter().position(|value| !value.is_finite()) {
+        None => Ok(floats),
+        Some(at) => Err(CompressError::corrupt(format!("parameter {at} of codec {spec} is {}", floats[at]))),
+    }
+}
+
+/// Asserts the lengths of a row or sum and its code.
+pub(crate) fn assert_lengths(codec: &impl FeatureCodec, n_features: usize, n_bytes: usize) {
+    assert_eq!(n_features, codec.width(), "features of a row");
+    assert_eq!(n_bytes, codec.row_bytes(), "bytes of a code");
+}

@@ -1,0 +1,93 @@
+//! [`Half`]: features in 16 bits, as `f16` or `bf16`.
+
+use half::{bf16, f16};
+
+use crate::codec::{assert_lengths, check_finite};
+use crate::{CodecSpec, FeatureCodec, Refused};
+
+/// Every feature rounded to 16 bits, to the nearest, ties to even. Two bytes a feature, low byte first.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Half {
+    width: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    F16,
+    Bf16,
+}
+
+impl Half {
+    /// `spec` is one of the two.
+    pub(crate) fn new(spec: CodecSpec, width: usize) -> Self {
+        Self { width, kind: if spec == CodecSpec::Bf16 { Kind::Bf16 } else { Kind::F16 } }
+    }
+
+    #[inline]
+    fn encode(&self, value: f32) -> u16 {
+        match self.kind {
+            Kind::F16 => f16::from_f32(value).to_bits(),
+            Kind::Bf16 => bf16::from_f32(value).to_bits(),
+        }
+    }
+
+    /// The features of a code.
+    fn values(&self, code: &[u8]) -> impl Iterator<Item = f32> {
+        let kind = self.kind;
+        code.chunks_exact(2).map(move |bytes| {
+            let bits = u16::from_le_bytes([bytes[0], bytes[1]]);
+            match kind {
+                Kind::F16 => f16::from_bits(bits).to_f32(),
+                Kind::Bf16 => bf16::from_bits(bits).to_f32(),
+            }
+        })
+    }
+}
+
+impl FeatureCodec for Half {
+    fn spec(&self) -> CodecSpec {
+        match self.kind {
+            Kind::F16 => CodecSpec::F16,
+            Kind::Bf16 => CodecSpec::Bf16,
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn row_bytes(&self) -> usize {
+        2 * self.width
+    }
+
+    fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused> {
+        assert_lengths(self, row.len(), code.len());
+        check_finite(row)?;
+        // All bits of the exponent: the finite value was rounded to an infinity.
+        let infinite = if self.kind == Kind::F16 { 0x7c00 } else { 0x7f80 };
+        for (column, (&value, code)) in row.iter().zip(code.chunks_exact_mut(2)).enumerate() {
+            let bits = self.encode(value);
+            if bits & 0x7fff == infinite {
+                let expected = "it is beyond the range of 16 bits, scale the features or take another codec";
+                return Err(Refused { column, value, expected });
+            }
+            code.copy_from_slice(&bits.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn decode_row(&self, code: &[u8], row: &mut [f32]) {
+        assert_lengths(self, row.len(), code.len());
+        row.iter_mut().zip(self.values(code)).for_each(|(row, value)| *row = value);
+    }
+
+    fn add_scaled(&self, code: &[u8], weight: f32, sum: &mut [f32]) {
+        assert_lengths(self, sum.len(), code.len());
+        sum.iter_mut().zip(self.values(code)).for_each(|(sum, value)| *sum += weight * value);
+    }
+
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,149 @@
+//! [`Quantized`]: features as levels between the extremes of their group, in 8 or 4 bits.
+//!
+//! ```text
+//! int8   │ low f32 │ step f32 │ 256 levels, a byte each             │ next group …     value ≈ low + level · step
+//! int4   │ low f32 │ step f32 │ 64 levels, two a byte, first in the low half │ …
+//! ```
+
+use crate::codec::{assert_lengths, check_finite};
+use crate::{CodecSpec, FeatureCodec, Refused};
+
+/// Bytes of `low` and `step`.
+const SCALE_BYTES: usize = 8;
+/// Spreads between smaller values, rounded, stay finite.
+const MAGNITUDE_MAX: f32 = f32::MAX / 4.0;
+
+/// Levels with a scale for each group of a row; the last group may be shorter.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Quantized {
+    width: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Int8,
+    Int4,
+}
+
+impl Kind {
+    /// Features that share a scale: with few levels, extremes that are far out cost more.
+    fn group(self) -> usize {
+        match self {
+            Self::Int8 => 256,
+            Self::Int4 => 64,
+        }
+    }
+
+    fn level_max(self) -> f32 {
+        match self {
+            Self::Int8 => 255.0,
+            Self::Int4 => 15.0,
+        }
+    }
+
+    /// Bytes of a group of `n` features.
+    fn group_bytes(self, n: usize) -> usize {
+        SCALE_BYTES
+            + match self {
+                Self::Int8 => n,
+                Self::Int4 => n.div_ceil(2),
+            }
+    }
+}
+
+impl Quantized {
+    /// `spec` is one of the two.
+    pub(crate) fn new(spec: CodecSpec, width: usize) -> Self {
+        Self { width, kind: if spec == CodecSpec::Int4 { Kind::Int4 } else { Kind::Int8 } }
+    }
+
+    /// Calls `visit` with each feature's place and value.
+    #[inline]
+    fn for_each(&self, code: &[u8], out: &mut [f32], visit: impl Fn(&mut f32, f32)) {
+        let group = self.kind.group();
+        for (out, code) in out.chunks_mut(group).zip(code.chunks(self.kind.group_bytes(group))) {
+            let (scale, levels) = code.split_at(SCALE_BYTES);
+            let (low, step) = (float(&scale[..4]), float(&scale[4..]));
+            let value = |level: u8| low + f32::from(level) * step;
+            match self.kind {
+                Kind::Int8 => out.iter_mut().zip(levels).for_each(|(out, &level)| visit(out, value(level))),
+                Kind::Int4 => {
+                    let levels = levels.iter().flat_map(|pair| [pair & 15, pair >> 4]);
+                    out.iter_mut().zip(levels).for_each(|(out, level)| visit(out, value(level)));
+                }
+            }
+        }
+    }
+}
+
+impl FeatureCodec for Quantized {
+    fn spec(&self) -> CodecSpec {
+        match self.kind {
+            Kind::Int8 => CodecSpec::Int8,
+            Kind::Int4 => CodecSpec::Int4,
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn row_bytes(&self) -> usize {
+        let (group, rest) = (self.kind.group(), self.width % self.kind.group());
+        let rest_bytes = if rest == 0 { 0 } else { self.kind.group_bytes(rest) };
+        self.width / group * self.kind.group_bytes(group) + rest_bytes
+    }
+
+    fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused> {
+        assert_lengths(self, row.len(), code.len());
+        check_finite(row)?;
+        let group = self.kind.group();
+        for (g, (values, code)) in row.chunks(group).zip(code.chunks_mut(self.kind.group_bytes(group))).enumerate() {
+            let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(low, high), &v| (low.min(v), high.max(v)));
+            if let Some(i) = values.iter().position(|v| v.abs() > MAGNITUDE_MAX) {
+                let expected = "levels between values so large are beyond float32, scale the features";
+                return Err(Refused { column: g * group + i, value: values[i], expected });
+            }
+            encode_group(self.kind, values, (low, high), code);
+        }
+        Ok(())
+    }
+
+    fn decode_row(&self, code: &[u8], row: &mut [f32]) {
+        assert_lengths(self, row.len(), code.len());
+        self.for_each(code, row, |row, value| *row = value);
+    }
+
+    fn add_scaled(&self, code: &[u8], weight: f32, sum: &mut [f32]) {
+        assert_lengths(self, sum.len(), code.len());
+        self.for_each(code, sum, |sum, value| *sum += weight * value);
+    }
+
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+fn encode_group(kind: Kind, values: &[f32], (low, high): (f32, f32), code: &mut [u8]) {
+    let step = (high - low) / kind.level_max();
+    let (scale, levels) = code.split_at_mut(SCALE_BYTES);
+    scale[..4].copy_from_slice(&low.to_le_bytes());
+    scale[4..].copy_from_slice(&step.to_le_bytes());
+    // A group without spread has the step zero, and any level stands for its value.
+    let inverse = if step == 0.0 { 0.0 } else { 1.0 / f64::from(step) };
+    let level = |value: f32| {
+        let level = (f64::from(value) - f64::from(low)) * inverse;
+        level.round_ties_even().min(f64::from(kind.level_max())) as u8
+    };
+    match kind {
+        Kind::Int8 => levels.iter_mut().zip(values).for_each(|(out, &value)| *out = level(value)),
+        Kind::Int4 => levels.iter_mut().zip(values.chunks(2)).for_each(|(out, pair)| {
+            *out = level(pair[0]) | pair.get(1).map_or(0, |&value| level(value)) << 4;
+        }),
+    }
+}
+
+fn float(bytes: &[u8]) -> f32 {
+    f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}

@@ -1,0 +1,98 @@
+//! [`ErrorReport`]: how far decoded rows are from those that were encoded.
+
+use girih_graph_format::Matrix;
+use rayon::prelude::*;
+
+use crate::{CompressError, FeatureCodec};
+
+/// Errors of a codec over some rows, such as a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErrorReport {
+    /// Rows compared.
+    pub n_rows: usize,
+    /// Mean over rows of the cosine between a row and what it decodes to. Two rows of zeros have the cosine one, a row of
+    /// zeros and another one zero.
+    pub cosine_mean: f64,
+    /// The norm of all errors over the norm of all features; zero where both are zero.
+    pub relative_error: f64,
+    /// The largest error of a feature.
+    pub error_max: f64,
+}
+
+/// Rows that are measured together before results are added, in order, so that threads do not change them.
+const BLOCK_ROWS: usize = 64;
+
+/// Sums over rows.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    cosine: f64,
+    error_squared: f64,
+    norm_squared: f64,
+    error_max: f64,
+}
+
+impl ErrorReport {
+    /// Encodes and decodes `rows`.
+    ///
+    /// # Errors
+    /// When the width is not the codec's, or the codec refuses a value.
+    pub fn measure(codec: &dyn FeatureCodec, rows: &Matrix) -> Result<Self, CompressError> {
+        let width = codec.width();
+        if rows.n_cols() != width {
+            return Err(CompressError::invalid(format!(
+                "rows of {} features for a codec fitted to {width}",
+                rows.n_cols()
+            )));
+        }
+        let blocks: Vec<Sums> = rows
+            .data()
+            .par_chunks(BLOCK_ROWS * width)
+            .enumerate()
+            .map(|(block, rows)| block_sums(codec, block * BLOCK_ROWS, rows))
+            .collect::<Result<_, _>>()?;
+        let total = blocks.iter().fold(Sums::default(), |a, b| Sums {
+            cosine: a.cosine + b.cosine,
+            error_squared: a.error_squared + b.error_squared,
+            norm_squared: a.norm_squared + b.norm_squared,
+            error_max: a.error_max.max(b.error_max),
+        });
+        let relative = (total.error_squared / total.norm_squared).sqrt();
+        Ok(Self {
+            n_rows: rows.n_rows(),
+            cosine_mean: total.cosine / rows.n_rows().max(1) as f64,
+            relative_error: if total.error_squared == 0.0 { 0.0 } else { relative },
+            error_max: total.error_max,
+        })
+    }
+}
+
+fn block_sums(codec: &dyn FeatureCodec, first_row: usize, rows: &[f32]) -> Result<Sums, CompressError> {
+    let (mut code, mut decoded) = (vec![0; codec.row_bytes()], vec![0.0; codec.width()]);
+    let mut sums = Sums::default();
+    for (i, row) in rows.chunks_exact(codec.width()).enumerate() {
+        codec.encode_row(row, &mut code).map_err(|refused| refused.of_row(first_row + i))?;
+        codec.decode_row(&code, &mut decoded);
+        sums.add_row(row, &decoded);
+    }
+    Ok(sums)
+}
+
+impl Sums {
+    fn add_row(&mut self, row: &[f32], decoded: &[f32]) {
+        let (mut dot, mut norm, mut decoded_norm) = (0.0, 0.0, 0.0);
+        for (&x, &y) in row.iter().zip(decoded) {
+            let (x, y) = (f64::from(x), f64::from(y));
+            dot += x * y;
+            norm += x * x;
+            decoded_norm += y * y;
+            self.error_squared += (x - y) * (x - y);
+            self.error_max = self.error_max.max((x - y).abs());
+        }
+        self.norm_squared += norm;
+        self.cosine += match (norm == 0.0, decoded_norm == 0.0) {
+            (true, true) => 1.0,
+            (false, false) => dot / (norm.sqrt() * decoded_norm.sqrt()),
+            _ => 0.0,
+        };
+    }
+}

@@ -1,0 +1,99 @@
+//! Which rows a codec learns from.
+
+use girih_graph_format::Matrix;
+use girih_random::{Key, purpose};
+
+use crate::{CompressError, RowSource};
+
+/// What draws are for, below [`purpose::COMPRESSION`]. Numbers are part of every store, see `docs/formats.md`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Draws {
+    /// The rows of the sample.
+    Sample = 1,
+    /// Random vectors that the range of the sample is found with.
+    Components = 2,
+    /// The rows that k-means learns from and starts at.
+    Centroids = 3,
+    /// The rows that `auto` compares codecs on.
+    HeldOut = 4,
+}
+
+impl Draws {
+    /// The draws for this below `key`.
+    pub(crate) fn of(self, key: Key) -> Key {
+        key.child(self as u64)
+    }
+}
+
+/// How a sample is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleOptions {
+    /// Rows at most; all rows where there are fewer.
+    pub n_rows: usize,
+    /// Seed of what is drawn.
+    pub seed: u64,
+}
+
+/// What a sample may take in memory: far below what is promised for encoding as a whole.
+const SAMPLE_BYTES_MAX: usize = 64 << 20;
+
+impl Default for SampleOptions {
+    /// 16384 rows: the mean of as many values is within 1 % of a deviation.
+    fn default() -> Self {
+        Self { n_rows: 1 << 14, seed: 0 }
+    }
+}
+
+/// Draws different rows of a source, of which every set is as likely as any other, and reads them in order of rows. Fewer
+/// rows are drawn where they would take more than 64 MiB.
+///
+/// # Errors
+/// When the source cannot be read.
+pub fn draw_sample(source: &dyn RowSource, options: SampleOptions) -> Result<Matrix, CompressError> {
+    let width = source.width();
+    let n_rows_max = (SAMPLE_BYTES_MAX / size_of::<f32>() / width.max(1)).max(2);
+    let key = Draws::Sample.of(Key::new(options.seed, purpose::COMPRESSION));
+    let rows = draw_rows(source.n_rows(), options.n_rows.min(n_rows_max), key);
+    let mut values = vec![0.0; rows.len() * width];
+    for (values, &row) in values.chunks_exact_mut(width.max(1)).zip(&rows) {
+        source.read_rows(row, values)?;
+    }
+    Ok(Matrix::new(rows.len(), width, values)?)
+}
+
+/// Up to `count` of `n_rows` rows, ascending: Floyd's algorithm (Bentley and Floyd, CACM 30(9), 1987) with the stream
+/// `(0, 0)` of `key`.
+pub(crate) fn draw_rows(n_rows: usize, count: usize, key: Key) -> Vec<usize> {
+    if count >= n_rows {
+        return (0..n_rows).collect();
+    }
+    let mut stream = key.stream(0, 0);
+    let mut taken = std::collections::BTreeSet::new();
+    for last in n_rows - count..n_rows {
+        let row = stream.below(last as u64 + 1) as usize;
+        if !taken.insert(row) {
+            taken.insert(last);
+        }
+    }
+    taken.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_different_ascending_and_every_one_is_as_likely() {
+        let mut counts = [0u32; 40];
+        for seed in 0..4000 {
+            let rows = draw_rows(40, 10, Key::new(seed, purpose::COMPRESSION));
+            assert_eq!(rows.len(), 10);
+            assert!(rows.is_sorted_by(|a, b| a < b));
+            rows.iter().for_each(|&row| counts[row] += 1);
+        }
+        // Standard deviation 27 around 1000; six of them never happen by chance.
+        assert!(counts.iter().all(|&count| count.abs_diff(1000) < 165), "{counts:?}");
+        assert_eq!(draw_rows(3, 3, Key::new(0, 0)), [0, 1, 2]);
+        assert_eq!(draw_rows(3, 9, Key::new(0, 0)), [0, 1, 2]);
+    }
+}

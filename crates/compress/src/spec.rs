@@ -1,0 +1,142 @@
+//! [`CodecSpec`]: which codec, with which setting, as users write it and stores keep it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::CompressError;
+
+/// A codec by name and setting, before it is fitted to features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CodecSpec {
+    /// `topk:K`: positions of the K largest and K smallest values of each group of 256, values from a code book.
+    Topk(u32),
+    /// `topk-residual:K`: the same of what differs from the mean row.
+    TopkResidual(u32),
+    /// `f16`: IEEE half precision.
+    F16,
+    /// `bf16`: the upper half of an `f32`, rounded.
+    Bf16,
+    /// `int8`: 256 levels between the extremes of each group of 256.
+    Int8,
+    /// `int4`: 16 levels between the extremes of each group of 64.
+    Int4,
+    /// `pca:R`: coefficients of R principal components, in half precision.
+    Pca(u32),
+    /// `pq:M`: one of 256 centroids in each of M pieces of the row.
+    Pq(u32),
+    /// `auto:BYTES`: whichever of the above has the least error on a sample within so many bytes a row.
+    Auto(u32),
+}
+
+/// The largest K of a code book: twice as many positions are all of a group.
+const K_MAX: u32 = 128;
+/// The largest setting of other codecs: far above any width of features.
+const SETTING_MAX: u32 = 1 << 20;
+/// What a user may write.
+const EXPECTED: &str =
+    "write topk:K, topk-residual:K, f16, bf16, int8, int4, pca:R, pq:M or auto:BYTES, such as topk:8";
+
+impl CodecSpec {
+    /// The name before the colon.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Topk(_) => "topk",
+            Self::TopkResidual(_) => "topk-residual",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
+            Self::Int4 => "int4",
+            Self::Pca(_) => "pca",
+            Self::Pq(_) => "pq",
+            Self::Auto(_) => "auto",
+        }
+    }
+
+    /// The number after the colon, if the codec has one.
+    #[must_use]
+    pub fn setting(self) -> Option<u32> {
+        match self {
+            Self::Topk(n) | Self::TopkResidual(n) | Self::Pca(n) | Self::Pq(n) | Self::Auto(n) => Some(n),
+            Self::F16 | Self::Bf16 | Self::Int8 | Self::Int4 => None,
+        }
+    }
+
+    /// Whether the codec learns from a sample of the features.
+    #[must_use]
+    pub fn needs_sample(self) -> bool {
+        self.setting().is_some()
+    }
+
+    /// Refuses a setting that no features could have.
+    ///
+    /// # Errors
+    /// When K is not from 1 to 128, or another setting not from 1 to 2²⁰.
+    pub fn check(self) -> Result<(), CompressError> {
+        let max = if matches!(self, Self::Topk(_) | Self::TopkResidual(_)) { K_MAX } else { SETTING_MAX };
+        match self.setting() {
+            Some(n) if n == 0 || n > max => Err(CompressError::invalid(format!(
+                "codec {self}: the number after the colon is {n}; {} takes 1 to {max}",
+                self.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for CodecSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        self.setting().map_or(Ok(()), |n| write!(f, ":{n}"))
+    }
+}
+
+impl FromStr for CodecSpec {
+    type Err = CompressError;
+
+    fn from_str(text: &str) -> Result<Self, CompressError> {
+        let unknown = || CompressError::invalid(format!("{text:?} is no codec; {EXPECTED}"));
+        let (name, setting) = match text.split_once(':') {
+            None => (text, None),
+            Some((name, number)) => (name, Some(number.parse::<u32>().map_err(|_| unknown())?)),
+        };
+        let spec = match (name, setting) {
+            ("topk", Some(k)) => Self::Topk(k),
+            ("topk-residual", Some(k)) => Self::TopkResidual(k),
+            ("f16", None) => Self::F16,
+            ("bf16", None) => Self::Bf16,
+            ("int8", None) => Self::Int8,
+            ("int4", None) => Self::Int4,
+            ("pca", Some(components)) => Self::Pca(components),
+            ("pq", Some(pieces)) => Self::Pq(pieces),
+            ("auto", Some(row_bytes)) => Self::Auto(row_bytes),
+            _ => return Err(unknown()),
+        };
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_spec_are_the_same() {
+        for text in ["topk:8", "topk-residual:128", "f16", "bf16", "int8", "int4", "pca:32", "pq:48", "auto:48"] {
+            assert_eq!(text.parse::<CodecSpec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_codec_is_refused_with_what_is() {
+        for text in ["", "topk", "topk:", "topk:-1", "topk:8x", "f16:2", "zip", "pca", "auto", "topk:4294967296"] {
+            let error = text.parse::<CodecSpec>().unwrap_err().to_string();
+            assert!(error.contains("topk:8"), "{text}: {error}");
+        }
+        for text in ["topk:0", "topk:129", "topk-residual:0", "pca:0", "pq:0", "auto:0"] {
+            let error = text.parse::<CodecSpec>().unwrap_err().to_string();
+            assert!(error.contains("1 to"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! [`TopkCodebook`]: which features of a row are its largest and smallest, and what such features are on average
+//! (Ma et al., "Sparsified input features", Computer Systems & Applications 33(1), 2024).
+//!
+//! ```text
+//! group  0.1  2.0 −3.0  0.4 −0.2  1.5     k = 2          code  1 5 2 4       positions: largest first, smallest first
+//! place    0    1    2    3    4    5                    book  1.9 1.6 −2.8 −0.4    the sample's mean at each rank
+//! decoded  0  1.9 −2.8    0 −0.4  1.6
+//! ```
+//! A row is cut into groups of 256 features, the last of which may be shorter, so that a position is a byte. A code has
+//! the positions of the `k` largest values of each group, largest first, and of the `k` smallest, smallest first.
+//!
+//! **Ties.** A group is ordered by falling value and, where values are equal, by rising position; zero and minus zero are
+//! equal. The largest come from the front of this order, the smallest from its end: of equal largest values the first
+//! position comes first, of equal smallest values the last one. No position is kept twice.
+//!
+//! **Short groups.** A group of fewer than `2k` features keeps all of them: the first half of its order, rounded up, as
+//! the largest, the rest as the smallest. So a group of `n` features takes `min(2k, n)` bytes.
+//!
+//! **Residual.** Features that are large in every row (encoders of text have such) would be kept in every row, and say
+//! nothing. The variant `topk-residual` subtracts the mean row of the sample first and adds it when decoding, so that
+//! features that are not kept decode to their mean.
+
+mod select;
+mod select_x86;
+
+use girih_graph_format::Matrix;
+use rayon::prelude::*;
+
+use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
+use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
+
+/// Features of a group.
+pub const GROUP: usize = 256;
+const _: () = assert!(GROUP == 1 + u8::MAX as usize, "docs/formats.md gives a position one byte");
+
+/// Rows whose values are summed together before the sums are added, in order, so that threads do not change the mean.
+const SUM_ROWS: usize = 256;
+
+/// The code book; see the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TopkCodebook {
+    width: usize,
+    k: usize,
+    /// The mean value at each place of a code.
+    book: Vec<f32>,
+    /// What is subtracted before encoding, for `topk-residual`.
+    background: Option<Vec<f32>>,
+}
+
+impl TopkCodebook {
+    /// The code book of a sample: means by group and rank.
+    pub(crate) fn fit(spec: CodecSpec, sample: &Matrix) -> Result<Self, CompressError> {
+        let width = sample.n_cols();
+        let background = matches!(spec, CodecSpec::TopkResidual(_)).then(|| {
+            mean_of(width, sample, |row, sum| row.iter().zip(sum).for_each(|(&value, sum)| *sum += f64::from(value)))
+        });
+        let mut codec = Self { width, k: k_of(spec), book: Vec::new(), background };
+        codec.book = mean_of(codec.row_bytes(), sample, |row, sum| codec.add_kept(row, sum));
+        if codec.book.iter().any(|value| !value.is_finite()) {
+            return Err(CompressError::invalid(format!(
+                "codec {spec}: features are so far from their mean that it is beyond float32; scale them"
+            )));
+        }
+        Ok(codec)
+    }
+
+    /// Adds the values of `row` that are kept to `sum`, in the order of the code.
+    fn add_kept(&self, row: &[f32], sum: &mut [f64]) {
+        let mut code = vec![0; self.row_bytes()];
+        let mut centred = row.to_vec();
+        self.subtract_background(&mut centred);
+        select::encode(self.k, &centred, &mut code);
+        let kept = centred.chunks(GROUP).zip(code.chunks(2 * self.k));
+        let values = kept.flat_map(|(group, code)| code.iter().map(|&place| group[usize::from(place)]));
+        values.zip(sum).for_each(|(value, sum)| *sum += f64::from(value));
+    }
+
+    fn subtract_background(&self, row: &mut [f32]) {
+        if let Some(background) = &self.background {
+            row.iter_mut().zip(background).for_each(|(value, mean)| *value -= mean);
+        }
+    }
+
+    /// Numbers among the parameters.
+    pub(crate) fn n_floats(spec: CodecSpec, width: usize) -> usize {
+        let background = if matches!(spec, CodecSpec::TopkResidual(_)) { width } else { 0 };
+        row_bytes(width, k_of(spec)) + background
+    }
+
+    /// From [`TopkCodebook::n_floats`] parameters.
+    pub(crate) fn from_floats(spec: CodecSpec, width: usize, mut floats: Vec<f32>) -> Self {
+        let k = k_of(spec);
+        let background = floats.split_off(row_bytes(width, k));
+        Self { width, k, book: floats, background: (!background.is_empty()).then_some(background) }
+    }
+}
+
+impl FeatureCodec for TopkCodebook {
+    fn spec(&self) -> CodecSpec {
+        let k = self.k as u32;
+        if self.background.is_some() { CodecSpec::TopkResidual(k) } else { CodecSpec::Topk(k) }
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn row_bytes(&self) -> usize {
+        row_bytes(self.width, self.k)
+    }
+
+    fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused> {
+        assert_lengths(self, row.len(), code.len());
+        check_finite(row)?;
+        let Some(background) = &self.background else {
+            select::encode(self.k, row, code);
+            return Ok(());
+        };
+        let mut centred = [0.0; GROUP];
+        for (g, (row, code)) in row.chunks(GROUP).zip(code.chunks_mut(2 * self.k)).enumerate() {
+            let centred = &mut centred[..row.len()];
+            let background = &background[g * GROUP..];
+            centred.iter_mut().zip(row).zip(background).for_each(|((out, value), mean)| *out = value - mean);
+            check_finite(centred).map_err(|refused| Refused {
+                column: g * GROUP + refused.column,
+                value: row[refused.column],
+                expected: "its distance from the mean is beyond float32, scale the features",
+            })?;
+            select::encode(self.k, centred, code);
+        }
+        Ok(())
+    }
+
+    fn decode_row(&self, code: &[u8], row: &mut [f32]) {
+        match &self.background {
+            Some(background) => row.copy_from_slice(background),
+            None => row.fill(0.0),
+        }
+        self.add_scaled(code, 1.0, row);
+    }
+
+    fn add_scaled(&self, code: &[u8], weight: f32, sum: &mut [f32]) {
+        assert_lengths(self, sum.len(), code.len());
+        let groups = sum.chunks_mut(GROUP).zip(code.chunks(2 * self.k)).zip(self.book.chunks(2 * self.k));
+        for ((sum, code), book) in groups {
+            match <&mut [f32; GROUP]>::try_from(&mut *sum) {
+                Ok(sum) => code.iter().zip(book).for_each(|(&place, value)| sum[usize::from(place)] += weight * value),
+                Err(_) => add_to_short_group(code, book, weight, sum),
+            }
+        }
+    }
+
+    fn finish_sum(&self, sum: &[f32], weight: f32, out: &mut [f32]) {
+        match &self.background {
+            None => out.copy_from_slice(sum),
+            Some(background) => {
+                out.iter_mut().zip(sum).zip(background).for_each(|((out, sum), mean)| *out = sum + weight * mean);
+            }
+        }
+    }
+
+    fn parameters(&self) -> Vec<u8> {
+        floats_to_bytes(self.book.iter().chain(self.background.iter().flatten()))
+    }
+}
+
+/// A position past the end can only be in a store that was damaged and opened without its checksums: as any other wrong
+/// position it then gives a wrong row, and no more than that.
+fn add_to_short_group(code: &[u8], book: &[f32], weight: f32, sum: &mut [f32]) {
+    for (&place, value) in code.iter().zip(book) {
+        if let Some(sum) = sum.get_mut(usize::from(place)) {
+            *sum += weight * value;
+        }
+    }
+}
+
+/// The `k` of a code book's spec.
+fn k_of(spec: CodecSpec) -> usize {
+    spec.setting().map_or(1, |k| k as usize)
+}
+
+/// `2k` bytes for each full group, and at most that for the rest.
+pub(crate) fn row_bytes(width: usize, k: usize) -> usize {
+    width / GROUP * 2 * k + (2 * k).min(width % GROUP)
+}
+
+/// The mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on threads.
+fn mean_of(n: usize, sample: &Matrix, add: impl Fn(&[f32], &mut [f64]) + Sync) -> Vec<f32> {
+    let parts: Vec<Vec<f64>> = sample
+        .data()
+        .par_chunks(SUM_ROWS * sample.n_cols())
+        .map(|rows| {
+            let mut sum = vec![0.0; n];
+            rows.chunks_exact(sample.n_cols()).for_each(|row| add(row, &mut sum));
+            sum
+        })
+        .collect();
+    let mut sum = vec![0.0; n];
+    parts.iter().for_each(|part| sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+    sum.iter().map(|sum| (sum / sample.n_rows() as f64) as f32).collect()
+}

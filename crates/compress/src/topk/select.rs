@@ -1,0 +1,275 @@
+//! The positions of the largest and smallest values of a group.
+//!
+//! Floats become integers of the same order. The `k`-th largest is found roughly, by halving the range of integers
+//! until between `k` and `k` + [`SLACK`] values are not below: each step compares all values and counts. The few
+//! that are left are put in order by counting, for each, how many come before it. The smallest are the largest of the
+//! negated group read backwards, which also turns the rule for ties round.
+//!
+//! Nothing depends on how comparisons are made, so that all processors find the same positions.
+
+use pulp::{Simd, WithSimd};
+
+use super::GROUP;
+use super::select_x86;
+
+/// Integers in the order of a group's values; what is past the end of a short group is [`ABSENT`].
+#[repr(align(64))]
+pub(super) struct Keys(pub(super) [i32; GROUP]);
+
+/// Below the key of every finite value, and below every threshold.
+const ABSENT: i32 = i32::MIN;
+
+/// A bit for each key.
+pub(super) type Mask = [u64; GROUP / 64];
+
+/// How many more than `k` candidates are put in order rather than told apart by another comparison of all.
+const SLACK: usize = 8;
+/// Candidates at most: every value of half a group, and the slack, in whole vectors.
+const CANDIDATES: usize = GROUP / 2 + 2 * SLACK;
+/// From this number of candidates, a sort is faster than counting.
+const COUNTED_MAX: usize = 48;
+
+/// Comparing all keys with a threshold, the one step that processors do in ways of their own.
+pub(super) trait Compare: Copy {
+    /// The keys that are at least `threshold`, which is above [`ABSENT`].
+    fn at_least(self, keys: &Keys, threshold: i32) -> Mask;
+
+    /// How many keys are at least `threshold`.
+    #[inline(always)]
+    fn count(self, keys: &Keys, threshold: i32) -> usize {
+        self.at_least(keys, threshold).iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+/// Comparisons in plain Rust.
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+impl Compare for Portable {
+    #[inline(always)]
+    fn at_least(self, keys: &Keys, threshold: i32) -> Mask {
+        let bits = |keys: &[i32]| keys.iter().rev().fold(0, |word, &key| word << 1 | u64::from(key >= threshold));
+        std::array::from_fn(|word| bits(&keys.0[64 * word..64 * (word + 1)]))
+    }
+
+    #[inline(always)]
+    fn count(self, keys: &Keys, threshold: i32) -> usize {
+        keys.0.iter().map(|&key| u32::from(key >= threshold)).sum::<u32>() as usize
+    }
+}
+
+/// Writes the code of whole groups: `row` is finite, `code` as long as the codec says.
+pub(super) fn encode(k: usize, row: &[f32], code: &mut [u8]) {
+    select_x86::dispatch(k, row, code);
+}
+
+/// The arguments of [`encode`], and how to compare.
+pub(super) struct Encode<'a, C> {
+    pub(super) compare: C,
+    pub(super) k: usize,
+    pub(super) row: &'a [f32],
+    pub(super) code: &'a mut [u8],
+}
+
+impl<C: Compare> WithSimd for Encode<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (group, code) in self.row.chunks(GROUP).zip(self.code.chunks_mut(2 * self.k)) {
+            encode_group(self.compare, group, code);
+        }
+    }
+}
+
+/// The positions of the largest values in the first half of `code`, rounded up, of the smallest in the rest.
+#[inline(always)]
+fn encode_group(compare: impl Compare, group: &[f32], code: &mut [u8]) {
+    let mut keys = Keys([ABSENT; GROUP]);
+    keys.0.iter_mut().zip(group).for_each(|(key, &value)| *key = ordered(value));
+    let mut negated = Keys([ABSENT; GROUP]);
+    negated.0.iter_mut().zip(keys.0[..group.len()].iter().rev()).for_each(|(negated, &key)| *negated = !key);
+
+    let (high, low) = code.split_at_mut(code.len().div_ceil(2));
+    largest(compare, &keys, high);
+    largest(compare, &negated, low);
+    let last = (group.len() - 1) as u8;
+    low.iter_mut().for_each(|place| *place = last - *place);
+}
+
+/// An integer for a finite float, in the same order; zero and minus zero have the same.
+#[inline(always)]
+fn ordered(value: f32) -> i32 {
+    let bits = (value + 0.0).to_bits() as i32;
+    bits ^ (((bits >> 31) as u32) >> 1) as i32
+}
+
+/// The positions of the largest keys, in order; there are at least as many keys as `places`.
+#[inline(always)]
+fn largest(compare: impl Compare, keys: &Keys, places: &mut [u8]) {
+    let k = places.len();
+    if k == 0 {
+        return;
+    }
+    let (mut packed, mut n) = ([0u64; CANDIDATES], 0);
+    let mask = candidates(compare, keys, k);
+    for (word, mut bits) in mask.into_iter().enumerate() {
+        while bits != 0 {
+            let place = 64 * word + bits.trailing_zeros() as usize;
+            packed[n] = pack(keys.0[place], place);
+            n += 1;
+            bits &= bits - 1;
+        }
+    }
+    if n > COUNTED_MAX {
+        packed[..n].sort_unstable_by(|a, b| b.cmp(a));
+        places.iter_mut().zip(packed).for_each(|(place, packed)| *place = place_of(packed));
+        return;
+    }
+    // Whole vectors: what is past the end is zero, and before nothing.
+    let compared = &packed[..n.next_multiple_of(8)];
+    for &candidate in &packed[..n] {
+        let before = compared.iter().map(|&other| u64::from(other > candidate)).sum::<u64>() as usize;
+        if let Some(place) = places.get_mut(before) {
+            *place = place_of(candidate);
+        }
+    }
+}
+
+/// A key and its position in one number: larger for what comes first in the order.
+#[inline(always)]
+fn pack(key: i32, place: usize) -> u64 {
+    u64::from(key as u32 ^ 1 << 31) << 8 | (GROUP - 1 - place) as u64
+}
+
+#[inline(always)]
+fn place_of(packed: u64) -> u8 {
+    u8::MAX - packed as u8
+}
+
+/// From `k` to `k` + [`SLACK`] positions, among them the `k` first in the order.
+#[inline(always)]
+fn candidates(compare: impl Compare, keys: &Keys, k: usize) -> Mask {
+    let (mut low, mut high) = bounds(keys, k);
+    while low < high {
+        // The middle, rounded up, of a range that may be wider than an integer.
+        let middle = ((i64::from(low) + i64::from(high) + 1) >> 1) as i32;
+        let n = compare.count(keys, middle);
+        if n < k {
+            high = middle - 1;
+        } else {
+            low = middle;
+            if n <= k + SLACK {
+                return compare.at_least(keys, low);
+            }
+        }
+    }
+    let mask = compare.at_least(keys, low);
+    let n: usize = mask.iter().map(|word| word.count_ones() as usize).sum();
+    if n <= k + SLACK { mask } else { first_of_ties(compare.at_least(keys, low + 1), mask, k) }
+}
+
+/// All keys above the `k`-th largest and, of those that equal it, the first ones until there are `k`.
+#[inline(always)]
+fn first_of_ties(above: Mask, not_below: Mask, k: usize) -> Mask {
+    let mut missing = k - above.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+    let mut mask = above;
+    for (word, (above, not_below)) in above.into_iter().zip(not_below).enumerate() {
+        let mut ties = not_below & !above;
+        while ties != 0 && missing > 0 {
+            mask[word] |= ties & ties.wrapping_neg();
+            ties &= ties - 1;
+            missing -= 1;
+        }
+    }
+    mask
+}
+
+/// A key that at least `k` keys are not below, and the largest key.
+#[inline(always)]
+fn bounds(keys: &Keys, k: usize) -> (i32, i32) {
+    match k {
+        ..=16 => bounds_in::<16>(keys),
+        ..=32 => bounds_in::<32>(keys),
+        ..=64 => bounds_in::<64>(keys),
+        _ => bounds_in::<128>(keys),
+    }
+}
+
+/// Each of `N` lanes has a largest key; the least of them has `N` keys that are not below it. Where lanes are empty,
+/// every key will do.
+#[inline(always)]
+fn bounds_in<const N: usize>(keys: &Keys) -> (i32, i32) {
+    let mut lanes = [ABSENT; N];
+    for keys in keys.0.chunks_exact(N) {
+        lanes.iter_mut().zip(keys).for_each(|(lane, &key)| *lane = (*lane).max(key));
+    }
+    let (least, largest) =
+        lanes.iter().fold((i32::MAX, ABSENT), |(least, largest), &lane| (least.min(lane), largest.max(lane)));
+    (least.max(ABSENT + 1), largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition: sort everything, take both ends.
+    fn reference(k: usize, group: &[f32]) -> Vec<u8> {
+        let mut order: Vec<usize> = (0..group.len()).collect();
+        order.sort_by(|&a, &b| group[b].partial_cmp(&group[a]).expect("finite").then(a.cmp(&b)));
+        let n_high = k.min(group.len().div_ceil(2));
+        let n_low = k.min(group.len() / 2);
+        order[..n_high].iter().chain(order.iter().rev().take(n_low)).map(|&place| place as u8).collect()
+    }
+
+    fn encode_portably(k: usize, row: &[f32], code: &mut [u8]) {
+        Encode { compare: Portable, k, row, code }.with_simd(pulp::Scalar);
+    }
+
+    /// Values of a few kinds: any finite bits, few different ones (ties, both zeros), mostly zero, and smooth.
+    fn any_group() -> impl Strategy<Value = Vec<f32>> {
+        let finite = any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |v| v.is_finite());
+        let few = prop_oneof![Just(0.0f32), Just(-0.0), Just(1.0), Just(-1.0), Just(f32::MAX), Just(f32::MIN)];
+        let sparse = prop_oneof![9 => Just(0.0f32), 1 => -2.0f32..2.0];
+        let len = || prop_oneof![4 => Just(GROUP), 1 => 1..GROUP];
+        let of = |value: BoxedStrategy<f32>| len().prop_flat_map(move |n| vec(value.clone(), n));
+        prop_oneof![of(finite.boxed()), of(few.boxed()), of(sparse.boxed()), of((-3.0f32..3.0).boxed())]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn positions_are_those_of_a_full_sort(group in any_group(), k in prop_oneof![1usize..=128, Just(8), Just(128)]) {
+            let expected = reference(k, &group);
+            let mut code = vec![0; expected.len()];
+            encode(k, &group, &mut code);
+            prop_assert_eq!(&code, &expected);
+            code.fill(0);
+            encode_portably(k, &group, &mut code);
+            prop_assert_eq!(&code, &expected);
+        }
+
+        #[test]
+        fn keys_have_the_order_of_floats(a in any::<f32>(), b in any::<f32>()) {
+            prop_assume!(a.is_finite() && b.is_finite());
+            prop_assert_eq!(ordered(a).cmp(&ordered(b)), a.partial_cmp(&b).expect("finite"));
+            prop_assert!(ordered(a) > ABSENT && !ordered(a) > ABSENT);
+        }
+    }
+
+    #[test]
+    fn equal_values_are_taken_from_both_ends() {
+        let mut code = [0; 6];
+        encode(3, &[5.0; GROUP], &mut code);
+        assert_eq!(code, [0, 1, 2, 255, 254, 253]);
+        encode(3, &[0.0, -0.0, 0.0, -0.0, 0.0, -0.0, 0.0], &mut code);
+        assert_eq!(code, [0, 1, 2, 6, 5, 4]);
+        let mut code = [9; 1];
+        encode(8, &[1.0], &mut code);
+        assert_eq!(code, [0]);
+    }
+}
