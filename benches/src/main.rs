@@ -48,7 +48,7 @@ struct Arguments {
     /// compared with cuSPARSE [default: auto; gpu-ablation never,0.02,0.05,0.1,auto, gpu-profile never,auto]
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',')]
     density_threshold: Vec<Tiling>,
-    /// Trainings of each storage type, each with a seed of its own (suite gpu-accuracy)
+    /// Trainings of each configuration, each with a seed of its own (suites batches and gpu-accuracy)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     /// NVIDIA's profiler of kernels, `ncu`, which the suite gpu-profile then runs itself under.
@@ -65,7 +65,7 @@ struct Arguments {
 
 fn graph_help() -> String {
     format!(
-        "SPEC of the graph, as for `girih train --data`; several for the suite gpu-accuracy [default: {}; on devices {}]",
+        "SPEC of the graph, as for `girih train --data`; several for the suites batches and gpu-accuracy [default: {}; on devices {}]",
         graphs::DEFAULT,
         graphs::FULL
     )

@@ -9,11 +9,11 @@
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_trainer::{
-    Control, Event, Metric, ModelConfig, OptimizerConfig, RunSummary, Schedule, SessionOptions, Spread, TrainConfig,
-    train,
+    Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train,
 };
 
-use super::{DTYPES, Setup, dtype_name, gpu};
+use super::trainings::{Trained, name, wide};
+use super::{Setup, dtype_name, gpu};
 use crate::timing::Summary;
 use crate::{Case, Error, Goal, Report, graphs};
 
@@ -38,11 +38,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         cuda = cuda.storing(Dtype::F32);
         let found = Curve::of(&cuda, &dataset, &config)?;
         add_curves(&dataset.name, expected, found, report);
-        let mut trained = Vec::new();
-        for precision in DTYPES {
-            cuda = cuda.storing(precision);
-            trained.push(Trained::with(&cuda, &dataset, &TrainConfig { precision, ..config.clone() })?);
-        }
+        let precisely = |precision| TrainConfig { precision, ..config.clone() };
+        let exact = Trained::with(&cuda, &dataset, &precisely(Dtype::F32))?;
+        cuda = cuda.storing(Dtype::Bf16);
+        let trained = [exact, Trained::with(&cuda, &dataset, &precisely(Dtype::Bf16))?];
         add_scores(&dataset.name, config.metric, &trained, report)?;
     }
     report.graph = Some(described.join("; "));
@@ -53,18 +52,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 fn config(dataset: &Dataset) -> TrainConfig {
     match dataset.n_classes() {
         2 => TrainConfig::heterophilous(),
-        _ if dataset.generated => wide(),
+        _ if dataset.generated => wide(ModelKind::Gcn),
         _ => TrainConfig::default(),
-    }
-}
-
-/// 128 hidden columns on features that are not dropped out. Weights do not decay, which would hold back those that read
-/// features that many neighbours have evened out; the rate falls to zero, so that the last epochs of two runs differ little.
-fn wide() -> TrainConfig {
-    TrainConfig {
-        model: ModelConfig { hidden: 128, input_dropout: Some(0.0), ..ModelConfig::default() },
-        optimizer: OptimizerConfig { weight_decay: 0.0, schedule: Schedule::Cosine, ..OptimizerConfig::default() },
-        ..TrainConfig::default()
     }
 }
 
@@ -109,70 +98,18 @@ fn largest_difference(expected: &[f32], found: &[f32]) -> f64 {
     expected.iter().zip(found).map(difference).fold(0.0, f64::max)
 }
 
-/// All runs in one storage type.
-struct Trained {
-    precision: Dtype,
-    runs: Vec<RunSummary>,
-    /// What a training step took, evaluation left out.
-    time: Summary,
-}
-
-impl Trained {
-    fn with<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Result<Self, Error> {
-        let outcome = train(backend, dataset.clone(), config, &SessionOptions::default(), &mut |_| Control::Continue)?;
-        let seconds: Vec<f64> = outcome.times.iter().map(|times| times.steps.as_secs_f64()).collect();
-        Ok(Self { precision: config.precision, runs: outcome.runs, time: Summary::of(&seconds) })
-    }
-
-    /// The score of every run, in percent.
-    fn scores(&self, metric: Metric) -> Result<Vec<f64>, Error> {
-        let score = |run: &RunSummary| match metric {
-            Metric::Accuracy => run.best.test_accuracy,
-            Metric::RocAuc => run.best.test_roc_auc,
-        };
-        let missing = "no test node has a label: take data with a test split";
-        self.runs.iter().map(|run| Ok(100.0 * score(run).ok_or(missing)?)).collect()
-    }
-
-    /// The case, with each score that there is.
-    fn case(&self, data: &str, metric: Metric) -> Result<Case, Error> {
-        let mut case = Case::new(format!("{data}/{}", dtype_name(self.precision)), self.time);
-        let shown: &[Metric] = match metric {
-            Metric::Accuracy => &[Metric::Accuracy],
-            Metric::RocAuc => &[Metric::Accuracy, Metric::RocAuc],
-        };
-        for &metric in shown {
-            let (name, spread) = (name(metric), spread(&self.scores(metric)?));
-            case = case.with(&format!("{name}_percent"), spread.mean).with(&format!("{name}_std_points"), spread.std);
-        }
-        Ok(case)
-    }
-}
-
-fn name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Accuracy => "accuracy",
-        Metric::RocAuc => "roc_auc",
-    }
-}
-
-fn spread(scores: &[f64]) -> Spread {
-    Spread::of(scores).expect("at least one run")
-}
-
 /// The cases of both storage types, the second beside the first.
-fn add_scores(data: &str, metric: Metric, trained: &[Trained], report: &mut Report) -> Result<(), Error> {
-    let [f32, bf16] = trained else { panic!("two storage types") };
-    let (expected, found) = (f32.scores(metric)?, bf16.scores(metric)?);
-    let differences: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| b - a).collect();
-    let spread = spread(&differences);
-    let error = spread.std / (differences.len() as f64).sqrt();
-    report.cases.push(f32.case(data, metric)?);
-    report
-        .cases
-        .push(bf16.case(data, metric)?.with("beside_f32_points", spread.mean).with("beside_f32_error_points", error));
-    let what = format!("{data}: {} in bf16 beside f32, mean of {} runs, points", name(metric), differences.len());
-    report.goals.push(Goal::at_most(what, spread.mean.abs(), SCORE_POINTS));
+fn add_scores(data: &str, metric: Metric, [f32, bf16]: &[Trained; 2], report: &mut Report) -> Result<(), Error> {
+    let named = |dtype| format!("{data}/{}", dtype_name(dtype));
+    let beside = bf16.beside(f32, metric)?;
+    report.cases.push(f32.case(named(Dtype::F32), metric)?);
+    report.cases.push(
+        bf16.case(named(Dtype::Bf16), metric)?
+            .with("beside_f32_points", beside.points)
+            .with("beside_f32_error_points", beside.error),
+    );
+    let what = format!("{data}: {} in bf16 beside f32, mean of {} runs, points", name(metric), bf16.n_runs());
+    report.goals.push(Goal::at_most(what, beside.points.abs(), SCORE_POINTS));
     Ok(())
 }
 
@@ -198,7 +135,7 @@ mod tests {
         let mut report = Report::new("gpu-accuracy", Path::new("/"), Ceilings::default());
         let curve = || Curve::of(&Cpu::new(), &dataset, &config).unwrap();
         add_curves("planted", curve(), curve(), &mut report);
-        let trained = DTYPES.map(|precision| {
+        let trained = [Dtype::F32, Dtype::Bf16].map(|precision| {
             let config = TrainConfig { precision, ..config.clone() };
             Trained::with(&Cpu::new().gathering(precision), &dataset, &config).unwrap()
         });

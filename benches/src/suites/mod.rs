@@ -1,6 +1,7 @@
 //! The suites of `cargo xtask bench SUITE`; a new one is a module here and a line in [`Suite::run`].
 
 mod attention;
+mod batches;
 mod epochs;
 mod fullbatch;
 mod gemm;
@@ -16,6 +17,7 @@ mod minibatch;
 mod reorder;
 mod sampling;
 mod spmm;
+mod trainings;
 
 use std::path::PathBuf;
 
@@ -50,6 +52,8 @@ pub enum Suite {
     Sampling,
     /// Training steps on sampled neighbours.
     Minibatch,
+    /// The accuracy that mini-batches reach beside that of the full graph.
+    Batches,
     /// Sparse times dense on a CUDA device, beside cuSPARSE.
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
@@ -77,6 +81,7 @@ impl Suite {
             Self::Reorder => "reorder",
             Self::Sampling => "sampling",
             Self::Minibatch => "minibatch",
+            Self::Batches => "batches",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
@@ -91,7 +96,7 @@ impl Suite {
     /// # Errors
     /// When data cannot be had, an operation fails or a peer ends early; on several graphs for a suite that takes one.
     pub fn run(self, setup: &Setup, report: &mut Report) -> Result<(), Error> {
-        if setup.graphs.len() > 1 && self != Self::GpuAccuracy {
+        if setup.graphs.len() > 1 && !matches!(self, Self::GpuAccuracy | Self::Batches) {
             return Err(format!("{} runs on one graph, but several are given: run it for each", self.name()).into());
         }
         match self {
@@ -103,6 +108,7 @@ impl Suite {
             Self::Reorder => reorder::run(setup, report),
             Self::Sampling => sampling::run(setup, report),
             Self::Minibatch => minibatch::run(setup, report),
+            Self::Batches => batches::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),

@@ -10,9 +10,9 @@ use girih_kernels::Tiling;
 use girih_partition::{Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
-use girih_sampling::{Expand, FanOut, Neighbors};
+use girih_sampling::{Draws, Expand, FanOut, Neighbors};
 use girih_trainer::{
-    Aggregator, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule, TaskKind,
+    Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule, TaskKind,
     TrainConfig,
 };
 
@@ -301,22 +301,38 @@ pub struct PartitionArgs {
 pub struct SampleArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Neighbours of each node, for each hop from the seeds outward; -1 takes all
-    #[arg(long, value_name = "K,…", default_value = "15,10,5", allow_hyphen_values = true)]
-    pub fanout: FanOut,
-    /// Seeds of a batch
+    /// What a batch is: sampled neighbours of its seeds (neighbor), some nodes for each whole layer (layer), some clusters
+    /// (cluster), or a drawn subgraph (saint)
+    #[arg(long, value_enum, default_value_t = SampledBatch::Neighbor)]
+    pub batch: SampledBatch,
+    /// Neighbours of each node, for each hop from the seeds outward, -1 for all; of layer batches, nodes of each whole layer
+    /// [default: 15,10,5; layer 2048,2048,2048]
+    #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
+    pub fanout: Option<FanOut>,
+    /// Seeds of a batch; draws of a saint batch: nodes, edges or walks
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: u32,
-    /// Times that all seeds are gone through, each time in another order
+    #[command(flatten)]
+    pub subgraphs: SubgraphSettings,
+    /// Who draws neighbours: each node for itself, nodes of a hop together (layer), or with numbers in common (labor)
+    /// [default: node]
+    #[arg(long, value_enum)]
+    pub draws: Option<DrawsChoice>,
+    /// What makes a node of a layer batch likely: its edges to the layer above (ladies), or all its edges (fastgcn)
+    /// [default: ladies]
+    #[arg(long, value_enum)]
+    pub importance: Option<Importance>,
+    /// Times that all seeds, or as many nodes as there are, are gone through
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
-    /// How global ids become local ones: to-block, to-block-fast, fused or rank; batches are the same
-    #[arg(long, value_name = "WAY", default_value_t)]
-    pub relabel: Relabel,
-    /// Nodes that each hop draws for: those that the hop before found, or all found so far
-    #[arg(long, value_enum, default_value_t)]
-    pub expand: ExpandChoice,
-    /// Draw with replacement
+    /// How global ids of neighbor batches become local ones: to-block, to-block-fast, fused or rank; batches are the same
+    /// [default: rank]
+    #[arg(long, value_name = "WAY")]
+    pub relabel: Option<Relabel>,
+    /// Nodes that each hop draws for: those that the hop before found, or all found so far [default: per-layer]
+    #[arg(long, value_enum)]
+    pub expand: Option<ExpandChoice>,
+    /// Draw neighbours or nodes of a layer with replacement
     #[arg(long)]
     pub replace: bool,
     /// Draw edges as often as their weights say, not all alike
@@ -335,23 +351,61 @@ pub struct SampleArgs {
     pub output: OutputArgs,
 }
 
-/// For which nodes a hop draws neighbours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExpandChoice {
-    /// For the nodes that the hop before found.
-    Once,
-    /// For all nodes found so far.
-    #[default]
-    PerLayer,
+impl SampleArgs {
+    /// The settings that training has for the same batches.
+    pub fn batch_config(&self) -> BatchConfig {
+        let mut config = BatchConfig { kind: self.batch.into(), replace: self.replace, ..BatchConfig::default() };
+        set(&mut config.fanout, self.fanout.as_ref().map(numbers));
+        self.subgraphs.override_in(&mut config);
+        config
+    }
+
+    /// The first flag that was given and means nothing for batches of this kind, with the kind that it is for.
+    pub fn flag_of_other_batches(&self) -> Option<(&'static str, &'static str)> {
+        let is = |kind: SampledBatch| std::mem::discriminant(&self.batch) == std::mem::discriminant(&kind);
+        let (neighbor, layer) = (is(SampledBatch::Neighbor), is(SampledBatch::Layer));
+        let of_neighbors = [
+            (self.draws.is_some(), "--draws"),
+            (self.relabel.is_some(), "--relabel"),
+            (self.expand.is_some(), "--expand"),
+            (self.weighted, "--weighted"),
+            (self.global_inputs, "--global-inputs"),
+        ];
+        let unused = of_neighbors.into_iter().find(|&(given, _)| given && !neighbor).map(|(_, flag)| (flag, "neighbor"));
+        unused.or((self.importance.is_some() && !layer).then_some(("--importance", "layer")))
+    }
 }
 
-impl From<ExpandChoice> for Expand {
-    fn from(choice: ExpandChoice) -> Self {
+/// Who draws neighbours.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DrawsChoice {
+    /// Each node for itself (GraphSAGE).
+    Node,
+    /// The nodes of a hop together, so many for all (DSP's layer-wise sampling).
+    Layer,
+    /// Each node for itself, with numbers in common (LABOR-0).
+    Labor,
+}
+
+impl From<DrawsChoice> for Draws {
+    fn from(choice: DrawsChoice) -> Self {
         match choice {
-            ExpandChoice::Once => Self::Once,
-            ExpandChoice::PerLayer => Self::PerLayer,
+            DrawsChoice::Node => Self::PerNode,
+            DrawsChoice::Layer => Self::PerLayer,
+            DrawsChoice::Labor => Self::Labor,
         }
     }
+}
+
+/// What makes a node of a layer batch likely.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum Importance {
+    /// Its edges to the layer above (Zou et al., NeurIPS 2019).
+    #[default]
+    Ladies,
+    /// All its edges (Chen et al., ICLR 2018).
+    #[value(name = "fastgcn")]
+    FastGcn,
 }
 
 /// `girih train`.
@@ -408,10 +462,10 @@ pub struct Settings {
     /// Layers; for sgc and lightgcn, hops [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
-    /// Width of hidden layers; for lightgcn, of embeddings [default: 16; lightgcn 64]
+    /// Width of hidden layers; for lightgcn, of embeddings [default: 16; links 32, lightgcn 64]
     #[arg(long, value_name = "N", visible_alias = "dim")]
     pub hidden: Option<usize>,
-    /// Share of hidden activations dropped out in training [default: 0.5; lightgcn 0]
+    /// Share of hidden activations dropped out in training [default: 0.5; links and lightgcn 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub dropout: Option<f64>,
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
@@ -462,7 +516,7 @@ pub struct Settings {
     /// Epochs over which the learning rate first rises [default: 0]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u64>,
-    /// Weight decay; for lightgcn, of the embeddings of a batch [default: 0.0005; lightgcn 0.0001]
+    /// Weight decay; for lightgcn, of the embeddings of a batch [default: 0.0005; links 0, lightgcn 0.0001]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
     /// Parameters that decay: those of the first layer, or all [default: first]
@@ -515,6 +569,16 @@ pub struct BatchSettings {
     /// Draw neighbours or nodes of a layer with replacement
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub replace: Option<bool>,
+    #[command(flatten)]
+    pub subgraphs: SubgraphSettings,
+    /// Batches that are made ahead while a step computes; results do not depend on it [default: 2]
+    #[arg(long, value_name = "N")]
+    pub prefetch: Option<usize>,
+}
+
+/// Settings of batches that are subgraphs.
+#[derive(Debug, Args)]
+pub struct SubgraphSettings {
     /// Clusters that the graph is cut into for cluster batches [default: one for 200 nodes]
     #[arg(long, value_name = "N")]
     pub clusters: Option<usize>,
@@ -527,9 +591,16 @@ pub struct BatchSettings {
     /// Steps of the walks of saint batches [default: 2]
     #[arg(long, value_name = "N")]
     pub walk_length: Option<u32>,
-    /// Batches that are made ahead while a step computes; results do not depend on it [default: 2]
-    #[arg(long, value_name = "N")]
-    pub prefetch: Option<usize>,
+}
+
+impl SubgraphSettings {
+    /// Puts what was given into `config`.
+    fn override_in(&self, config: &mut BatchConfig) {
+        set(&mut config.clusters, self.clusters.map(Some));
+        set(&mut config.clusters_per_batch, self.clusters_per_batch.map(Some));
+        set(&mut config.saint, self.saint.map(SaintKind::from));
+        set(&mut config.walk_length, self.walk_length);
+    }
 }
 
 /// Settings of link prediction.
@@ -545,7 +616,7 @@ pub struct LinkSettings {
     /// Share of the links that are reported; messages travel over neither [default: 0.1]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub test_links: Option<f64>,
-    /// Columns of the embeddings, whose products are the scores of pairs [default: as --hidden]
+    /// Columns of the embeddings, whose products are the scores of pairs [default: 16]
     #[arg(long, value_name = "N")]
     pub embedding_width: Option<usize>,
 }
@@ -557,7 +628,7 @@ impl LinkSettings {
         set(&mut links.negatives, self.negatives);
         set(&mut links.val, self.val_links);
         set(&mut links.test, self.test_links);
-        set(&mut links.width, self.embedding_width.map(Some));
+        set(&mut links.width, self.embedding_width);
     }
 }
 
@@ -576,11 +647,8 @@ impl BatchSettings {
         set(&mut batch.kind, self.batch.map(BatchKind::from));
         set(&mut batch.fanout, self.fanout.as_ref().map(numbers));
         set(&mut batch.replace, self.replace);
-        set(&mut batch.clusters, self.clusters.map(Some));
-        set(&mut batch.clusters_per_batch, self.clusters_per_batch.map(Some));
-        set(&mut batch.saint, self.saint.map(SaintKind::from));
-        set(&mut batch.walk_length, self.walk_length);
         set(&mut batch.prefetch, self.prefetch);
+        self.subgraphs.override_in(batch);
     }
 }
 
@@ -648,6 +716,19 @@ macro_rules! value_enum {
     };
 }
 
+value_enum! {
+    /// For which nodes a hop draws neighbours.
+    ExpandChoice for Expand {
+        /// For the nodes that the hop before found.
+        Once,
+        /// For all nodes found so far.
+        PerLayer,
+    }
+}
+value_enum! {
+    /// What a sampled batch is.
+    SampledBatch for BatchKind { Neighbor, Layer, Cluster, Saint }
+}
 value_enum! {
     /// A network.
     Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp, #[value(name = "lightgcn")] LightGcn }

@@ -1,6 +1,8 @@
 //! [`BatchConfig`]: what a training step sees: the whole graph, or a mini-batch of it.
 
-use girih_sampling::{FanOut, Neighbors};
+use girih_graph_format::Csr;
+use girih_reorder::clusters;
+use girih_sampling::{ClusterSampler, FanOut, Neighbors, SaintSampler, SubgraphSampler};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
@@ -89,6 +91,9 @@ pub const DEFAULT_BATCH_SIZE: usize = 1024;
 const CLUSTER_NODES: usize = 200;
 /// Clusters in a batch, at most, unless said otherwise.
 const CLUSTERS_PER_BATCH: usize = 20;
+/// Subgraphs that are only counted, for the weights of GraphSAINT's walks: so many for each batch of an epoch (Zeng et al.,
+/// ICLR 2020, section 5, take 50).
+const COUNTED_PER_BATCH: usize = 50;
 
 impl Default for BatchConfig {
     fn default() -> Self {
@@ -153,6 +158,38 @@ impl BatchConfig {
         }
     }
 
+    /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the nodes
+    /// of the graph together. `n_draws` is what GraphSAINT draws for a batch; `seed` names what it draws to weigh its walks.
+    ///
+    /// # Errors
+    /// When the graph cannot be cut into clusters, or the settings make no batches of it.
+    pub fn subgraph_sampler(
+        &self,
+        graph: &Csr,
+        n_draws: usize,
+        seed: u64,
+    ) -> Result<(Box<dyn SubgraphSampler>, usize), TrainError> {
+        if self.kind == BatchKind::Cluster {
+            let (n_clusters, per_batch) = self.n_clusters(graph.n_rows());
+            let cluster_of = clusters(graph, n_clusters).map_err(|error| TrainError::invalid(error.to_string()))?;
+            let sampler = ClusterSampler::new(&cluster_of, n_clusters, per_batch)?;
+            let n_batches = sampler.n_batches();
+            return Ok((Box::new(sampler), n_batches));
+        }
+        let n_batches = graph.n_rows().div_ceil(self.saint_nodes(n_draws)).max(1);
+        let n_draws = u32::try_from(n_draws)
+            .map_err(|_| TrainError::invalid(format!("{n_draws} draws for a batch; take fewer than 2^32")))?;
+        let sampler = match self.saint {
+            SaintKind::Node => SaintSampler::nodes(graph, n_draws)?,
+            SaintKind::Edge => SaintSampler::edges(graph, n_draws)?,
+            SaintKind::Walk => {
+                let n_counted = (COUNTED_PER_BATCH * n_batches) as u32;
+                SaintSampler::walks(graph, n_draws, self.walk_length, n_counted, seed)?
+            }
+        };
+        Ok((Box::new(sampler), n_batches))
+    }
+
     /// Refuses settings that do not go with each other or with the model.
     ///
     /// # Errors
@@ -192,11 +229,22 @@ impl BatchConfig {
         }
         let only_patterns = matches!(model.kind, ModelKind::Gat | ModelKind::Gatv2)
             || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
+        if self.replace && only_patterns {
+            return refused("setting `batch.replace` must be false for this model, which reads a neighbour once".to_owned());
+        }
+        self.check()?;
+        if self.kind.has_blocks() { self.fan_out(model.layers).map(drop) } else { Ok(()) }
+    }
+
+    /// Refuses settings that do not go with the kind of batches, or make none.
+    ///
+    /// # Errors
+    /// At the first such setting, naming what works.
+    pub fn check(&self) -> Result<(), TrainError> {
         let (fans_out, clusters) = (self.kind.has_blocks(), self.kind == BatchKind::Cluster);
         let rules = [
             (fans_out || self.fanout.is_empty(), "fanout", "left out: neighbor and layer batches have one"),
             (fans_out || !self.replace, "replace", "false: neighbor and layer batches can draw with replacement"),
-            (!(self.replace && only_patterns), "replace", "false for this model, which reads a neighbour once"),
             (clusters || self.clusters.is_none(), "clusters", "left out: cluster batches have them"),
             (
                 clusters || self.clusters_per_batch.is_none(),
@@ -208,9 +256,9 @@ impl BatchConfig {
             (self.walk_length >= 1, "walk_length", "at least 1"),
             (self.prefetch <= 64, "prefetch", "at most 64"),
         ];
-        if let Some((_, setting, rule)) = rules.iter().find(|(holds, ..)| !holds) {
-            return refused(format!("setting `batch.{setting}` must be {rule}"));
+        match rules.iter().find(|(holds, ..)| !holds) {
+            None => Ok(()),
+            Some((_, setting, rule)) => Err(TrainError::invalid(format!("setting `batch.{setting}` must be {rule}"))),
         }
-        if fans_out { self.fan_out(model.layers).map(drop) } else { Ok(()) }
     }
 }

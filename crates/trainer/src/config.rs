@@ -143,6 +143,25 @@ impl TrainConfig {
         }
     }
 
+    /// The settings that a task starts from with a model. Links start from [`Self::for_model`] without dropout and decay of
+    /// weights, which shrinks embeddings until their products tell nothing,
+    /// with the widths of Kipf and Welling (2016, section 3): 32 hidden columns and embeddings of 16.
+    #[must_use]
+    pub fn for_task(task: TaskKind, kind: ModelKind) -> Self {
+        let nodes = Self::for_model(kind);
+        if task == TaskKind::Nodes {
+            return nodes;
+        }
+        // Attention has narrower columns for each of its heads.
+        let hidden = if nodes.model.heads > 1 { nodes.model.hidden } else { 32 };
+        Self {
+            task,
+            model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },
+            optimizer: OptimizerConfig { weight_decay: 0.0, ..nodes.optimizer },
+            ..nodes
+        }
+    }
+
     /// A GCN for graphs whose neighbours differ, scored by ROC-AUC: residual connections and layer normalisation, as Platonov et
     /// al. (ICLR 2023) train on them, but narrower and at a higher rate, so that 200 epochs suffice.
     #[must_use]

@@ -1,7 +1,5 @@
 //! [`FullBatch`]: one training run in which every step sees the whole graph.
 
-use std::time::Instant;
-
 use girih_compute::{Backend, StepInputs};
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
@@ -13,8 +11,8 @@ use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::Params;
 use crate::report::{Scores, StageTimes, TestReport};
-use crate::state::{Run, RunState, Watch};
-use crate::tape::{Mode, Tape};
+use crate::state::{Lap, Run, RunState, Watch};
+use crate::tape::Tape;
 
 /// One run, epoch by epoch.
 pub struct FullBatch<'a, B: Backend> {
@@ -54,22 +52,20 @@ impl<'a, B: Backend> FullBatch<'a, B> {
 
     /// The passes of a training step and the step of the optimiser, put on the device.
     fn step(&mut self, inputs: &StepInputs, key: Key) -> Result<StageTimes, TrainError> {
-        let start = Instant::now();
-        let (state, Classifier { inputs: whole, task, model }) = (&mut self.state, &self.classifier);
-        let ranks = whole.ranks.as_deref();
+        let Self { state, classifier: Classifier { inputs: whole, task, model }, n_draws, .. } = self;
         if let Some(loss) = self.loss.take() {
             state.pool.give(state.backend, loss);
         }
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Train(key)).among(ranks);
-        let logits = model.forward(&mut tape, whole)?;
-        let loss = tape.loss_of(logits, task.targets, &task.train)?;
-        self.n_draws = tape.n_draws();
-        let forward = start.elapsed();
-        self.loss = Some(tape.backward(loss, &mut state.gradients)?);
-        ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
-        let backward = start.elapsed() - forward;
+        let (loss, times) = state.passes(key, |tape| {
+            let logits = model.forward(tape, whole)?;
+            let loss = tape.loss_of(logits, task.targets, &task.train)?;
+            *n_draws = tape.n_draws();
+            Ok(loss)
+        })?;
+        self.loss = Some(loss);
+        let mut lap = Lap::start();
         state.step(inputs.optimizer)?;
-        Ok(StageTimes { forward, backward, optimizer: start.elapsed() - forward - backward, ..StageTimes::default() })
+        Ok(StageTimes { optimizer: lap.next(), ..times })
     }
 
     /// Logits of all nodes with the parameters as they are.

@@ -1,6 +1,6 @@
 //! [`RunState`]: what every kind of training keeps from epoch to epoch, and [`Run`]: an epoch of any kind.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use girih_compute::{AdamStep, Backend};
 use girih_graph_format::Matrix;
@@ -15,7 +15,7 @@ use crate::optim::Optimizer;
 use crate::params::{Gradients, Param, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
 use crate::session::Control;
-use crate::tape::Pool;
+use crate::tape::{Loss, Mode, Pool, Tape};
 
 /// Where a run stands: parameters, the optimiser's state, epochs done, and the best scores so far.
 pub struct RunState<'a, B: Backend> {
@@ -66,6 +66,21 @@ pub struct BatchDone {
 
 /// Who is told of every batch but the last of an epoch, and says whether to go on.
 pub type Watch<'w> = dyn FnMut(BatchDone) -> Control + 'w;
+
+/// A clock of what is done one after the other.
+pub(crate) struct Lap(Instant);
+
+impl Lap {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since the last call, or since the start.
+    pub(crate) fn next(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
+    }
+}
 
 struct Best {
     epoch: u64,
@@ -202,6 +217,25 @@ impl<'a, B: Backend> RunState<'a, B> {
 
     fn lr(&self) -> f64 {
         self.config.optimizer.lr_at(self.epoch, self.config.epochs)
+    }
+
+    /// Both passes of a step, with draws below `key`: `forward` ends in a loss, which comes back, and gradients are left where
+    /// [`step`](Self::step) reads them, those of all ranks summed.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn passes<'t>(
+        &'t mut self,
+        key: Key,
+        forward: impl FnOnce(&mut Tape<'t, B>) -> Result<Loss<B>, TrainError>,
+    ) -> Result<(B::Matrix, StageTimes), TrainError> {
+        let mut lap = Lap::start();
+        let mut tape = Tape::new(self.backend, &self.params, &mut self.pool, Mode::Train(key)).among(self.ranks);
+        let loss = forward(&mut tape)?;
+        let forward = lap.next();
+        let loss = tape.backward(loss, &mut self.gradients)?;
+        self.ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut self.gradients))?;
+        Ok((loss, StageTimes { forward, backward: lap.next(), ..StageTimes::default() }))
     }
 
     /// Takes a step of the optimiser, which has [begun](Optimizer::begin), by the gradients at hand.

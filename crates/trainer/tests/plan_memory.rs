@@ -10,7 +10,7 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_trainer::models::{self, Model};
 use girih_trainer::{
     BatchConfig, BatchKind, Control, DataSizes, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, ParamInit,
-    Params, Plan, Run, SessionOptions, Targets, Task, TrainConfig,
+    Params, Plan, Run, SessionOptions, Targets, Task, TaskKind, TrainConfig,
 };
 
 /// The system's allocator, counting.
@@ -84,8 +84,8 @@ fn measured_peak(config: &TrainConfig) -> usize {
     PEAK.load(Ordering::Relaxed) - baseline
 }
 
-/// The same of a session on mini-batches: from the moment on when graph and features are there.
-fn measured_sampled_peak(config: &TrainConfig) -> usize {
+/// The same of a whole session: from the moment on when graph and features are there.
+fn measured_session_peak(config: &TrainConfig) -> usize {
     let (cpu, baseline) = (Cpu::new(), LIVE.load(Ordering::Relaxed));
     let mut observe = |event: Event<'_>| {
         if matches!(event, Event::Prepared) {
@@ -128,8 +128,16 @@ fn compare_plans() {
             let batch = BatchConfig { kind: batch_kind, ..BatchConfig::default() };
             let config = TrainConfig { model, batch, batch_size: Some(500), epochs: 2, ..TrainConfig::default() };
             let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
-            let ratio = planned / measured_sampled_peak(&config) as f64;
+            let ratio = planned / measured_session_peak(&config) as f64;
             assert!((0.9..4.0).contains(&ratio), "{kind:?} {batch_kind:?}: plan / measured {ratio}");
         }
+    }
+    for (batch_kind, batch_size) in [(BatchKind::Full, None), (BatchKind::Neighbor, Some(2000))] {
+        let links = TrainConfig::for_task(TaskKind::Links, ModelKind::Gcn);
+        let batch = BatchConfig { kind: batch_kind, ..BatchConfig::default() };
+        let config = TrainConfig { batch, batch_size, epochs: 2, ..links };
+        let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
+        let ratio = planned / measured_session_peak(&config) as f64;
+        assert!((0.5..4.0).contains(&ratio), "links, {batch_kind:?}: plan / measured {ratio}");
     }
 }

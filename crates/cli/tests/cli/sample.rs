@@ -46,6 +46,35 @@ fn threads_and_ways_to_relabel_make_the_same_batches() {
     }
 }
 
+/// The samplers of every kind of batches, each reached by its flags, with the same batches on any number of threads.
+#[test]
+fn every_sampler_makes_its_own_batches() {
+    let kinds: [&[&str]; 9] = [
+        &["--batch", "neighbor", "--fanout", "4,2"],
+        &["--batch", "neighbor", "--fanout", "4,2", "--draws", "layer"],
+        &["--batch", "neighbor", "--fanout", "4,2", "--draws", "labor"],
+        &["--batch", "layer", "--fanout", "40,30"],
+        &["--batch", "layer", "--fanout", "40,30", "--importance", "fastgcn"],
+        &["--batch", "cluster", "--clusters", "9", "--clusters-per-batch", "2"],
+        &["--batch", "saint", "--saint", "node", "--batch-size", "60"],
+        &["--batch", "saint", "--saint", "edge", "--batch-size", "60"],
+        &["--batch", "saint", "--walk-length", "3", "--batch-size", "20"],
+    ];
+    let mut digests = Vec::new();
+    for flags in kinds {
+        let [one, three] = ["1", "3"].map(|threads| sampled(&[flags, &["--threads", threads]].concat()));
+        assert_eq!(one["digest"], three["digest"], "{flags:?}");
+        assert_eq!(one["batch"], flags[1]);
+        assert!(one["batches"].as_u64() > Some(0) && one["edges_per_batch"].as_f64() > Some(0.0), "{flags:?}: {one}");
+        digests.push(one["digest"].as_str().unwrap().to_owned());
+    }
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), kinds.len(), "no two samplers made the same batches");
+    let clusters = sampled(kinds[5]);
+    assert_eq!(clusters["batches"], 5, "every cluster is in a batch: {clusters}");
+}
+
 #[test]
 fn edges_are_drawn_by_their_weights() {
     let work = Workspace::new();
@@ -66,4 +95,10 @@ fn what_cannot_be_sampled_is_refused() {
     assert!(says(&refused(&["--batch-size", "0"], 2), "--batch-size"));
     assert!(says(&refused(&["--relabel", "sort"], 2), "to-block-fast"));
     assert!(says(&refused(&["--weighted"], 1), "weights"));
+    assert!(says(&refused(&["--batch", "full"], 2), "neighbor"));
+    assert!(says(&refused(&["--batch", "saint", "--relabel", "rank"], 2), "--relabel is for neighbor batches"));
+    assert!(says(&refused(&["--importance", "fastgcn"], 2), "--importance is for layer batches"));
+    assert!(says(&refused(&["--draws", "labor", "--replace"], 1), "LABOR"));
+    assert!(says(&refused(&["--batch", "cluster", "--fanout", "3"], 1), "batch.fanout"));
+    assert!(says(&refused(&["--batch", "saint", "--clusters", "3"], 1), "batch.clusters"));
 }

@@ -16,23 +16,17 @@ pub struct LinkConfig {
     pub test: f64,
     /// Pairs that are no links for each training link, drawn anew in every epoch. Held-out links have one each.
     pub negatives: usize,
-    /// Columns of the embeddings; `None` for [`ModelConfig::hidden`].
-    pub width: Option<usize>,
+    /// Columns of the embeddings.
+    pub width: usize,
 }
 
 impl Default for LinkConfig {
     fn default() -> Self {
-        Self { val: 0.05, test: 0.10, negatives: 1, width: None }
+        Self { val: 0.05, test: 0.10, negatives: 1, width: 16 }
     }
 }
 
 impl LinkConfig {
-    /// Columns of the embeddings of a model.
-    #[must_use]
-    pub fn width(&self, model: &ModelConfig) -> usize {
-        self.width.unwrap_or(model.hidden)
-    }
-
     /// Refuses settings that make no sense, or do not go with the model and the batches.
     ///
     /// # Errors
@@ -69,7 +63,7 @@ impl LinkConfig {
                 "less than what `links.val` leaves, so that links are left to train on",
             ),
             ((1..=10_000).contains(&self.negatives), "negatives", "from 1 to 10000"),
-            (self.width.is_none_or(|width| (1..=1 << 20).contains(&width)), "width", "from 1 to 1048576"),
+            ((1..=1 << 20).contains(&self.width), "width", "from 1 to 1048576"),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {
             None => Ok(()),

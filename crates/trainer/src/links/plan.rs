@@ -28,7 +28,7 @@ impl LinkSizes {
         let train = n_all.saturating_sub(held_out[0] + held_out[1]);
         let batch_size = config.batch.is_sampled().then(|| config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE));
         let step_pairs = batch_size.unwrap_or(train).min(train) * (1 + config.links.negatives);
-        Self { n_all, train, held_out, step_pairs, n_edges: data.n_edges, width: config.links.width(&config.model) }
+        Self { n_all, train, held_out, step_pairs, n_edges: data.n_edges, width: config.links.width }
     }
 
     /// The sizes of what messages travel over, for a model with embeddings in the place of classes.

@@ -44,7 +44,7 @@ impl<B: Backend> MessageGraph<B> {
 
 impl<B: Backend> Prepared<B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        let dims = Dims { n_classes: config.links.width(&config.model), ..Dims::of(&dataset) };
+        let dims = Dims { n_classes: config.links.width, ..Dims::of(&dataset) };
         let features = take_features(&mut dataset)?;
         let split = LinkSplit::new(&config.links, config.seed);
         let links = split.deal(&dataset.graph);

@@ -1,7 +1,5 @@
 //! [`LinkPredictor`]: one training run in which every step sees the whole graph.
 
-use std::time::Instant;
-
 use girih_compute::Backend;
 use girih_graph_format::Matrix;
 use girih_random::purpose;
@@ -11,8 +9,7 @@ use super::{LinkEpochs, Pairs};
 use crate::TrainError;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
-use crate::state::{Run, RunState, Watch};
-use crate::tape::{Mode, Tape};
+use crate::state::{Lap, Run, RunState, Watch};
 
 /// One run, epoch by epoch: a step on all training links, which also carry the messages, and on pairs drawn anew.
 pub struct LinkPredictor<'a, B: Backend> {
@@ -46,26 +43,23 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
 
     /// One step. Drawing its pairs counts as making a batch; since they are others in every step, no device can repeat it.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
-        let start = Instant::now();
-        let backend = self.state.backend;
-        let state = &mut self.state;
+        let (mut lap, state) = (Lap::start(), &mut self.state);
         let list = self.epochs.all(state.epochs_done());
-        let pairs = Pairs::upload(backend, &list.ends, list.n_links)?;
-        let batches = start.elapsed();
-        let mode = Mode::Train(state.key(purpose::DROPOUT));
-        let mut tape = Tape::new(backend, &state.params, &mut state.pool, mode);
-        let embeddings = self.scorer.model.forward(&mut tape, self.scorer.inputs)?;
-        let scores = pairs.scores(&mut tape, embeddings)?;
-        let loss = pairs.loss(&mut tape, scores)?;
-        let forward = start.elapsed() - batches;
-        let loss = tape.backward(loss, &mut state.gradients)?;
-        let backward = start.elapsed() - batches - forward;
+        let pairs = Pairs::upload(state.backend, &list.ends, list.n_links)?;
+        let batches = lap.next();
+        let LinkScorer { model, inputs, .. } = &self.scorer;
+        let (loss, times) = state.passes(state.key(purpose::DROPOUT), |tape| {
+            let embeddings = model.forward(tape, inputs)?;
+            let scores = pairs.scores(tape, embeddings)?;
+            Ok(pairs.loss(tape, scores)?)
+        })?;
+        let mut lap = Lap::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
-        let optimizer = start.elapsed() - batches - forward - backward;
+        let optimizer = lap.next();
         let value = state.read_losses(lr, &loss)?.data()[0];
-        state.pool.give(backend, loss);
-        Ok(Some((value, StageTimes { batches, forward, backward, optimizer })))
+        state.pool.give(state.backend, loss);
+        Ok(Some((value, StageTimes { batches, optimizer, ..times })))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {

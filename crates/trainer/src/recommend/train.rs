@@ -1,7 +1,6 @@
 //! [`Recommender`]: one training run on batches of interactions.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::Interactions;
@@ -18,7 +17,7 @@ use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::{ParamId, Params};
 use crate::report::{Scores, StageTimes, TestReport};
-use crate::state::{Run, RunState, Watch};
+use crate::state::{Lap, Run, RunState, Watch};
 use crate::tape::{Mode, Pool, Tape};
 
 /// One run, epoch by epoch. A step propagates over the whole graph and sees the loss of one batch.
@@ -62,28 +61,22 @@ impl<'a, B: Backend> Recommender<'a, B> {
         nodes: &[NodeId],
         (losses, row): (&mut B::Matrix, usize),
     ) -> Result<StageTimes, TrainError> {
-        let start = Instant::now();
-        let state = &mut self.state;
-        let ranks = self.inputs.ranks.as_deref();
-        let batch = Batch::new(state.backend, nodes, self.inputs.ranks.as_ref())?;
-        let mode = Mode::Train(state.key(purpose::DROPOUT));
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, mode).among(ranks);
-        let decay = state.config.optimizer.weight_decay as f32;
-        let loss = batch.loss(&mut tape, &*self.model, self.inputs, self.embedding, decay)?;
-        let forward = start.elapsed();
-        let loss = tape.backward(loss, &mut state.gradients)?;
-        ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut state.gradients))?;
-        let backward = start.elapsed() - forward;
+        let (mut lap, Self { state, inputs, model, embedding, .. }) = (Lap::start(), self);
+        let batch = Batch::new(state.backend, nodes, inputs.ranks.as_ref())?;
+        let uploaded = lap.next();
+        let (key, decay) = (state.key(purpose::DROPOUT), state.config.optimizer.weight_decay as f32);
+        let (loss, times) =
+            state.passes(key, |tape| Ok(batch.loss(tape, &**model, inputs, *embedding, decay)?))?;
+        let mut lap = Lap::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
         state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
         state.pool.give(state.backend, loss);
-        if ranks.is_some() {
+        if inputs.ranks.is_some() {
             // How many rows a rank holds and fetches of a batch's is different in every batch.
             state.pool.drop_unused();
         }
-        let optimizer = start.elapsed() - forward - backward;
-        Ok(StageTimes { forward, backward, optimizer, ..StageTimes::default() })
+        Ok(StageTimes { forward: uploaded + times.forward, optimizer: lap.next(), ..times })
     }
 
     /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
@@ -126,9 +119,9 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         let (n_batches, mut times) = (triples.n_batches(), StageTimes::default());
         let mut losses = self.state.pool.take(self.state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
         for batch in 0..n_batches {
-            let start = Instant::now();
+            let mut lap = Lap::start();
             let nodes = triples.batch(batch);
-            times.forward += start.elapsed();
+            times.forward += lap.next();
             times += self.step(lr, &nodes, (&mut losses, batch))?;
         }
         let values = self.state.read_losses(lr, &losses)?;

@@ -2,23 +2,19 @@
 
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, FormatError, NodeId};
-use girih_reorder::clusters;
 use girih_sampling::{
-    Block, ClusterSampler, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch,
-    NeighborOptions, NeighborSampler, SaintSampler, SampleError, Sampler, Subgraph, SubgraphSampler,
+    Block, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch, NeighborOptions,
+    NeighborSampler, Sampler, Subgraph, SubgraphSampler,
 };
 
 use super::Neighborhoods;
 use crate::TrainError;
-use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, SaintKind};
+use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
 use crate::distributed::share;
 use crate::inputs::Adjacency;
 use crate::links::{EpochLinks, Link, LinkEpochs, PairList};
 
-/// Subgraphs that are only counted, for the weights of GraphSAINT's walks: so many for each batch of an epoch (Zeng et al.,
-/// ICLR 2020, section 5, take 50).
-const COUNTED_PER_BATCH: usize = 50;
 /// What tells the draws of a run from those of others with the same seed.
 const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -124,13 +120,13 @@ impl<'a> Batches<'a> {
     ) -> Result<Self, TrainError> {
         let seeds: Vec<NodeId> = train.iter().copied().filter(|&v| labels.is_labelled(v)).collect();
         let seed = seed_of_run(config, run);
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let source = if config.batch.kind.has_blocks() {
-            let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
             let options = LoaderOptions { batch_size, seed, ..LoaderOptions::default() };
             let sampler = block_sampler(config, neighborhoods, in_place)?;
             Source::Seeds(Loader::new(neighborhoods.graph(), sampler, seeds, options)?)
         } else {
-            let (sampler, n_batches) = subgraph_sampler(config, neighborhoods.graph(), seed)?;
+            let (sampler, n_batches) = config.batch.subgraph_sampler(neighborhoods.graph(), batch_size, seed)?;
             let mut is_seed = vec![false; labels.n_nodes()];
             seeds.iter().for_each(|&v| is_seed[v as usize] = true);
             Source::Subgraphs(sampler, n_batches, Seeds { is_seed, n_seeds: seeds.len() })
@@ -316,40 +312,6 @@ fn neighbor_sampler(
     Ok(NeighborSampler::new(config.batch.fan_out(config.model.layers)?, options)?)
 }
 
-/// A sampler of subgraphs, and how many of them make an epoch: as many as have the nodes of the graph together.
-fn subgraph_sampler(
-    config: &TrainConfig,
-    graph: &Csr,
-    seed: u64,
-) -> Result<(Box<dyn SubgraphSampler>, usize), TrainError> {
-    let BatchConfig { kind, saint, walk_length, .. } = config.batch;
-    if kind == BatchKind::Cluster {
-        let (n_clusters, per_batch) = config.batch.n_clusters(graph.n_rows());
-        let cluster_of = clusters(graph, n_clusters).map_err(|error| TrainError::invalid(error.to_string()))?;
-        let sampler = ClusterSampler::new(&cluster_of, n_clusters, per_batch)?;
-        let n_batches = sampler.n_batches();
-        return Ok((Box::new(sampler), n_batches));
-    }
-    let n_draws = saint_draws(config)?;
-    let n_batches = graph.n_rows().div_ceil(config.batch.saint_nodes(n_draws as usize)).max(1);
-    let sampler = match saint {
-        SaintKind::Node => SaintSampler::nodes(graph, n_draws)?,
-        SaintKind::Edge => SaintSampler::edges(graph, n_draws)?,
-        SaintKind::Walk => {
-            let n_counted = (COUNTED_PER_BATCH * n_batches) as u32;
-            SaintSampler::walks(graph, n_draws, walk_length, n_counted, seed)?
-        }
-    };
-    Ok((Box::new(sampler), n_batches))
-}
-
-/// What GraphSAINT draws for a batch.
-fn saint_draws(config: &TrainConfig) -> Result<u32, SampleError> {
-    let n_draws = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-    u32::try_from(n_draws)
-        .map_err(|_| SampleError::invalid(format!("{n_draws} draws for a batch; take fewer than 2^32")))
-}
-
 /// Some rows of a matrix, in the order named.
 pub(crate) fn rows_of(csr: &Csr, rows: &[NodeId]) -> Result<Csr, FormatError> {
     let mut indptr = Vec::with_capacity(rows.len() + 1);
@@ -373,6 +335,7 @@ mod tests {
     use girih_graph_format::Norm;
 
     use super::*;
+    use crate::batching::BatchConfig;
     use crate::links::{LinkConfig, LinkSplit, NonLinks};
 
     fn row_normalised(graph: &Csr) -> Vec<Vec<f32>> {

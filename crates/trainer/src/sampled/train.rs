@@ -1,7 +1,5 @@
 //! [`MiniBatch`]: one training run in which every step sees a part of the graph.
 
-use std::time::Instant;
-
 use girih_comm::Collective;
 use girih_compute::{Backend, Dtype, Shape};
 use girih_pipeline::{Pipeline, Stage, StageError};
@@ -14,8 +12,8 @@ use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
 use crate::session::Control;
-use crate::state::{BatchDone, PartialEpoch, Run, RunState, Watch};
-use crate::tape::{Mode, Pool, Tape};
+use crate::state::{BatchDone, Lap, PartialEpoch, Run, RunState, Watch};
+use crate::tape::Pool;
 
 /// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
 ///
@@ -78,7 +76,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         key: Key,
         progress: &mut Progress<B::Matrix>,
     ) -> Result<StageTimes, TrainError> {
-        let (start, backend) = (Instant::now(), state.backend);
+        let (mut lap, backend) = (Lap::start(), state.backend);
         let row = progress.n_losses.len();
         progress.n_losses.push(host.n_loss);
         if host.n_loss == 0 {
@@ -90,16 +88,14 @@ impl<B: Backend> Stepper<'_, '_, B> {
             return Ok(StageTimes::default());
         }
         let batch = Batch::upload(backend, &mut state.pool, host, self.whole, self.batches.adjacency())?;
-        let batches = start.elapsed();
-        let mut tape = Tape::new(backend, &state.params, &mut state.pool, Mode::Train(key));
-        let loss = batch.loss(&mut tape, self.model)?;
-        let forward = start.elapsed() - batches;
-        let mut loss = tape.backward(loss, &mut state.gradients)?;
+        let batches = lap.next();
+        let (mut loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, self.model)?))?;
+        let mut lap = Lap::start();
         if let Some(world) = self.world {
             world.all_reduce(&mut loss)?;
             state.gradients.shared_mut().try_for_each(|gradient| world.all_reduce(gradient))?;
         }
-        let backward = start.elapsed() - batches - forward;
+        let backward = times.backward + lap.next();
         let step = state.optimizer.begin(self.lr);
         state.step(step)?;
         backend.copy_block(Shape::new(1, 1), &loss, (0, 0), &mut progress.losses, (row, 0))?;
@@ -107,8 +103,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         batch.recycle(backend, &mut state.pool);
         // No two batches have the same shapes, but nearly: what none of the next takes would pile up.
         state.pool.drop_unused();
-        let optimizer = start.elapsed() - batches - forward - backward;
-        Ok(StageTimes { batches, forward, backward, optimizer })
+        Ok(StageTimes { batches, backward, optimizer: lap.next(), ..times })
     }
 
     /// Takes steps on the batches from `first` on, which `next` gives in order; false when `watch` said to stop.
@@ -123,9 +118,9 @@ impl<B: Backend> Stepper<'_, '_, B> {
         let rank = self.world.map_or(0, |world| world.rank());
         let epoch = state.key(purpose::DROPOUT);
         for at in first..n_batches {
-            let start = Instant::now();
+            let mut lap = Lap::start();
             let host = next(at)?;
-            times.batches += start.elapsed();
+            times.batches += lap.next();
             *times += self.step(state, &host, epoch.child(at as u64).child(rank as u64), progress)?;
             let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
             if at + 1 < n_batches && watch(done) == Control::Stop {

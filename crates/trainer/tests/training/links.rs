@@ -93,7 +93,7 @@ fn runs_differ_and_seeds_deal_links_anew() {
 #[test]
 fn more_negatives_and_a_width_are_what_is_trained() {
     let mut config = links(ModelKind::Gcn, 40);
-    config.links = LinkConfig { negatives: 4, width: Some(5), ..LinkConfig::default() };
+    config.links = LinkConfig { negatives: 4, width: 5, ..LinkConfig::default() };
     let folder = tempfile::tempdir().unwrap();
     let outcome = train_into(folder.path(), communities(), &config, None);
     assert!(outcome.runs[0].best.test_roc_auc.unwrap() > 0.6);
@@ -180,7 +180,7 @@ fn what_makes_no_sense_is_refused_by_name() {
         (with(LinkConfig { test: -0.1, ..LinkConfig::default() }), "links.test"),
         (with(LinkConfig { val: 0.5, test: 0.5, ..LinkConfig::default() }), "left to train on"),
         (with(LinkConfig { negatives: 0, ..LinkConfig::default() }), "links.negatives"),
-        (with(LinkConfig { width: Some(0), ..LinkConfig::default() }), "links.width"),
+        (with(LinkConfig { width: 0, ..LinkConfig::default() }), "links.width"),
         (
             TrainConfig { task: TaskKind::Nodes, ..with(LinkConfig { negatives: 2, ..LinkConfig::default() }) },
             "task links",

@@ -1,0 +1,104 @@
+//! `batches`: whether mini-batches learn what the full graph learns.
+//!
+//! On each data set, networks are trained on the full graph and on mini-batches, in runs whose seeds and splits both share. All
+//! are scored on the full graph, on the test nodes, at the best epoch of the validation nodes. Networks are as `girih train`
+//! trains them unless it is told, but on generated graphs, which want wider ones.
+
+use std::collections::BTreeMap;
+
+use girih_compute::Cpu;
+use girih_datasets::Dataset;
+use girih_trainer::{BatchConfig, BatchKind, Metric, ModelKind, TrainConfig};
+
+use super::Setup;
+use super::trainings::{Trained, wide};
+use crate::{Error, Goal, Report, graphs};
+
+/// A tenth of Reddit's nodes.
+const GRAPH: &str = "synth:reddit@0.1";
+/// Which network learns on which batches, and how many points of accuracy that may cost.
+const COMPARED: [(ModelKind, BatchKind, f64); 4] = [
+    (ModelKind::Sage, BatchKind::Neighbor, 1.0),
+    (ModelKind::Gat, BatchKind::Neighbor, 1.0),
+    (ModelKind::Gcn, BatchKind::Cluster, 2.0),
+    (ModelKind::Gcn, BatchKind::Saint, 2.0),
+];
+/// How many times fewer epochs are trained on batches of generated graphs, two thirds of whose nodes train.
+const FEWER_EPOCHS: u64 = 5;
+/// Roots of GraphSAINT's walks in a batch: few enough that a batch of the smallest data set is a part of it.
+const WALKS: usize = 256;
+
+/// Adds a case for each network on the full graph, and for each on batches.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let default = [setup.graph_or(GRAPH).to_owned()];
+    let specs = if setup.graphs.is_empty() { &default } else { &setup.graphs[..] };
+    let mut described = Vec::new();
+    for spec in specs {
+        let dataset = graphs::load_with_splits(spec, setup.runs as usize)?;
+        described.push(graphs::describe(&dataset));
+        compare(&dataset, setup.runs, report)?;
+    }
+    report.graph = Some(described.join("; "));
+    Ok(())
+}
+
+/// Trains every network on one data set in both ways.
+fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Error> {
+    let backend = Cpu::new();
+    let mut on_full_graph = BTreeMap::new();
+    for (model, batch, points) in COMPARED {
+        let full = TrainConfig { runs, ..config(dataset, model) };
+        let name = |batch: BatchKind| format!("{}/{}/{}", dataset.name, model.name(), batch.name());
+        if !on_full_graph.contains_key(model.name()) {
+            let trained = Trained::with(&backend, dataset, &full)?;
+            report.cases.push(trained.case(name(BatchKind::Full), Metric::Accuracy)?);
+            on_full_graph.insert(model.name(), trained);
+        }
+        let trained = Trained::with(&backend, dataset, &on_batches(dataset, full, batch))?;
+        let beside = trained.beside(&on_full_graph[model.name()], Metric::Accuracy)?;
+        let case = trained.case(name(batch), Metric::Accuracy)?;
+        report
+            .cases
+            .push(case.with("beside_full_points", beside.points).with("beside_full_error_points", beside.error));
+        let what = format!("{} below the full graph, mean of {runs} runs, points", name(batch));
+        report.goals.push(Goal::at_most(what, -beside.points, points));
+    }
+    Ok(())
+}
+
+/// A network for a data set, on the full graph.
+fn config(dataset: &Dataset, model: ModelKind) -> TrainConfig {
+    if dataset.generated { wide(model) } else { TrainConfig::for_model(model) }
+}
+
+/// The same on mini-batches; in fewer epochs where they have many steps.
+fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) -> TrainConfig {
+    let batch_size = (kind == BatchKind::Saint).then_some(WALKS);
+    let epochs = if dataset.generated { full.epochs / FEWER_EPOCHS } else { full.epochs };
+    TrainConfig { batch: BatchConfig { kind, ..BatchConfig::default() }, batch_size, epochs, ..full }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use girih_machine::Ceilings;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_scored_beside_the_full_graph() {
+        let dataset = graphs::load_with_splits("synth:planted,nodes=400,degree=10,features=16,classes=4", 2).unwrap();
+        let mut report = Report::new("batches", Path::new("/"), Ceilings::default());
+        compare(&dataset, 2, &mut report).unwrap();
+        let names: Vec<&str> = report.cases.iter().map(|case| case.name.rsplit_once("planted/").unwrap().1).collect();
+        assert_eq!(
+            names,
+            ["sage/full", "sage/neighbor", "gat/full", "gat/neighbor", "gcn/full", "gcn/cluster", "gcn/saint"]
+        );
+        for (goal, at) in report.goals.iter().zip([1, 3, 5, 6]) {
+            assert_eq!(goal.found, -report.cases[at].metrics["beside_full_points"]);
+            assert!(report.cases[at].metrics["accuracy_percent"] > 40.0, "better than guessing: {:?}", report.cases[at]);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Trainings that are compared by what they learn, for suites that ask for scores and not for speed alone.
+
+use girih_compute::Backend;
+use girih_datasets::Dataset;
+use girih_trainer::{
+    Control, Metric, ModelConfig, ModelKind, OptimizerConfig, RunSummary, Schedule, SessionOptions, Spread, TrainConfig,
+    train,
+};
+
+use crate::timing::Summary;
+use crate::{Case, Error};
+
+/// A network for generated graphs, whose 41 classes want more than 16 hidden columns: 128, on features that are not dropped
+/// out. Weights do not decay, which would hold back those that read features that many neighbours have evened out; the rate
+/// falls to zero, so that the last epochs of two runs differ little.
+pub(super) fn wide(kind: ModelKind) -> TrainConfig {
+    let model = ModelConfig::default();
+    let hidden = if matches!(kind, ModelKind::Gat | ModelKind::Gatv2) { 128 / model.heads } else { 128 };
+    TrainConfig {
+        model: ModelConfig { kind, hidden, input_dropout: Some(0.0), ..model },
+        optimizer: OptimizerConfig { weight_decay: 0.0, schedule: Schedule::Cosine, ..OptimizerConfig::default() },
+        ..TrainConfig::default()
+    }
+}
+
+/// Runs of one configuration, each with a seed of its own that other configurations share.
+pub(super) struct Trained {
+    runs: Vec<RunSummary>,
+    /// What the steps of an epoch took, evaluation left out.
+    time: Summary,
+}
+
+/// How far the scores of a configuration are from those of another, run by run.
+pub(super) struct Beside {
+    /// Mean over runs of the difference, in points.
+    pub(super) points: f64,
+    /// Its standard error.
+    pub(super) error: f64,
+}
+
+impl Trained {
+    /// Trains on a data set.
+    ///
+    /// # Errors
+    /// When training fails.
+    pub(super) fn with<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Result<Self, Error> {
+        let outcome = train(backend, dataset.clone(), config, &SessionOptions::default(), &mut |_| Control::Continue)?;
+        let seconds: Vec<f64> = outcome.times.iter().map(|times| times.steps.as_secs_f64()).collect();
+        Ok(Self { runs: outcome.runs, time: Summary::of(&seconds) })
+    }
+
+    /// How many trainings there were.
+    pub(super) fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The score of every run, in percent.
+    fn scores(&self, metric: Metric) -> Result<Vec<f64>, Error> {
+        let score = |run: &RunSummary| match metric {
+            Metric::Accuracy => run.best.test_accuracy,
+            Metric::RocAuc => run.best.test_roc_auc,
+        };
+        let missing = "no test node has a label: take data with a test split";
+        self.runs.iter().map(|run| Ok(100.0 * score(run).ok_or(missing)?)).collect()
+    }
+
+    /// The scores less those of the other configuration's runs with the same seeds.
+    pub(super) fn beside(&self, other: &Self, metric: Metric) -> Result<Beside, Error> {
+        let (expected, found) = (other.scores(metric)?, self.scores(metric)?);
+        let differences: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| b - a).collect();
+        let spread = spread(&differences);
+        Ok(Beside { points: spread.mean, error: spread.std / (differences.len() as f64).sqrt() })
+    }
+
+    /// The case, with each score that there is.
+    pub(super) fn case(&self, case: String, metric: Metric) -> Result<Case, Error> {
+        let mut case = Case::new(case, self.time);
+        let shown: &[Metric] = match metric {
+            Metric::Accuracy => &[Metric::Accuracy],
+            Metric::RocAuc => &[Metric::Accuracy, Metric::RocAuc],
+        };
+        for &metric in shown {
+            let (name, spread) = (name(metric), spread(&self.scores(metric)?));
+            case = case.with(&format!("{name}_percent"), spread.mean).with(&format!("{name}_std_points"), spread.std);
+        }
+        Ok(case)
+    }
+}
+
+/// What a score is called in records.
+pub(super) fn name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Accuracy => "accuracy",
+        Metric::RocAuc => "roc_auc",
+    }
+}
+
+fn spread(scores: &[f64]) -> Spread {
+    Spread::of(scores).expect("at least one run")
+}

@@ -1,0 +1,82 @@
+//! `girih sample`: mini-batches as training makes them, counted and timed.
+
+mod relabelled;
+mod source;
+
+use std::time::Duration;
+
+use girih_datasets::Dataset;
+use girih_sampling::digest_of;
+
+use super::load_required;
+use crate::args::SampleArgs;
+use crate::error::CliError;
+use crate::output::{Results, under_spinner};
+use source::{Made, Source};
+
+/// Makes all batches and describes them.
+pub fn run(args: &SampleArgs) -> Result<(), CliError> {
+    let config = args.batch_config();
+    config.check()?;
+    if let Some((flag, kind)) = args.flag_of_other_batches() {
+        let found = config.kind.name();
+        return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
+    }
+    let dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
+    let source = Source::new(args, &config, &dataset)?;
+    let made = under_spinner("sampling", args.output, || source.make(args.epochs, n_threads))?;
+    let mut results = Results::default();
+    results
+        .add("data", dataset.name.as_str(), "Data", dataset.name.as_str())
+        .add_hidden("nodes", dataset.n_nodes())
+        .add_hidden("edges", dataset.n_edges())
+        .add("batch", config.kind.name(), "Batches are of", config.kind.name());
+    describe_source(&source, &dataset, &mut results);
+    results.add("threads", n_threads, "Threads", n_threads.to_string());
+    describe(&made, n_threads, &mut results);
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// What batches with seeds have and subgraphs have not.
+fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results) {
+    let Source::Seeds { n_seeds, fan_out, relabel, .. } = source else { return };
+    let of = dataset.training_nodes().map_or("nodes", |_| "training nodes");
+    results
+        .add("seeds", *n_seeds, "Seeds", format!("{n_seeds} {of}"))
+        .add("fanout", fan_out.to_string(), "Fan-out", fan_out.to_string());
+    if let Some(relabel) = relabel {
+        results.add("relabel", relabel.name(), "Relabelled", relabel.name());
+    }
+}
+
+fn describe(made: &[Made], n_threads: usize, results: &mut Results) {
+    let n = made.len();
+    let mean = |count: fn(&Made) -> usize| made.iter().map(count).sum::<usize>() as f64 / n.max(1) as f64;
+    let (n_edges, n_inputs) = (mean(|made| made.n_edges), mean(|made| made.n_inputs));
+    let batch_ms = median_ms(made.iter().map(|made| Some(made.took)));
+    let relabel_ms = median_ms(made.iter().map(|made| made.relabelling));
+    let sample_ms = median_ms(made.iter().map(|made| Some(made.took.saturating_sub(made.relabelling?))));
+    // Threads work side by side; what they do between batches, such as digests, is not sampling.
+    let seconds = made.iter().map(|made| made.took).sum::<Duration>().as_secs_f64() / n_threads.min(n.max(1)) as f64;
+    let edges_per_s = if seconds > 0.0 { n_edges * n as f64 / seconds } else { 0.0 };
+    let digest = digest_of(&made.iter().map(|made| made.digest).collect::<Vec<_>>());
+    let ms = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("{ms:.3} ms"));
+    results
+        .add("batches", n, "Batches", n.to_string())
+        .add("edges_per_batch", n_edges, "Edges a batch", format!("{n_edges:.0}"))
+        .add("inputs_per_batch", n_inputs, "Input nodes a batch", format!("{n_inputs:.0}"))
+        .add("batch_ms_median", batch_ms, "A batch, median", ms(batch_ms))
+        .add("sample_ms_median", sample_ms, "  of that drawing", ms(sample_ms))
+        .add("relabel_ms_median", relabel_ms, "  of that relabelling", ms(relabel_ms))
+        .add("edges_per_s", edges_per_s, "Edges a second", format!("{:.1} million", edges_per_s / 1e6))
+        .add("digest", format!("{digest:016x}"), "Digest of all batches", format!("{digest:016x}"));
+}
+
+/// `None` where there are no times.
+fn median_ms(times: impl Iterator<Item = Option<Duration>>) -> Option<f64> {
+    let mut times: Vec<Duration> = times.flatten().collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).map(|time| 1e3 * time.as_secs_f64())
+}

@@ -1,0 +1,155 @@
+//! [`Source`]: where the batches of `girih sample` come from.
+
+use std::time::{Duration, Instant};
+
+use girih_datasets::Dataset;
+use girih_graph_format::Csr;
+use girih_pipeline::{Pipeline, Stage};
+use girih_sampling::relabel::Relabel;
+use girih_sampling::{
+    Bias, Columns, DrawKey, FanOut, LayerSampler, Loader, LoaderOptions, NeighborOptions, NeighborSampler, Prefetched,
+    SampleError, Sampler, Subgraph, SubgraphSampler,
+};
+use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
+
+use super::relabelled::Relabelled;
+use crate::args::{Importance, SampleArgs};
+use crate::error::CliError;
+
+/// What makes batches, and of what.
+pub(super) enum Source<'a> {
+    /// Blocks for seeds, by a loader; how neighbours are relabelled, if there is a choice.
+    Seeds { loader: Loader<'a, Box<dyn Sampler>>, n_seeds: usize, fan_out: FanOut, relabel: Option<Relabel> },
+    /// Subgraphs of a graph, so many an epoch, of draws with a seed.
+    Subgraphs { graph: &'a Csr, sampler: Box<dyn SubgraphSampler>, n_batches: usize, seed: u64 },
+}
+
+/// What a batch came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) n_edges: usize,
+    /// Nodes at the inputs; of a subgraph, all.
+    pub(super) n_inputs: usize,
+    pub(super) took: Duration,
+    /// Of that, relabelling, where it is a step of its own.
+    pub(super) relabelling: Option<Duration>,
+    pub(super) digest: u64,
+}
+
+impl<'a> Source<'a> {
+    /// The batches that the arguments ask for, of a data set.
+    ///
+    /// # Errors
+    /// When edges have no weights to be drawn by, or the settings make no batches of the graph.
+    pub(super) fn new(args: &SampleArgs, config: &BatchConfig, dataset: &'a Dataset) -> Result<Self, CliError> {
+        let (graph, batch_size, seed) = (&dataset.graph, args.batch_size as usize, args.seed);
+        if !config.kind.has_blocks() {
+            let (sampler, n_batches) = config.subgraph_sampler(graph, batch_size, seed)?;
+            return Ok(Self::Subgraphs { graph, sampler, n_batches, seed });
+        }
+        let n_layers = if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() };
+        let fan_out = config.fan_out(n_layers)?;
+        let (sampler, relabel): (Box<dyn Sampler>, _) = match (config.kind, args.importance.unwrap_or_default()) {
+            (BatchKind::Layer, Importance::Ladies) => {
+                (Box::new(LayerSampler::ladies(fan_out.clone(), args.replace)), None)
+            }
+            (BatchKind::Layer, Importance::FastGcn) => {
+                (Box::new(LayerSampler::fast_gcn(graph, fan_out.clone(), args.replace)?), None)
+            }
+            _ => {
+                let options = neighbor_options(args);
+                let sampler = NeighborSampler::new(fan_out.clone(), options)?;
+                let sampler = if args.weighted { sampler.weighted(bias(dataset)?) } else { sampler };
+                (Box::new(sampler), Some(options.relabel))
+            }
+        };
+        let (options, seeds) = (LoaderOptions { batch_size, seed, ..LoaderOptions::default() }, dataset.seeds());
+        let n_seeds = seeds.len();
+        Ok(Self::Seeds { loader: Loader::new(graph, sampler, seeds, options)?, n_seeds, fan_out, relabel })
+    }
+
+    /// Makes the batches of some epochs, in order, `n_threads` of them at a time.
+    ///
+    /// # Errors
+    /// When the sampler refuses.
+    pub(super) fn make(&self, n_epochs: u32, n_threads: usize) -> Result<Vec<Made>, CliError> {
+        let stage = || Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
+        match self {
+            Self::Seeds { loader, relabel, .. } => {
+                let epochs = (0..n_epochs).map(|epoch| blocks(loader, *relabel, epoch, stage()));
+                Ok(epochs.collect::<Result<Vec<_>, _>>()?.concat())
+            }
+            Self::Subgraphs { graph, sampler, n_batches, seed } => {
+                let keys: Vec<DrawKey> = (0..n_epochs)
+                    .flat_map(|epoch| (0..*n_batches as u32).map(move |batch| DrawKey::new(*seed, epoch, batch)))
+                    .collect();
+                subgraphs(graph, sampler.as_ref(), keys, stage())
+            }
+        }
+    }
+}
+
+/// Batches of an epoch of seeds.
+fn blocks(
+    loader: &Loader<'_, Box<dyn Sampler>>,
+    relabel: Option<Relabel>,
+    epoch: u32,
+    stage: Stage,
+) -> Result<Vec<Made>, CliError> {
+    let describe = || {
+        let mut relabelled = Relabelled::default();
+        move |batch: Prefetched<'_>| {
+            let n_nodes = loader.graph().n_rows();
+            let relabelling = relabel.map(|way| relabelled.time(n_nodes, &batch, way)).transpose()?.flatten();
+            let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
+            Ok(Made { n_edges, n_inputs, took: batch.took(), relabelling, digest: batch.digest() })
+        }
+    };
+    std::thread::scope(|scope| {
+        let made = loader.epoch(epoch).prefetch_with(stage, describe).start_in(scope)?;
+        Ok(made.collect::<Result<_, _>>()?)
+    })
+}
+
+/// Subgraphs of some keys.
+fn subgraphs(
+    graph: &Csr,
+    sampler: &dyn SubgraphSampler,
+    keys: Vec<DrawKey>,
+    stage: Stage,
+) -> Result<Vec<Made>, CliError> {
+    let make = || {
+        let mut subgraph = Subgraph::default();
+        move |key: DrawKey| {
+            let start = Instant::now();
+            sampler.sample_into(graph, key, &mut subgraph)?;
+            let took = start.elapsed();
+            let (n_edges, n_inputs) = (subgraph.block.n_edges(), subgraph.nodes().len());
+            Ok(Made { n_edges, n_inputs, took, relabelling: None, digest: subgraph.digest() })
+        }
+    };
+    std::thread::scope(|scope| {
+        let made = Pipeline::<DrawKey, SampleError>::new(keys).stage(stage, make).start_in(scope)?;
+        Ok(made.collect::<Result<_, _>>()?)
+    })
+}
+
+fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
+    NeighborOptions {
+        draws: args.draws.map(Into::into).unwrap_or_default(),
+        replace: args.replace,
+        expand: args.expand.map(Into::into).unwrap_or_default(),
+        inputs: if args.global_inputs { Columns::Global } else { Columns::Local },
+        relabel: args.relabel.unwrap_or_default(),
+        ..NeighborOptions::default()
+    }
+}
+
+/// The weights of edges, which there have to be.
+fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
+    if dataset.graph.values().is_none() {
+        let name = &dataset.name;
+        return Err(CliError::Other(format!("edges of {name} have no weights to be drawn by; leave --weighted out")));
+    }
+    Ok(Bias::of(&dataset.graph)?)
+}
