@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
@@ -12,8 +13,8 @@ use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule, TaskKind,
-    TrainConfig,
+    Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
+    TaskKind, TrainConfig,
 };
 
 use crate::{paths, sizes};
@@ -44,6 +45,10 @@ pub enum Command {
     Partition(PartitionArgs),
     /// Make mini-batches of sampled neighbours, and say how many and how fast
     Sample(SampleArgs),
+    /// Encode features into a compressed store
+    Compress(CompressArgs),
+    /// Write the features of a compressed store as an array
+    Decompress(DecompressArgs),
     /// Generate a data set and write it as a girih folder
     Generate(GenerateArgs),
     /// Read a data set in any format and write it in another
@@ -371,7 +376,8 @@ impl SampleArgs {
             (self.weighted, "--weighted"),
             (self.global_inputs, "--global-inputs"),
         ];
-        let unused = of_neighbors.into_iter().find(|&(given, _)| given && !neighbor).map(|(_, flag)| (flag, "neighbor"));
+        let unused =
+            of_neighbors.into_iter().find(|&(given, _)| given && !neighbor).map(|(_, flag)| (flag, "neighbor"));
         unused.or((self.importance.is_some() && !layer).then_some(("--importance", "layer")))
     }
 }
@@ -861,6 +867,44 @@ pub struct ConvertArgs {
     /// Folder to write; a name ending in `.safetensors` writes all arrays to one file, and these write the graph alone:
     /// `.npz` for scipy, `.mtx`, `.graph`, and edge lists `.csv`, `.tsv` and `.txt`, text also as `.gz`
     #[arg(long, value_name = "PATH")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `girih compress`.
+#[derive(Debug, Args)]
+pub struct CompressArgs {
+    /// Data with features, as for `girih train`; or a matrix `.npy` of float16, float32 or float64 with a row for each node,
+    /// which may be larger than memory
+    #[arg(long, value_name = "SPEC")]
+    pub data: String,
+    /// Code of a row: topk:K (K largest and K smallest values of each 256), topk-residual:K, f16, bf16, int8, int4, pca:R
+    /// (R components), pq:M (M pieces), or auto:BYTES (the one with the least error in so many bytes)
+    #[arg(long, value_name = "CODEC", default_value = "topk:8")]
+    pub codec: CodecSpec,
+    /// Folder that gets the store, `features.codes`; interrupted, the same call goes on
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Rows that the codec learns from, drawn at random
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(2..))]
+    pub sample: u32,
+    /// Seed of what is drawn
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `girih decompress`.
+#[derive(Debug, Args)]
+pub struct DecompressArgs {
+    /// Folder that `girih compress` wrote
+    #[arg(value_name = "DIR")]
+    pub store: PathBuf,
+    /// Array to write, of float32
+    #[arg(long, value_name = "FILE.npy")]
+    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use girih_compress::CompressError;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
@@ -20,6 +21,9 @@ pub enum CliError {
     /// A file could not be read or written.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// Features could not be compressed or read back.
+    #[error(transparent)]
+    Compress(#[from] CompressError),
     /// Training could not start or go on.
     #[error(transparent)]
     Train(#[from] TrainError),

@@ -10,6 +10,7 @@ mod args;
 mod commands;
 mod error;
 mod history;
+mod interrupt;
 mod output;
 mod paths;
 mod plots;

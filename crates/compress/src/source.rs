@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use girih_graph_format::Matrix;
 use girih_graph_format::file::NpyRows;
+use girih_graph_format::{Csr, Matrix};
 
 use crate::CompressError;
 
@@ -49,6 +49,33 @@ impl RowSource for Matrix {
     fn fingerprint(&self) -> Result<u64, CompressError> {
         let checksum = u64::from(crc32fast::hash(bytemuck::cast_slice(self.data())));
         Ok(checksum << 32 | self.n_rows() as u64 & 0xffff_ffff)
+    }
+}
+
+/// Sparse features, whose missing entries are zeros; entries without values are ones.
+impl RowSource for Csr {
+    fn n_rows(&self) -> usize {
+        Csr::n_rows(self)
+    }
+
+    fn width(&self) -> usize {
+        self.n_cols()
+    }
+
+    fn read_rows(&self, first_row: usize, rows: &mut [f32]) -> Result<(), CompressError> {
+        rows.fill(0.0);
+        for (i, row) in rows.chunks_exact_mut(self.n_cols()).enumerate() {
+            self.row_entries(first_row + i).for_each(|(column, value)| row[column as usize] = value);
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> Result<u64, CompressError> {
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(bytemuck::cast_slice(self.indptr()));
+        checksum.update(bytemuck::cast_slice(self.indices()));
+        checksum.update(bytemuck::cast_slice(self.values().unwrap_or_default()));
+        Ok(u64::from(checksum.finalize()) << 32 | self.nnz() as u64 & 0xffff_ffff)
     }
 }
 

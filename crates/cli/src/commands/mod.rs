@@ -1,6 +1,7 @@
 //! One module a command.
 
 mod apply;
+mod compress;
 mod convert;
 mod device;
 mod doctor;
@@ -32,6 +33,8 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Reorder(args) => reorder::run(&args),
         Command::Partition(args) => partition::run(&args),
         Command::Sample(args) => sample::run(&args),
+        Command::Compress(args) => compress::compress(&args),
+        Command::Decompress(args) => compress::decompress(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Doctor(args) => doctor::run(args.output),

@@ -2,6 +2,7 @@
 //! status.
 
 mod bad_input;
+mod compress;
 mod cuda;
 mod data;
 mod girih;

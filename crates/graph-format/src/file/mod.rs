@@ -34,7 +34,7 @@ pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, MANIFEST, Verify};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
 pub use metis::{parse_metis, read_metis, write_metis};
-pub use npy::{map_bytes, write_npy};
+pub use npy::{map_bytes, write_npy, write_npy_rows};
 pub use npy_rows::NpyRows;
 pub use npz::{Npz, NpzWriter};
 pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};

@@ -90,6 +90,32 @@ pub fn write_npy<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> Resu
     write_file(path, |out| Ok(write_array(out, shape, values)?))
 }
 
+/// Writes a matrix of `f32` whose rows `fill` makes, some at a time from the row it is told on, so that the matrix need not
+/// fit into memory; the file appears whole or not at all.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_npy_rows(
+    path: &Path,
+    (n_rows, width): (usize, usize),
+    mut fill: impl FnMut(usize, &mut [f32]),
+) -> Result<(), FormatError> {
+    write_file(path, |out| {
+        out.write_all(&header_bytes(f32::DESCR, &[n_rows, width]))?;
+        let block = (WRITTEN / width.max(1)).max(1);
+        let mut rows = vec![0.0; block.min(n_rows) * width];
+        for first in (0..n_rows).step_by(block) {
+            let rows = &mut rows[..block.min(n_rows - first) * width];
+            fill(first, rows);
+            out.write_all(bytemuck::cast_slice(rows))?;
+        }
+        Ok(())
+    })
+}
+
+/// Values that are made and written at a time.
+const WRITTEN: usize = 1 << 18;
+
 /// Writes header and values to `out`.
 pub(crate) fn write_array<T: Element>(mut out: impl Write, shape: &[usize], values: &[T]) -> std::io::Result<()> {
     assert_eq!(shape.iter().product::<usize>(), values.len(), "shape {shape:?} of an array");

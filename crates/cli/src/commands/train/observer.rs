@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::outputs::OutputFolder;
 use crate::error::CliError;
 use crate::history::{History, Point};
+use crate::interrupt;
 use crate::output::print_json;
 
 /// Follows training: prints, records, and stops it on Ctrl-C.
@@ -28,15 +29,7 @@ pub struct Observer {
 impl Observer {
     /// An observer of `config`'s training that fills `outputs`, if there are any.
     pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Result<Self, CliError> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&interrupted);
-        let handler = move || {
-            // The second Ctrl-C does not wait for the epoch, or for the batch.
-            if flag.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-        };
-        ctrlc::set_handler(handler).map_err(|e| CliError::Other(format!("cannot catch Ctrl-C: {e}")))?;
+        let interrupted = interrupt::watch()?;
         let show_bar = !json && std::io::stderr().is_terminal();
         let bar = show_bar.then(|| {
             let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
