@@ -886,6 +886,9 @@ pub struct CompressArgs {
     /// Folder that gets the store, `features.codes`; interrupted, the same call goes on
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Threads to encode with [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
     /// Rows that the codec learns from, drawn at random
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(2..))]
     pub sample: u32,

@@ -15,6 +15,7 @@ use girih_machine::{memory, readable_bytes};
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 
+use super::device::use_threads;
 use crate::args::{CompressArgs, DecompressArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
@@ -27,6 +28,7 @@ const STORE: &str = "features.codes";
 pub fn compress(args: &CompressArgs) -> Result<(), CliError> {
     let store = args.out.join(STORE);
     paths::check(&store)?;
+    use_threads(args.threads)?;
     let source = open_source(&args.data)?;
     let start = Instant::now();
     let (codec, errors) = under_spinner("fitting the codec", args.output, || fitted(args, &*source))?;

@@ -44,10 +44,7 @@ impl Chosen {
 /// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the processor
 /// stores rows that sparse products gather, and a device all rows of nodes.
 pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
-    if let Some(threads) = args.threads {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-        pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))?;
-    }
+    use_threads(args.threads)?;
     let blocks = args.density_threshold;
     let cpu = || match blocks {
         Tiling::Auto => Ok(Chosen::Cpu(Cpu::new().gathering(precision))),
@@ -73,3 +70,13 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         }),
     }
 }
+/// Lets everything compute with so many threads; with one per core unless told. To be called once in a process.
+///
+/// # Errors
+/// When they cannot be started.
+pub fn use_threads(threads: Option<u16>) -> Result<(), CliError> {
+    let Some(threads) = threads else { return Ok(()) };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+    pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))
+}
+
