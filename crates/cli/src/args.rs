@@ -12,8 +12,8 @@ use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule, TaskKind,
-    TrainConfig,
+    Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
+    TaskKind, TrainConfig,
 };
 
 use crate::{paths, sizes};
@@ -371,7 +371,8 @@ impl SampleArgs {
             (self.weighted, "--weighted"),
             (self.global_inputs, "--global-inputs"),
         ];
-        let unused = of_neighbors.into_iter().find(|&(given, _)| given && !neighbor).map(|(_, flag)| (flag, "neighbor"));
+        let unused =
+            of_neighbors.into_iter().find(|&(given, _)| given && !neighbor).map(|(_, flag)| (flag, "neighbor"));
         unused.or((self.importance.is_some() && !layer).then_some(("--importance", "layer")))
     }
 }

@@ -43,9 +43,12 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
 fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results) {
     let Source::Seeds { n_seeds, fan_out, relabel, .. } = source else { return };
     let of = dataset.training_nodes().map_or("nodes", |_| "training nodes");
-    results
-        .add("seeds", *n_seeds, "Seeds", format!("{n_seeds} {of}"))
-        .add("fanout", fan_out.to_string(), "Fan-out", fan_out.to_string());
+    results.add("seeds", *n_seeds, "Seeds", format!("{n_seeds} {of}")).add(
+        "fanout",
+        fan_out.to_string(),
+        "Fan-out",
+        fan_out.to_string(),
+    );
     if let Some(relabel) = relabel {
         results.add("relabel", relabel.name(), "Relabelled", relabel.name());
     }

@@ -15,7 +15,12 @@ pub(super) struct Relabelled {
 
 impl Relabelled {
     /// How long the blocks of a batch take; `None` where ids are found while edges are drawn, or stay global.
-    pub(super) fn time(&mut self, n_nodes: usize, batch: &MiniBatch, relabel: Relabel) -> Result<Option<Duration>, SampleError> {
+    pub(super) fn time(
+        &mut self,
+        n_nodes: usize,
+        batch: &MiniBatch,
+        relabel: Relabel,
+    ) -> Result<Option<Duration>, SampleError> {
         let is_fast = match relabel {
             Relabel::ToBlock => false,
             Relabel::ToBlockFast => true,

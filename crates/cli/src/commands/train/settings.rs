@@ -64,8 +64,8 @@ fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, TrainConfig), Cl
         toml::from_str(&text).map_err(wrong)?
     };
     let (task, model) = (chosen.task.unwrap_or(stated.task), chosen.model.unwrap_or(stated.model.kind));
-    let mut table = toml::Table::try_from(TrainConfig::for_task(task, model))
-        .map_err(|e| CliError::Other(e.to_string()))?;
+    let mut table =
+        toml::Table::try_from(TrainConfig::for_task(task, model)).map_err(|e| CliError::Other(e.to_string()))?;
     overlay(&mut table, file.train);
     Ok((file.data, table.try_into().map_err(wrong)?))
 }
@@ -110,9 +110,11 @@ mod tests {
 
     #[test]
     fn every_default_survives_its_file() {
-        for (task, kind) in
-            [(TaskKind::Nodes, ModelKind::Gcn), (TaskKind::Nodes, ModelKind::LightGcn), (TaskKind::Links, ModelKind::Sage)]
-        {
+        for (task, kind) in [
+            (TaskKind::Nodes, ModelKind::Gcn),
+            (TaskKind::Nodes, ModelKind::LightGcn),
+            (TaskKind::Links, ModelKind::Sage),
+        ] {
             let config = TrainConfig::for_task(task, kind);
             assert_eq!(read_text(&to_toml("data", &config).unwrap(), Chosen::default()), config);
         }
