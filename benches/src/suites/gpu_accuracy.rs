@@ -8,9 +8,7 @@
 
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::Dataset;
-use girih_trainer::{
-    Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train,
-};
+use girih_trainer::{Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train};
 
 use super::trainings::{Trained, name, wide};
 use super::{Setup, dtype_name, gpu};

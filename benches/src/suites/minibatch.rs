@@ -119,7 +119,10 @@ fn of_short_epochs(mut dataset: Dataset) -> Result<Dataset, Error> {
     for split in &mut dataset.splits {
         let (all, wanted) = (split.train.len(), STEPS * BATCH_SIZE);
         if all < wanted {
-            return Err(format!("{all} training nodes are too few for {STEPS} batches of {BATCH_SIZE}: take more data").into());
+            return Err(format!(
+                "{all} training nodes are too few for {STEPS} batches of {BATCH_SIZE}: take more data"
+            )
+            .into());
         }
         split.train = (0..wanted).map(|i| split.train[i * all / wanted]).collect();
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::CliError;
 
 /// One epoch of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Always `epoch`: the line is an event like those that `--json` prints.
     pub event: String,

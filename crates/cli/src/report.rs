@@ -15,7 +15,7 @@ use crate::output::Results;
 /// How pages look.
 pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
      color:#222}svg{width:100%;height:auto}table{border-collapse:collapse}th{text-align:left;font-weight:600}\
-     th,td{padding:.15rem 1.5rem .15rem 0}pre{background:#f5f5f5;padding:1rem;overflow:auto}";
+     th,td{padding:.15rem 1.5rem .15rem 0}.legend{margin:0}.legend span{margin-left:1.5rem}pre{background:#f5f5f5;padding:1rem;overflow:auto}";
 
 const SIZE: (u32, u32) = (720, 360);
 const TRAIN: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
@@ -95,11 +95,20 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// An SVG of curves over epochs, with a legend beside the end of each curve.
+/// A legend, and below it an SVG of curves over epochs.
 fn plot(what: &str, curves: &[Curve]) -> Result<String, CliError> {
     let mut svg = String::new();
     draw(&mut svg, what, curves).map_err(|e| CliError::Other(format!("the {what} plot cannot be drawn: {e}")))?;
-    Ok(svg)
+    Ok(format!("<p class=\"legend\">{}</p>{svg}", legend(curves)))
+}
+
+/// The name of each curve in its color. It stands in the page's text, where it covers no curve.
+fn legend(curves: &[Curve]) -> String {
+    let drawn = curves.iter().filter(|curve| !curve.points.is_empty());
+    drawn.fold(String::new(), |mut legend, Curve { name, color: RGBColor(r, g, b), .. }| {
+        let _ = write!(legend, "<span style=\"color:rgb({r},{g},{b})\">&#9632; {name}</span>");
+        legend
+    })
 }
 
 fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
@@ -124,17 +133,8 @@ fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn st
         .bold_line_style(RGBColor(0xe4, 0xe4, 0xe4))
         .draw()?;
     for curve in curves.iter().filter(|c| !c.points.is_empty()) {
-        let color = curve.color;
-        chart
-            .draw_series(LineSeries::new(curve.points.iter().copied(), color.stroke_width(2)))?
-            .label(curve.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+        chart.draw_series(LineSeries::new(curve.points.iter().copied(), curve.color.stroke_width(2)))?;
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.85))
-        .border_style(RGBColor(0xcc, 0xcc, 0xcc))
-        .draw()?;
     root.present()?;
     Ok(())
 }
@@ -149,8 +149,11 @@ mod tests {
         let path = folder.path().join("report.html");
         let mut results = Results::default();
         results.add("test_accuracy", 0.8, "Test accuracy", "80 % <of nodes>");
-        write(&path, "gcn & co", "epochs = 1", &results, &[]).unwrap();
+        let history = [Point { epoch: 1, train_loss: 2.0, val_loss: Some(1.5), ..Point::default() }];
+        write(&path, "gcn & co", "epochs = 1", &results, &history).unwrap();
         let page = std::fs::read_to_string(path).unwrap();
+        assert_eq!(page.matches("training</span>").count(), 1, "a legend names the curves that there are");
+        assert_eq!(page.matches("test</span>").count(), 0);
         assert_eq!(page.matches("<svg").count(), 2);
         assert!(page.contains("80 % &lt;of nodes&gt;") && page.contains("gcn &amp; co"));
         assert!(!page.contains("http:") || page.contains("http://www.w3.org/2000/svg"), "nothing is fetched");

@@ -230,7 +230,9 @@ impl BatchConfig {
         let only_patterns = matches!(model.kind, ModelKind::Gat | ModelKind::Gatv2)
             || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
         if self.replace && only_patterns {
-            return refused("setting `batch.replace` must be false for this model, which reads a neighbour once".to_owned());
+            return refused(
+                "setting `batch.replace` must be false for this model, which reads a neighbour once".to_owned(),
+            );
         }
         self.check()?;
         if self.kind.has_blocks() { self.fan_out(model.layers).map(drop) } else { Ok(()) }

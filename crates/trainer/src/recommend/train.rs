@@ -65,8 +65,7 @@ impl<'a, B: Backend> Recommender<'a, B> {
         let batch = Batch::new(state.backend, nodes, inputs.ranks.as_ref())?;
         let uploaded = lap.next();
         let (key, decay) = (state.key(purpose::DROPOUT), state.config.optimizer.weight_decay as f32);
-        let (loss, times) =
-            state.passes(key, |tape| Ok(batch.loss(tape, &**model, inputs, *embedding, decay)?))?;
+        let (loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, &**model, inputs, *embedding, decay)?))?;
         let mut lap = Lap::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
