@@ -5,8 +5,9 @@
 //! iteration, then a small singular value decomposition. faer's partial decomposition (a restarted Lanczos method) may
 //! give back fewer components than asked for where the spectrum is flat, as that of noise is; this does not.
 //!
-//! A coefficient is stored as `f16` after division by its component's deviation, so that its range does not matter and
-//! twice as many components fit as with `f32`.
+//! A coefficient is stored as `f16` after division by the deviation of the first component's, so that the range of features
+//! does not matter and twice as many components fit as with `f32`. One scale serves all: half precision keeps eleven bits of
+//! coefficients down to 2⁻¹⁴ of it, and smaller ones hardly count.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -33,11 +34,11 @@ const MAGNITUDE_MAX: f32 = 1e14;
 pub(crate) struct Pca {
     width: usize,
     n_components: usize,
-    /// The parameters: the mean, the deviation of each component's coefficients over the sample, the components.
+    /// The parameters: the mean, the deviation of the first component's coefficients over the sample, the components.
     floats: Vec<f32>,
-    /// Component after component, times their deviations: what decoding reads in order.
+    /// Component after component, times the deviation: what decoding reads in order.
     scaled: Vec<f32>,
-    /// Feature after feature, all components divided by their deviations: what encoding reads in order.
+    /// Feature after feature, all components divided by the deviation: what encoding reads in order.
     projection: Vec<f32>,
 }
 
@@ -65,30 +66,26 @@ impl Pca {
         }
         let (components, singular) = principal_components(centred.as_ref(), n_components, seed)?;
 
+        let deviation = singular / (n_rows as f32).sqrt();
         let mut floats = mean;
-        for c in 0..n_components {
-            // A sample of few rows has fewer components than asked for; the others have coefficients of zero.
-            let deviation = if c < singular.len() { singular[c] / (n_rows as f32).sqrt() } else { 0.0 };
-            let deviation = if deviation > 0.0 { deviation } else { 1.0 };
-            floats.push(deviation);
-        }
-        for c in 0..n_components {
-            floats.extend((0..width).map(|j| if c < components.ncols() { components[(j, c)] } else { 0.0 }));
-        }
+        floats.push(if deviation > 0.0 { deviation } else { 1.0 });
+        // A sample of few rows has fewer components than asked for; the others have coefficients of zero.
+        let value = |c: usize, j: usize| if c < components.ncols() { components[(j, c)] } else { 0.0 };
+        floats.extend((0..n_components).flat_map(|c| (0..width).map(move |j| value(c, j))));
         Ok(Self::from_floats(n_components, width, floats))
     }
 
     /// Numbers among the parameters.
     pub(crate) fn n_floats(n_components: usize, width: usize) -> usize {
-        width + n_components + n_components * width
+        width + 1 + n_components * width
     }
 
     /// From [`Pca::n_floats`] parameters.
     pub(crate) fn from_floats(n_components: usize, width: usize, floats: Vec<f32>) -> Self {
-        let (deviations, components) = floats[width..].split_at(n_components);
-        let scaled = (0..n_components * width).map(|i| components[i] * deviations[i / width]).collect();
+        let (scale, components) = (floats[width], &floats[width + 1..]);
+        let scaled = components.iter().map(|part| part * scale).collect();
         let places = (0..width).flat_map(|j| (0..n_components).map(move |c| (c, j)));
-        let projection = places.map(|(c, j)| components[c * width + j] / deviations[c]).collect();
+        let projection = places.map(|(c, j)| components[c * width + j] / scale).collect();
         Self { width, n_components, floats, scaled, projection }
     }
 
@@ -174,13 +171,13 @@ fn mean_row(sample: &Matrix) -> Vec<f32> {
     sum.iter().map(|sum| (sum / sample.n_rows() as f64) as f32).collect()
 }
 
-/// Up to `n_components` right singular vectors of the centred sample, as columns, and their singular values. All on one
+/// Up to `n_components` right singular vectors of the centred sample, as columns, and the largest singular value. All on one
 /// thread, so that results do not depend on how many there are.
 fn principal_components(
     centred: MatRef<'_, f32>,
     n_components: usize,
     seed: u64,
-) -> Result<(Mat<f32>, Vec<f32>), CompressError> {
+) -> Result<(Mat<f32>, f32), CompressError> {
     let (n_rows, width) = centred.shape();
     let n_vectors = (n_components + OVERSAMPLING).min(width).min(n_rows);
     let key = Draws::Components.of(Key::new(seed, purpose::COMPRESSION));
@@ -193,9 +190,8 @@ fn principal_components(
         range = orthonormal(product(centred, rows.as_ref()));
     }
     let small = product(range.transpose(), centred);
-    let (vectors, values) = right_singular(small.as_ref())?;
-    let n_kept = n_components.min(n_vectors);
-    Ok((vectors.subcols(0, n_kept).to_owned(), values[..n_kept].to_vec()))
+    let (vectors, largest) = right_singular(small.as_ref())?;
+    Ok((vectors.subcols(0, n_components.min(n_vectors)).to_owned(), largest))
 }
 
 fn product(a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
@@ -227,8 +223,8 @@ fn orthonormal(mut matrix: Mat<f32>) -> Mat<f32> {
     out
 }
 
-/// Right singular vectors, as columns, and singular values, falling.
-fn right_singular(wide: MatRef<'_, f32>) -> Result<(Mat<f32>, Vec<f32>), CompressError> {
+/// Right singular vectors, as columns by falling singular value, and the largest of these.
+fn right_singular(wide: MatRef<'_, f32>) -> Result<(Mat<f32>, f32), CompressError> {
     let (m, n) = wide.shape();
     let size = m.min(n);
     let mut vectors = Mat::zeros(n, size);
@@ -241,6 +237,6 @@ fn right_singular(wide: MatRef<'_, f32>) -> Result<(Mat<f32>, Vec<f32>), Compres
             "codec pca: the sample's decomposition did not converge; scale the features if they are very small",
         )
     })?;
-    let values = values.column_vector().iter().copied().collect();
-    Ok((vectors, values))
+    let largest = values.column_vector()[0];
+    Ok((vectors, largest))
 }

@@ -287,3 +287,14 @@ fn reports_have_known_values() {
     let exact = ErrorReport::measure(&*fit(CodecSpec::F16, &rows, 0).unwrap(), &rows).unwrap();
     assert_eq!(exact, ErrorReport { n_rows: 3, cosine_mean: 1.0, relative_error: 0.0, error_max: 0.0 });
 }
+
+/// Rows of lower rank than components asked for: what is left over is rounding, and must not be blown up.
+#[test]
+fn components_that_are_not_there_do_no_harm() {
+    let rows: Vec<f32> = (0..40).flat_map(|r| (0..30).map(move |j| (r % 2) as f32 * j as f32 + 5.0)).collect();
+    let rows = Matrix::new(40, 30, rows).unwrap();
+    let report = ErrorReport::measure(&*fitted("pca:9", &rows), &rows).unwrap();
+    assert!(report.relative_error < 1e-3, "{report:?}");
+    let equal = Matrix::new(4, 30, vec![5.0; 120]).unwrap();
+    assert_eq!(ErrorReport::measure(&*fitted("pca:9", &equal), &equal).unwrap().error_max, 0.0);
+}
