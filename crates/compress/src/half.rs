@@ -1,5 +1,6 @@
 //! [`Half`]: features in 16 bits, as `f16` or `bf16`.
 
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
 use crate::codec::{assert_lengths, check_finite};
@@ -11,6 +12,9 @@ pub(crate) struct Half {
     width: usize,
     kind: Kind,
 }
+
+/// Features that are converted at a time: the processor has instructions for several, found out once a call.
+const CONVERTED: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -32,16 +36,19 @@ impl Half {
         }
     }
 
-    /// The features of a code.
-    fn values(&self, code: &[u8]) -> impl Iterator<Item = f32> {
-        let kind = self.kind;
-        code.chunks_exact(2).map(move |bytes| {
-            let bits = u16::from_le_bytes([bytes[0], bytes[1]]);
-            match kind {
-                Kind::F16 => f16::from_bits(bits).to_f32(),
-                Kind::Bf16 => bf16::from_bits(bits).to_f32(),
+    /// Calls `visit` with each place of `out` and the feature that stands there.
+    #[inline]
+    fn for_each(&self, code: &[u8], out: &mut [f32], visit: impl Fn(&mut f32, f32)) {
+        let (mut halves, mut values) = ([0u16; CONVERTED], [0.0f32; CONVERTED]);
+        for (out, code) in out.chunks_mut(CONVERTED).zip(code.chunks(2 * CONVERTED)) {
+            let bits = code.chunks_exact(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+            halves.iter_mut().zip(bits).for_each(|(half, bits)| *half = bits);
+            match self.kind {
+                Kind::F16 => halves.reinterpret_cast::<f16>().convert_to_f32_slice(&mut values),
+                Kind::Bf16 => halves.reinterpret_cast::<bf16>().convert_to_f32_slice(&mut values),
             }
-        })
+            out.iter_mut().zip(values).for_each(|(out, value)| visit(out, value));
+        }
     }
 }
 
@@ -79,12 +86,12 @@ impl FeatureCodec for Half {
 
     fn decode_row(&self, code: &[u8], row: &mut [f32]) {
         assert_lengths(self, row.len(), code.len());
-        row.iter_mut().zip(self.values(code)).for_each(|(row, value)| *row = value);
+        self.for_each(code, row, |row, value| *row = value);
     }
 
     fn add_scaled(&self, code: &[u8], weight: f32, sum: &mut [f32]) {
         assert_lengths(self, sum.len(), code.len());
-        sum.iter_mut().zip(self.values(code)).for_each(|(sum, value)| *sum += weight * value);
+        self.for_each(code, sum, |sum, value| *sum += weight * value);
     }
 
     fn parameters(&self) -> Vec<u8> {

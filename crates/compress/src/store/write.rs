@@ -39,7 +39,7 @@ pub struct Encoded {
 }
 
 /// Encodes all rows of `source` into a store at `path`, which appears when it is complete and on disk; what stood there
-/// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own; the bytes do not depend
+/// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own unless a row has more; the bytes do not depend
 /// on how many there are.
 ///
 /// Meanwhile the rows are in `.girih-NAME.tmp` beside `path`. That file stays when the call fails or the process is

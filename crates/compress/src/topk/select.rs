@@ -5,6 +5,10 @@
 //! that are left are put in order by counting, for each, how many come before it. The smallest are the largest of the
 //! negated group read backwards, which also turns the rule for ties round.
 //!
+//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 GB/s of `f32`; sorting each group 0.5,
+//! `select_nth_unstable` from both ends 1.0 (`benches/codecs.rs`, the best of 10 samples on a machine that was not idle). With
+//! `k` = 1, 32 and 128 it is 3.5, 1.05 and 0.4.
+//!
 //! Nothing depends on how comparisons are made, so that all processors find the same positions.
 
 use pulp::{Simd, WithSimd};
@@ -24,15 +28,20 @@ pub(super) type Mask = [u64; GROUP / 64];
 
 /// How many more than `k` candidates are put in order rather than told apart by another comparison of all.
 const SLACK: usize = 8;
-/// Candidates at most: every value of half a group, and the slack, in whole vectors.
-const CANDIDATES: usize = GROUP / 2 + 2 * SLACK;
+/// Lanes that keys and candidates are taken in side by side.
+pub(super) const LANES: usize = 16;
+/// Candidates at most: half a group and the slack, in whole lanes.
+const CANDIDATES: usize = (GROUP / 2 + SLACK).next_multiple_of(LANES);
 /// From this number of candidates, a sort is faster than counting.
 const COUNTED_MAX: usize = 48;
 
-/// Comparing all keys with a threshold, the one step that processors do in ways of their own.
+/// The steps over all keys, which processors do in ways of their own.
 pub(super) trait Compare: Copy {
     /// The keys that are at least `threshold`, which is above [`ABSENT`].
     fn at_least(self, keys: &Keys, threshold: i32) -> Mask;
+
+    /// The largest of the keys at places `i`, `i + 16`, …, for each `i` below 16.
+    fn lane_maxima(self, keys: &Keys) -> [i32; LANES];
 
     /// How many keys are at least `threshold`.
     #[inline(always)]
@@ -50,6 +59,15 @@ impl Compare for Portable {
     fn at_least(self, keys: &Keys, threshold: i32) -> Mask {
         let bits = |keys: &[i32]| keys.iter().rev().fold(0, |word, &key| word << 1 | u64::from(key >= threshold));
         std::array::from_fn(|word| bits(&keys.0[64 * word..64 * (word + 1)]))
+    }
+
+    #[inline(always)]
+    fn lane_maxima(self, keys: &Keys) -> [i32; LANES] {
+        let mut maxima = [ABSENT; LANES];
+        for keys in keys.0.as_chunks::<LANES>().0 {
+            maxima.iter_mut().zip(keys).for_each(|(maximum, &key)| *maximum = (*maximum).max(key));
+        }
+        maxima
     }
 
     #[inline(always)]
@@ -126,12 +144,18 @@ fn largest(compare: impl Compare, keys: &Keys, places: &mut [u8]) {
         places.iter_mut().zip(packed).for_each(|(place, packed)| *place = place_of(packed));
         return;
     }
-    // Whole vectors: what is past the end is zero, and before nothing.
-    let compared = &packed[..n.next_multiple_of(8)];
-    for &candidate in &packed[..n] {
-        let before = compared.iter().map(|&other| u64::from(other > candidate)).sum::<u64>() as usize;
-        if let Some(place) = places.get_mut(before) {
-            *place = place_of(candidate);
+    // Lanes past the end count as well, and are not looked at.
+    for (chunk, candidates) in packed.as_chunks::<LANES>().0[..n.div_ceil(LANES)].iter().enumerate() {
+        let mut before = [0u64; LANES];
+        for &other in &packed[..n] {
+            for lane in 0..LANES {
+                before[lane] += u64::from(other > candidates[lane]);
+            }
+        }
+        for lane in 0..LANES.min(n - chunk * LANES) {
+            if let Some(place) = places.get_mut(before[lane] as usize) {
+                *place = place_of(candidates[lane]);
+            }
         }
     }
 }
@@ -150,7 +174,7 @@ fn place_of(packed: u64) -> u8 {
 /// From `k` to `k` + [`SLACK`] positions, among them the `k` first in the order.
 #[inline(always)]
 fn candidates(compare: impl Compare, keys: &Keys, k: usize) -> Mask {
-    let (mut low, mut high) = bounds(keys, k);
+    let (mut low, mut high) = bounds(compare, keys, k);
     while low < high {
         // The middle, rounded up, of a range that may be wider than an integer.
         let middle = ((i64::from(low) + i64::from(high) + 1) >> 1) as i32;
@@ -185,28 +209,17 @@ fn first_of_ties(above: Mask, not_below: Mask, k: usize) -> Mask {
     mask
 }
 
-/// A key that at least `k` keys are not below, and the largest key.
+/// A key that at least `k` keys are not below, and the largest key. The least of sixteen maxima has sixteen keys that are
+/// not below it, which halves the steps where `k` is not larger; where lanes are empty, every key will do.
 #[inline(always)]
-fn bounds(keys: &Keys, k: usize) -> (i32, i32) {
-    match k {
-        ..=16 => bounds_in::<16>(keys),
-        ..=32 => bounds_in::<32>(keys),
-        ..=64 => bounds_in::<64>(keys),
-        _ => bounds_in::<128>(keys),
+fn bounds(compare: impl Compare, keys: &Keys, k: usize) -> (i32, i32) {
+    let maxima = compare.lane_maxima(keys);
+    let (mut least, mut largest) = (maxima[0], maxima[0]);
+    for maximum in maxima {
+        least = least.min(maximum);
+        largest = largest.max(maximum);
     }
-}
-
-/// Each of `N` lanes has a largest key; the least of them has `N` keys that are not below it. Where lanes are empty,
-/// every key will do.
-#[inline(always)]
-fn bounds_in<const N: usize>(keys: &Keys) -> (i32, i32) {
-    let mut lanes = [ABSENT; N];
-    for keys in keys.0.chunks_exact(N) {
-        lanes.iter_mut().zip(keys).for_each(|(lane, &key)| *lane = (*lane).max(key));
-    }
-    let (least, largest) =
-        lanes.iter().fold((i32::MAX, ABSENT), |(least, largest), &lane| (least.min(lane), largest.max(lane)));
-    (least.max(ABSENT + 1), largest)
+    (if k <= LANES { least.max(ABSENT + 1) } else { ABSENT + 1 }, largest)
 }
 
 #[cfg(test)]

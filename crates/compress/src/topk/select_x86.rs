@@ -1,4 +1,4 @@
-//! Comparisons by the vector units of x86-64, where the processor has them.
+//! Steps over all keys by the vector units of x86-64, where the processor has them.
 
 use super::select::Encode;
 #[cfg(not(target_arch = "x86_64"))]
@@ -22,7 +22,7 @@ mod x86 {
     use pulp::{Arch, Simd, cast};
 
     use super::Encode;
-    use crate::topk::select::{Compare, Keys, Mask, Portable};
+    use crate::topk::select::{Compare, Keys, LANES, Mask, Portable};
 
     pub(super) fn dispatch(k: usize, row: &[f32], code: &mut [u8]) {
         match Arch::new() {
@@ -45,6 +45,16 @@ mod x86 {
             }
             mask
         }
+
+        #[inline(always)]
+        fn lane_maxima(self, keys: &Keys) -> [i32; LANES] {
+            let vectors = keys.0.as_chunks::<LANES>().0;
+            let mut maxima = cast(vectors[0]);
+            for keys in &vectors[1..] {
+                maxima = self.avx512f._mm512_max_epi32(maxima, cast(*keys));
+            }
+            cast(maxima)
+        }
     }
 
     /// AVX2: eight keys a comparison.
@@ -60,6 +70,16 @@ mod x86 {
                 mask[i / 8] |= u64::from(bits) << (8 * (i % 8));
             }
             mask
+        }
+
+        #[inline(always)]
+        fn lane_maxima(self, keys: &Keys) -> [i32; LANES] {
+            let vectors = keys.0.as_chunks::<8>().0;
+            let mut maxima = [cast(vectors[0]), cast(vectors[1])];
+            for (i, keys) in vectors.iter().enumerate().skip(2) {
+                maxima[i % 2] = self.avx2._mm256_max_epi32(maxima[i % 2], cast(*keys));
+            }
+            cast(maxima)
         }
     }
 
@@ -77,9 +97,11 @@ mod x86 {
                     expected.iter().map(|w| w.count_ones() as usize).sum::<usize>()
                 );
                 if let Some(simd) = V3::try_new() {
+                    assert_eq!(simd.lane_maxima(&keys), Portable.lane_maxima(&keys));
                     assert_eq!(simd.at_least(&keys, threshold), expected);
                 }
                 if let Some(simd) = V4::try_new() {
+                    assert_eq!(simd.lane_maxima(&keys), Portable.lane_maxima(&keys));
                     assert_eq!(simd.at_least(&keys, threshold), expected);
                 }
             }
