@@ -79,4 +79,3 @@ pub fn use_threads(threads: Option<u16>) -> Result<(), CliError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
     pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))
 }
-
