@@ -152,8 +152,8 @@ impl TrainConfig {
         if task == TaskKind::Nodes {
             return nodes;
         }
-        // Attention has narrower columns for each of its heads.
-        let hidden = if nodes.model.heads > 1 { nodes.model.hidden } else { 32 };
+        // Heads of attention are as wide as they are, side by side.
+        let hidden = if matches!(kind, ModelKind::Gat | ModelKind::Gatv2) { nodes.model.hidden } else { 32 };
         Self {
             task,
             model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },

@@ -126,6 +126,7 @@ mod tests {
         let chosen = Chosen { task: Some(TaskKind::Links), model: Some(ModelKind::Gat) };
         assert_eq!(read_text("", chosen), links);
         assert_eq!(read_text("task = \"links\"\n[model]\nkind = \"gat\"\n", Chosen::default()), links);
-        assert_eq!(links.optimizer.weight_decay, 0.0);
+        assert_eq!((links.optimizer.weight_decay, links.model.hidden, links.model.heads), (0.0, 8, 8));
+        assert_eq!(TrainConfig::for_task(TaskKind::Links, ModelKind::Gcn).model.hidden, 32);
     }
 }
