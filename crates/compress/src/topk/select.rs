@@ -5,7 +5,7 @@
 //! that are left are put in order by counting, for each, how many come before it. The smallest are the largest of the
 //! negated group read backwards, which also turns the rule for ties round.
 //!
-//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 GB/s of `f32`; sorting each group 0.5,
+//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 to 2.6 GB/s of `f32`; sorting each group 0.5,
 //! `select_nth_unstable` from both ends 1.0 (`benches/codecs.rs`, the best of 10 samples on a machine that was not idle). With
 //! `k` = 1, 32 and 128 it is 3.5, 1.05 and 0.4.
 //!
