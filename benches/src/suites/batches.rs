@@ -73,7 +73,7 @@ fn config(dataset: &Dataset, model: ModelKind) -> TrainConfig {
         return wide(model);
     }
     let published = TrainConfig::for_model(model);
-    let heads = if model == ModelKind::Gat { published.model.heads } else { 1 };
+    let heads = if model.has_heads() { published.model.heads } else { 1 };
     TrainConfig { model: ModelConfig { hidden: HIDDEN / heads, ..published.model }, ..published }
 }
 

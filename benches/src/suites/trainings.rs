@@ -15,10 +15,7 @@ use crate::{Case, Error};
 /// falls to zero, so that the last epochs of two runs differ little.
 pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     let model = ModelConfig { kind, hidden: 128, input_dropout: Some(0.0), ..ModelConfig::default() };
-    let model = match kind {
-        ModelKind::Gat | ModelKind::Gatv2 => ModelConfig { hidden: 128 / model.heads, dropout: 0.0, ..model },
-        _ => model,
-    };
+    let model = if kind.has_heads() { ModelConfig { hidden: 128 / model.heads, dropout: 0.0, ..model } } else { model };
     TrainConfig {
         model,
         optimizer: OptimizerConfig { weight_decay: 0.0, schedule: Schedule::Cosine, ..OptimizerConfig::default() },

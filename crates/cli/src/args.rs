@@ -367,8 +367,6 @@ impl SampleArgs {
 
     /// The first flag that was given and means nothing for batches of this kind, with the kind that it is for.
     pub fn flag_of_other_batches(&self) -> Option<(&'static str, &'static str)> {
-        let is = |kind: SampledBatch| std::mem::discriminant(&self.batch) == std::mem::discriminant(&kind);
-        let (neighbor, layer) = (is(SampledBatch::Neighbor), is(SampledBatch::Layer));
         let of_neighbors = [
             (self.draws.is_some(), "--draws"),
             (self.relabel.is_some(), "--relabel"),
@@ -376,30 +374,13 @@ impl SampleArgs {
             (self.weighted, "--weighted"),
             (self.global_inputs, "--global-inputs"),
         ];
-        let unused =
-            of_neighbors.into_iter().find(|&(given, _)| given && !neighbor).map(|(_, flag)| (flag, "neighbor"));
-        unused.or((self.importance.is_some() && !layer).then_some(("--importance", "layer")))
-    }
-}
-
-/// Who draws neighbours.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum DrawsChoice {
-    /// Each node for itself (GraphSAGE).
-    Node,
-    /// The nodes of a hop together, so many for all (DSP's layer-wise sampling).
-    Layer,
-    /// Each node for itself, with numbers in common (LABOR-0).
-    Labor,
-}
-
-impl From<DrawsChoice> for Draws {
-    fn from(choice: DrawsChoice) -> Self {
-        match choice {
-            DrawsChoice::Node => Self::PerNode,
-            DrawsChoice::Layer => Self::PerLayer,
-            DrawsChoice::Labor => Self::Labor,
-        }
+        let of_layers = [(self.importance.is_some(), "--importance")];
+        let kind = BatchKind::from(self.batch);
+        let unused = |flags: &[(bool, &'static str)], wanted: BatchKind| {
+            let given = flags.iter().find(|(given, _)| *given && kind != wanted);
+            given.map(|&(_, flag)| (flag, wanted.name()))
+        };
+        unused(&of_neighbors, BatchKind::Neighbor).or_else(|| unused(&of_layers, BatchKind::Layer))
     }
 }
 
@@ -729,6 +710,19 @@ value_enum! {
         Once,
         /// For all nodes found so far.
         PerLayer,
+    }
+}
+value_enum! {
+    /// Who draws neighbours.
+    DrawsChoice for Draws {
+        /// Each node for itself (GraphSAGE).
+        #[value(name = "node")]
+        PerNode,
+        /// The nodes of a hop together, so many for all (DSP's layer-wise sampling).
+        #[value(name = "layer")]
+        PerLayer,
+        /// Each node for itself, with numbers in common (LABOR-0).
+        Labor,
     }
 }
 value_enum! {

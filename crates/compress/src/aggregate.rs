@@ -41,13 +41,9 @@ impl CompressedFeatures {
         out: &mut [f32],
     ) -> Result<(), CompressError> {
         self.for_each_destination(out, |v, sum, out| {
-            sum.fill(0.0);
             let neighbors = neighbors(v);
-            for (i, &neighbor) in neighbors.iter().enumerate() {
-                self.ask_for(neighbors.get(i + NEIGHBORS_AHEAD).copied());
-                self.codec().add_scaled(self.checked_code(neighbor)?, 1.0, sum);
-            }
             let n = neighbors.len() as f32;
+            self.sum_codes(neighbors, |_| 1.0, sum)?;
             self.codec().finish_sum(sum, n, out);
             if aggregate == Aggregate::Mean && n > 0.0 {
                 out.iter_mut().for_each(|value| *value /= n);
@@ -70,16 +66,28 @@ impl CompressedFeatures {
         out: &mut [f32],
     ) -> Result<(), CompressError> {
         self.for_each_destination(out, |v, sum, out| {
-            sum.fill(0.0);
             let (neighbors, weights) = (neighbors(v), weights(v));
             assert_eq!(neighbors.len(), weights.len(), "weights of the neighbours of row {v}");
-            for (i, (&neighbor, &weight)) in neighbors.iter().zip(weights).enumerate() {
-                self.ask_for(neighbors.get(i + NEIGHBORS_AHEAD).copied());
-                self.codec().add_scaled(self.checked_code(neighbor)?, weight, sum);
-            }
+            self.sum_codes(neighbors, |i| weights[i], sum)?;
             self.codec().finish_sum(sum, weights.iter().sum(), out);
             Ok(())
         })
+    }
+
+    /// Sums up the codes of neighbours, the `i`-th times `weight(i)`, in that order.
+    #[inline]
+    fn sum_codes(
+        &self,
+        neighbors: &[NodeId],
+        weight: impl Fn(usize) -> f32,
+        sum: &mut [f32],
+    ) -> Result<(), CompressError> {
+        sum.fill(0.0);
+        for (i, &neighbor) in neighbors.iter().enumerate() {
+            self.ask_for(neighbors.get(i + NEIGHBORS_AHEAD).copied());
+            self.codec().add_scaled(self.checked_code(neighbor)?, weight(i), sum);
+        }
+        Ok(())
     }
 
     /// Calls `work` for each row of `out`, with its number and room for a sum of codes.

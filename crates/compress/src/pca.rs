@@ -20,7 +20,7 @@ use girih_random::{Key, purpose};
 use half::f16;
 
 use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
-use crate::sample::Draws;
+use crate::sample::{Draws, mean_row};
 use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
 
 /// Random vectors beyond the number of components, and steps of subspace iteration: both from Halko et al., section 9.
@@ -161,14 +161,6 @@ impl FeatureCodec for Pca {
 /// The feature of largest size, to name in an error.
 fn largest(row: &[f32]) -> (usize, f32) {
     row.iter().copied().enumerate().fold((0, 0.0f32), |max, new| if new.1.abs() > max.1.abs() { new } else { max })
-}
-
-fn mean_row(sample: &Matrix) -> Vec<f32> {
-    let mut sum = vec![0.0f64; sample.n_cols()];
-    for row in sample.data().chunks_exact(sample.n_cols()) {
-        sum.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
-    }
-    sum.iter().map(|sum| (sum / sample.n_rows() as f64) as f32).collect()
 }
 
 /// Up to `n_components` right singular vectors of the centred sample, as columns, and the largest singular value. All on one

@@ -2,6 +2,7 @@
 
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
+use rayon::prelude::*;
 
 use crate::{CompressError, RowSource};
 
@@ -24,6 +25,9 @@ impl Draws {
         key.child(self as u64)
     }
 }
+
+/// Rows whose values are summed together before the sums are added, in order, so that threads do not change the mean.
+const SUM_ROWS: usize = 256;
 
 /// How a sample is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,29 @@ pub(crate) fn draw_rows(n_rows: usize, count: usize, key: Key) -> Vec<usize> {
         }
     }
     taken.into_iter().collect()
+}
+
+/// The mean row of the sample.
+pub(crate) fn mean_row(sample: &Matrix) -> Vec<f32> {
+    mean_of(sample.n_cols(), sample, |row, sum| {
+        row.iter().zip(sum).for_each(|(&value, sum)| *sum += f64::from(value));
+    })
+}
+
+/// The mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on threads.
+pub(crate) fn mean_of(n: usize, sample: &Matrix, add: impl Fn(&[f32], &mut [f64]) + Sync) -> Vec<f32> {
+    let parts: Vec<Vec<f64>> = sample
+        .data()
+        .par_chunks(SUM_ROWS * sample.n_cols())
+        .map(|rows| {
+            let mut sum = vec![0.0; n];
+            rows.chunks_exact(sample.n_cols()).for_each(|row| add(row, &mut sum));
+            sum
+        })
+        .collect();
+    let mut sum = vec![0.0; n];
+    parts.iter().for_each(|part| sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+    sum.iter().map(|sum| (sum / sample.n_rows() as f64) as f32).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{SPECS, fitted, noise, pool};
 use girih_compress::{CompressedFeatures, GeneratedRows, Progress, RowSource, encode_to_file};
 use girih_graph_format::file::{NpyRows, Verify, write_npy};
+use girih_graph_format::{Csr, Matrix};
 
 fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -49,6 +50,22 @@ fn a_file_of_rows_becomes_the_same_store_as_rows_in_memory() {
     }
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+}
+
+/// Sparse rows read as the dense rows that they stand for, from any row on.
+#[test]
+fn sparse_features_are_their_dense_rows() {
+    let sparse = Csr::new(3, 4, vec![0, 2, 2, 3], vec![1, 3, 0], Some(vec![2.0, -1.0, 5.0].into())).unwrap();
+    let dense = Matrix::from_sparse(&sparse);
+    assert_eq!((RowSource::n_rows(&sparse), sparse.width()), (3, 4));
+    for first in 0..3 {
+        let (mut found, mut expected) = (vec![9.0; (3 - first) * 4], vec![9.0; (3 - first) * 4]);
+        sparse.read_rows(first, &mut found).unwrap();
+        dense.read_rows(first, &mut expected).unwrap();
+        assert_eq!(found, expected);
+    }
+    let pattern = sparse.with_values(None).unwrap();
+    assert_ne!(sparse.fingerprint().unwrap(), pattern.fingerprint().unwrap());
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use common::{any_csr, any_graph, data_folder};
 use girih_graph_format::file::{
     Array, EdgeListOptions, FOLDER_VERSION, Folder, FolderWriter, MANIFEST, Npz, NpzWriter, Values, Verify,
-    parse_edge_list, read_edge_list, read_sparse_npz, write_edge_list, write_file, write_npy, write_sparse_npz,
+    parse_edge_list, read_edge_list, read_sparse_npz, write_edge_list, write_file, write_npy, write_npy_rows,
+    write_sparse_npz,
 };
 use girih_graph_format::{Coo, Csr, Duplicates, FormatError};
 use npyz::WriterBuilder;
@@ -70,6 +71,22 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
+}
+
+/// A matrix written some rows at a time is, byte for byte, the one written whole; wide rows come one at a time.
+#[test]
+fn rows_written_piece_by_piece_are_the_whole_array() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n_rows, width) in [(0, 3), (5, 0), (7, 3), (70_000, 9), (2, 300_000)] {
+        let values: Vec<f32> = (0..n_rows * width).map(|i| i as f32).collect();
+        let (whole, pieces) = (folder.path().join("whole.npy"), folder.path().join("pieces.npy"));
+        write_npy(&whole, &[n_rows, width], &values).unwrap();
+        write_npy_rows(&pieces, (n_rows, width), |first, rows| {
+            rows.copy_from_slice(&values[first * width..first * width + rows.len()]);
+        })
+        .unwrap();
+        assert!(fs::read(whole).unwrap() == fs::read(pieces).unwrap(), "{n_rows} × {width}");
+    }
 }
 
 proptest! {

@@ -227,8 +227,8 @@ impl BatchConfig {
                 ));
             }
         }
-        let only_patterns = matches!(model.kind, ModelKind::Gat | ModelKind::Gatv2)
-            || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
+        let only_patterns =
+            model.kind.has_heads() || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
         if self.replace && only_patterns {
             return refused(
                 "setting `batch.replace` must be false for this model, which reads a neighbour once".to_owned(),

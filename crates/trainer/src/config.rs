@@ -152,8 +152,7 @@ impl TrainConfig {
         if task == TaskKind::Nodes {
             return nodes;
         }
-        // Heads of attention are as wide as they are, side by side.
-        let hidden = if matches!(kind, ModelKind::Gat | ModelKind::Gatv2) { nodes.model.hidden } else { 32 };
+        let hidden = if kind.has_heads() { nodes.model.hidden } else { 32 };
         Self {
             task,
             model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },
@@ -207,6 +206,12 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
+    /// Whether layers have heads side by side, each [`ModelConfig::hidden`] wide.
+    #[must_use]
+    pub fn has_heads(self) -> bool {
+        matches!(self, Self::Gat | Self::Gatv2)
+    }
+
     /// The name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {

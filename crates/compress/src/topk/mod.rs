@@ -24,17 +24,14 @@ mod select;
 mod select_x86;
 
 use girih_graph_format::Matrix;
-use rayon::prelude::*;
 
 use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
+use crate::sample::{mean_of, mean_row};
 use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
 
 /// Features of a group.
 pub const GROUP: usize = 256;
 const _: () = assert!(GROUP == 1 + u8::MAX as usize, "docs/formats.md gives a position one byte");
-
-/// Rows whose values are summed together before the sums are added, in order, so that threads do not change the mean.
-const SUM_ROWS: usize = 256;
 
 /// The code book; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
@@ -51,9 +48,7 @@ impl TopkCodebook {
     /// The code book of a sample: means by group and rank.
     pub(crate) fn fit(spec: CodecSpec, sample: &Matrix) -> Result<Self, CompressError> {
         let width = sample.n_cols();
-        let background = matches!(spec, CodecSpec::TopkResidual(_)).then(|| {
-            mean_of(width, sample, |row, sum| row.iter().zip(sum).for_each(|(&value, sum)| *sum += f64::from(value)))
-        });
+        let background = matches!(spec, CodecSpec::TopkResidual(_)).then(|| mean_row(sample));
         let mut codec = Self { width, k: k_of(spec), book: Vec::new(), background };
         codec.book = mean_of(codec.row_bytes(), sample, |row, sum| codec.add_kept(row, sum));
         if codec.book.iter().any(|value| !value.is_finite()) {
@@ -182,20 +177,4 @@ fn k_of(spec: CodecSpec) -> usize {
 /// `2k` bytes for each full group, and at most that for the rest.
 pub(crate) fn row_bytes(width: usize, k: usize) -> usize {
     width / GROUP * 2 * k + (2 * k).min(width % GROUP)
-}
-
-/// The mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on threads.
-fn mean_of(n: usize, sample: &Matrix, add: impl Fn(&[f32], &mut [f64]) + Sync) -> Vec<f32> {
-    let parts: Vec<Vec<f64>> = sample
-        .data()
-        .par_chunks(SUM_ROWS * sample.n_cols())
-        .map(|rows| {
-            let mut sum = vec![0.0; n];
-            rows.chunks_exact(sample.n_cols()).for_each(|row| add(row, &mut sum));
-            sum
-        })
-        .collect();
-    let mut sum = vec![0.0; n];
-    parts.iter().for_each(|part| sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-    sum.iter().map(|sum| (sum / sample.n_rows() as f64) as f32).collect()
 }
