@@ -9,7 +9,7 @@
 //! - [`CodecSpec`]: which codec, such as `topk:8`; [`fit`] makes a [`FeatureCodec`] of it. Start here.
 //!   The code book is in [`topk`]; [`half`], [`quantized`], [`pca`] and [`pq`] are what it is compared with, [`auto`]
 //!   chooses among them.
-//! - [`ErrorReport`]: how far decoded rows are from the original.
+//! - [`ErrorReport`]: how far decoded rows are from the original; [`mean_cosine`] compares rows of any two sources.
 //! - [`RowSource`]: features that may be larger than memory; [`draw_sample`] draws what a codec learns from.
 //! - [`encode_to_file`]: from a source to a store; parallel, in bounded memory, goes on after a kill.
 //! - [`CompressedFeatures`]: a store, mapped; [`gather`](CompressedFeatures::gather) decodes rows by id,
@@ -53,7 +53,7 @@ mod topk;
 pub use aggregate::Aggregate;
 pub use codec::{FeatureCodec, Refused, fit, from_parameters};
 pub use error::CompressError;
-pub use report::ErrorReport;
+pub use report::{ErrorReport, mean_cosine};
 pub use sample::{SampleOptions, draw_sample};
 pub use source::{GeneratedRows, RowSource};
 pub use spec::CodecSpec;

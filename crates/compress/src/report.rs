@@ -3,7 +3,7 @@
 use girih_graph_format::Matrix;
 use rayon::prelude::*;
 
-use crate::{CompressError, FeatureCodec};
+use crate::{CompressError, FeatureCodec, RowSource};
 
 /// Errors of a codec over some rows, such as a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,20 +79,54 @@ fn block_sums(codec: &dyn FeatureCodec, first_row: usize, rows: &[f32]) -> Resul
 
 impl Sums {
     fn add_row(&mut self, row: &[f32], decoded: &[f32]) {
-        let (mut dot, mut norm, mut decoded_norm) = (0.0, 0.0, 0.0);
         for (&x, &y) in row.iter().zip(decoded) {
             let (x, y) = (f64::from(x), f64::from(y));
-            dot += x * y;
-            norm += x * x;
-            decoded_norm += y * y;
+            self.norm_squared += x * x;
             self.error_squared += (x - y) * (x - y);
             self.error_max = self.error_max.max((x - y).abs());
         }
-        self.norm_squared += norm;
-        self.cosine += match (norm == 0.0, decoded_norm == 0.0) {
-            (true, true) => 1.0,
-            (false, false) => dot / (norm.sqrt() * decoded_norm.sqrt()),
-            _ => 0.0,
-        };
+        self.cosine += cosine(row, decoded);
     }
+}
+
+/// The cosine of the angle between two rows: one for two rows of zeros, zero for a row of zeros and another one.
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let (mut dot, mut norm_a, mut norm_b) = (0.0, 0.0, 0.0);
+    for (&x, &y) in a.iter().zip(b) {
+        let (x, y) = (f64::from(x), f64::from(y));
+        dot += x * y;
+        norm_a += x * x;
+        norm_b += y * y;
+    }
+    match (norm_a == 0.0, norm_b == 0.0) {
+        (true, true) => 1.0,
+        (false, false) => dot / (norm_a.sqrt() * norm_b.sqrt()),
+        _ => 0.0,
+    }
+}
+
+/// The mean over rows of the cosine between a row of `a` and that of `b`, as in [`ErrorReport::cosine_mean`]; one where
+/// there are no rows.
+///
+/// # Errors
+/// When the two have different numbers of rows or columns, or cannot be read.
+pub fn mean_cosine(a: &dyn RowSource, b: &dyn RowSource) -> Result<f64, CompressError> {
+    let (n_rows, width) = (a.n_rows(), a.width());
+    if (n_rows, width) != (b.n_rows(), b.width()) {
+        let (other_rows, other_width) = (b.n_rows(), b.width());
+        return Err(CompressError::invalid(format!(
+            "rows of {width} features of {n_rows} nodes against {other_width} of {other_rows}; compare rows of the same nodes"
+        )));
+    }
+    let n_blocks = n_rows.div_ceil(BLOCK_ROWS);
+    let block = |block: usize| {
+        let rows = block * BLOCK_ROWS..((block + 1) * BLOCK_ROWS).min(n_rows);
+        let (mut of_a, mut of_b) = (vec![0.0; rows.len() * width], vec![0.0; rows.len() * width]);
+        a.read_rows(rows.start, &mut of_a)?;
+        b.read_rows(rows.start, &mut of_b)?;
+        let pairs = of_a.chunks_exact(width.max(1)).zip(of_b.chunks_exact(width.max(1)));
+        Ok(pairs.map(|(a, b)| cosine(a, b)).sum::<f64>())
+    };
+    let sums = (0..n_blocks).into_par_iter().map(block).collect::<Result<Vec<f64>, CompressError>>()?;
+    Ok(if n_rows == 0 { 1.0 } else { sums.iter().sum::<f64>() / n_rows as f64 })
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::CompressError;
+use crate::quantized::Quantized;
+use crate::{CompressError, FeatureCodec, topk};
 
 /// A codec by name and setting, before it is fitted to features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +13,7 @@ pub enum CodecSpec {
     Topk(u32),
     /// `topk-residual:K`: the same of what differs from the mean row.
     TopkResidual(u32),
-    /// `f16`: IEEE half precision.
+    /// `f16`: IEEE half precision; `half` is another name for it.
     F16,
     /// `bf16`: the upper half of an `f32`, rounded.
     Bf16,
@@ -34,7 +35,7 @@ const K_MAX: u32 = 128;
 const SETTING_MAX: u32 = 1 << 20;
 /// What a user may write.
 const EXPECTED: &str =
-    "write topk:K, topk-residual:K, f16, bf16, int8, int4, pca:R, pq:M or auto:BYTES, such as topk:8";
+    "write topk:K, topk-residual:K, f16 (or half), bf16, int8, int4, pca:R, pq:M or auto:BYTES, such as topk:8";
 
 impl CodecSpec {
     /// The name before the colon.
@@ -66,6 +67,28 @@ impl CodecSpec {
     #[must_use]
     pub fn needs_sample(self) -> bool {
         self.setting().is_some()
+    }
+
+    /// Most bytes of the code of a row of `width` features: exact but for [`Auto`](Self::Auto), which may take less.
+    #[must_use]
+    pub fn row_bytes(self, width: usize) -> usize {
+        match self {
+            Self::Topk(k) | Self::TopkResidual(k) => topk::row_bytes(width, k as usize),
+            Self::F16 | Self::Bf16 => size_of::<u16>() * width,
+            Self::Int8 | Self::Int4 => Quantized::new(self, width).row_bytes(),
+            Self::Pca(components) => size_of::<u16>() * components as usize,
+            Self::Pq(n_bytes) | Self::Auto(n_bytes) => n_bytes as usize,
+        }
+    }
+
+    /// Whether features stored as `stored`, in `row_bytes` a row, are what this asks for: the same codec, or, of
+    /// [`Auto`](Self::Auto), any within the budget.
+    #[must_use]
+    pub fn accepts(self, stored: Self, row_bytes: usize) -> bool {
+        match self {
+            Self::Auto(most) => row_bytes <= most as usize,
+            _ => self == stored,
+        }
     }
 
     /// Refuses a setting that no features could have.
@@ -103,7 +126,7 @@ impl FromStr for CodecSpec {
         let spec = match (name, setting) {
             ("topk", Some(k)) => Self::Topk(k),
             ("topk-residual", Some(k)) => Self::TopkResidual(k),
-            ("f16", None) => Self::F16,
+            ("f16" | "half", None) => Self::F16,
             ("bf16", None) => Self::Bf16,
             ("int8", None) => Self::Int8,
             ("int4", None) => Self::Int4,
@@ -126,6 +149,11 @@ mod tests {
         for text in ["topk:8", "topk-residual:128", "f16", "bf16", "int8", "int4", "pca:32", "pq:48", "auto:48"] {
             assert_eq!(text.parse::<CodecSpec>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn half_is_f16() {
+        assert_eq!("half".parse::<CodecSpec>().unwrap(), CodecSpec::F16);
     }
 
     #[test]

@@ -123,3 +123,31 @@ fn places_that_are_no_files_are_refused() {
     assert!(missing.contains('x'), "{missing}");
     CompressedFeatures::open(folder.path(), Verify::Full).unwrap_err();
 }
+
+/// What was encoded in memory is written as the streaming encoder writes it, and rows are taken without decoding.
+#[test]
+fn features_in_memory_are_saved_as_the_encoder_would_and_taken_row_by_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = noise(3000, 300, 5);
+    for spec in ["topk:4", "int4", "pca:6"] {
+        let (streamed, saved) = (folder.path().join("streamed"), folder.path().join("saved"));
+        let features = CompressedFeatures::fitted(spec.parse().unwrap(), &rows, 7).unwrap();
+        encode_to_file(&streamed, features.codec(), &rows, &|_| ControlFlow::Continue(())).unwrap();
+        features.save(&saved).unwrap();
+        assert!(fs::read(&streamed).unwrap() == fs::read(&saved).unwrap(), "{spec}");
+        assert_eq!(CompressedFeatures::open(&saved, Verify::Full).unwrap(), features);
+
+        let picked = features.select(&[2999, 5, 5]).unwrap();
+        let part = features.rows(5..8).rows(0..2);
+        assert_eq!((picked.n_rows(), part.n_rows()), (3, 2));
+        assert_eq!((picked.code(0), picked.code(1), picked.code(2)), (features.code(2999), part.code(0), part.code(0)));
+        assert_eq!(part.code(1), features.code(6));
+        let (mut decoded, mut gathered) = (vec![0.0; 600], vec![0.0; 600]);
+        features.decode(5, &mut decoded);
+        part.gather(&[0, 1], &mut gathered).unwrap();
+        assert_eq!(decoded, gathered);
+        assert_ne!(picked, part);
+        let error = features.select(&[3000]).unwrap_err().to_string();
+        assert!(error.contains("3000"), "{error}");
+    }
+}

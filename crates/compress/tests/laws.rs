@@ -5,7 +5,7 @@ mod common;
 
 use common::{SPECS, any_rows, fitted, noise, pool};
 use girih_compress::{
-    Aggregate, CodecSpec, CompressedFeatures, ErrorReport, FeatureCodec, GROUP, fit, from_parameters,
+    Aggregate, CodecSpec, CompressedFeatures, ErrorReport, FeatureCodec, GROUP, fit, from_parameters, mean_cosine,
 };
 use girih_graph_format::Matrix;
 use proptest::prelude::*;
@@ -297,4 +297,29 @@ fn components_that_are_not_there_do_no_harm() {
     assert!(report.relative_error < 1e-3, "{report:?}");
     let equal = Matrix::new(4, 30, vec![5.0; 120]).unwrap();
     assert_eq!(ErrorReport::measure(&*fitted("pca:9", &equal), &equal).unwrap().error_max, 0.0);
+}
+
+#[test]
+fn a_code_has_the_bytes_that_its_spec_says_before_anything_is_fitted() {
+    let rows = noise(300, 300, 3);
+    for spec in SPECS {
+        let spec: CodecSpec = spec.parse().unwrap();
+        let codec = fit(spec, &rows, 0).unwrap();
+        let exact = !matches!(spec, CodecSpec::Auto(_));
+        assert!(spec.accepts(codec.spec(), codec.row_bytes()), "{spec}");
+        assert!(if exact { codec.row_bytes() == spec.row_bytes(300) } else { codec.row_bytes() <= spec.row_bytes(300) });
+    }
+    assert!(!CodecSpec::Topk(8).accepts(CodecSpec::Topk(4), 8));
+    assert!(!CodecSpec::Auto(8).accepts(CodecSpec::Topk(8), 16));
+}
+
+#[test]
+fn the_mean_cosine_of_decoded_rows_is_that_of_the_report() {
+    let rows = noise(333, 300, 3);
+    let features = CompressedFeatures::fitted(CodecSpec::Topk(8), &rows, 0).unwrap();
+    let report = ErrorReport::measure(features.codec(), &rows).unwrap();
+    let mean = mean_cosine(&rows, &features).unwrap();
+    assert!((mean - report.cosine_mean).abs() < 1e-12 && mean < 1.0, "{mean}");
+    assert!((mean_cosine(&features, &features).unwrap() - 1.0).abs() < 1e-12);
+    mean_cosine(&rows, &noise(332, 300, 3)).unwrap_err();
 }

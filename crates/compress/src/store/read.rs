@@ -2,21 +2,25 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use girih_graph_format::file::{Verify, map_bytes};
-use girih_graph_format::{Buffer, Matrix};
+use girih_graph_format::{Buffer, NodeId};
 use rayon::prelude::*;
 
 use super::layout::{Layout, u32_at};
-use crate::{CompressError, FeatureCodec};
+use crate::{CodecSpec, CompressError, FeatureCodec, RowSource, SampleOptions, draw_sample, fit};
 
-/// Features of all nodes, compressed: any row is decoded by its number.
+/// Features that a task encodes or codes that it copies, about.
+const TASK_FEATURES: usize = 1 << 16;
+
+/// Features of all nodes, compressed: any row is decoded by its number. Cloning shares the codes.
 ///
 /// # Invariants
 /// `codes` has `n_rows` codes of the codec.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CompressedFeatures {
-    codec: Box<dyn FeatureCodec>,
+    codec: Arc<dyn FeatureCodec>,
     n_rows: usize,
     bytes: Buffer<u8>,
     /// Where the codes lie in `bytes`.
@@ -24,23 +28,42 @@ pub struct CompressedFeatures {
 }
 
 impl CompressedFeatures {
-    /// Encodes rows in memory.
+    /// Encodes rows in memory. Of the source, every thread has a few rows at a time.
     ///
     /// # Errors
-    /// When the width is not the codec's, or the codec refuses a value.
-    pub fn encode(codec: Box<dyn FeatureCodec>, rows: &Matrix) -> Result<Self, CompressError> {
-        let (width, row_bytes) = (codec.width(), codec.row_bytes());
-        if rows.n_cols() != width {
+    /// When the width is not the codec's, a row cannot be read, or the codec refuses a value.
+    pub fn encode(codec: Box<dyn FeatureCodec>, rows: &dyn RowSource) -> Result<Self, CompressError> {
+        let (width, row_bytes, n_rows) = (codec.width(), codec.row_bytes(), rows.n_rows());
+        if rows.width() != width {
             return Err(CompressError::invalid(format!(
                 "rows of {} features for a codec fitted to {width}; fit it to these rows",
-                rows.n_cols()
+                rows.width()
             )));
         }
-        const BLOCK_ROWS: usize = 256;
-        let mut codes = vec![0; rows.n_rows() * row_bytes];
-        let blocks = rows.data().par_chunks(BLOCK_ROWS * width).zip(codes.par_chunks_mut(BLOCK_ROWS * row_bytes));
-        blocks.enumerate().try_for_each(|(block, (rows, codes))| codec.encode_rows(block * BLOCK_ROWS, rows, codes))?;
-        Ok(Self { codec, n_rows: rows.n_rows(), codes: 0..codes.len(), bytes: codes.into() })
+        let task_rows = (TASK_FEATURES / width).max(1);
+        let mut codes = vec![0; n_rows * row_bytes];
+        codes.par_chunks_mut(task_rows * row_bytes).enumerate().try_for_each_init(Vec::new, |values, (task, codes)| {
+            values.resize(codes.len() / row_bytes * width, 0.0);
+            rows.read_rows(task * task_rows, values)?;
+            codec.encode_rows(task * task_rows, values, codes)
+        })?;
+        Ok(Self::new(codec.into(), n_rows, codes))
+    }
+
+    /// Fits a codec to a sample of the rows, drawn as by default with `seed`, and encodes all of them in memory: the same as
+    /// a store of this codec, sample and seed.
+    ///
+    /// # Errors
+    /// As [`fit`](crate::fit) and [`CompressedFeatures::encode`].
+    pub fn fitted(spec: CodecSpec, rows: &dyn RowSource, seed: u64) -> Result<Self, CompressError> {
+        let sample = draw_sample(rows, SampleOptions { seed, ..SampleOptions::default() })?;
+        let codec = fit(spec, &sample, seed)?;
+        drop(sample);
+        Self::encode(codec, rows)
+    }
+
+    fn new(codec: Arc<dyn FeatureCodec>, n_rows: usize, codes: Vec<u8>) -> Self {
+        Self { codec, n_rows, codes: 0..codes.len(), bytes: codes.into() }
     }
 
     /// Opens a store; rows are read from disk when they are asked for. The file must not change meanwhile.
@@ -69,7 +92,7 @@ impl CompressedFeatures {
         if verified {
             check_chunks(&layout, &bytes)?;
         }
-        Ok(Self { codec, n_rows: layout.n_rows, bytes, codes })
+        Ok(Self { codec: codec.into(), n_rows: layout.n_rows, bytes, codes })
     }
 
     /// Number of rows.
@@ -106,6 +129,47 @@ impl CompressedFeatures {
         &self.codes()[row * row_bytes..(row + 1) * row_bytes]
     }
 
+    /// Some consecutive rows, numbered from 0; their codes are shared.
+    ///
+    /// # Panics
+    /// When there are not so many rows.
+    #[must_use]
+    pub fn rows(&self, rows: Range<usize>) -> Self {
+        assert!(rows.start <= rows.end && rows.end <= self.n_rows, "rows {rows:?} of {}", self.n_rows);
+        let (first, row_bytes) = (self.codes.start, self.codec.row_bytes());
+        let codes = first + rows.start * row_bytes..first + rows.end * row_bytes;
+        Self { codec: Arc::clone(&self.codec), n_rows: rows.len(), bytes: self.bytes.clone(), codes }
+    }
+
+    /// The rows of `ids`, one after the other: their codes are copied, nothing is decoded.
+    ///
+    /// # Errors
+    /// When an id is not below the number of rows.
+    pub fn select(&self, ids: &[NodeId]) -> Result<Self, CompressError> {
+        let row_bytes = self.codec.row_bytes();
+        let task_rows = (TASK_FEATURES / row_bytes).max(1);
+        let mut codes = vec![0; ids.len() * row_bytes];
+        ids.par_chunks(task_rows).zip(codes.par_chunks_mut(task_rows * row_bytes)).try_for_each(|(ids, codes)| {
+            ids.iter().zip(codes.chunks_exact_mut(row_bytes)).try_for_each(|(&id, code)| {
+                code.copy_from_slice(self.checked_code(id)?);
+                Ok::<(), CompressError>(())
+            })
+        })?;
+        Ok(Self::new(Arc::clone(&self.codec), ids.len(), codes))
+    }
+
+    /// Decodes consecutive rows from `first` on, as many as `out` holds, on the calling thread.
+    ///
+    /// # Panics
+    /// When there are not so many rows, or `out` ends within a row.
+    pub fn decode(&self, first: usize, out: &mut [f32]) {
+        let width = self.width();
+        assert!(out.len().is_multiple_of(width), "whole rows of {width} features");
+        for (i, row) in out.chunks_exact_mut(width).enumerate() {
+            self.codec.decode_row(self.code(first + i), row);
+        }
+    }
+
     /// Refuses features that are not those of a graph of `n_nodes` nodes.
     ///
     /// # Errors
@@ -118,6 +182,14 @@ impl CompressedFeatures {
             "compressed features of {} rows for a graph of {n_nodes} nodes; encode the features of this graph",
             self.n_rows
         )))
+    }
+}
+
+/// Equal when they have the same codec with the same parameters, and the same codes.
+impl PartialEq for CompressedFeatures {
+    fn eq(&self, other: &Self) -> bool {
+        let codec = |features: &Self| (features.codec.spec(), features.width(), features.codec.parameters());
+        self.n_rows == other.n_rows && codec(self) == codec(other) && self.codes() == other.codes()
     }
 }
 

@@ -1,15 +1,17 @@
 //! [`encode_to_file`]: a source of rows, encoded into a store in parallel, in bounded memory, resumable.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use girih_graph_format::file::write_file;
 use rayon::prelude::*;
 
 use super::layout::{Layout, u32_at};
 use super::work_file::WorkFile;
-use crate::{CompressError, FeatureCodec, RowSource};
+use crate::{CompressError, CompressedFeatures, FeatureCodec, RowSource};
 
 /// Features of a chunk at most, unless one row has more: few, because every thread has their codes in memory.
 const CHUNK_VALUES: usize = 1 << 18;
@@ -68,6 +70,29 @@ pub fn encode_to_file(
     fs::rename(&temporary, path).map_err(at)?;
     sync_folder(path).map_err(at)?;
     Ok(encoded)
+}
+
+impl CompressedFeatures {
+    /// Writes a store at `path`, the same bytes as [`encode_to_file`] would; it appears when it is complete and on disk.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), CompressError> {
+        let layout = Layout::new(self.codec(), self.n_rows(), CHUNK_VALUES).map_err(|e| e.at(path))?;
+        let row_bytes = layout.row_bytes;
+        let crc = |chunk: usize| {
+            let rows = layout.rows_of(chunk);
+            crc32fast::hash(&self.codes()[rows.start * row_bytes..rows.end * row_bytes])
+        };
+        let crcs: Vec<u32> = (0..layout.n_chunks()).into_par_iter().map(crc).collect();
+        let mut table: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        table.resize(layout.table_bytes(), 0);
+        Ok(write_file(path, |out| {
+            out.write_all(&layout.finished_header(crc32fast::hash(&table)))?;
+            out.write_all(&table)?;
+            Ok(out.write_all(self.codes())?)
+        })?)
+    }
 }
 
 /// Where the store at `path` is while it is not complete.
