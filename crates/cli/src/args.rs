@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use girih_compress::CodecSpec;
+use girih_compress::{CodecSpec, CompressError};
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
@@ -68,7 +68,7 @@ friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synt
 pub struct DataArgs {
     #[arg(long, value_name = "SPEC", help = DATA_HELP)]
     pub data: Option<String>,
-    /// Features for an edge list: a `.npy` with one row of floats per node
+    /// Features for an edge list: a `.npy` with one row of floats per node, or what `girih compress` made of one, a `.codes`
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
     /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown
@@ -101,6 +101,32 @@ fn parse_split(text: &str) -> Result<SplitChoice, String> {
     }
 }
 
+/// How features are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodecChoice {
+    /// Not at all.
+    None,
+    /// By this codec.
+    Codec(CodecSpec),
+}
+
+impl CodecChoice {
+    /// The codec, if there is one.
+    pub fn codec(self) -> Option<CodecSpec> {
+        match self {
+            Self::None => None,
+            Self::Codec(codec) => Some(codec),
+        }
+    }
+}
+
+fn parse_codec(text: &str) -> Result<CodecChoice, String> {
+    match text {
+        "none" => Ok(CodecChoice::None),
+        _ => text.parse().map(CodecChoice::Codec).map_err(|error: CompressError| format!("{error}; or none")),
+    }
+}
+
 impl DataArgs {
     /// The options for the loaders; `seed` and `n_splits` decide the splits of data that ships none.
     pub fn options(&self, seed: u64, n_splits: usize) -> LoadOptions {
@@ -114,6 +140,7 @@ impl DataArgs {
                 Some(SplitChoice::One(split)) => Some(split),
             },
             features: self.features.clone(),
+            codec: None,
             labels: self.labels.clone(),
         }
     }
@@ -530,6 +557,10 @@ pub struct Settings {
     /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
+    /// Compress features once, before training, and decode rows where they are used: CODEC of `girih compress`, or none
+    /// [default: none]
+    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
+    pub codec: Option<CodecChoice>,
     #[command(flatten)]
     pub batches: BatchSettings,
     #[command(flatten)]
@@ -685,6 +716,7 @@ impl Settings {
         set(&mut config.seed, self.seed);
         set(&mut config.metric, self.metric.map(Metric::from));
         set(&mut config.precision, self.precision.map(Dtype::from));
+        set(&mut config.codec, self.codec.map(CodecChoice::codec));
     }
 }
 
@@ -800,6 +832,12 @@ pub struct EvaluateArgs {
     /// Output folder of `girih train`, or one checkpoint file of it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
+    /// Compress features by another codec than in training, or not at all: none
+    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
+    pub codec: Option<CodecChoice>,
+    /// Say how alike inputs and layers are on features and on their codes, before and after training, instead of scores
+    #[arg(long)]
+    pub similarity: bool,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
@@ -933,6 +971,23 @@ mod tests {
         args.settings.override_in(&mut config);
         assert_eq!((config.model.kind, config.optimizer.lr, config.epochs), (ModelKind::Sage, 0.1, 7));
         assert_eq!(config.optimizer.schedule, Schedule::Step { every: 10, factor: 0.5 });
+    }
+
+    #[test]
+    fn a_codec_is_named_as_girih_compress_names_it() {
+        let config = |codec: &str| {
+            let cli = Cli::try_parse_from(["girih", "train", "--codec", codec]);
+            let Command::Train(args) = cli.map_err(|error| error.to_string())?.command else { panic!("not train") };
+            let mut config = TrainConfig { codec: Some(CodecSpec::Int4), ..TrainConfig::default() };
+            args.settings.override_in(&mut config);
+            Ok::<_, String>(config.codec)
+        };
+        assert_eq!(config("topk:8"), Ok(Some(CodecSpec::Topk(8))));
+        assert_eq!((config("half"), config("none")), (Ok(Some(CodecSpec::F16)), Ok(None)));
+        for (wrong, told) in [("foo", "topk:K"), ("foo", "or none"), ("topk:0", "1 to 128"), ("topk", "topk:8")] {
+            let error = config(wrong).unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
     }
 
     #[test]

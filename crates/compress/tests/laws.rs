@@ -307,7 +307,11 @@ fn a_code_has_the_bytes_that_its_spec_says_before_anything_is_fitted() {
         let codec = fit(spec, &rows, 0).unwrap();
         let exact = !matches!(spec, CodecSpec::Auto(_));
         assert!(spec.accepts(codec.spec(), codec.row_bytes()), "{spec}");
-        assert!(if exact { codec.row_bytes() == spec.row_bytes(300) } else { codec.row_bytes() <= spec.row_bytes(300) });
+        assert!(if exact {
+            codec.row_bytes() == spec.row_bytes(300)
+        } else {
+            codec.row_bytes() <= spec.row_bytes(300)
+        });
     }
     assert!(!CodecSpec::Topk(8).accepts(CodecSpec::Topk(4), 8));
     assert!(!CodecSpec::Auto(8).accepts(CodecSpec::Topk(8), 16));

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use girih_graph_format::{Csr, Matrix, Scales};
 use girih_random::Key;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{ComputeError, Dropout};
@@ -317,6 +318,20 @@ pub trait HostMatrix {
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
+/// Values of the rows that are filled at a time: they stay in a core's own cache.
+const FILLED_VALUES: usize = 1 << 15;
+
+/// Lets `fill` write all rows of `cols` columns, a few at a time, on all threads.
+pub(crate) fn fill_rows(fill: &(dyn Fn(usize, &mut [f32]) + Sync), cols: usize, values: &mut [f32]) {
+    let rows = filled_rows(cols);
+    values.par_chunks_mut(rows * cols.max(1)).enumerate().for_each(|(piece, values)| fill(piece * rows, values));
+}
+
+/// Rows of `cols` columns that are filled at a time.
+pub(crate) fn filled_rows(cols: usize) -> usize {
+    (FILLED_VALUES / cols.max(1)).max(1)
+}
+
 /// A device that holds matrices and runs the operations of graph neural networks.
 ///
 /// `Matrix`, `Sparse` and `Ids` live on the device and are freed when dropped.
@@ -394,6 +409,25 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When shapes differ.
     fn write(&self, host: &Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// Overwrites `out` with rows that `fill` makes, keeping its storage: `fill(first, rows)` writes whole rows of `f32`, that
+    /// of number `first` and those behind it. It is called for a few rows at a time, on any threads and in any order, for
+    /// every row once. A device that computes in main memory need not have the rows twice.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn write_rows(
+        &self,
+        fill: &(dyn Fn(usize, &mut [f32]) + Sync),
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError> {
+        let Shape { rows, cols } = self.shape(out);
+        let mut values = vec![0.0; rows * cols];
+        fill_rows(fill, cols, &mut values);
+        let host =
+            Matrix::new(rows, cols, values).map_err(|error| ComputeError::argument("write_rows", error.to_string()))?;
+        self.write(&host, out)
+    }
 
     /// A sparse operand, prepared for products with it and with its transpose.
     ///

@@ -264,6 +264,15 @@ impl Backend for Meter {
         Ok(())
     }
 
+    fn write_rows(
+        &self,
+        _fill: &(dyn Fn(usize, &mut [f32]) + Sync),
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[out]);
+        Ok(())
+    }
+
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<MeterSparse, ComputeError> {
         let csr = operand.csr;
         let shape = Shape::new(csr.n_rows(), csr.n_cols());

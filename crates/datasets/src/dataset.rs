@@ -1,5 +1,6 @@
 //! [`Dataset`]: everything that training needs to know about one set of nodes.
 
+use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_graph_format::{Csr, Matrix, NodeId, Permutation};
 use rayon::prelude::*;
 
@@ -38,6 +39,8 @@ pub enum Features {
     Dense(Matrix),
     /// Only the non-zero values stored (bags of words).
     Sparse(Csr),
+    /// A code for each row, in memory or mapped; rows are decoded where they are used.
+    Compressed(CompressedFeatures),
 }
 
 /// Node labels.
@@ -174,6 +177,11 @@ impl Dataset {
             None => {}
             Some(Features::Dense(matrix)) => hash.update(bytemuck::cast_slice(matrix.data())),
             Some(Features::Sparse(csr)) => add_csr(&mut hash, csr),
+            Some(Features::Compressed(features)) => {
+                hash.update(features.codec().spec().to_string().as_bytes());
+                hash.update(&features.codec().parameters());
+                hash.update(features.codes());
+            }
         }
         match &self.labels {
             None => {}
@@ -213,10 +221,7 @@ impl Dataset {
             |split: Split| Split { train: renamed(split.train), val: renamed(split.val), test: renamed(split.test) };
         Ok(Self {
             graph: self.graph.permuted(order),
-            features: self.features.map(|features| match features {
-                Features::Dense(matrix) => Features::Dense(order.apply_rows(&matrix)),
-                Features::Sparse(csr) => Features::Sparse(csr.with_rows_permuted(order)),
-            }),
+            features: self.features.map(|features| features.permuted(order)).transpose()?,
             labels: self.labels.map(|labels| match labels {
                 Labels::Single { n_classes, classes } => Labels::Single { n_classes, classes: order.apply(&classes) },
                 Labels::Multi { n_classes, targets } => {
@@ -266,6 +271,7 @@ impl Features {
         match self {
             Self::Dense(matrix) => matrix.n_rows(),
             Self::Sparse(csr) => csr.n_rows(),
+            Self::Compressed(features) => features.n_rows(),
         }
     }
 
@@ -275,7 +281,40 @@ impl Features {
         match self {
             Self::Dense(matrix) => matrix.n_cols(),
             Self::Sparse(csr) => csr.n_cols(),
+            Self::Compressed(features) => features.width(),
         }
+    }
+
+    /// The same rows as codes, of what a codec has learnt from a sample of them drawn with `seed`. Features that are
+    /// compressed already stay as they are, if that is what `spec` asks for.
+    ///
+    /// # Errors
+    /// When the codec does not suit the features, or they are compressed by another one.
+    pub fn encoded(self, spec: CodecSpec, seed: u64) -> Result<Self, DatasetError> {
+        let source: &dyn RowSource = match &self {
+            Self::Dense(matrix) => matrix,
+            Self::Sparse(csr) => csr,
+            Self::Compressed(features) => {
+                let (stored, row_bytes) = (features.codec().spec(), features.codec().row_bytes());
+                if spec.accepts(stored, row_bytes) {
+                    return Ok(self);
+                }
+                return Err(DatasetError::invalid(format!(
+                    "the features are compressed by {stored} already, in {row_bytes} bytes a row, and {spec} is asked for; \
+                     leave the codec out, or give the features as they were"
+                )));
+            }
+        };
+        Ok(Self::Compressed(CompressedFeatures::fitted(spec, source, seed)?))
+    }
+
+    /// Row `v` becomes row `order.map(v)`.
+    fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
+        Ok(match self {
+            Self::Dense(matrix) => Self::Dense(order.apply_rows(&matrix)),
+            Self::Sparse(csr) => Self::Sparse(csr.with_rows_permuted(order)),
+            Self::Compressed(features) => Self::Compressed(features.select(order.inverse().new_of_old())?),
+        })
     }
 
     fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
@@ -288,6 +327,8 @@ impl Features {
         match self {
             Self::Dense(matrix) => matrix.check_finite()?,
             Self::Sparse(csr) => csr.validate()?,
+            // What a code decodes to was finite when it was encoded.
+            Self::Compressed(_) => {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use girih_compress::CompressError;
 use girih_graph_format::FormatError;
 
 /// Why a data set was refused: what was found, where, what was expected and what to do.
@@ -16,6 +17,8 @@ pub struct DatasetError {
 enum Kind {
     #[error("{0}")]
     Format(#[source] FormatError),
+    #[error("{0}")]
+    Compress(#[source] CompressError),
     #[error("{0}")]
     Spec(String),
     #[error("{0}")]
@@ -64,7 +67,11 @@ impl DatasetError {
     /// Readable but wrong: get the file again; do not retry.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
-        matches!(&self.kind, Kind::Format(error) if error.is_corrupt())
+        match &self.kind {
+            Kind::Format(error) => error.is_corrupt(),
+            Kind::Compress(error) => error.is_corrupt(),
+            Kind::Spec(_) | Kind::TooLarge(_) => false,
+        }
     }
 
     /// The file does not exist.
@@ -100,6 +107,7 @@ impl std::error::Error for DatasetError {
         // The message of a `FormatError` is already this one's message: go on to its cause.
         match &self.kind {
             Kind::Format(error) => error.source(),
+            Kind::Compress(error) => error.source(),
             _ => None,
         }
     }
@@ -108,6 +116,12 @@ impl std::error::Error for DatasetError {
 impl From<FormatError> for DatasetError {
     fn from(error: FormatError) -> Self {
         Self { path: None, kind: Kind::Format(error) }
+    }
+}
+
+impl From<CompressError> for DatasetError {
+    fn from(error: CompressError) -> Self {
+        Self { path: None, kind: Kind::Compress(error) }
     }
 }
 

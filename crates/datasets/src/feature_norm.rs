@@ -24,7 +24,7 @@ impl FeatureNorm {
     /// Divides the rows of `features`.
     ///
     /// # Errors
-    /// When a quotient is not finite: a row of values that cancel out.
+    /// When a quotient is not finite: a row of values that cancel out; and of compressed features, which cannot be divided.
     pub fn apply(self, features: Features) -> Result<Features, DatasetError> {
         if self == Self::None {
             return Ok(features);
@@ -32,6 +32,9 @@ impl FeatureNorm {
         match features {
             Features::Dense(matrix) => self.apply_dense(&matrix).map(Features::Dense),
             Features::Sparse(csr) => self.apply_sparse(&csr).map(Features::Sparse),
+            Features::Compressed(_) => Err(DatasetError::invalid(
+                "compressed features stay as they were encoded; divide their rows before, or leave the division out",
+            )),
         }
     }
 

@@ -5,6 +5,7 @@
 //! indptr, indices, values       the graph
 //! features                      float32, n × width, mapped on reading; or, sparse:
 //! features_indptr, features_indices, features_values
+//! features.codes                compressed features, in the place of the above
 //! labels                        int32, n, -1 where unknown; or uint8, n × n_classes
 //! split0_train, split0_val …    uint32 ids
 //! test_indptr, test_indices     test items of every user, for recommenders; training items are the graph
@@ -16,12 +17,11 @@ use girih_graph_format::file::{Folder, FolderWriter, Verify};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dataset, DatasetError, Features, Interactions, Labels, Split, UNLABELLED};
+use crate::load::{CHECKSUM_LIMIT, open_matrix, open_store};
+use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
 
 /// Name of the manifest's section.
 const SECTION: &str = "dataset";
-/// Checksums of larger folders are not compared on loading: that would read every byte.
-const CHECKSUM_LIMIT: u64 = 1 << 28;
 
 /// The manifest's section of a data set.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +46,7 @@ enum FeatureKind {
     None,
     Dense,
     Sparse,
+    Compressed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +98,7 @@ impl Dataset {
                 None => FeatureKind::None,
                 Some(Features::Dense(_)) => FeatureKind::Dense,
                 Some(Features::Sparse(_)) => FeatureKind::Sparse,
+                Some(Features::Compressed(_)) => FeatureKind::Compressed,
             },
             n_features: self.n_features(),
             labels: match self.labels {
@@ -113,6 +115,8 @@ impl Dataset {
 fn write_features(folder: &mut FolderWriter, features: &Features) -> Result<(), DatasetError> {
     match features {
         Features::Dense(matrix) => folder.array("features", &[matrix.n_rows(), matrix.n_cols()], matrix.data())?,
+        // A store has checksums of its own, and is no array.
+        Features::Compressed(features) => features.save(&folder.path_of(FEATURE_STORE))?,
         Features::Sparse(csr) => {
             folder.array("features_indptr", &[csr.indptr().len()], csr.indptr())?;
             folder.array("features_indices", &[csr.nnz()], csr.indices())?;
@@ -150,18 +154,20 @@ pub fn saved_name(path: &Path) -> Option<String> {
 ///
 /// # Errors
 /// When a file is missing, differs from the manifest, or breaks a rule of [`Dataset`].
-pub(crate) fn load(path: &Path) -> Result<Dataset, DatasetError> {
+pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let folder = Folder::open(path, Verify::UpTo(CHECKSUM_LIMIT))?;
-    read(&folder).map_err(|e| e.at(path))
+    read(&folder, options).map_err(|e| e.at(path))
 }
 
-fn read(folder: &Folder) -> Result<Dataset, DatasetError> {
+fn read(folder: &Folder, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let graph = folder.graph()?;
     let Some(section) = folder.section::<DatasetSection>(SECTION)? else {
         let name = folder.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        return Dataset::new(name, graph, None, None, Vec::new());
+        let store = folder.path().join(FEATURE_STORE);
+        let features = store.is_file().then(|| open_store(&store, graph.n_rows())).transpose()?;
+        return Dataset::new(name, graph, features, None, Vec::new());
     };
-    let features = read_features(folder, &section, graph.n_rows())?;
+    let features = read_features(folder, &section, graph.n_rows(), options)?;
     let labels = read_labels(folder, &section)?;
     let splits = (0..section.n_splits).map(|i| read_split(folder, i)).collect::<Result<_, _>>()?;
     let interactions = section.n_users.map(|n_users| read_interactions(folder, n_users, &graph)).transpose()?;
@@ -180,9 +186,28 @@ fn read_interactions(folder: &Folder, n_users: usize, graph: &Csr) -> Result<Int
     Interactions::new(train, test)
 }
 
-fn read_features(folder: &Folder, section: &DatasetSection, n: usize) -> Result<Option<Features>, DatasetError> {
+/// The features of a folder; compressed ones take the place of those that the manifest names.
+fn read_features(
+    folder: &Folder,
+    section: &DatasetSection,
+    n: usize,
+    options: &LoadOptions,
+) -> Result<Option<Features>, DatasetError> {
+    let store = folder.path().join(FEATURE_STORE);
+    if store.is_file() || section.features == FeatureKind::Compressed {
+        let features = open_store(&store, n)?;
+        let (width, stated) = (features.width(), section.n_features);
+        if width != stated && section.features != FeatureKind::None {
+            let message = format!(
+                "compressed features of {width} columns in a folder of data with {stated}; encode the features of this data"
+            );
+            return Err(DatasetError::invalid(message).at(&store));
+        }
+        return Ok(Some(features));
+    }
     Ok(match section.features {
-        FeatureKind::None => None,
+        FeatureKind::None | FeatureKind::Compressed => None,
+        FeatureKind::Dense if folder.contains("features") => Some(open_matrix(&folder.file_of("features"), options)?),
         FeatureKind::Dense => Some(Features::Dense(folder.array("features")?.into_matrix()?)),
         FeatureKind::Sparse => {
             let indptr = folder.array("features_indptr")?.into_offsets()?;

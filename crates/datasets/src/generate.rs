@@ -20,7 +20,9 @@ use girih_graph_format::MAX_NODES;
 use girih_random::{Key, purpose};
 use tracing::info;
 
-use crate::{Dataset, DatasetError, SplitRule};
+use girih_compress::{CodecSpec, CompressedFeatures};
+
+use crate::{Dataset, DatasetError, Features, SplitRule};
 
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};
@@ -131,6 +133,11 @@ impl Recipe {
     /// the features.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes_with(None)
+    }
+
+    /// As [`peak_bytes`](Self::peak_bytes), with features as codes.
+    fn peak_bytes_with(&self, codec: Option<CodecSpec>) -> u64 {
         let (nodes, edges) = (self.nodes() as u64, self.edges());
         let while_sorting = edges.saturating_mul(8).saturating_add(nodes.saturating_mul(60));
         let (width, classes) = match self {
@@ -138,7 +145,8 @@ impl Recipe {
             Self::Planted(planted) => (planted.features, 1),
             Self::Rmat(_) => (0, 0),
         };
-        let row = (width as u64).saturating_add(classes as u64).saturating_mul(4).saturating_add(32);
+        let features = codec.map_or(4 * width as u64, |codec| codec.row_bytes(width) as u64);
+        let row = features.saturating_add(classes as u64 * 4).saturating_add(32);
         let with_features = edges.saturating_mul(4).saturating_add(nodes.saturating_mul(row));
         while_sorting.max(with_features)
     }
@@ -148,10 +156,24 @@ impl Recipe {
     /// # Errors
     /// When it cannot fit into the memory that is free now, or nodes are too few for the edges.
     pub fn generate(&self, name: &str, n_splits: usize) -> Result<Dataset, DatasetError> {
+        self.generate_encoded(name, n_splits, None)
+    }
+
+    /// As [`generate`](Self::generate), with features as codes, if a codec and the seed that it is fitted with are given: there
+    /// are then never more than a few rows of features at a time.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate), and when the codec does not suit the features.
+    pub fn generate_encoded(
+        &self,
+        name: &str,
+        n_splits: usize,
+        codec: Option<(CodecSpec, u64)>,
+    ) -> Result<Dataset, DatasetError> {
         self.check_density()?;
-        memory::check_fits(self.peak_bytes(), memory::available_bytes())?;
+        memory::check_fits(self.peak_bytes_with(codec.map(|(spec, _)| spec)), memory::available_bytes())?;
         let dataset = match self {
-            Self::Planted(planted) => generate_planted(planted, name, n_splits)?,
+            Self::Planted(planted) => generate_planted(planted, name, n_splits, codec)?,
             Self::Rmat(rmat) => {
                 let graph = assemble::assemble(&rmat::Pairs::new(rmat), rmat.edges / 2, rmat.seed)?;
                 Dataset::new(name, graph, None, None, Vec::new())?
@@ -178,7 +200,12 @@ impl Recipe {
     }
 }
 
-fn generate_planted(recipe: &Planted, name: &str, n_splits: usize) -> Result<Dataset, DatasetError> {
+fn generate_planted(
+    recipe: &Planted,
+    name: &str,
+    n_splits: usize,
+    codec: Option<(CodecSpec, u64)>,
+) -> Result<Dataset, DatasetError> {
     let start = Instant::now();
     let (graph, community) = {
         let pairs = planted::Pairs::new(recipe);
@@ -187,7 +214,12 @@ fn generate_planted(recipe: &Planted, name: &str, n_splits: usize) -> Result<Dat
     info!(seconds = start.elapsed().as_secs_f64(), edges = graph.nnz(), "generated the topology");
     let start = Instant::now();
     let labels = features::labels(recipe, &community)?;
-    let features = (recipe.features > 0).then(|| features::features(recipe, &community)).transpose()?;
+    let rows = (recipe.features > 0).then(|| features::Rows::new(recipe, &community));
+    let features = match (rows, codec) {
+        (None, _) => None,
+        (Some(rows), None) => Some(rows.dense()?),
+        (Some(rows), Some((spec, seed))) => Some(Features::Compressed(CompressedFeatures::fitted(spec, &rows, seed)?)),
+    };
     info!(seconds = start.elapsed().as_secs_f64(), width = recipe.features, "generated labels and features");
     let rule = SplitRule::Fractions { train: recipe.train, val: recipe.val };
     let splits = rule.draw_many(&labels, recipe.seed, n_splits)?;

@@ -40,7 +40,7 @@ pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;
 pub use folder::saved_name;
 pub use interactions::Interactions;
-pub use load::load;
+pub use load::{FEATURE_STORE, load};
 pub use options::LoadOptions;
 pub use output::OutputFormat;
 pub use spec::Spec;

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
-    Array, EdgeListOptions, MANIFEST, Npz, Tensors, read_edge_list, read_matrix_market, read_metis, sparse_from_npz,
+    Array, EdgeListOptions, MANIFEST, NpyRows, Npz, Tensors, Verify, read_edge_list, read_matrix_market, read_metis,
+    sparse_from_npz,
 };
 use girih_graph_format::{Coo, Csr, Duplicates};
 use tracing::warn;
 
 use crate::file_kind::FileKind;
 use crate::named_arrays::ArrayFolder;
-use crate::{Dataset, DatasetError, Features, LoadOptions, Spec, SplitRule};
+use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
 use crate::{arrays, folder, gnn_benchmark, heterophilous, lightgcn, named_arrays, ogb, planetoid};
 
 /// What an unrecognised path is told.
@@ -19,6 +21,11 @@ const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoi
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
      file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges); text also as .gz";
+
+/// The file of compressed features in a folder of data: they take the place of what features the folder has besides.
+pub const FEATURE_STORE: &str = "features.codes";
+/// Checksums of larger stores and folders are not compared on loading: that would read every byte.
+pub(crate) const CHECKSUM_LIMIT: u64 = 1 << 28;
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or `synth:NAME[@SCALE][,key=value…]`.
 ///
@@ -29,10 +36,45 @@ const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoi
 /// another one, or a generated set does not fit into memory. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let dataset = match spec.parse()? {
-        Spec::Synth { name, recipe } => recipe.generate(&name, options.n_drawn())?,
+        Spec::Synth { name, recipe } => {
+            recipe.generate_encoded(&name, options.n_drawn(), options.codec.map(|codec| (codec, options.seed)))?
+        }
         Spec::Path(path) => load_path(&path, options)?,
     };
-    choose_split(attach(dataset, options)?, options.split)
+    choose_split(encoded(attach(dataset, options)?, options)?, options.split)
+}
+
+/// Features as the options ask for; some loaders have seen to it already.
+fn encoded(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    if let Some(codec) = options.codec {
+        dataset.features = dataset.features.map(|features| features.encoded(codec, options.seed)).transpose()?;
+    }
+    Ok(dataset)
+}
+
+/// The compressed features at a path, mapped, for a graph of `n_nodes` nodes.
+pub(crate) fn open_store(path: &Path, n_nodes: usize) -> Result<Features, DatasetError> {
+    let features = CompressedFeatures::open(path, Verify::UpTo(CHECKSUM_LIMIT))?;
+    features.check_nodes(n_nodes).map_err(|e| e.at(path))?;
+    Ok(Features::Compressed(features))
+}
+
+/// The matrix of features at a path: mapped, or as the options ask for, without having it in memory.
+pub(crate) fn open_matrix(path: &Path, options: &LoadOptions) -> Result<Features, DatasetError> {
+    let Some(codec) = options.codec else { return Ok(Features::Dense(Array::map(path)?.into_matrix()?)) };
+    let rows = NpyRows::open(path)?;
+    let features = CompressedFeatures::fitted(codec, &rows, options.seed).map_err(|e| e.at(path))?;
+    Ok(Features::Compressed(features))
+}
+
+/// The data of a folder with the compressed features that it holds, if it does.
+fn with_store(dataset: Dataset, folder: &Path) -> Result<Dataset, DatasetError> {
+    let store = folder.join(FEATURE_STORE);
+    if !store.is_file() {
+        return Ok(dataset);
+    }
+    let features = Some(open_store(&store, dataset.n_nodes())?);
+    Ok(Dataset { features, ..dataset })
 }
 
 /// Keeps one split set, if one is chosen.
@@ -61,11 +103,13 @@ enum Format {
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let (format, path) = recognize(path)?;
     match format {
-        Format::Girih => folder::load(&path),
+        Format::Girih => folder::load(&path, options),
         Format::Planetoid => planetoid::load(&path, options),
-        Format::OgbRaw => ogb::load(&path, options),
+        Format::OgbRaw => with_store(ogb::load(&path, options)?, &path),
         Format::LightGcn => lightgcn::load(&path),
-        Format::ArrayFolder => named_arrays::load(&mut ArrayFolder(path.clone()), &stem(&path), options),
+        Format::ArrayFolder => {
+            with_store(named_arrays::load(&mut ArrayFolder(path.clone()), &stem(&path), options)?, &path)
+        }
         Format::File(kind) => load_file(kind, &path, options),
     }
 }
@@ -176,6 +220,7 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
 
 fn load_edge_list(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let n_nodes = match &options.features {
+        Some(features) if is_store(features) => Some(CompressedFeatures::open(features, Verify::Structure)?.n_rows()),
         Some(features) => Some(Array::map(features)?.expect_2d()?.0),
         None => None,
     };
@@ -207,9 +252,13 @@ fn topology(path: &Path, graph: Csr, symmetrize: bool) -> Result<Dataset, Datase
 /// Adds the features and labels that the options name.
 fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     if let Some(path) = &options.features {
-        let matrix = Array::map(path)?.into_matrix()?;
-        let features = options.feature_norm.unwrap_or_default().apply(Features::Dense(matrix));
-        dataset.features = Some(features.map_err(|e| e.at(path))?);
+        let norm = options.feature_norm.unwrap_or_default();
+        let features = match is_store(path) {
+            true => open_store(path, dataset.n_nodes())?,
+            false if norm == FeatureNorm::None => open_matrix(path, options)?,
+            false => Features::Dense(Array::map(path)?.into_matrix()?),
+        };
+        dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
         dataset.validate().map_err(|e| e.at(path))?;
     }
     if let Some(path) = &options.labels {
@@ -219,6 +268,11 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         dataset.validate().map_err(|e| e.at(path))?;
     }
     Ok(dataset)
+}
+
+/// Whether a file's name is that of compressed features.
+fn is_store(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "codes")
 }
 
 /// The file's name without its extensions.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use girih_compress::CodecSpec;
+
 use crate::FeatureNorm;
 
 /// How files become a data set; every default is the convention of the format's published loader.
@@ -20,15 +22,27 @@ pub struct LoadOptions {
     pub n_splits: usize,
     /// Which split set to keep, counted from 0, of those that the data ships or that are drawn; `None`: all.
     pub split: Option<usize>,
-    /// Dense features (`.npy`, one row per node) for formats that hold none, such as edge lists.
+    /// Dense features (`.npy`) or compressed ones (`.codes`), one row per node, for formats that hold none, such as edge
+    /// lists.
     pub features: Option<PathBuf>,
+    /// How features are compressed as they are read, by a codec fitted with `seed`; `None`: as the data has them.
+    pub codec: Option<CodecSpec>,
     /// Labels (`.npy`, one integer per node, negative when unknown) for formats that hold none.
     pub labels: Option<PathBuf>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { feature_norm: None, symmetrize: None, seed: 0, n_splits: 1, split: None, features: None, labels: None }
+        Self {
+            feature_norm: None,
+            symmetrize: None,
+            seed: 0,
+            n_splits: 1,
+            split: None,
+            features: None,
+            codec: None,
+            labels: None,
+        }
     }
 }
 

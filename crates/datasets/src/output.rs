@@ -71,11 +71,17 @@ impl Dataset {
     /// Writes the data set, or its graph where `format` holds no more; the output appears whole or not at all.
     ///
     /// # Errors
-    /// When the format cannot hold the graph (`METIS` wants it undirected), or writing fails.
+    /// When the format cannot hold the graph (`METIS` wants it undirected) or compressed features, or writing fails.
     pub fn save_as(&self, format: OutputFormat, path: &Path) -> Result<(), DatasetError> {
         match format {
             OutputFormat::Folder => return self.save(path),
-            OutputFormat::Tensors => write_tensors(path, self.tensors())?,
+            OutputFormat::Tensors => {
+                if matches!(self.features, Some(Features::Compressed(_))) {
+                    let message = "a .safetensors file holds no compressed features; write a folder instead";
+                    return Err(DatasetError::invalid(message).at(path));
+                }
+                write_tensors(path, self.tensors())?;
+            }
             OutputFormat::SparseNpz => write_sparse_npz(path, &self.graph)?,
             OutputFormat::EdgeList => write_edge_list(path, &self.graph)?,
             OutputFormat::MatrixMarket => write_matrix_market(path, &self.graph)?,
@@ -96,6 +102,8 @@ impl Dataset {
         match &self.features {
             None => {}
             Some(Features::Dense(rows)) => add("x", Tensor::new::<f32>(&[rows.n_rows(), rows.n_cols()], rows.data())),
+            // Left out: see `Dataset::save_as`.
+            Some(Features::Compressed(_)) => {}
             Some(Features::Sparse(csr)) => {
                 let shape = vec![csr.n_rows() as i64, csr.n_cols() as i64];
                 add("features_shape", Tensor::new::<i64>(&[2], shape));

@@ -1,5 +1,6 @@
 //! [`TrainConfig`]: everything that decides a run's result besides the data. Written into every checkpoint.
 
+use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +41,32 @@ pub struct TrainConfig {
     pub links: LinkConfig,
     /// How features are stored and rows are gathered; sums are `f32` in any case.
     pub precision: Dtype,
+    /// How features are compressed before training, by a codec fitted with `seed`; `None`: as the data has them.
+    #[serde(with = "codec_text", skip_serializing_if = "Option::is_none")]
+    pub codec: Option<CodecSpec>,
     /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by ROC-AUC.
     pub metric: Metric,
+}
+
+/// A codec as configurations hold it: as users write it, or `none`.
+mod codec_text {
+    use girih_compress::CodecSpec;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(codec: &Option<CodecSpec>, out: S) -> Result<S::Ok, S::Error> {
+        match codec {
+            None => out.serialize_str("none"),
+            Some(codec) => out.collect_str(codec),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CodecSpec>, D::Error> {
+        match &*String::deserialize(input)? {
+            "none" => Ok(None),
+            text => text.parse().map(Some).map_err(|error| D::Error::custom(format!("{error}; or none"))),
+        }
+    }
 }
 
 /// Whether steps see the whole graph, about which there is nothing to be said.
@@ -107,6 +132,7 @@ impl Default for TrainConfig {
             batch: BatchConfig::default(),
             links: LinkConfig::default(),
             precision: Dtype::F32,
+            codec: None,
             metric: Metric::Accuracy,
         }
     }
@@ -496,6 +522,7 @@ impl TrainConfig {
             ),
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
+            (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
@@ -504,6 +531,9 @@ impl TrainConfig {
             None => {
                 if self.task == TaskKind::Links {
                     self.links.validate(&self.model, &self.batch)?;
+                }
+                if let Some(codec) = self.codec {
+                    codec.check().map_err(|error| TrainError::invalid(format!("setting `codec`: {error}")))?;
                 }
                 self.batch.validate(&self.model)
             }

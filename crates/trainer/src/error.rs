@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use girih_comm::CommError;
+use girih_compress::CompressError;
 use girih_compute::ComputeError;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
@@ -22,6 +23,8 @@ enum Kind {
     Dataset(DatasetError),
     #[error(transparent)]
     Format(FormatError),
+    #[error(transparent)]
+    Compress(CompressError),
     #[error(transparent)]
     Comm(CommError),
     #[error(transparent)]
@@ -78,6 +81,12 @@ fn kept_in_words(kept: Option<&(PathBuf, u64)>) -> String {
 impl From<ComputeError> for TrainError {
     fn from(error: ComputeError) -> Self {
         Self(Box::new(Kind::Compute(error)))
+    }
+}
+
+impl From<CompressError> for TrainError {
+    fn from(error: CompressError) -> Self {
+        Self(Box::new(Kind::Compress(error)))
     }
 }
 

@@ -94,10 +94,12 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         let mut recording = std::mem::take(&mut self.recording);
         let mut times = StageTimes::default();
         let backend = self.state.backend;
-        let done = backend.repeat(&mut recording, &inputs, &mut || -> Result<(), TrainError> {
+        let needs_host = self.classifier.inputs.needs_host();
+        let mut step = || -> Result<(), TrainError> {
             times = self.step(&inputs, key)?;
             Ok(())
-        });
+        };
+        let done = if needs_host { step() } else { backend.repeat(&mut recording, &inputs, &mut step) };
         self.recording = recording;
         done?;
         let loss = self.loss.as_ref().expect("a step leaves its loss");

@@ -11,6 +11,7 @@ use girih_graph_format::{Csr, Matrix, Norm};
 
 use crate::config::ModelConfig;
 use crate::distributed::{CutAdjacency, CutGraph, Ranks};
+use crate::encoded::EncodedInput;
 use crate::graph::Graph;
 use crate::tape::Pool;
 
@@ -68,6 +69,8 @@ pub enum FeatureInput<B: Backend> {
         /// Values of nodes before the first at hand: draws for values are keyed by their place among all.
         first_value: usize,
     },
+    /// Codes on the host, decoded block by block.
+    Encoded(EncodedInput),
 }
 
 impl<B: Backend> FeatureInput<B> {
@@ -188,6 +191,12 @@ impl<B: Backend> Inputs<B> {
         Ok(Self { graphs: graph.into(), features, propagated, n_nodes, ranks: None })
     }
 
+    /// Whether a pass over them has the host at work on rows: a device cannot repeat such a step by itself.
+    #[must_use]
+    pub fn needs_host(&self) -> bool {
+        matches!(self.features, Some(FeatureInput::Encoded(_)))
+    }
+
     /// The normalised adjacency that a layer, counted from 0 at the inputs, aggregates over.
     ///
     /// # Panics
@@ -234,6 +243,13 @@ fn upload_features<B: Backend>(
             Ok(FeatureInput::dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
         }
         Features::Sparse(csr) => upload_sparse_features(backend, &csr),
+        Features::Compressed(features) => {
+            let encoded = EncodedInput::new(features, precision);
+            match needs.propagation {
+                Propagation::Always => Ok(FeatureInput::dense(encoded.decoded(backend)?)),
+                Propagation::WhenDense | Propagation::Never => Ok(FeatureInput::Encoded(encoded)),
+            }
+        }
     }
 }
 

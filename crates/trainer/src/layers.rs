@@ -7,6 +7,7 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
 pub use self::attention::{AttentionKind, AttentionSizes, GraphAttention};
 pub use self::normalization::{NormAxis, Normalization};
+use crate::encoded::EncodedInput;
 use crate::graph::Graph;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};
@@ -18,6 +19,8 @@ pub enum Rows<'a, B: Backend> {
     Dense(Var),
     /// Sparse input features: their pattern, their values, and how many values nodes before the first at hand have.
     Sparse(&'a B::Sparse, Var, usize),
+    /// Input features that are decoded where they are read, and what masks them.
+    Encoded(&'a EncodedInput, Option<Dropout>),
     /// Dense rows that have been aggregated already: a constant of the inputs.
     Propagated(Var),
 }
@@ -44,10 +47,12 @@ impl<'a, B: Backend> Rows<'a, B> {
             FeatureInput::Sparse { matrix, values, first_value } => {
                 Self::Sparse(matrix, tape.constant(values), *first_value)
             }
+            FeatureInput::Encoded(encoded) => Self::Encoded(encoded, None),
         }
     }
 
-    /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it.
+    /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it. Encoded rows
+    /// are masked wherever they are decoded.
     ///
     /// # Errors
     /// When the backend fails.
@@ -57,6 +62,8 @@ impl<'a, B: Backend> Rows<'a, B> {
             Self::Sparse(matrix, values, first) => {
                 Self::Sparse(matrix, tape.dropout(values, dropout.map(|dropout| dropout.from_row(first)))?, first)
             }
+            Self::Encoded(encoded, None) => Self::Encoded(encoded, dropout),
+            Self::Encoded(_, Some(_)) => panic!("rows are masked once"),
             Self::Propagated(x) => Self::Propagated(tape.dropout(x, dropout)?),
         })
     }
@@ -167,8 +174,8 @@ impl Linear {
                 let own = Rows::Dense(tape.destinations(graph, x)?);
                 self.forward_without_bias(tape, &own, options)
             }
-            // Rows of few non-zeros are quicker transformed than picked.
-            Rows::Sparse(..) | Rows::Propagated(_) => {
+            // Rows of few non-zeros are quicker transformed than picked, and rows that need decoding have no other place.
+            Rows::Sparse(..) | Rows::Encoded(..) | Rows::Propagated(_) => {
                 let all = self.forward_without_bias(tape, rows, options)?;
                 tape.destinations(graph, all)
             }
@@ -194,6 +201,9 @@ impl Linear {
                 let weights = Some(tape.dropout(values, dropout)?);
                 let LinearOptions { bias, activation, mask, add, .. } = options;
                 tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, mask, add })
+            }
+            Rows::Encoded(encoded, dropout) => {
+                tape.linear_encoded(encoded, weight, LinearOptions { dropout: options.dropout.or(dropout), ..options })
             }
         }
     }
@@ -240,7 +250,9 @@ impl GraphConv {
                 self.linear.forward(tape, &aggregated, options)
             }
             Rows::Propagated(_) => self.linear.forward(tape, rows, LinearOptions { dropout: masks.operand, ..options }),
-            Rows::Dense(_) | Rows::Sparse(..) => self.transform_first(tape, graph, rows, masks, activation),
+            Rows::Dense(_) | Rows::Sparse(..) | Rows::Encoded(..) => {
+                self.transform_first(tape, graph, rows, masks, activation)
+            }
         }
     }
 

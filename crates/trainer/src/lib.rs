@@ -15,6 +15,7 @@ mod checkpoint;
 mod classifier;
 mod config;
 pub mod distributed;
+mod encoded;
 mod error;
 mod fullbatch;
 mod graph;
@@ -32,6 +33,7 @@ mod report;
 mod sampled;
 mod scorer;
 mod session;
+mod similarity;
 mod state;
 mod tape;
 mod targets;
@@ -43,6 +45,7 @@ pub use config::{
     Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
     TaskKind, TrainConfig,
 };
+pub use encoded::{EncodedInput, EncodedRows};
 pub use error::TrainError;
 pub use fullbatch::FullBatch;
 pub use graph::{BlockGraph, Graph};
@@ -63,6 +66,7 @@ pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
 pub use sampled::{MiniBatch, Neighborhoods};
 pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
+pub use similarity::{Similarity, similarity};
 pub use state::{BatchDone, PartialEpoch, Run, RunState, Watch};
 pub use tape::{
     AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Masks, Mode, Operation,

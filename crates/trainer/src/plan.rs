@@ -11,6 +11,7 @@ use girih_random::Key;
 
 use crate::TrainError;
 use crate::config::{TaskKind, TrainConfig};
+use crate::encoded::{EncodedInput, OnPaper};
 use crate::graph::Graph;
 use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
 use crate::links::{LinkSizes, Pairs};
@@ -42,6 +43,8 @@ pub struct DataSizes {
     pub n_features: usize,
     /// Stored values of sparse features; `None` for dense ones.
     pub feature_nnz: Option<usize>,
+    /// Bytes of a row of compressed features; `None` for others.
+    pub code_bytes: Option<usize>,
     /// Classes.
     pub n_classes: usize,
     /// Whether a node may have several labels.
@@ -122,8 +125,9 @@ impl Plan {
         let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
         let parameter_bytes = meter.cost().live_bytes;
 
+        let data = &data.as_stored(config);
         let needs = if config.batch.is_sampled() { sampled::raw(&model.needs()) } else { model.needs() };
-        let inputs = data.inputs(meter, &needs, config.precision)?;
+        let inputs = data.inputs((meter, is_main_memory), &needs, config.precision)?;
         let task = data.task(meter, config, &*model, links.as_ref())?;
         let sampled = BatchPlan::new(config, data, &model.needs(), links.as_ref());
         let _drawn_from = sampled.as_ref().map(|batch| batch.neighborhoods(meter, data));
@@ -253,6 +257,10 @@ impl DataSizes {
                 Some(Features::Sparse(csr)) => Some(csr.nnz()),
                 _ => None,
             },
+            code_bytes: match &dataset.features {
+                Some(Features::Compressed(features)) => Some(features.codec().row_bytes()),
+                _ => None,
+            },
             n_classes: dataset.n_classes(),
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
@@ -260,7 +268,21 @@ impl DataSizes {
         }
     }
 
-    fn inputs(&self, meter: &Meter, needs: &Needs, precision: Dtype) -> Result<Inputs<Meter>, TrainError> {
+    /// The sizes of the data as `config` has its features stored.
+    fn as_stored(&self, config: &TrainConfig) -> Self {
+        let asked_for = config.codec.map(|codec| codec.row_bytes(self.n_features));
+        match self.code_bytes.or(asked_for) {
+            None => *self,
+            code_bytes => Self { code_bytes, feature_nnz: None, ..*self },
+        }
+    }
+
+    fn inputs(
+        &self,
+        (meter, is_main_memory): (&Meter, bool),
+        needs: &Needs,
+        precision: Dtype,
+    ) -> Result<Inputs<Meter>, TrainError> {
         let graph = needs.graph.map(|adjacency| {
             let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
             Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
@@ -279,9 +301,14 @@ impl DataSizes {
             needs.propagation != Propagation::Always && inputs::stay_sparse(self.n_nodes, self.n_features, *nnz)
         };
         let stored_sparse = self.feature_nnz.filter(keeps_sparse);
-        let features = match stored_sparse {
-            None => FeatureInput::dense(meter.uploaded(shape, precision)),
-            Some(nnz) => FeatureInput::Sparse {
+        let stays_encoded = self.code_bytes.filter(|_| needs.propagation != Propagation::Always);
+        let features = match (stays_encoded, stored_sparse) {
+            (Some(row_bytes), _) => {
+                let codes = OnPaper::new(meter, shape, row_bytes, is_main_memory);
+                FeatureInput::Encoded(EncodedInput::new(codes, precision))
+            }
+            (None, None) => FeatureInput::dense(meter.uploaded(shape, precision)),
+            (None, Some(nnz)) => FeatureInput::Sparse {
                 matrix: meter.sparse(shape, nnz, false, false),
                 values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
                 first_value: 0,

@@ -150,6 +150,7 @@ pub fn train<B: Backend>(
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     config.validate()?;
+    let dataset = with_codec(dataset, config)?;
     let data = DataShape::of(&dataset);
     if config.model.kind.is_recommender() {
         let session = recommend::Prepared::new(backend, dataset, config)?;
@@ -267,6 +268,7 @@ pub fn apply<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
+    let dataset = with_codec(dataset, config)?;
     checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
@@ -313,6 +315,17 @@ impl<B: Backend> Prepared<B> {
         let task = (&self.labels, &self.targets, &self.splits[..]);
         start_run(backend, &self.inputs, task, (config, self.dims), run)
     }
+}
+
+/// The data set with its features compressed as the configuration says; a loader may have done so already.
+///
+/// # Errors
+/// When the codec does not suit the features, or they are compressed by another one.
+pub(crate) fn with_codec(mut dataset: Dataset, config: &TrainConfig) -> Result<Dataset, TrainError> {
+    if let Some(codec) = config.codec {
+        dataset.features = dataset.features.map(|features| features.encoded(codec, config.seed)).transpose()?;
+    }
+    Ok(dataset)
 }
 
 /// A data set that has what training needs.
@@ -414,6 +427,7 @@ fn resume<B: Backend>(
 
 #[cfg(test)]
 mod tests {
+    use girih_compress::CodecSpec;
     use girih_compute::{ComputeError, Cpu};
     use girih_datasets::{LoadOptions, load};
 
@@ -472,11 +486,12 @@ mod tests {
     fn whatever_happens_between_steps_gives_all_buffers_back() {
         let cpu = Cpu::new();
         let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
-        for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Appnp, ModelKind::Mlp]
-        {
+        let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Appnp, ModelKind::Mlp];
+        let codecs = [None, Some(CodecSpec::Topk(2))];
+        for (kind, codec) in kinds.into_iter().flat_map(|kind| codecs.map(|codec| (kind, codec))) {
             let model = ModelConfig { aggregator: Aggregator::Pool, ..TrainConfig::for_model(kind).model };
-            let config = TrainConfig { model, ..TrainConfig::default() };
-            let session = Prepared::new(&cpu, dataset.clone(), &config).unwrap();
+            let config = TrainConfig { model, codec, ..TrainConfig::default() };
+            let session = Prepared::new(&cpu, with_codec(dataset.clone(), &config).unwrap(), &config).unwrap();
             let mut run = session.run(&cpu, &config, 0).unwrap();
             let mut between_steps = || {
                 run.train_once(0.01, &mut |_| Control::Continue).unwrap();

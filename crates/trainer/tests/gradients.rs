@@ -586,6 +586,7 @@ fn rows_of(features: &Features, nodes: &[u32]) -> Features {
     let values = |v: &u32| match features {
         Features::Dense(matrix) => matrix.row(*v as usize).to_vec(),
         Features::Sparse(csr) => Matrix::from_sparse(csr).row(*v as usize).to_vec(),
+        Features::Compressed(_) => unreachable!("`features` makes none"),
     };
     let rows: Vec<Vec<f32>> = nodes.iter().map(values).collect();
     if matches!(features, Features::Dense(_)) {

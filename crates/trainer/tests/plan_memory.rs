@@ -5,6 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use girih_compress::CodecSpec;
 use girih_compute::{Cpu, Dtype, Rates};
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_trainer::models::{self, Model};
@@ -50,6 +51,7 @@ fn sizes(dataset: &Dataset) -> DataSizes {
         symmetric: true,
         n_features: dataset.n_features(),
         feature_nnz: None,
+        code_bytes: None,
         n_classes: dataset.n_classes(),
         multi_label: false,
         n_train: dataset.splits[0].train.len(),
@@ -123,13 +125,20 @@ fn compare_plans() {
         }
     }
     for (kind, input_dropout) in [(ModelKind::Sage, Some(0.0)), (ModelKind::Gcn, None)] {
-        for batch_kind in [BatchKind::Neighbor, BatchKind::Saint] {
+        for (batch_kind, codec) in [
+            (BatchKind::Neighbor, None),
+            (BatchKind::Saint, None),
+            (BatchKind::Neighbor, Some(CodecSpec::Topk(8))),
+            (BatchKind::Full, Some(CodecSpec::Topk(8))),
+            (BatchKind::Full, Some(CodecSpec::Int8)),
+        ] {
             let model = ModelConfig { kind, hidden: 64, input_dropout, ..ModelConfig::default() };
             let batch = BatchConfig { kind: batch_kind, ..BatchConfig::default() };
-            let config = TrainConfig { model, batch, batch_size: Some(500), epochs: 2, ..TrainConfig::default() };
+            let batch_size = (batch_kind != BatchKind::Full).then_some(500);
+            let config = TrainConfig { model, batch, batch_size, codec, epochs: 2, ..TrainConfig::default() };
             let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
             let ratio = planned / measured_session_peak(&config) as f64;
-            assert!((0.9..4.0).contains(&ratio), "{kind:?} {batch_kind:?}: plan / measured {ratio}");
+            assert!((0.9..4.0).contains(&ratio), "{kind:?} {batch_kind:?} {codec:?}: plan / measured {ratio}");
         }
     }
     for (batch_kind, batch_size) in [(BatchKind::Full, None), (BatchKind::Neighbor, Some(2000))] {

@@ -2,16 +2,18 @@
 
 mod links;
 mod recommend;
+mod similarity;
 
 use std::path::{Path, PathBuf};
 
-use girih_datasets::Dataset;
+use girih_compress::CodecSpec;
+use girih_datasets::{Dataset, LoadOptions};
 use girih_graph_format::{Matrix, file};
 use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
 
 use super::device::{Chosen, choose, on_backend};
 use super::load_required;
-use crate::args::{DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
+use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
 use crate::error::CliError;
 use crate::output::Results;
 use crate::paths;
@@ -34,7 +36,10 @@ struct Applied {
 
 /// Scores the best checkpoint on the data.
 pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
-    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
+    if args.similarity {
+        return similarity::report(args);
+    }
+    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device, args.codec)?;
     if loaded.is_recommender() {
         return recommend::evaluate(loaded, args);
     }
@@ -82,7 +87,7 @@ fn add_ranked(results: &mut Results, test: &TestReport) {
 /// Writes what the best checkpoint says of every node.
 pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
     paths::check(&args.out)?;
-    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device)?;
+    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device, None)?;
     if loaded.is_recommender() {
         return recommend::predict(loaded, args);
     }
@@ -128,12 +133,29 @@ fn argmax(row: &[f32]) -> i64 {
 }
 
 impl Loaded {
-    fn new(data: &DataArgs, path: &Path, device: &DeviceArgs) -> Result<Self, CliError> {
-        let checkpoint = best_checkpoint(path)?;
+    /// Features are compressed as in training, unless another `codec` is chosen.
+    fn new(data: &DataArgs, path: &Path, device: &DeviceArgs, codec: Option<CodecChoice>) -> Result<Self, CliError> {
+        let mut checkpoint = best_checkpoint(path)?;
+        if let Some(choice) = codec {
+            checkpoint.progress.config.codec = choice.codec();
+            checkpoint.progress.config.validate()?;
+        }
+        let codec = checkpoint.progress.config.codec;
+        Self::of_checkpoint(checkpoint, data, device, codec)
+    }
+
+    /// The data with features compressed while they are loaded, or as they are.
+    fn of_checkpoint(
+        checkpoint: Checkpoint,
+        data: &DataArgs,
+        device: &DeviceArgs,
+        codec: Option<CodecSpec>,
+    ) -> Result<Self, CliError> {
         let config = &checkpoint.progress.config;
         let backend = choose(device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
-        let dataset = load_required(data, &data.options(config.seed, config.runs as usize))?;
+        let options = LoadOptions { codec, ..data.options(config.seed, config.runs as usize) };
+        let dataset = load_required(data, &options)?;
         Ok(Self { checkpoint, backend, dataset })
     }
 

@@ -9,7 +9,7 @@ use girih_compress::{
     CompressedFeatures, Encoded, ErrorReport, FeatureCodec, Progress, RowSource, SampleOptions, draw_sample,
     encode_to_file, fit,
 };
-use girih_datasets::{Features, LoadOptions, load};
+use girih_datasets::{FEATURE_STORE, Features, LoadOptions, load};
 use girih_graph_format::file::{NpyRows, Verify, write_npy_rows};
 use girih_machine::{memory, readable_bytes};
 use indicatif::ProgressBar;
@@ -21,12 +21,9 @@ use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 use crate::{interrupt, paths};
 
-/// The store's name in its folder.
-const STORE: &str = "features.codes";
-
 /// Fits a codec to the features, then encodes them all.
 pub fn compress(args: &CompressArgs) -> Result<(), CliError> {
-    let store = args.out.join(STORE);
+    let store = args.out.join(FEATURE_STORE);
     paths::check(&store)?;
     use_threads(args.threads)?;
     let source = open_source(&args.data)?;
@@ -68,7 +65,7 @@ pub fn decompress(args: &DecompressArgs) -> Result<(), CliError> {
 
 /// The store at a path: its own, or that of its folder.
 fn open_store(path: &Path) -> Result<CompressedFeatures, CliError> {
-    let file = if path.is_dir() { path.join(STORE) } else { path.to_owned() };
+    let file = if path.is_dir() { path.join(FEATURE_STORE) } else { path.to_owned() };
     Ok(CompressedFeatures::open(&file, Verify::Full)?)
 }
 
@@ -82,6 +79,11 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
     match dataset.features {
         Some(Features::Dense(matrix)) => Ok(Box::new(matrix)),
         Some(Features::Sparse(csr)) => Ok(Box::new(csr)),
+        Some(Features::Compressed(codes)) => Err(CliError::Other(format!(
+            "the features of {} are compressed by {} already; give them as they were, such as the folder's features.npy",
+            dataset.name,
+            codes.codec().spec()
+        ))),
         None => Err(CliError::Other(format!(
             "{} has no features to compress; give data with features, or a matrix as .npy",
             dataset.name

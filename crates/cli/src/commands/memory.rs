@@ -73,6 +73,7 @@ mod tests {
         symmetric: true,
         n_features: 100,
         feature_nnz: None,
+        code_bytes: None,
         n_classes: 40,
         multi_label: false,
         n_train: 500_000,

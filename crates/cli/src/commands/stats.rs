@@ -1,7 +1,9 @@
 //! `girih stats`: what a data set looks like.
 
+use girih_compress::CompressedFeatures;
 use girih_datasets::{Components, Dataset, Features, Labels};
 use girih_graph_format::{Csr, TileHistogram};
+use girih_machine::readable_bytes;
 use girih_partition::counted;
 use girih_reorder::quality::{Quality, WINDOWS};
 use serde_json::{Value, json};
@@ -164,12 +166,17 @@ fn describe_tiles(tiles: &TileHistogram) -> String {
 
 fn add_contents(results: &mut Results, dataset: &Dataset) {
     if let Some(features) = &dataset.features {
-        let (kind, nnz) = match features {
-            Features::Dense(matrix) => ("dense", matrix.data().len()),
-            Features::Sparse(csr) => ("sparse", csr.nnz()),
+        let width = features.width();
+        let stored = |kind: &str, nnz: usize| {
+            let shown = format!("{width} columns, {kind}, {nnz} stored");
+            (json!({ "width": width, "kind": kind, "stored": nnz }), shown)
         };
-        let shown = format!("{} columns, {kind}, {nnz} stored", features.width());
-        results.add("features", json!({ "width": features.width(), "kind": kind, "stored": nnz }), "Features", shown);
+        let (value, shown) = match features {
+            Features::Dense(matrix) => stored("dense", matrix.data().len()),
+            Features::Sparse(csr) => stored("sparse", csr.nnz()),
+            Features::Compressed(codes) => describe_codes(codes),
+        };
+        results.add("features", value, "Features", shown);
     }
     if let Some(labels) = &dataset.labels {
         let counts = class_counts(labels);
@@ -194,6 +201,20 @@ fn add_contents(results: &mut Results, dataset: &Dataset) {
         let shown = format!("{} of train {train}, val {val}, test {test}", splits.len());
         results.add("splits", splits, "Splits", shown);
     }
+}
+
+/// A store: its codec, what it takes, and what the same features would take as `f32`.
+fn describe_codes(codes: &CompressedFeatures) -> (Value, String) {
+    let (codec, row_bytes, width) = (codes.codec().spec().to_string(), codes.codec().row_bytes(), codes.width());
+    let (bytes, ratio) = (codes.codes().len() as u64, (size_of::<f32>() * width) as f64 / row_bytes.max(1) as f64);
+    let shown = format!(
+        "{width} columns, compressed by {codec}: {row_bytes} bytes a row, {}, 1/{ratio:.1} of float32",
+        readable_bytes(bytes)
+    );
+    let value = json!({
+        "width": width, "kind": "compressed", "codec": codec, "row_bytes": row_bytes, "bytes": bytes, "ratio": ratio
+    });
+    (value, shown)
 }
 
 fn class_counts(labels: &Labels) -> Vec<u64> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use girih_comm::{launched_rank, launched_ranks};
 use girih_compute::Cpu;
-use girih_datasets::{Dataset, load};
+use girih_datasets::{Dataset, LoadOptions, load};
 use girih_partition::counted;
 use girih_reorder::{Auto, OrderKind};
 #[cfg(feature = "mpi")]
@@ -40,7 +40,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     }
     let (spec, config) = settings::resolve(args)?;
     config.validate()?;
-    let options = args.data.options(config.seed, config.runs as usize);
+    let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
     if args.plan {
         let device = device_of(&args.device, false, &config)?;
         return plan::run(&spec, &options, &config, (&device, args.memory), args.output);

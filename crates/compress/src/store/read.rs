@@ -42,11 +42,14 @@ impl CompressedFeatures {
         }
         let task_rows = (TASK_FEATURES / width).max(1);
         let mut codes = vec![0; n_rows * row_bytes];
-        codes.par_chunks_mut(task_rows * row_bytes).enumerate().try_for_each_init(Vec::new, |values, (task, codes)| {
-            values.resize(codes.len() / row_bytes * width, 0.0);
-            rows.read_rows(task * task_rows, values)?;
-            codec.encode_rows(task * task_rows, values, codes)
-        })?;
+        codes.par_chunks_mut(task_rows * row_bytes).enumerate().try_for_each_init(
+            Vec::new,
+            |values, (task, codes)| {
+                values.resize(codes.len() / row_bytes * width, 0.0);
+                rows.read_rows(task * task_rows, values)?;
+                codec.encode_rows(task * task_rows, values, codes)
+            },
+        )?;
         Ok(Self::new(codec.into(), n_rows, codes))
     }
 

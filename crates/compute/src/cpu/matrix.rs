@@ -5,8 +5,10 @@ use std::ops::{Deref, DerefMut};
 use aligned_vec::{AVec, ConstAlign};
 use girih_graph_format::{Buffer, Matrix};
 use half::bf16;
+use rayon::prelude::*;
 
 use super::{elementwise, huge_pages};
+use crate::backend::{fill_rows, filled_rows};
 use crate::checks::Kind;
 use crate::{Dtype, HostMatrix, Shape};
 
@@ -111,6 +113,23 @@ impl CpuMatrix {
         match &mut self.storage {
             Storage::F32(out) => elementwise::convert(values, out),
             Storage::Bf16(out) => elementwise::convert(values, out),
+        }
+    }
+
+    /// Lets `fill` write all rows, a few at a time, as [`Backend::write_rows`](crate::Backend::write_rows) says.
+    pub(crate) fn write_rows(&mut self, fill: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let cols = self.shape.cols;
+        match &mut self.storage {
+            Storage::F32(values) => fill_rows(fill, cols, values),
+            Storage::Bf16(values) => {
+                let rows = filled_rows(cols);
+                let pieces = values.par_chunks_mut(rows * cols.max(1)).enumerate();
+                pieces.for_each_init(Vec::new, |filled, (piece, values)| {
+                    filled.resize(values.len(), 0.0);
+                    fill(piece * rows, filled);
+                    filled.iter().zip(values).for_each(|(&value, out)| *out = bf16::from_f32(value));
+                });
+            }
         }
     }
 

@@ -138,6 +138,11 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn write_rows(&self, fill: &(dyn Fn(usize, &mut [f32]) + Sync), out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        out.write_rows(fill);
+        Ok(())
+    }
+
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CpuSparse, ComputeError> {
         checks::sparse(operand)?;
         Ok(CpuSparse::new(operand))

@@ -31,7 +31,7 @@ impl PassCase {
 pub(super) struct Storage;
 
 impl Law for Storage {
-    const NAME: &'static str = "zeros, upload, write, convert, download";
+    const NAME: &'static str = "zeros, upload, write, write_rows, convert, download";
     const TOLERANCE: f64 = 0.0;
     type Case = PassCase;
 
@@ -47,8 +47,15 @@ impl Law for Storage {
         backend.write(&draws.host(case.shape), &mut written).expect("write");
         let mut converted = backend.zeros(case.shape, case.dtypes[3]).expect("zeros");
         backend.convert(&uploaded, &mut converted).expect("convert");
-        let all = [zeros, uploaded, written, converted];
-        for (matrix, dtype) in all.iter().zip(case.dtypes) {
+        let (rows, mut filled) = (draws.host(case.shape), backend.zeros(case.shape, case.dtypes[2]).expect("zeros"));
+        let fill = |first: usize, out: &mut [f32]| {
+            let start = first * case.shape.cols;
+            out.copy_from_slice(&rows.data()[start..start + out.len()]);
+        };
+        backend.write_rows(&fill, &mut filled).expect("write_rows");
+        let all = [zeros, uploaded, written, converted, filled];
+        let dtypes = case.dtypes.iter().chain([&case.dtypes[2]]);
+        for (matrix, &dtype) in all.iter().zip(dtypes) {
             assert_eq!((backend.shape(matrix), backend.dtype(matrix)), (case.shape, dtype));
         }
         // Rounding is exact: nothing may differ by a step of bf16.

@@ -4,6 +4,7 @@
 //! bytes, standardised: normal to the eye (excess kurtosis −0.3, 1021 levels within ±3.5), one Philox block for four
 //! values, and no logarithm or cosine.
 
+use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;
 use girih_random::{Key, bounded, unit_f32};
 use rayon::prelude::*;
@@ -19,8 +20,61 @@ const LIKED: f32 = 0.1;
 const LIKED_PROBABILITY: f32 = 0.8;
 const OTHER_PROBABILITY: f32 = 0.02;
 
-/// Dense features of every node.
-pub(super) fn features(recipe: &Planted, community: &[u32]) -> Result<Features, DatasetError> {
+/// The features of every node, made when they are read.
+pub(super) struct Rows<'a> {
+    width: usize,
+    community: &'a [u32],
+    centres: Vec<f32>,
+    key: Key,
+}
+
+impl<'a> Rows<'a> {
+    /// Features of which there is at least one.
+    pub(super) fn new(recipe: &Planted, community: &'a [u32]) -> Self {
+        let width = recipe.features;
+        let centres = centres(recipe);
+        Self { width, community, centres, key: Decision::Feature.key(recipe.seed) }
+    }
+
+    /// All of them at once.
+    pub(super) fn dense(&self) -> Result<Features, DatasetError> {
+        let task_rows = (TASK_VALUES / self.width).max(1);
+        let mut values = vec![0.0; self.community.len() * self.width];
+        values
+            .par_chunks_mut(task_rows * self.width)
+            .enumerate()
+            .try_for_each(|(task, rows)| self.read_rows(task * task_rows, rows))?;
+        Ok(Features::Dense(Matrix::new(self.community.len(), self.width, values)?))
+    }
+}
+
+impl RowSource for Rows<'_> {
+    fn n_rows(&self) -> usize {
+        self.community.len()
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn read_rows(&self, first_row: usize, rows: &mut [f32]) -> Result<(), CompressError> {
+        let (width, n_centres) = (self.width, self.centres.len() / self.width);
+        for (v, row) in (first_row..).zip(rows.chunks_exact_mut(width)) {
+            let centre = self.community[v] as usize % n_centres * width;
+            noise_row(self.key, v as u64, row);
+            row.iter_mut().zip(&self.centres[centre..centre + width]).for_each(|(value, centre)| *value += centre);
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> Result<u64, CompressError> {
+        let words = [self.key.block(0, 0)[0], crc32fast::hash(bytemuck::cast_slice(self.community))];
+        Ok(u64::from(words[0]) << 32 | u64::from(words[1]))
+    }
+}
+
+/// The centre of each class, or of each community where nodes have several classes.
+fn centres(recipe: &Planted) -> Vec<f32> {
     let width = recipe.features;
     let n_centres = if recipe.multi_label { recipe.communities } else { recipe.classes };
     let scale = (recipe.signal / (width as f64).sqrt()) as f32;
@@ -30,17 +84,7 @@ pub(super) fn features(recipe: &Planted, community: &[u32]) -> Result<Features, 
         noise_row(key, centre as u64, row);
         row.iter_mut().for_each(|value| *value *= scale);
     });
-
-    let key = Decision::Feature.key(recipe.seed);
-    let mut values = vec![0.0; community.len() * width];
-    values.par_chunks_mut(width).zip(community).enumerate().with_min_len(TASK_VALUES.div_ceil(width)).for_each(
-        |(v, (row, &community))| {
-            let centre = community as usize % n_centres * width;
-            noise_row(key, v as u64, row);
-            row.iter_mut().zip(&centres[centre..centre + width]).for_each(|(value, centre)| *value += centre);
-        },
-    );
-    Ok(Features::Dense(Matrix::new(community.len(), width, values)?))
+    centres
 }
 
 /// Fills a row with noise of mean zero and variance one; `row_idx` is its place in the counter.

@@ -21,7 +21,7 @@ use crate::models::Dims;
 use crate::recommend::{self, interactions_of};
 use crate::sampled;
 use crate::session::{
-    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
+    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs, with_codec,
 };
 use crate::targets::Targets;
 
@@ -56,6 +56,7 @@ where
     B::Matrix: HostMatrix,
 {
     config.validate()?;
+    let dataset = with_codec(dataset, config)?;
     let shared = Shared::new(&backend(), dataset, config, ranks)?;
     let observe = Mutex::new(observe);
     let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
@@ -90,6 +91,7 @@ pub fn train_as_rank<B: Backend>(
         let (found, wanted) = (world.size(), ranks.grid.ranks());
         return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
     }
+    let dataset = with_codec(dataset, config)?;
     agree(&*world, "data", dataset.fingerprint())?;
     let plan = format!("{config:?} {} {}", ranks.grid, ranks.exchange);
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
@@ -292,6 +294,7 @@ impl CutData {
 fn rows_of_features(features: &Features, own: Range<usize>) -> (Features, usize) {
     match features {
         Features::Dense(matrix) => (Features::Dense(rows_of(matrix, own)), 0),
+        Features::Compressed(features) => (Features::Compressed(features.rows(own)), 0),
         Features::Sparse(csr) => {
             let rows = csr.block(own.clone(), 0..csr.n_cols()).expect("nodes of the data set");
             (Features::Sparse(rows), csr.indptr()[own.start] as usize)

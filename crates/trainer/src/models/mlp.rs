@@ -42,9 +42,13 @@ impl<B: Backend> Model<B> for Mlp {
         for layer in hidden {
             let (activation, mask) = (Activation::Relu, tape.next_dropout(self.config.dropout));
             let options = LinearOptions { dropout, activation, mask, ..LinearOptions::default() };
-            rows = Rows::Dense(layer.forward(tape, &rows, options)?);
+            let hidden = layer.forward(tape, &rows, options)?;
+            tape.mark_layer(hidden);
+            rows = Rows::Dense(hidden);
             dropout = None;
         }
-        last.forward(tape, &rows, LinearOptions { dropout, ..LinearOptions::default() })
+        let logits = last.forward(tape, &rows, LinearOptions { dropout, ..LinearOptions::default() })?;
+        tape.mark_layer(logits);
+        Ok(logits)
     }
 }

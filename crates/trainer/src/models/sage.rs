@@ -62,6 +62,7 @@ impl<B: Backend> Model<B> for Sage {
             let mean = inputs.propagated.as_ref().filter(|_| i == 0).map(|m| Rows::Propagated(tape.constant(m)));
             let mask = if i + 1 == n_layers { None } else { tape.next_dropout(self.config.dropout) };
             let hidden = layer.forward(tape, inputs.graph(i), &rows, mean, (activation(i), mask))?;
+            tape.mark_layer(hidden);
             if i + 1 == n_layers {
                 return Ok(hidden);
             }

@@ -155,6 +155,7 @@ impl<C: Convolution> Stack<C> {
                 _ if is_output => convolution.forward(tape, graph, &rows, masks, Activation::Identity)?,
                 _ => normalized(tape, graph, &rows, (convolution, norm.as_ref()), masks)?,
             };
+            tape.mark_layer(x);
             results.push(x);
             rows = Rows::Dense(x);
             dropout = if is_output || masks_result { None } else { tape.next_dropout(self.config.dropout) };

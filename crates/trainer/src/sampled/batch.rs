@@ -120,6 +120,7 @@ impl<B: Backend> Whole<'_, B> {
                 backend.gather_rows(all, &backend.upload_ids(nodes)?, &mut rows)?;
                 Ok(FeatureInput::dense(rows))
             }
+            (FeatureInput::Encoded(encoded), _) => Ok(FeatureInput::dense(encoded.gathered(backend, pool, nodes)?)),
             (FeatureInput::Sparse { .. }, Some(sparse)) => {
                 Ok(upload_sparse_features(backend, &rows_of(sparse, nodes)?)?)
             }

@@ -63,7 +63,8 @@ impl BatchPlan {
                 (subgraph(n_nodes, data), data.n_nodes.div_ceil(n_nodes))
             }
         };
-        let in_place = data.feature_nnz.is_none() && reads_in_place(config, needs);
+        let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
+        let in_place = is_dense && reads_in_place(config, needs);
         Some(Self { layers, n_batches, self_loops, in_place })
     }
 

@@ -46,7 +46,7 @@ impl<B: Backend> Material<B> {
         let neighborhoods = Neighborhoods::new(&graph, drawn_from(config, adjacency));
         let sparse = match &features {
             Features::Sparse(csr) => Some(csr.clone()),
-            Features::Dense(_) => None,
+            Features::Dense(_) | Features::Compressed(_) => None,
         };
         let inputs = Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?;
         let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));

@@ -16,6 +16,7 @@ mod attention;
 mod backward;
 mod dense;
 mod dropout;
+mod encoded;
 mod epilogue;
 mod gather;
 mod hop_mean;
@@ -102,12 +103,13 @@ pub struct Tape<'a, B: Backend> {
     ranks: Option<&'a Ranks<B>>,
     n_draws: u64,
     nodes: Vec<Node<'a, B>>,
+    layers: Vec<Var>,
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
     /// An empty tape over the parameters of a model.
     pub fn new(backend: &'a B, params: &'a Params<B>, pool: &'a mut Pool<B>, mode: Mode) -> Self {
-        Self { backend, params, pool, mode, ranks: None, n_draws: 0, nodes: Vec::new() }
+        Self { backend, params, pool, mode, ranks: None, n_draws: 0, nodes: Vec::new(), layers: Vec::new() }
     }
 
     /// The same tape on one of several ranks, each of which holds the rows of some nodes.
@@ -180,6 +182,17 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// When the device's memory does not suffice.
     pub fn buffer(&mut self, shape: Shape) -> Result<B::Matrix, ComputeError> {
         self.pool.take(self.backend, shape, Dtype::F32)
+    }
+
+    /// Names `var` as what a layer of the model leaves, for those who look at layers; that nothing may be added to in place.
+    pub fn mark_layer(&mut self, var: Var) {
+        self.layers.push(var);
+    }
+
+    /// What layers leave, as far as the model has named them.
+    #[must_use]
+    pub fn layers(&self) -> &[Var] {
+        &self.layers
     }
 
     /// Records the result of an operation on `operands`.

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod batches;
+mod compressed;
 mod custom_model;
 mod distributed;
 mod interrupted;

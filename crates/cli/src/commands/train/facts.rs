@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, Features};
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{
@@ -23,6 +23,8 @@ pub struct Facts {
     generated: bool,
     multi_label: bool,
     interactions: Option<InteractionSizes>,
+    /// Codec and bytes of a row of compressed features.
+    codes: Option<(String, usize)>,
     task: TaskKind,
     model: &'static str,
 }
@@ -40,6 +42,12 @@ impl Facts {
             generated: dataset.generated,
             multi_label: dataset.is_multi_label(),
             interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
+            codes: match &dataset.features {
+                Some(Features::Compressed(features)) => {
+                    Some((features.codec().spec().to_string(), features.codec().row_bytes()))
+                }
+                _ => None,
+            },
             task: config.task,
             model: config.model.kind.name(),
         }
@@ -65,7 +73,11 @@ impl Facts {
                 format!("{nodes}, {rows}")
             }
         };
-        format!("{}{task} on {}{generated}: {sizes}; device {}", self.model, self.data, self.device)
+        let codes = self
+            .codes
+            .as_ref()
+            .map_or(String::new(), |(codec, row_bytes)| format!(" as {codec}, {row_bytes} bytes a row"));
+        format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
     }
 
     /// The result of training.
@@ -79,6 +91,8 @@ impl Facts {
             .add_hidden("seed", config.seed)
             .add_hidden("task", config.task.name())
             .add_hidden("batch", config.batch.kind.name())
+            .add_hidden("codec", self.codes.as_ref().map_or("none", |(codec, _)| codec.as_str()))
+            .add_hidden("row_bytes", self.codes.as_ref().map(|(_, row_bytes)| *row_bytes))
             .add_hidden("runs", outcome.runs.len())
             .add_hidden("epochs", outcome.runs.iter().map(|run| run.epochs).max())
             .add_hidden("stopped", outcome.stopped);

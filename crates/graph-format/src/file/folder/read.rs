@@ -85,6 +85,12 @@ impl Folder {
         Array::map(&array_path(&self.path, name))
     }
 
+    /// The `.npy` file of the array `name`, which need not be there.
+    #[must_use]
+    pub fn file_of(&self, name: &str) -> PathBuf {
+        array_path(&self.path, name)
+    }
+
     /// The array `name`, mapped, if the folder holds it.
     ///
     /// # Errors

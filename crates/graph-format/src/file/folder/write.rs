@@ -73,6 +73,13 @@ impl FolderWriter {
         Ok(writer)
     }
 
+    /// Where to write a file that is no array and has checksums of its own; it appears with the folder, and the manifest does
+    /// not list it.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Adds a section to the manifest.
     ///
     /// # Errors
@@ -166,9 +173,10 @@ impl<T: Element> ArrayWriter<'_, T> {
     }
 }
 
-/// Whether a folder is one of girih's and holds nothing else that replacing it would destroy.
+/// Whether a folder is one of girih's and holds nothing but arrays and stores of features that replacing it would destroy.
 fn holds_only_arrays(folder: &Path) -> bool {
-    let is_ours = |path: PathBuf| path.ends_with(MANIFEST) || path.extension().is_some_and(|e| e == "npy");
+    let is_data = |path: &Path| path.extension().is_some_and(|e| e == "npy" || e == "codes");
+    let is_ours = |path: PathBuf| path.ends_with(MANIFEST) || is_data(&path);
     let only_ours = std::fs::read_dir(folder).map(|mut entries| entries.all(|e| e.is_ok_and(|e| is_ours(e.path()))));
     folder.join(MANIFEST).is_file() && only_ours.unwrap_or(false)
 }

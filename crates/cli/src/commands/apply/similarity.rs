@@ -1,0 +1,33 @@
+//! `girih evaluate --similarity`: what compressing features changes in every layer.
+
+use girih_trainer::Similarity;
+
+use super::{Loaded, best_checkpoint, on_backend};
+use crate::args::{CodecChoice, EvaluateArgs};
+use crate::error::CliError;
+
+/// Prints mean cosines between the network on features as they are and on their codes.
+pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
+    let chosen = match args.codec {
+        Some(CodecChoice::None) => {
+            let message =
+                "--similarity compares features with their codes; name a codec, or leave --codec out for the model's";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        chosen => chosen.and_then(CodecChoice::codec),
+    };
+    let loaded = Loaded::of_checkpoint(best_checkpoint(&args.checkpoint)?, &args.data, &args.device, None)?;
+    let mut results = loaded.describe();
+    let Loaded { checkpoint, backend, dataset } = loaded;
+    let found = on_backend!(&backend, backend => girih_trainer::similarity(backend, dataset, &checkpoint, chosen))?;
+    let Similarity { codec, inputs, initial, trained } = found;
+    let shown = |layers: &[f64]| layers.iter().map(|cosine| format!("{cosine:.4}")).collect::<Vec<_>>().join(", ");
+    let (before, after) = (shown(&initial), shown(&trained));
+    results
+        .add("codec", codec.to_string(), "Codec", codec.to_string())
+        .add("cosine_inputs", inputs, "Cosine of inputs", format!("{inputs:.4}"))
+        .add("cosine_layers_initial", initial, "Cosines of layers, before training", before)
+        .add("cosine_layers_trained", trained, "Cosines of layers, trained", after);
+    results.print(args.output.json);
+    Ok(())
+}

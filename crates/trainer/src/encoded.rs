@@ -1,0 +1,135 @@
+//! [`EncodedRows`]: features that stay encoded on the host, decoded a few rows at a time where they are used.
+//!
+//! ```text
+//! full batch    codes ──decode──▶ a block of rows ──▶ block·W ──▶ rows of X·W         and again for dW = Σ blockᵀ·dZ
+//! mini-batch    codes ──gather──▶ the rows of the batch, dense from there on
+//! ```
+//! A matrix of all features is never made: layers transform first and aggregate then, as they do with sparse features. SGC
+//! alone trains on aggregated features, which are dense: it has them decoded.
+
+use std::sync::Arc;
+
+use girih_compress::CompressedFeatures;
+use girih_compute::{Backend, ComputeError, Dtype, Meter, MeterMatrix, Shape};
+use girih_graph_format::NodeId;
+
+use crate::tape::Pool;
+
+/// Values of a block of decoded rows: large enough for a product to be worth starting, small enough for a cache.
+const BLOCK_VALUES: usize = 1 << 20;
+
+/// Rows of features that are decoded when they are needed; any thread may decode any of them.
+pub trait EncodedRows: Send + Sync {
+    /// Nodes, and features of a row.
+    fn shape(&self) -> Shape;
+
+    /// Decodes consecutive rows from `first` on, as many as `out` holds.
+    fn decode(&self, first: usize, out: &mut [f32]);
+
+    /// Decodes the rows of some nodes, one after the other.
+    fn gather(&self, nodes: &[NodeId], out: &mut [f32]);
+}
+
+impl EncodedRows for CompressedFeatures {
+    fn shape(&self) -> Shape {
+        Shape::new(self.n_rows(), self.width())
+    }
+
+    fn decode(&self, first: usize, out: &mut [f32]) {
+        self.decode(first, out);
+    }
+
+    fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
+        self.gather(nodes, out).expect("nodes of the graph that these are the features of");
+    }
+}
+
+/// Encoded features as a step reads them.
+#[derive(Clone)]
+pub struct EncodedInput {
+    rows: Arc<dyn EncodedRows>,
+    precision: Dtype,
+}
+
+impl EncodedInput {
+    /// Features whose decoded rows are rounded to `precision`, as dense ones are.
+    #[must_use]
+    pub fn new(rows: impl EncodedRows + 'static, precision: Dtype) -> Self {
+        Self { rows: Arc::new(rows), precision }
+    }
+
+    /// Nodes, and features of a row.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.rows.shape()
+    }
+
+    /// All rows, decoded: for a model that cannot do with less.
+    pub(crate) fn decoded<B: Backend>(&self, backend: &B) -> Result<B::Matrix, ComputeError> {
+        let mut matrix = backend.zeros(self.shape(), self.precision)?;
+        backend.write_rows(&|first, out| self.rows.decode(first, out), &mut matrix)?;
+        Ok(matrix)
+    }
+
+    /// The rows of some nodes, decoded into a buffer of the pool.
+    pub(crate) fn gathered<B: Backend>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        nodes: &[NodeId],
+    ) -> Result<B::Matrix, ComputeError> {
+        let cols = self.shape().cols;
+        let mut matrix = pool.take(backend, Shape::new(nodes.len(), cols), self.precision)?;
+        let fill = |first: usize, out: &mut [f32]| self.rows.gather(&nodes[first..first + out.len() / cols], out);
+        backend.write_rows(&fill, &mut matrix)?;
+        Ok(matrix)
+    }
+
+    /// Calls `work` for block after block of decoded rows, with the number of the first and how many there are.
+    pub(crate) fn for_each_block<B: Backend>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        mut work: impl FnMut(&mut Pool<B>, usize, &B::Matrix) -> Result<(), ComputeError>,
+    ) -> Result<(), ComputeError> {
+        let Shape { rows, cols } = self.shape();
+        let block_rows = (BLOCK_VALUES / cols.max(1)).clamp(1, rows.max(1));
+        for first in (0..rows).step_by(block_rows) {
+            let shape = Shape::new(block_rows.min(rows - first), cols);
+            let mut block = pool.take(backend, shape, self.precision)?;
+            backend.write_rows(&|at, out| self.rows.decode(first + at, out), &mut block)?;
+            work(pool, first, &block)?;
+            pool.give(backend, block);
+        }
+        Ok(())
+    }
+}
+
+/// Encoded features of which only the size is known: codes of `row_bytes` on a machine whose main memory is planned.
+pub(crate) struct OnPaper {
+    shape: Shape,
+    /// Counts the bytes.
+    _codes: Option<MeterMatrix>,
+}
+
+impl OnPaper {
+    pub(crate) fn new(meter: &Meter, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
+        let words = (shape.rows * row_bytes).div_ceil(size_of::<f32>());
+        Self { shape, _codes: is_main_memory.then(|| meter.matrix(Shape::new(words, 1), Dtype::F32)) }
+    }
+}
+
+impl EncodedRows for OnPaper {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// A meter asks for no rows.
+    fn decode(&self, _first: usize, out: &mut [f32]) {
+        out.fill(0.0);
+    }
+
+    fn gather(&self, _nodes: &[NodeId], out: &mut [f32]) {
+        out.fill(0.0);
+    }
+}
