@@ -23,7 +23,7 @@ const SEARCHERS: usize = 2048;
 const COUNTS_BYTES_MAX: usize = 1 << 30;
 const SPANS: usize = 640;
 /// What measuring the costs of blocks takes, which happens before blocks are looked for, once on a card.
-const MEASUREMENT_BYTES: usize = 192 << 20;
+const MEASUREMENT_BYTES: usize = 128 << 20;
 /// Elements that are laid out or rounded at a time while they are uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are ranked at a time.

@@ -25,8 +25,9 @@ const CANDIDATES: [f64; 5] = [0.015, 0.02, 0.03, 0.05, 0.1];
 const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PAPER, Source::SPMM, Source::OPERAND];
 /// Rows and columns of the patterns that are measured: rows enough to fill a card, columns few enough that their rows stay close.
 const SIZE: Shape = Shape { rows: 1 << 16, cols: 1 << 15 };
-/// Entries of each row.
+/// Entries of each row; and of one from which blocks would take some: the difference is what these cost, rows aside.
 const PER_ROW: usize = 32;
+const PER_DENSE_ROW: usize = 128;
 /// Blocks of each row of blocks: the difference is what blocks cost, and what few cost besides is what windows do.
 const FEW: usize = 4;
 const MANY: usize = 32;
@@ -215,9 +216,7 @@ impl Cuda {
     fn measure(&self, class: Class) -> Result<Costs, ComputeError> {
         const OPERATION: &str = "measure";
         let layout = class.kernel.layout();
-        let [scattered, close] = [scattered_entries(), close_entries(layout)];
-        let [scattered, close] = [&scattered, &close].map(|csr| self.upload_csr(OPERATION, csr, None));
-        let (scattered, close) = (scattered?, close?);
+        let scattered = self.upload_csr(OPERATION, &scattered_entries(), None)?;
         let wanted = Wanted { rows: true, halves: layout == BlockLayout::Fragments && class.dtype == Dtype::F32 };
         let make = |rows: usize| {
             let x = self.zeros(Shape::new(rows, class.width), class.dtype)?;
@@ -234,7 +233,10 @@ impl Cuda {
             let direction = Direction::of_pattern(csr);
             self.median(|| self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))
         };
-        let (alone, closely) = (by_rows(&scattered)?, by_rows(&close)?);
+        let mut closely =
+            |per_row: usize| by_rows(&self.upload_csr(OPERATION, &close_entries(layout, per_row), None)?);
+        let (sparse, dense) = (closely(PER_ROW)?, closely(PER_DENSE_ROW)?);
+        let alone = by_rows(&scattered)?;
         let mut with_blocks = |n: usize| {
             let tiles = self.scattered_tiles(OPERATION, layout, n)?;
             self.median(|| {
@@ -251,7 +253,7 @@ impl Cuda {
         Ok(Costs {
             block,
             window: each(few - alone, n_windows).saturating_sub(FEW as u64 * block),
-            entry: each(closely, close.nnz),
+            entry: each(dense - sparse, SIZE.rows * (PER_DENSE_ROW - PER_ROW)),
             operand: each(small, 1),
             operand_row: each(large - small, SIZE.rows),
         })
@@ -299,19 +301,19 @@ fn scattered_entries() -> Csr {
     Csr::new(rows, cols, indptr, indices, None).expect("entries of a row ascend, one in each stretch of columns")
 }
 
-/// As many entries, as close together as those of blocks: a sixteenth of the places of a few blocks in each row of blocks.
-fn close_entries(layout: BlockLayout) -> Csr {
+/// Entries as close together as those of blocks: a sixteenth of the places of a few blocks in each row of blocks.
+fn close_entries(layout: BlockLayout, per_row: usize) -> Csr {
     let Shape { rows, cols } = SIZE;
     let (panel, per_panel) = (layout.cols(), layout.cols() / 16);
-    let n_blocks = PER_ROW / per_panel;
+    let n_blocks = per_row / per_panel;
     let stretch = cols / panel / n_blocks;
     let column = |row: usize, entry: usize| {
         let (block, place) = (entry / per_panel, entry % per_panel);
         let chosen = block * stretch + scatter(row / layout.rows() * n_blocks + block) as usize % stretch;
-        chosen * panel + place * 16 + scatter(row * PER_ROW + entry) as usize % 16
+        chosen * panel + place * 16 + scatter(row * per_row + entry) as usize % 16
     };
-    let indptr: Vec<u64> = (0..=rows).map(|row| (row * PER_ROW) as u64).collect();
-    let indices: Vec<u32> = (0..rows * PER_ROW).map(|entry| column(entry / PER_ROW, entry % PER_ROW) as u32).collect();
+    let indptr: Vec<u64> = (0..=rows).map(|row| (row * per_row) as u64).collect();
+    let indices: Vec<u32> = (0..rows * per_row).map(|entry| column(entry / per_row, entry % per_row) as u32).collect();
     Csr::new(rows, cols, indptr, indices, None)
         .expect("entries of a row ascend, one in each sixteen columns of a block")
 }
@@ -339,7 +341,7 @@ mod tests {
     #[test]
     fn close_entries_fill_a_sixteenth_of_few_blocks() {
         for layout in [BlockLayout::Fragments, BlockLayout::Tiles] {
-            let csr = close_entries(layout);
+            let csr = close_entries(layout, PER_ROW);
             assert_eq!(csr.nnz(), SIZE.rows * PER_ROW);
             let panels = |row: usize| csr.row(row).iter().map(|&c| c as usize / layout.cols()).collect::<BTreeSet<_>>();
             assert_eq!(panels(0).len(), 16 * PER_ROW / layout.cols());
