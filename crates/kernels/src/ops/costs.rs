@@ -25,9 +25,14 @@ const CANDIDATES: [f64; 5] = [0.015, 0.02, 0.03, 0.05, 0.1];
 const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PAPER, Source::SPMM, Source::OPERAND];
 /// Rows and columns of the patterns that are measured: rows enough to fill a card, columns few enough that their rows stay close.
 const SIZE: Shape = Shape { rows: 1 << 16, cols: 1 << 15 };
-/// Entries of each row; and of one from which blocks would take some: the difference is what these cost, rows aside.
+/// Entries of each row.
 const PER_ROW: usize = 32;
-const PER_DENSE_ROW: usize = 128;
+/// Rows from which blocks would take entries, and how many these have: the difference is what entries cost, rows aside. Both
+/// are long enough to be gathered by whole warps.
+const DENSE_ROWS: usize = 1 << 15;
+const PER_DENSE_ROW: [usize; 2] = [128, 256];
+/// A block as full as this is about worth being one: so far apart are entries on which it depends.
+const CLOSE: usize = 32;
 /// Blocks of each row of blocks: the difference is what blocks cost, and what few cost besides is what windows do.
 const FEW: usize = 4;
 const MANY: usize = 32;
@@ -225,18 +230,18 @@ impl Cuda {
         let (small, large) = (make(1)?, make(SIZE.rows)?);
 
         let x = self.zeros(Shape::new(SIZE.cols, class.width), class.dtype)?;
-        let mut out = self.zeros(Shape::new(SIZE.rows, class.width), class.dtype)?;
         let (x, halves) =
             self.operand(OPERATION, &x, Direction::of_pattern(&scattered), Wanted { rows: false, ..wanted })?;
         let plain = Epilogue::default();
-        let mut by_rows = |csr: &CudaCsr| {
+        let by_rows = |csr: &CudaCsr| {
+            let mut out = self.zeros(Shape::new(csr.shape.rows, class.width), class.dtype)?;
             let direction = Direction::of_pattern(csr);
             self.median(|| self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))
         };
-        let mut closely =
-            |per_row: usize| by_rows(&self.upload_csr(OPERATION, &close_entries(layout, per_row), None)?);
-        let (sparse, dense) = (closely(PER_ROW)?, closely(PER_DENSE_ROW)?);
+        let closely = |per_row: usize| by_rows(&self.upload_csr(OPERATION, &close_entries(layout, per_row), None)?);
+        let [less, more] = PER_DENSE_ROW.map(closely);
         let alone = by_rows(&scattered)?;
+        let mut out = self.zeros(Shape::new(SIZE.rows, class.width), class.dtype)?;
         let mut with_blocks = |n: usize| {
             let tiles = self.scattered_tiles(OPERATION, layout, n)?;
             self.median(|| {
@@ -249,11 +254,12 @@ impl Cuda {
 
         let each = |seconds: f64, n: usize| ((seconds * 1e15 / n as f64) as u64).max(1);
         let n_windows = SIZE.rows / layout.rows();
+        let n_more = DENSE_ROWS * (PER_DENSE_ROW[1] - PER_DENSE_ROW[0]);
         let block = each(many - few, (MANY - FEW) * n_windows);
         Ok(Costs {
             block,
             window: each(few - alone, n_windows).saturating_sub(FEW as u64 * block),
-            entry: each(dense - sparse, SIZE.rows * (PER_DENSE_ROW - PER_ROW)),
+            entry: each(more? - less?, n_more),
             operand: each(small, 1),
             operand_row: each(large - small, SIZE.rows),
         })
@@ -301,21 +307,21 @@ fn scattered_entries() -> Csr {
     Csr::new(rows, cols, indptr, indices, None).expect("entries of a row ascend, one in each stretch of columns")
 }
 
-/// Entries as close together as those of blocks: a sixteenth of the places of a few blocks in each row of blocks.
+/// Entries as close together as those of blocks: in each row of blocks a few are filled alike.
 fn close_entries(layout: BlockLayout, per_row: usize) -> Csr {
-    let Shape { rows, cols } = SIZE;
-    let (panel, per_panel) = (layout.cols(), layout.cols() / 16);
+    let (panel, per_panel) = (layout.cols(), layout.cols() / CLOSE);
     let n_blocks = per_row / per_panel;
-    let stretch = cols / panel / n_blocks;
+    let stretch = SIZE.cols / panel / n_blocks;
     let column = |row: usize, entry: usize| {
         let (block, place) = (entry / per_panel, entry % per_panel);
         let chosen = block * stretch + scatter(row / layout.rows() * n_blocks + block) as usize % stretch;
-        chosen * panel + place * 16 + scatter(row * per_row + entry) as usize % 16
+        chosen * panel + place * CLOSE + scatter(row * per_row + entry) as usize % CLOSE
     };
-    let indptr: Vec<u64> = (0..=rows).map(|row| (row * per_row) as u64).collect();
-    let indices: Vec<u32> = (0..rows * per_row).map(|entry| column(entry / per_row, entry % per_row) as u32).collect();
-    Csr::new(rows, cols, indptr, indices, None)
-        .expect("entries of a row ascend, one in each sixteen columns of a block")
+    let indptr: Vec<u64> = (0..=DENSE_ROWS).map(|row| (row * per_row) as u64).collect();
+    let indices: Vec<u32> =
+        (0..DENSE_ROWS * per_row).map(|entry| column(entry / per_row, entry % per_row) as u32).collect();
+    Csr::new(DENSE_ROWS, SIZE.cols, indptr, indices, None)
+        .expect("entries of a row ascend, one in each part of a block")
 }
 
 /// Numbers without an order that caches could use; the upper bits of Knuth's multiplicative hash.
@@ -339,14 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn close_entries_fill_a_sixteenth_of_few_blocks() {
+    fn close_entries_are_in_blocks_of_their_window() {
         for layout in [BlockLayout::Fragments, BlockLayout::Tiles] {
-            let csr = close_entries(layout, PER_ROW);
-            assert_eq!(csr.nnz(), SIZE.rows * PER_ROW);
-            let panels = |row: usize| csr.row(row).iter().map(|&c| c as usize / layout.cols()).collect::<BTreeSet<_>>();
-            assert_eq!(panels(0).len(), 16 * PER_ROW / layout.cols());
-            assert_eq!(panels(0), panels(layout.rows() - 1));
-            assert_ne!(panels(0), panels(layout.rows()));
+            for per_row in PER_DENSE_ROW {
+                let csr = close_entries(layout, per_row);
+                assert_eq!(csr.nnz(), DENSE_ROWS * per_row);
+                let panels =
+                    |row: usize| csr.row(row).iter().map(|&c| c as usize / layout.cols()).collect::<BTreeSet<_>>();
+                assert_eq!(panels(0).len(), CLOSE * per_row / layout.cols());
+                assert_eq!(panels(0), panels(layout.rows() - 1));
+                assert_ne!(panels(0), panels(layout.rows()));
+            }
         }
     }
 
