@@ -49,6 +49,10 @@ enum Decision {
     Label = 8,
     /// Which classes a community likes, for several labels a node.
     Taste = 9,
+    /// How much each feature has of each latent factor.
+    Loading = 10,
+    /// The latent factors of a node.
+    Latent = 11,
 }
 
 impl Decision {
@@ -89,6 +93,8 @@ pub struct Planted {
     pub gamma: f64,
     /// Norm of a class's centre in the features, where the noise has variance one in each dimension.
     pub signal: f64,
+    /// Latent factors that half of that noise comes from, so that features are correlated as embeddings are; 0 for none.
+    pub factors: usize,
     /// Share of labels that are drawn at random.
     pub noise: f64,
     /// Expected share of training nodes.

@@ -3,6 +3,10 @@
 //! A feature row is the centre of the node's class plus noise of variance one. The noise is the sum of four random
 //! bytes, standardised: normal to the eye (excess kurtosis −0.3, 1021 levels within ±3.5), one Philox block for four
 //! values, and no logarithm or cosine.
+//!
+//! With latent factors, half of the variance is that of a few numbers of the node, spread over all features: `√½·ε + √½·Λᵀz`,
+//! where factor `r` has a share of the variance that falls as `1 / (r + 1)`. So the spectrum of the features falls as that of
+//! learned embeddings does, and their directions say little of the class.
 
 use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;
@@ -25,6 +29,7 @@ pub(super) struct Rows<'a> {
     width: usize,
     community: &'a [u32],
     centres: Vec<f32>,
+    latent: Option<Latent>,
     key: Key,
 }
 
@@ -33,7 +38,8 @@ impl<'a> Rows<'a> {
     pub(super) fn new(recipe: &Planted, community: &'a [u32]) -> Self {
         let width = recipe.features;
         let centres = centres(recipe);
-        Self { width, community, centres, key: Decision::Feature.key(recipe.seed) }
+        let latent = (recipe.factors > 0).then(|| Latent::new(recipe));
+        Self { width, community, centres, latent, key: Decision::Feature.key(recipe.seed) }
     }
 
     /// All of them at once.
@@ -62,14 +68,20 @@ impl RowSource for Rows<'_> {
         for (v, row) in (first_row..).zip(rows.chunks_exact_mut(width)) {
             let centre = self.community[v] as usize % n_centres * width;
             noise_row(self.key, v as u64, row);
+            if let Some(latent) = &self.latent {
+                latent.mix_into(v as u64, row);
+            }
             row.iter_mut().zip(&self.centres[centre..centre + width]).for_each(|(value, centre)| *value += centre);
         }
         Ok(())
     }
 
     fn fingerprint(&self) -> Result<u64, CompressError> {
-        let words = [self.key.block(0, 0)[0], crc32fast::hash(bytemuck::cast_slice(self.community))];
-        Ok(u64::from(words[0]) << 32 | u64::from(words[1]))
+        let mut hash = crc32fast::Hasher::new();
+        hash.update(bytemuck::cast_slice(self.community));
+        hash.update(bytemuck::cast_slice(&self.centres));
+        hash.update(bytemuck::cast_slice(self.latent.as_ref().map_or(&[], |latent| &latent.loadings[..])));
+        Ok(u64::from(self.key.block(0, 0)[0]) << 32 | u64::from(hash.finalize()))
     }
 }
 
@@ -85,6 +97,42 @@ fn centres(recipe: &Planted) -> Vec<f32> {
         row.iter_mut().for_each(|value| *value *= scale);
     });
     centres
+}
+
+/// Factors that the noise of all features has in common.
+struct Latent {
+    key: Key,
+    width: usize,
+    /// `factors × width`: how much each feature has of each factor.
+    loadings: Vec<f32>,
+    n_factors: usize,
+}
+
+impl Latent {
+    fn new(recipe: &Planted) -> Self {
+        let (n_factors, width) = (recipe.factors, recipe.features);
+        let key = Decision::Loading.key(recipe.seed);
+        let total: f64 = (1..=n_factors).map(|r| 1.0 / r as f64).sum();
+        let mut loadings = vec![0.0; n_factors * width];
+        for (r, row) in loadings.chunks_mut(width).enumerate() {
+            noise_row(key, r as u64, row);
+            let scale = (1.0 / ((r + 1) as f64 * total)).sqrt() as f32;
+            row.iter_mut().for_each(|value| *value *= scale);
+        }
+        Self { key: Decision::Latent.key(recipe.seed), width, loadings, n_factors }
+    }
+
+    /// Replaces half of a row's variance by that of the node's factors.
+    fn mix_into(&self, node: u64, row: &mut [f32]) {
+        const HALF: f32 = std::f32::consts::FRAC_1_SQRT_2;
+        let mut factors = vec![0.0; self.n_factors];
+        noise_row(self.key, node, &mut factors);
+        row.iter_mut().for_each(|value| *value *= HALF);
+        for (factor, loadings) in factors.iter().zip(self.loadings.chunks(self.width)) {
+            let factor = HALF * factor;
+            row.iter_mut().zip(loadings).for_each(|(value, loading)| *value += factor * loading);
+        }
+    }
 }
 
 /// Fills a row with noise of mean zero and variance one; `row_idx` is its place in the counter.

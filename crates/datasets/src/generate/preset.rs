@@ -73,6 +73,7 @@ impl Preset {
             mix: 0.25,
             gamma: 2.3,
             signal: 2.0,
+            factors: 0,
             noise: 0.05,
             train: self.train,
             val: self.val,

@@ -119,6 +119,46 @@ fn features_point_to_the_class() {
     }
 }
 
+/// Half of the variance of what is not the class lies in as many directions as there are factors.
+#[test]
+fn factors_correlate_features() {
+    for (factors, expected) in [("", 4.0 / 60.0), (",factors=4", 0.5 + 0.5 * 4.0 / 60.0)] {
+        let dataset = generate(&format!("synth:planted,nodes=4000,features=60,signal=0{factors}"));
+        let Some(Features::Dense(features)) = &dataset.features else { panic!("dense features") };
+        let mut covariance = vec![0.0f64; 60 * 60];
+        for v in 0..features.n_rows() {
+            let row = features.row(v);
+            for (i, sums) in covariance.chunks_mut(60).enumerate() {
+                sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(row[i]) * f64::from(x));
+            }
+        }
+        let variance: f64 = (0..60).map(|i| covariance[i * 61]).sum();
+        assert!((variance / 4000.0 / 60.0 - 1.0).abs() < 0.2, "variance {variance}");
+        let share = leading_eigenvalues(&mut covariance, 60, 4) / variance;
+        assert!((expected - 0.02..expected + 0.08).contains(&share), "share {share}, expected {expected}{factors}");
+    }
+}
+
+/// The sum of the `n` largest eigenvalues of a symmetric matrix, by the power method; each is taken out when it is found.
+fn leading_eigenvalues(matrix: &mut [f64], width: usize, n: usize) -> f64 {
+    let mut found = 0.0;
+    for at in 0..n {
+        let mut vector: Vec<f64> = (0..width).map(|i| 1.0 + ((i * 7 + at) % 5) as f64).collect();
+        let mut value = 0.0;
+        for _ in 0..200 {
+            let product: Vec<f64> =
+                matrix.chunks(width).map(|row| row.iter().zip(&vector).map(|(a, b)| a * b).sum()).collect();
+            value = product.iter().map(|x| x * x).sum::<f64>().sqrt();
+            vector = product.iter().map(|x| x / value).collect();
+        }
+        for (i, row) in matrix.chunks_mut(width).enumerate() {
+            row.iter_mut().zip(&vector).for_each(|(x, b)| *x -= value * vector[i] * b);
+        }
+        found += value;
+    }
+    found
+}
+
 /// Mean of each row's own features and its neighbours'.
 fn aggregated(graph: &Csr, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mean = |v: usize| {

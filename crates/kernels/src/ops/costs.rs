@@ -1,4 +1,5 @@
-//! What a block costs, a window that has any, and an entry: measured on the card once, and kept, so that later runs decide the same.
+//! What a block costs, a window that has any, an entry, and an operand made for blocks: measured on the card once, and kept, so
+//! that later runs decide the same.
 //!
 //! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So times are
 //! measured when there are none on disk, the first process that keeps them wins, and where they cannot be kept nothing is
@@ -26,6 +27,12 @@ const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PA
 const SIZE: Shape = Shape { rows: 1 << 16, cols: 1 << 15 };
 /// Entries of each row.
 const PER_ROW: usize = 32;
+/// Rows from which blocks would take entries, and how many these have: the difference is what entries cost, rows aside. Both
+/// are long enough to be gathered by whole warps.
+const DENSE_ROWS: usize = 1 << 15;
+const PER_DENSE_ROW: [usize; 2] = [128, 256];
+/// A block as full as this is about worth being one: so far apart are entries on which it depends.
+const CLOSE: usize = 32;
 /// Blocks of each row of blocks: the difference is what blocks cost, and what few cost besides is what windows do.
 const FEW: usize = 4;
 const MANY: usize = 32;
@@ -56,7 +63,11 @@ pub(super) struct Costs {
     block: u64,
     /// A window of rows that has blocks: its sums are written, and read again.
     window: u64,
+    /// An entry that a block would take: others of its row and of its neighbours' rows are close to it.
     entry: u64,
+    /// An operand made for blocks, however small, and each of its rows.
+    operand: u64,
+    operand_row: u64,
 }
 
 /// What a product is made of.
@@ -67,6 +78,8 @@ pub(super) struct Parts {
     pub(super) windows: u64,
     /// Entries outside of blocks.
     pub(super) entries: u64,
+    /// Rows of the operand, where it is made for blocks.
+    pub(super) operand_rows: u64,
 }
 
 /// How many blocks there are, how many entries in them, and how many windows whose densest block is one of them: below the first
@@ -76,6 +89,8 @@ struct Fills {
     blocks: [u64; CANDIDATES.len() + 1],
     entries: [u64; CANDIDATES.len() + 1],
     windows: [u64; CANDIDATES.len() + 1],
+    /// Rows of the operand.
+    operand_rows: u64,
 }
 
 impl Fills {
@@ -83,7 +98,9 @@ impl Fills {
     fn split_at(&self, candidate: usize) -> Parts {
         let (blocks, windows) = (self.blocks.iter().skip(candidate + 1), self.windows.iter().skip(candidate + 1));
         let entries = self.entries.iter().take(candidate + 1);
-        Parts { blocks: blocks.sum(), windows: windows.sum(), entries: entries.sum() }
+        let blocks = blocks.sum();
+        let operand_rows = if blocks > 0 { self.operand_rows } else { 0 };
+        Parts { blocks, windows: windows.sum(), entries: entries.sum(), operand_rows }
     }
 }
 
@@ -102,13 +119,15 @@ impl Costs {
             BlockLayout::Fragments => 0.02,
             BlockLayout::Tiles => 0.05,
         };
-        Self { block: entries_of(share, layout).into(), window: 0, entry: 1 }
+        Self { block: entries_of(share, layout).into(), window: 0, entry: 1, operand: 0, operand_row: 0 }
     }
 
     fn time(self, parts: Parts) -> u128 {
-        let Parts { blocks, windows, entries } = parts;
+        let Parts { blocks, windows, entries, operand_rows } = parts;
+        let operands = u64::from(operand_rows > 0);
         let times = [(blocks, self.block), (windows, self.window), (entries, self.entry)];
-        times.into_iter().map(|(n, cost)| u128::from(n) * u128::from(cost)).sum()
+        let times = times.into_iter().chain([(operands, self.operand), (operand_rows, self.operand_row)]);
+        times.map(|(n, cost)| u128::from(n) * u128::from(cost)).sum()
     }
 
     /// Whether a product in parts is worth more than that of all its entries.
@@ -124,17 +143,19 @@ impl Costs {
     }
 
     fn to_text(self) -> String {
-        format!("{} {} {}\n", self.block, self.window, self.entry)
+        let Self { block, window, entry, operand, operand_row } = self;
+        format!("{block} {window} {entry} {operand} {operand_row}\n")
     }
 
     /// What [`to_text`](Self::to_text) has written; `None` of anything else.
     fn from_text(text: &str) -> Option<Self> {
         let mut words = text.trim_end().split(' ').map(|word| word.parse().ok());
-        let costs = Self { block: words.next()??, window: words.next()??, entry: words.next()?? };
+        let mut next = || words.next()?;
+        let (block, window, entry, operand, operand_row) = (next()?, next()?, next()?, next()?, next()?);
         if words.next().is_some() {
             return None;
         }
-        (costs.block > 0 && costs.entry > 0).then_some(costs)
+        (block > 0 && entry > 0).then_some(Self { block, window, entry, operand, operand_row })
     }
 }
 
@@ -158,7 +179,7 @@ impl Cuda {
 
     /// How many blocks of a pattern have how many entries.
     fn count_fills(&self, operation: &'static str, csr: &CudaCsr, layout: BlockLayout) -> Result<Fills, ComputeError> {
-        let mut fills = Fills::default();
+        let mut fills = Fills { operand_rows: csr.shape.cols as u64, ..Fills::default() };
         let zeros = |n| -> Result<CudaSlice<u64>, ComputeError> {
             let mut zeros = self.scratch::<u64>(operation, n)?;
             self.device.stream.memset_zeros(&mut zeros).map_err(Self::failed(operation))?;
@@ -200,28 +221,48 @@ impl Cuda {
     fn measure(&self, class: Class) -> Result<Costs, ComputeError> {
         const OPERATION: &str = "measure";
         let layout = class.kernel.layout();
+        let scattered = self.upload_csr(OPERATION, &scattered_entries(), None)?;
+        let wanted = Wanted { rows: true, halves: layout == BlockLayout::Fragments && class.dtype == Dtype::F32 };
+        let make = |rows: usize| {
+            let x = self.zeros(Shape::new(rows, class.width), class.dtype)?;
+            self.median(|| self.operand(OPERATION, &x, Direction::of_pattern(&scattered), wanted).map(drop))
+        };
+        let (small, large) = (make(1)?, make(SIZE.rows)?);
+
         let x = self.zeros(Shape::new(SIZE.cols, class.width), class.dtype)?;
-        let mut out = self.zeros(Shape::new(SIZE.rows, class.width), class.dtype)?;
-        let csr = self.upload_csr(OPERATION, &scattered_entries(), None)?;
-        let direction = Direction::of_pattern(&csr);
-        let halves = layout == BlockLayout::Fragments && class.dtype == Dtype::F32;
-        let (x, halves) = self.operand(OPERATION, &x, direction, Wanted { rows: false, halves })?;
+        let (x, halves) =
+            self.operand(OPERATION, &x, Direction::of_pattern(&scattered), Wanted { rows: false, ..wanted })?;
         let plain = Epilogue::default();
-        let by_rows =
-            self.median(|| self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))?;
+        let by_rows = |csr: &CudaCsr| {
+            let mut out = self.zeros(Shape::new(csr.shape.rows, class.width), class.dtype)?;
+            let direction = Direction::of_pattern(csr);
+            self.median(|| self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))
+        };
+        let closely = |per_row: usize| by_rows(&self.upload_csr(OPERATION, &close_entries(layout, per_row), None)?);
+        let [less, more] = PER_DENSE_ROW.map(closely);
+        let alone = by_rows(&scattered)?;
+        let mut out = self.zeros(Shape::new(SIZE.rows, class.width), class.dtype)?;
         let mut with_blocks = |n: usize| {
             let tiles = self.scattered_tiles(OPERATION, layout, n)?;
             self.median(|| {
                 let sums = self.tile_sums(OPERATION, &tiles.blocks, &x, halves.as_ref(), class.dtype)?;
-                let start = tiles.start(self, &csr, &sums);
+                let start = tiles.start(self, &scattered, &sums);
                 self.gather(OPERATION, Direction::of_pattern(&tiles.rest), None, &x, start, &plain, &mut out)
             })
         };
         let (few, many) = (with_blocks(FEW)?, with_blocks(MANY)?);
+
         let each = |seconds: f64, n: usize| ((seconds * 1e15 / n as f64) as u64).max(1);
         let n_windows = SIZE.rows / layout.rows();
-        let (block, entry) = (each(many - few, (MANY - FEW) * n_windows), each(by_rows, csr.nnz));
-        Ok(Costs { block, window: each(few - by_rows, n_windows).saturating_sub(FEW as u64 * block), entry })
+        let n_more = DENSE_ROWS * (PER_DENSE_ROW[1] - PER_DENSE_ROW[0]);
+        let block = each(many - few, (MANY - FEW) * n_windows);
+        Ok(Costs {
+            block,
+            window: each(few - alone, n_windows).saturating_sub(FEW as u64 * block),
+            entry: each(more? - less?, n_more),
+            operand: each(small, 1),
+            operand_row: each(large - small, SIZE.rows),
+        })
     }
 
     fn median(&self, mut work: impl FnMut() -> Result<(), ComputeError>) -> Result<f64, ComputeError> {
@@ -266,6 +307,23 @@ fn scattered_entries() -> Csr {
     Csr::new(rows, cols, indptr, indices, None).expect("entries of a row ascend, one in each stretch of columns")
 }
 
+/// Entries as close together as those of blocks: in each row of blocks a few are filled alike.
+fn close_entries(layout: BlockLayout, per_row: usize) -> Csr {
+    let (panel, per_panel) = (layout.cols(), layout.cols() / CLOSE);
+    let n_blocks = per_row / per_panel;
+    let stretch = SIZE.cols / panel / n_blocks;
+    let column = |row: usize, entry: usize| {
+        let (block, place) = (entry / per_panel, entry % per_panel);
+        let chosen = block * stretch + scatter(row / layout.rows() * n_blocks + block) as usize % stretch;
+        chosen * panel + place * CLOSE + scatter(row * per_row + entry) as usize % CLOSE
+    };
+    let indptr: Vec<u64> = (0..=DENSE_ROWS).map(|row| (row * per_row) as u64).collect();
+    let indices: Vec<u32> =
+        (0..DENSE_ROWS * per_row).map(|entry| column(entry / per_row, entry % per_row) as u32).collect();
+    Csr::new(DENSE_ROWS, SIZE.cols, indptr, indices, None)
+        .expect("entries of a row ascend, one in each part of a block")
+}
+
 /// Numbers without an order that caches could use; the upper bits of Knuth's multiplicative hash.
 fn scatter(i: usize) -> u32 {
     (i as u32).wrapping_mul(0x9E37_79B1) >> 12
@@ -273,6 +331,8 @@ fn scatter(i: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -282,6 +342,21 @@ mod tests {
         let csr = scattered_entries();
         assert_eq!((csr.n_rows(), csr.nnz()), (SIZE.rows, SIZE.rows * PER_ROW));
         assert!(csr.row(1)[0] != csr.row(2)[0] && csr.row(3)[PER_ROW - 1] as usize >= SIZE.cols - SIZE.cols / PER_ROW);
+    }
+
+    #[test]
+    fn close_entries_are_in_blocks_of_their_window() {
+        for layout in [BlockLayout::Fragments, BlockLayout::Tiles] {
+            for per_row in PER_DENSE_ROW {
+                let csr = close_entries(layout, per_row);
+                assert_eq!(csr.nnz(), DENSE_ROWS * per_row);
+                let panels =
+                    |row: usize| csr.row(row).iter().map(|&c| c as usize / layout.cols()).collect::<BTreeSet<_>>();
+                assert_eq!(panels(0).len(), CLOSE * per_row / layout.cols());
+                assert_eq!(panels(0), panels(layout.rows() - 1));
+                assert_ne!(panels(0), panels(layout.rows()));
+            }
+        }
     }
 
     #[test]
@@ -304,9 +379,9 @@ mod tests {
 
     #[test]
     fn costs_are_read_as_they_are_written() {
-        let costs = Costs { block: 7_300_000, window: 0, entry: 27_000 };
+        let costs = Costs { block: 7_300_000, window: 0, entry: 27_000, operand: 9_000_000_000, operand_row: 1 };
         assert_eq!(Costs::from_text(&costs.to_text()), Some(costs));
-        for wrong in ["", "1", "1 5", "0 1 5", "5 1 0", "a b c", "1 2 3 4"] {
+        for wrong in ["", "1", "1 5 2 3", "0 1 5 2 3", "5 1 0 2 3", "a b c d e", "1 2 3 4 5 6"] {
             assert_eq!(Costs::from_text(wrong), None, "{wrong}");
         }
     }
@@ -318,7 +393,7 @@ mod tests {
             let fills = fills(counts);
             let pays = |i: usize| u64::from(entries_of(CANDIDATES[i], BlockLayout::Fragments)) > block;
             let last = CANDIDATES.len() - 1;
-            match (Costs { block, window: 0, entry: 1 }).choose(&fills) {
+            match (Costs { block, window: 0, entry: 1, operand: 0, operand_row: 0 }).choose(&fills) {
                 Some(chosen) => prop_assert!(pays(chosen) && (chosen == 0 || !pays(chosen - 1))),
                 None => prop_assert!(!pays(last) || counts[last + 1] * 30 < fills.entries.iter().sum::<u64>()),
             }
@@ -327,8 +402,12 @@ mod tests {
         /// What was chosen is the best of all candidates, windows counted, and worth it; else none of them is.
         #[test]
         fn the_choice_is_the_best(counts in prop::array::uniform6(0_u64..1000), windows in prop::array::uniform6(0_u64..100),
-                                  block in 1_u64..2000, window in 0_u64..5000) {
-            let (fills, costs) = (Fills { windows, ..fills(counts) }, Costs { block, window, entry: 1 });
+                                  operand_rows in 0_u64..1000, costs in [1_u64..2000, 0..5000, 1..2, 0..100_000, 0..100]) {
+            let [block, window, entry, operand, operand_row] = costs;
+            let (fills, costs) = (
+                Fills { windows, operand_rows, ..fills(counts) },
+                Costs { block, window, entry, operand, operand_row },
+            );
             let all = fills.entries.iter().sum();
             match costs.choose(&fills) {
                 Some(chosen) => {

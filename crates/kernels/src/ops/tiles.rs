@@ -309,7 +309,8 @@ impl Tiles {
 
     fn parts(&self) -> Parts {
         let Blocks { n, n_windows, .. } = self.blocks;
-        Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64 }
+        let operand_rows = self.rest.shape.cols as u64;
+        Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64, operand_rows }
     }
 
     /// Whether operands in `f32` are multiplied as halves.
