@@ -53,6 +53,8 @@ enum Decision {
     Loading = 10,
     /// The latent factors of a node.
     Latent = 11,
+    /// Those of a class's centre.
+    CentreLatent = 12,
 }
 
 impl Decision {
@@ -93,7 +95,8 @@ pub struct Planted {
     pub gamma: f64,
     /// Norm of a class's centre in the features, where the noise has variance one in each dimension.
     pub signal: f64,
-    /// Latent factors that half of that noise comes from, so that features are correlated as embeddings are; 0 for none.
+    /// Latent factors that half of the variance comes from, of noise and centres alike, so that features are correlated as
+    /// embeddings are; 0 for none.
     pub factors: usize,
     /// Share of labels that are drawn at random.
     pub noise: f64,

@@ -6,7 +6,7 @@
 //!
 //! With latent factors, half of the variance is that of a few numbers of the node, spread over all features: `√½·ε + √½·Λᵀz`,
 //! where factor `r` has a share of the variance that falls as `1 / (r + 1)`. So the spectrum of the features falls as that of
-//! learned embeddings does, and their directions say little of the class.
+//! learned embeddings does. Centres are drawn as the noise is: a class is as likely to differ in a factor as two nodes are.
 
 use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;
@@ -37,8 +37,8 @@ impl<'a> Rows<'a> {
     /// Features of which there is at least one.
     pub(super) fn new(recipe: &Planted, community: &'a [u32]) -> Self {
         let width = recipe.features;
-        let centres = centres(recipe);
         let latent = (recipe.factors > 0).then(|| Latent::new(recipe));
+        let centres = centres(recipe, latent.as_ref());
         Self { width, community, centres, latent, key: Decision::Feature.key(recipe.seed) }
     }
 
@@ -69,7 +69,7 @@ impl RowSource for Rows<'_> {
             let centre = self.community[v] as usize % n_centres * width;
             noise_row(self.key, v as u64, row);
             if let Some(latent) = &self.latent {
-                latent.mix_into(v as u64, row);
+                latent.mix_into(Decision::Latent, v as u64, row);
             }
             row.iter_mut().zip(&self.centres[centre..centre + width]).for_each(|(value, centre)| *value += centre);
         }
@@ -86,7 +86,7 @@ impl RowSource for Rows<'_> {
 }
 
 /// The centre of each class, or of each community where nodes have several classes.
-fn centres(recipe: &Planted) -> Vec<f32> {
+fn centres(recipe: &Planted, latent: Option<&Latent>) -> Vec<f32> {
     let width = recipe.features;
     let n_centres = if recipe.multi_label { recipe.communities } else { recipe.classes };
     let scale = (recipe.signal / (width as f64).sqrt()) as f32;
@@ -94,6 +94,9 @@ fn centres(recipe: &Planted) -> Vec<f32> {
     let key = Decision::Centre.key(recipe.seed);
     centres.par_chunks_mut(width).enumerate().for_each(|(centre, row)| {
         noise_row(key, centre as u64, row);
+        if let Some(latent) = latent {
+            latent.mix_into(Decision::CentreLatent, centre as u64, row);
+        }
         row.iter_mut().for_each(|value| *value *= scale);
     });
     centres
@@ -101,7 +104,7 @@ fn centres(recipe: &Planted) -> Vec<f32> {
 
 /// Factors that the noise of all features has in common.
 struct Latent {
-    key: Key,
+    seed: u64,
     width: usize,
     /// `factors × width`: how much each feature has of each factor.
     loadings: Vec<f32>,
@@ -119,14 +122,14 @@ impl Latent {
             let scale = (1.0 / ((r + 1) as f64 * total)).sqrt() as f32;
             row.iter_mut().for_each(|value| *value *= scale);
         }
-        Self { key: Decision::Latent.key(recipe.seed), width, loadings, n_factors }
+        Self { seed: recipe.seed, width, loadings, n_factors }
     }
 
-    /// Replaces half of a row's variance by that of the node's factors.
-    fn mix_into(&self, node: u64, row: &mut [f32]) {
+    /// Replaces half of a row's variance by that of the factors which `decision` draws for it.
+    fn mix_into(&self, decision: Decision, row_idx: u64, row: &mut [f32]) {
         const HALF: f32 = std::f32::consts::FRAC_1_SQRT_2;
         let mut factors = vec![0.0; self.n_factors];
-        noise_row(self.key, node, &mut factors);
+        noise_row(decision.key(self.seed), row_idx, &mut factors);
         row.iter_mut().for_each(|value| *value *= HALF);
         for (factor, loadings) in factors.iter().zip(self.loadings.chunks(self.width)) {
             let factor = HALF * factor;
