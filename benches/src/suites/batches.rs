@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
-use girih_trainer::{BatchConfig, BatchKind, Metric, ModelConfig, ModelKind, TrainConfig};
+use girih_trainer::{BatchConfig, BatchKind, Metric, ModelKind, TrainConfig};
 
 use super::Setup;
-use super::trainings::{Trained, wide};
+use super::trainings::{Trained, network};
 use crate::{Error, Goal, Report, graphs};
 
 /// A tenth of Reddit's nodes.
@@ -23,8 +23,6 @@ const COMPARED: [(ModelKind, BatchKind, f64); 4] = [
     (ModelKind::Gcn, BatchKind::Cluster, 2.0),
     (ModelKind::Gcn, BatchKind::Saint, 2.0),
 ];
-/// Hidden columns on real data, of all heads together.
-const HIDDEN: usize = 64;
 /// How many times fewer epochs are trained on batches of generated graphs, two thirds of whose nodes train.
 const FEWER_EPOCHS: u64 = 2;
 
@@ -47,7 +45,7 @@ fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Erro
     let backend = Cpu::new();
     let mut on_full_graph = BTreeMap::new();
     for (model, batch, points) in COMPARED {
-        let full = TrainConfig { runs, ..config(dataset, model) };
+        let full = TrainConfig { runs, ..network(dataset, model) };
         let name = |batch: BatchKind| format!("{}/{}/{}", dataset.name, model.name(), batch.name());
         if !on_full_graph.contains_key(model.name()) {
             let trained = Trained::with(&backend, dataset, &full)?;
@@ -64,17 +62,6 @@ fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Erro
         report.goals.push(Goal::at_most(what, -beside.points, points));
     }
     Ok(())
-}
-
-/// A network for a data set, on the full graph: 64 hidden columns, as Shchur et al. (2018) compare networks with. With 16, the
-/// noise of batches leaves too few rectifiers alive in some runs.
-fn config(dataset: &Dataset, model: ModelKind) -> TrainConfig {
-    if dataset.generated {
-        return wide(model);
-    }
-    let published = TrainConfig::for_model(model);
-    let heads = if model.has_heads() { published.model.heads } else { 1 };
-    TrainConfig { model: ModelConfig { hidden: HIDDEN / heads, ..published.model }, ..published }
 }
 
 /// The same on mini-batches; in fewer epochs where they have many steps.

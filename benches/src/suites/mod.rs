@@ -2,6 +2,7 @@
 
 mod attention;
 mod batches;
+mod codecs;
 mod epochs;
 mod fullbatch;
 mod gemm;
@@ -54,6 +55,8 @@ pub enum Suite {
     Minibatch,
     /// The accuracy that mini-batches reach beside that of the full graph.
     Batches,
+    /// The accuracy that compressed features leave, and the rates and errors of codecs.
+    Codecs,
     /// Sparse times dense on a CUDA device, beside cuSPARSE.
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
@@ -82,6 +85,7 @@ impl Suite {
             Self::Sampling => "sampling",
             Self::Minibatch => "minibatch",
             Self::Batches => "batches",
+            Self::Codecs => "codecs",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
@@ -96,7 +100,7 @@ impl Suite {
     /// # Errors
     /// When data cannot be had, an operation fails or a peer ends early; on several graphs for a suite that takes one.
     pub fn run(self, setup: &Setup, report: &mut Report) -> Result<(), Error> {
-        if setup.graphs.len() > 1 && !matches!(self, Self::GpuAccuracy | Self::Batches) {
+        if setup.graphs.len() > 1 && !matches!(self, Self::GpuAccuracy | Self::Batches | Self::Codecs) {
             return Err(format!("{} runs on one graph, but several are given: run it for each", self.name()).into());
         }
         match self {
@@ -109,6 +113,7 @@ impl Suite {
             Self::Sampling => sampling::run(setup, report),
             Self::Minibatch => minibatch::run(setup, report),
             Self::Batches => batches::run(setup, report),
+            Self::Codecs => codecs::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),

@@ -1,0 +1,238 @@
+//! `codecs`: what compressed features cost in accuracy, and how fast codecs are.
+//!
+//! Two kinds of cases for each data set. Codecs alone, `DATA/codec/CODEC`: one thread encodes all rows, and decodes some by id.
+//! Trainings, `DATA/MODEL/CODEC`: runs whose seeds and splits those without a codec share, as Ma et al. 2024 compare them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use girih_compress::{CodecSpec, CompressedFeatures, GROUP, RowSource, SampleOptions, draw_sample, fit, mean_cosine};
+use girih_compute::Cpu;
+use girih_datasets::{Dataset, Features};
+use girih_graph_format::{Matrix, NodeId};
+use girih_random::{Key, purpose};
+use girih_trainer::{BatchConfig, BatchKind, Metric, ModelKind, TrainConfig};
+
+use super::Setup;
+use super::trainings::{Trained, network};
+use crate::timing::Summary;
+use crate::{Case, Error, Goal, Report, graphs};
+
+/// Correlated features of the widths of Reddit and MAG240M.
+const GRAPHS: [&str; 2] =
+    ["synth:reddit@0.05,degree=50,factors=64", "synth:mag240m@0.00005,degree=20,factors=64,train=0.5,val=0.1"];
+/// Rows that are asked for at a time, as many as a batch has sources.
+const N_GATHERED: usize = 1 << 14;
+/// Ratios at which the code book is compared with principal components, in `f32` features over codes.
+const RATIOS: [u32; 5] = [8, 16, 32, 64, 128];
+/// How many times fewer epochs are trained on generated graphs.
+const FEWER_EPOCHS: u64 = 2;
+/// Points that a network may lose at the ratio of the paper.
+const POINTS: f64 = 1.0;
+
+/// Networks that are trained with the paper's codec, on which batches; the first one with every codec.
+const TRAINED: [(ModelKind, BatchKind); 4] = [
+    (ModelKind::Sage, BatchKind::Full),
+    (ModelKind::Gat, BatchKind::Full),
+    (ModelKind::Gcn, BatchKind::Cluster),
+    (ModelKind::Mlp, BatchKind::Full),
+];
+
+/// Adds the cases of each data set.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let default = GRAPHS.map(str::to_owned);
+    let specs = if setup.graphs.is_empty() { &default[..] } else { &setup.graphs[..] };
+    let mut described = Vec::new();
+    for spec in specs {
+        let dataset = graphs::load_with_splits(spec, setup.runs as usize)?;
+        described.push(graphs::describe(&dataset));
+        let width = dataset.n_features();
+        let codecs = Codecs::of(width);
+        for &codec in &codecs.all {
+            report.cases.push(measure(&dataset, codec, setup.protocol.repeats)?);
+        }
+        compare(&dataset, &codecs, setup.runs, report)?;
+    }
+    report.graph = Some(described.join("; "));
+    Ok(())
+}
+
+/// The codecs that features of some width are compressed by.
+struct Codecs {
+    /// The one of the paper.
+    paper: CodecSpec,
+    /// A code book and as many bytes of principal components, for each ratio that the width has.
+    equal: Vec<(u32, CodecSpec, CodecSpec)>,
+    /// All of these and some others.
+    all: Vec<CodecSpec>,
+}
+
+impl Codecs {
+    /// The paper's ratio is 16 where features are few (Papers100M's 128), else that of `k = 8`.
+    fn of(width: usize) -> Self {
+        let n_groups = width.div_ceil(GROUP) as u32;
+        let bytes = |k: u32| CodecSpec::Topk(k).row_bytes(width) as u32;
+        let k = if width <= GROUP / 2 { 16 } else { 8 };
+        let paper = CodecSpec::Topk(k);
+        let with_ratio = |ratio: u32| {
+            let k = ((4 * width) as f64 / f64::from(2 * n_groups * ratio)).round() as u32;
+            (1..=128).contains(&k).then(|| (ratio, CodecSpec::Topk(k), CodecSpec::Pca(bytes(k) / 2)))
+        };
+        let equal: Vec<_> = RATIOS.into_iter().filter_map(with_ratio).filter(|(.., pca)| fits(*pca, width)).collect();
+        let mut all = vec![paper, CodecSpec::TopkResidual(k), CodecSpec::Pca(bytes(k) / 2), CodecSpec::Pq(bytes(k))];
+        all.extend([CodecSpec::Int4, CodecSpec::Int8, CodecSpec::Bf16, CodecSpec::F16]);
+        let others: Vec<_> =
+            equal.iter().flat_map(|&(_, topk, pca)| [topk, pca]).filter(|c| !all.contains(c)).collect();
+        all.extend(others);
+        Self { paper, equal, all }
+    }
+}
+
+/// Principal components are at most as many as features.
+fn fits(codec: CodecSpec, width: usize) -> bool {
+    codec.setting().is_none_or(|n| n as usize <= width)
+}
+
+/// One codec on the features of a data set, on one thread.
+fn measure(dataset: &Dataset, codec: CodecSpec, repeats: usize) -> Result<Case, Error> {
+    let rows: &dyn RowSource = match dataset.features.as_ref().ok_or("data without features has nothing to compress")? {
+        Features::Dense(matrix) => matrix,
+        Features::Sparse(csr) => csr,
+        Features::Compressed(_) => return Err("features that are compressed already cannot be compared".into()),
+    };
+    let fitted = fit(codec, &draw_sample(rows, SampleOptions::default())?, 0)?;
+    let (row_bytes, name) = (fitted.row_bytes(), format!("{}/codec/{codec}", dataset.name));
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    threads.install(|| {
+        let timed = |work: &mut dyn FnMut() -> Result<(), Error>| -> Result<Summary, Error> {
+            work()?;
+            let mut seconds = Vec::with_capacity(repeats);
+            for _ in 0..repeats {
+                let start = Instant::now();
+                work()?;
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+            Ok(Summary::of(&seconds))
+        };
+        let dense = some_rows(rows)?;
+        let mut codes = vec![0; dense.n_rows() * row_bytes];
+        let encode = timed(&mut || Ok(fitted.encode_rows(0, dense.data(), &mut codes)?))?;
+        let features = CompressedFeatures::encode(fitted, rows)?;
+        let ids = scattered(features.n_rows());
+        let mut gathered = vec![0.0; ids.len() * features.width()];
+        let gather = timed(&mut || Ok(features.gather(&ids, &mut gathered)?))?;
+        let gigabytes = |n_rows: usize| (4 * n_rows * features.width()) as f64 / 1e9;
+        Ok(Case::new(name, encode)
+            .with("row_bytes", row_bytes as f64)
+            .with("ratio", (4 * features.width()) as f64 / row_bytes as f64)
+            .with("cosine", mean_cosine(rows, &features)?)
+            .with("encode_gb_s", gigabytes(dense.n_rows()) / encode.median_s)
+            .with("gather_gb_s", gigabytes(ids.len()) / gather.median_s))
+    })
+}
+
+/// The first rows of a source.
+fn some_rows(rows: &dyn RowSource) -> Result<Matrix, Error> {
+    let n_rows = rows.n_rows().min(N_GATHERED);
+    let mut values = vec![0.0; n_rows * rows.width()];
+    rows.read_rows(0, &mut values)?;
+    Ok(Matrix::new(n_rows, rows.width(), values)?)
+}
+
+/// Rows in no order.
+fn scattered(n_rows: usize) -> Vec<NodeId> {
+    let mut stream = Key::new(1, purpose::GENERATOR).stream(0, 0);
+    (0..N_GATHERED).map(|_| stream.below(n_rows as u64) as NodeId).collect()
+}
+
+/// Trains every network with the paper's codec and without, and the first one with all codecs.
+fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -> Result<(), Error> {
+    let mut lost = BTreeMap::new();
+    for (i, (model, batch)) in TRAINED.into_iter().enumerate() {
+        let plain = config(dataset, model, batch, runs);
+        let expected = Trained::with(&Cpu::new(), dataset, &plain)?;
+        let name = |codec: &str| format!("{}/{}/{codec}", dataset.name, model.name());
+        report.cases.push(expected.case(name("none"), Metric::Accuracy)?);
+        let chosen = if i == 0 { &codecs.all[..] } else { &[codecs.paper] };
+        for &codec in chosen {
+            let found = Trained::with(&Cpu::new(), dataset, &TrainConfig { codec: Some(codec), ..plain.clone() })?;
+            let beside = found.beside(&expected, Metric::Accuracy)?;
+            let case = found.case(name(&codec.to_string()), Metric::Accuracy)?;
+            report
+                .cases
+                .push(case.with("beside_none_points", beside.points).with("beside_none_error_points", beside.error));
+            lost.insert((model.name(), codec.to_string()), -beside.points);
+        }
+    }
+    add_goals(&dataset.name, codecs, &lost, report);
+    Ok(())
+}
+
+/// Networks that read neighbours lose little, and less than the one that does not; the code book less than as many components.
+fn add_goals(data: &str, codecs: &Codecs, lost: &BTreeMap<(&str, String), f64>, report: &mut Report) {
+    let of = |model: ModelKind, codec: CodecSpec| lost[&(model.name(), codec.to_string())];
+    let paper = codecs.paper;
+    let mlp = of(ModelKind::Mlp, paper);
+    for (model, _) in TRAINED.into_iter().filter(|(model, _)| *model != ModelKind::Mlp) {
+        let points = of(model, paper);
+        report.goals.push(Goal::at_most(format!("{data}/{}: points lost with {paper}", model.name()), points, POINTS));
+        let what = format!("{data}/{}: points lost with {paper}, beside those of the MLP", model.name());
+        report.goals.push(Goal::at_most(what, points, mlp));
+    }
+    for &(ratio, topk, pca) in &codecs.equal {
+        let what = format!("{data}/sage: points lost with {topk} beside {pca}, ratio {ratio}");
+        report.goals.push(Goal::at_most(what, of(ModelKind::Sage, topk), of(ModelKind::Sage, pca)));
+    }
+}
+
+/// A network for a data set; generated ones need no more epochs.
+fn config(dataset: &Dataset, model: ModelKind, kind: BatchKind, runs: u64) -> TrainConfig {
+    let config = network(dataset, model);
+    let epochs = if dataset.generated { config.epochs / FEWER_EPOCHS } else { config.epochs };
+    TrainConfig { batch: BatchConfig { kind, ..BatchConfig::default() }, epochs, runs, ..config }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use girih_machine::Ceilings;
+
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_of_the_paper() {
+        for (width, paper, ratio) in [(602, "topk:8", 50.2), (768, "topk:8", 64.0), (128, "topk:16", 16.0)] {
+            let codec = Codecs::of(width).paper;
+            assert_eq!(codec.to_string(), paper);
+            assert!(((4 * width) as f64 / codec.row_bytes(width) as f64 - ratio).abs() < 0.05);
+        }
+        for (ratio, topk, pca) in Codecs::of(602).equal {
+            assert_eq!(topk.row_bytes(602), pca.row_bytes(602));
+            let found = 4.0 * 602.0 / topk.row_bytes(602) as f64;
+            assert!((found / f64::from(ratio) - 1.0).abs() < 0.2, "{topk}: {found}");
+        }
+    }
+
+    #[test]
+    fn networks_are_scored_beside_those_on_features_as_they_are() {
+        let spec = "synth:planted,nodes=300,degree=10,features=40,classes=3,factors=8";
+        let dataset = graphs::load_with_splits(spec, 1).unwrap();
+        let mut report = Report::new("codecs", Path::new("/"), Ceilings::default());
+        let codecs = Codecs::of(dataset.n_features());
+        let measured = measure(&dataset, CodecSpec::F16, 2).unwrap();
+        assert!(measured.metrics["cosine"] > 0.999 && measured.metrics["ratio"] == 2.0, "{measured:?}");
+        compare(&dataset, &codecs, 1, &mut report).unwrap();
+        let named = |name: &str| {
+            let name = format!("{}/{name}", dataset.name);
+            report.cases.iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"))
+        };
+        assert!(named("sage/none").metrics["accuracy_percent"] > 60.0);
+        assert!(named("sage/f16").metrics["beside_none_points"].abs() < 5.0);
+        assert!(named("mlp/topk:16").metrics.contains_key("beside_none_error_points"));
+        let goal = report.goals.iter().find(|goal| {
+            goal.what.contains("gat: points lost with topk:16 ") || goal.what.ends_with("gat: points lost with topk:16")
+        });
+        assert_eq!(goal.expect("a goal of the network").found, -named("gat/topk:16").metrics["beside_none_points"]);
+    }
+}
