@@ -93,7 +93,9 @@ impl EncodedInput {
         mut work: impl FnMut(&mut Pool<B>, usize, &B::Matrix) -> Result<(), ComputeError>,
     ) -> Result<(), ComputeError> {
         let Shape { rows, cols } = self.shape();
-        let block_rows = (BLOCK_VALUES / cols.max(1)).clamp(1, rows.max(1));
+        // Blocks of nearly one size: most share their buffers.
+        let n_blocks = rows.div_ceil((BLOCK_VALUES / cols.max(1)).max(1)).max(1);
+        let block_rows = rows.div_ceil(n_blocks).max(1);
         for first in (0..rows).step_by(block_rows) {
             let shape = Shape::new(block_rows.min(rows - first), cols);
             let mut block = pool.take(backend, shape, self.precision)?;

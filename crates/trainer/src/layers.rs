@@ -203,6 +203,7 @@ impl Linear {
                 tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, mask, add })
             }
             Rows::Encoded(encoded, dropout) => {
+                assert!(options.dropout.is_none() || dropout.is_none(), "rows are masked once");
                 tape.linear_encoded(encoded, weight, LinearOptions { dropout: options.dropout.or(dropout), ..options })
             }
         }

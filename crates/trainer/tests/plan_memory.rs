@@ -131,6 +131,7 @@ fn compare_plans() {
             (BatchKind::Neighbor, Some(CodecSpec::Topk(8))),
             (BatchKind::Full, Some(CodecSpec::Topk(8))),
             (BatchKind::Full, Some(CodecSpec::Int8)),
+            (BatchKind::Full, None),
         ] {
             let model = ModelConfig { kind, hidden: 64, input_dropout, ..ModelConfig::default() };
             let batch = BatchConfig { kind: batch_kind, ..BatchConfig::default() };
@@ -138,7 +139,8 @@ fn compare_plans() {
             let config = TrainConfig { model, batch, batch_size, codec, epochs: 2, ..TrainConfig::default() };
             let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
             let ratio = planned / measured_session_peak(&config) as f64;
-            assert!((0.9..4.0).contains(&ratio), "{kind:?} {batch_kind:?} {codec:?}: plan / measured {ratio}");
+            let within = if batch_kind == BatchKind::Full { 0.7..2.0 } else { 0.9..4.0 };
+            assert!(within.contains(&ratio), "{kind:?} {batch_kind:?} {codec:?}: plan / measured {ratio}");
         }
     }
     for (batch_kind, batch_size) in [(BatchKind::Full, None), (BatchKind::Neighbor, Some(2000))] {

@@ -2,6 +2,7 @@
 //! status.
 
 mod bad_input;
+mod codec;
 mod compress;
 mod cuda;
 mod data;
