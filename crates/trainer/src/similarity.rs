@@ -55,11 +55,8 @@ pub fn similarity<B: Backend>(
     })?;
     let links = config.task == TaskKind::Links;
     let (trained_on, shape) = (&checkpoint.progress.data, DataShape::of(&dataset));
-    if links {
-        trained_on.check_features(&shape)?;
-    } else {
-        trained_on.check_widths(&shape)?;
-    }
+    let fits = if links { trained_on.check_features(&shape) } else { trained_on.check_widths(&shape) };
+    fits?;
     let of_dataset = Dims::of(&dataset);
     let dims = Dims { n_classes: if links { config.links.width } else { of_dataset.n_classes }, ..of_dataset };
     let features = take_features(&mut dataset)?;
