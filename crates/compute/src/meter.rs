@@ -269,6 +269,7 @@ impl Backend for Meter {
         _fill: &(dyn Fn(usize, &mut [f32]) + Sync),
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::upload(out.shape, out.dtype));
         self.pass(&[out]);
         Ok(())
     }
