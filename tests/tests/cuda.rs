@@ -46,6 +46,17 @@ fn models_learn_on_a_device_what_they_learn_on_the_processor() {
     }
 }
 
+/// Rows are decoded on the host, block by block, and steps are not repeated by the device itself.
+#[test]
+fn models_learn_from_codes_on_a_device_what_they_learn_on_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    let codec = Some("topk:4".parse().expect("a codec"));
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Sgc, ModelKind::Mlp] {
+        let config = TrainConfig { codec, epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
+        check_losses(&cuda, SMALL, &config);
+    }
+}
+
 /// The losses of a device beside those of the processor, and again.
 fn check_losses(cuda: &Cuda, spec: &str, config: &TrainConfig) {
     let (expected, found) = (losses(&Cpu::new(), spec, config), losses(cuda, spec, config));
