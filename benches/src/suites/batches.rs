@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
-use girih_trainer::{BatchConfig, BatchKind, Metric, ModelKind, TrainConfig};
+use girih_trainer::{BatchKind, Metric, ModelKind, TrainConfig};
 
 use super::Setup;
-use super::trainings::{Trained, network};
+use super::trainings::{Trained, network, on_batches};
 use crate::{Error, Goal, Report, graphs};
 
 /// A tenth of Reddit's nodes.
@@ -23,8 +23,6 @@ const COMPARED: [(ModelKind, BatchKind, f64); 4] = [
     (ModelKind::Gcn, BatchKind::Cluster, 2.0),
     (ModelKind::Gcn, BatchKind::Saint, 2.0),
 ];
-/// How many times fewer epochs are trained on batches of generated graphs, two thirds of whose nodes train.
-const FEWER_EPOCHS: u64 = 2;
 
 /// Adds a case for each network on the full graph, and for each on batches.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
@@ -62,12 +60,6 @@ fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Erro
         report.goals.push(Goal::at_most(what, -beside.points, points));
     }
     Ok(())
-}
-
-/// The same on mini-batches; in fewer epochs where they have many steps.
-fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) -> TrainConfig {
-    let epochs = if dataset.generated { full.epochs / FEWER_EPOCHS } else { full.epochs };
-    TrainConfig { batch: BatchConfig { kind, ..BatchConfig::default() }, epochs, ..full }
 }
 
 #[cfg(test)]

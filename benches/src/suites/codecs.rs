@@ -4,18 +4,17 @@
 //! Trainings, `DATA/MODEL/CODEC`: runs whose seeds and splits those without a codec share, as Ma et al. 2024 compare them.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use girih_compress::{CodecSpec, CompressedFeatures, GROUP, RowSource, SampleOptions, draw_sample, fit, mean_cosine};
 use girih_compute::Cpu;
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Matrix, NodeId};
 use girih_random::{Key, purpose};
-use girih_trainer::{BatchConfig, BatchKind, Metric, ModelKind, TrainConfig};
+use girih_trainer::{BatchKind, Metric, ModelKind, TrainConfig};
 
 use super::Setup;
-use super::trainings::{Trained, network};
-use crate::timing::Summary;
+use super::trainings::{Trained, network, on_batches};
+use crate::timing::{Contestant, Protocol, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
 /// Correlated features of the widths of Reddit and MAG240M.
@@ -25,8 +24,6 @@ const GRAPHS: [&str; 2] =
 const N_GATHERED: usize = 1 << 14;
 /// Ratios at which the code book is compared with principal components, in `f32` features over codes.
 const RATIOS: [u32; 5] = [8, 16, 32, 64, 128];
-/// How many times fewer epochs are trained on generated graphs.
-const FEWER_EPOCHS: u64 = 2;
 /// Points that a network may lose at the ratio of the paper.
 const POINTS: f64 = 1.0;
 
@@ -49,7 +46,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let width = dataset.n_features();
         let codecs = Codecs::of(width);
         for &codec in &codecs.all {
-            report.cases.push(measure(&dataset, codec, setup.protocol.repeats)?);
+            report.cases.push(measure(&dataset, codec, setup.protocol)?);
         }
         compare(&dataset, &codecs, setup.runs, report)?;
     }
@@ -94,33 +91,24 @@ fn fits(codec: CodecSpec, width: usize) -> bool {
 }
 
 /// One codec on the features of a data set, on one thread.
-fn measure(dataset: &Dataset, codec: CodecSpec, repeats: usize) -> Result<Case, Error> {
-    let rows: &dyn RowSource = match dataset.features.as_ref().ok_or("data without features has nothing to compress")? {
-        Features::Dense(matrix) => matrix,
-        Features::Sparse(csr) => csr,
+fn measure(dataset: &Dataset, codec: CodecSpec, protocol: Protocol) -> Result<Case, Error> {
+    let rows = match dataset.features.as_ref().ok_or("data without features has nothing to compress")? {
         Features::Compressed(_) => return Err("features that are compressed already cannot be compared".into()),
+        features => features.rows(),
     };
     let fitted = fit(codec, &draw_sample(rows, SampleOptions::default())?, 0)?;
     let (row_bytes, name) = (fitted.row_bytes(), format!("{}/codec/{codec}", dataset.name));
     let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     threads.install(|| {
-        let timed = |work: &mut dyn FnMut() -> Result<(), Error>| -> Result<Summary, Error> {
-            work()?;
-            let mut seconds = Vec::with_capacity(repeats);
-            for _ in 0..repeats {
-                let start = Instant::now();
-                work()?;
-                seconds.push(start.elapsed().as_secs_f64());
-            }
-            Ok(Summary::of(&seconds))
-        };
-        let dense = some_rows(rows)?;
-        let mut codes = vec![0; dense.n_rows() * row_bytes];
-        let encode = timed(&mut || Ok(fitted.encode_rows(0, dense.data(), &mut codes)?))?;
-        let features = CompressedFeatures::encode(fitted, rows)?;
+        let (dense, features) = (some_rows(rows)?, CompressedFeatures::encode(fitted, rows)?);
         let ids = scattered(features.n_rows());
-        let mut gathered = vec![0.0; ids.len() * features.width()];
-        let gather = timed(&mut || Ok(features.gather(&ids, &mut gathered)?))?;
+        let (mut codes, mut gathered) = (vec![0; dense.n_rows() * row_bytes], vec![0.0; ids.len() * features.width()]);
+        let contestants = vec![
+            Contestant::new("encode", || features.codec().encode_rows(0, dense.data(), &mut codes)),
+            Contestant::new("gather", || features.gather(&ids, &mut gathered)),
+        ];
+        let times = compete(protocol, contestants)?;
+        let (encode, gather) = (times[0].1, times[1].1);
         let gigabytes = |n_rows: usize| (4 * n_rows * features.width()) as f64 / 1e9;
         Ok(Case::new(name, encode)
             .with("row_bytes", row_bytes as f64)
@@ -149,7 +137,7 @@ fn scattered(n_rows: usize) -> Vec<NodeId> {
 fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -> Result<(), Error> {
     let mut lost = BTreeMap::new();
     for (i, (model, batch)) in TRAINED.into_iter().enumerate() {
-        let plain = config(dataset, model, batch, runs);
+        let plain = on_batches(dataset, TrainConfig { runs, ..network(dataset, model) }, batch);
         let expected = Trained::with(&Cpu::new(), dataset, &plain)?;
         let name = |codec: &str| format!("{}/{}/{codec}", dataset.name, model.name());
         report.cases.push(expected.case(name("none"), Metric::Accuracy)?);
@@ -185,13 +173,6 @@ fn add_goals(data: &str, codecs: &Codecs, lost: &BTreeMap<(&str, String), f64>, 
     }
 }
 
-/// A network for a data set; generated ones need no more epochs.
-fn config(dataset: &Dataset, model: ModelKind, kind: BatchKind, runs: u64) -> TrainConfig {
-    let config = network(dataset, model);
-    let epochs = if dataset.generated { config.epochs / FEWER_EPOCHS } else { config.epochs };
-    TrainConfig { batch: BatchConfig { kind, ..BatchConfig::default() }, epochs, runs, ..config }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -220,7 +201,7 @@ mod tests {
         let dataset = graphs::load_with_splits(spec, 1).unwrap();
         let mut report = Report::new("codecs", Path::new("/"), Ceilings::default());
         let codecs = Codecs::of(dataset.n_features());
-        let measured = measure(&dataset, CodecSpec::F16, 2).unwrap();
+        let measured = measure(&dataset, CodecSpec::F16, Protocol { warm_up: 1, repeats: 2 }).unwrap();
         assert!(measured.metrics["cosine"] > 0.999 && measured.metrics["ratio"] == 2.0, "{measured:?}");
         compare(&dataset, &codecs, 1, &mut report).unwrap();
         let named = |name: &str| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use girih_compress::{CodecSpec, CompressError};
+use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
@@ -121,10 +121,7 @@ impl CodecChoice {
 }
 
 fn parse_codec(text: &str) -> Result<CodecChoice, String> {
-    match text {
-        "none" => Ok(CodecChoice::None),
-        _ => text.parse().map(CodecChoice::Codec).map_err(|error: CompressError| format!("{error}; or none")),
-    }
+    Ok(girih_trainer::parse_codec(text)?.map_or(CodecChoice::None, CodecChoice::Codec))
 }
 
 impl DataArgs {

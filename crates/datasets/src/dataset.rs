@@ -233,6 +233,17 @@ impl Dataset {
         })
     }
 
+    /// The same with its features as codes, if a codec is named; loaders may have encoded them already.
+    ///
+    /// # Errors
+    /// As [`Features::encoded`].
+    pub fn with_codec(self, codec: Option<CodecSpec>, seed: u64) -> Result<Self, DatasetError> {
+        match (codec, self.features) {
+            (Some(codec), Some(features)) => Ok(Self { features: Some(features.encoded(codec, seed)?), ..self }),
+            (_, features) => Ok(Self { features, ..self }),
+        }
+    }
+
     /// Number of nodes.
     #[must_use]
     pub fn n_nodes(&self) -> usize {
@@ -285,27 +296,33 @@ impl Features {
         }
     }
 
+    /// The rows, dense or decoded, wherever they lie.
+    #[must_use]
+    pub fn rows(&self) -> &dyn RowSource {
+        match self {
+            Self::Dense(matrix) => matrix,
+            Self::Sparse(csr) => csr,
+            Self::Compressed(features) => features,
+        }
+    }
+
     /// The same rows as codes, of what a codec has learnt from a sample of them drawn with `seed`. Features that are
     /// compressed already stay as they are, if that is what `spec` asks for.
     ///
     /// # Errors
     /// When the codec does not suit the features, or they are compressed by another one.
     pub fn encoded(self, spec: CodecSpec, seed: u64) -> Result<Self, DatasetError> {
-        let source: &dyn RowSource = match &self {
-            Self::Dense(matrix) => matrix,
-            Self::Sparse(csr) => csr,
-            Self::Compressed(features) => {
-                let (stored, row_bytes) = (features.codec().spec(), features.codec().row_bytes());
-                if spec.accepts(stored, row_bytes) {
-                    return Ok(self);
-                }
-                return Err(DatasetError::invalid(format!(
-                    "the features are compressed by {stored} already, in {row_bytes} bytes a row, and {spec} is asked for; \
-                     leave the codec out, or give the features as they were"
-                )));
+        if let Self::Compressed(features) = &self {
+            let (stored, row_bytes) = (features.codec().spec(), features.codec().row_bytes());
+            if spec.accepts(stored, row_bytes) {
+                return Ok(self);
             }
-        };
-        Ok(Self::Compressed(CompressedFeatures::fitted(spec, source, seed)?))
+            return Err(DatasetError::invalid(format!(
+                "the features are compressed by {stored} already, in {row_bytes} bytes a row, and {spec} is asked for; \
+                 leave the codec out, or give the features as they were"
+            )));
+        }
+        Ok(Self::Compressed(CompressedFeatures::fitted(spec, self.rows(), seed)?))
     }
 
     /// Row `v` becomes row `order.map(v)`.

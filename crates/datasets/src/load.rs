@@ -41,15 +41,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
         }
         Spec::Path(path) => load_path(&path, options)?,
     };
-    choose_split(encoded(attach(dataset, options)?, options)?, options.split)
-}
-
-/// Features as the options ask for; some loaders have seen to it already.
-fn encoded(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    if let Some(codec) = options.codec {
-        dataset.features = dataset.features.map(|features| features.encoded(codec, options.seed)).transpose()?;
-    }
-    Ok(dataset)
+    choose_split(attach(dataset, options)?.with_codec(options.codec, options.seed)?, options.split)
 }
 
 /// The compressed features at a path, mapped, for a graph of `n_nodes` nodes.

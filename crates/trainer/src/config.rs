@@ -1,6 +1,6 @@
 //! [`TrainConfig`]: everything that decides a run's result besides the data. Written into every checkpoint.
 
-use girih_compress::CodecSpec;
+use girih_compress::{CodecSpec, CompressError};
 use girih_compute::Dtype;
 use serde::{Deserialize, Serialize};
 
@@ -62,10 +62,18 @@ mod codec_text {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CodecSpec>, D::Error> {
-        match &*String::deserialize(input)? {
-            "none" => Ok(None),
-            text => text.parse().map(Some).map_err(|error| D::Error::custom(format!("{error}; or none"))),
-        }
+        super::parse_codec(&String::deserialize(input)?).map_err(D::Error::custom)
+    }
+}
+
+/// A codec as users write it, or `none`.
+///
+/// # Errors
+/// What is written in its place, and what may be.
+pub fn parse_codec(text: &str) -> Result<Option<CodecSpec>, String> {
+    match text {
+        "none" => Ok(None),
+        _ => text.parse().map(Some).map_err(|error: CompressError| format!("{error}; or none")),
     }
 }
 

@@ -43,7 +43,7 @@ pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub use classifier::Task;
 pub use config::{
     Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
-    TaskKind, TrainConfig,
+    TaskKind, TrainConfig, parse_codec,
 };
 pub use encoded::{EncodedInput, EncodedRows};
 pub use error::TrainError;

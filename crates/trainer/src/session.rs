@@ -150,7 +150,7 @@ pub fn train<B: Backend>(
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     config.validate()?;
-    let dataset = with_codec(dataset, config)?;
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
     if config.model.kind.is_recommender() {
         let session = recommend::Prepared::new(backend, dataset, config)?;
@@ -268,7 +268,7 @@ pub fn apply<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = with_codec(dataset, config)?;
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
     checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
@@ -315,17 +315,6 @@ impl<B: Backend> Prepared<B> {
         let task = (&self.labels, &self.targets, &self.splits[..]);
         start_run(backend, &self.inputs, task, (config, self.dims), run)
     }
-}
-
-/// The data set with its features compressed as the configuration says; a loader may have done so already.
-///
-/// # Errors
-/// When the codec does not suit the features, or they are compressed by another one.
-pub(crate) fn with_codec(mut dataset: Dataset, config: &TrainConfig) -> Result<Dataset, TrainError> {
-    if let Some(codec) = config.codec {
-        dataset.features = dataset.features.map(|features| features.encoded(codec, config.seed)).transpose()?;
-    }
-    Ok(dataset)
 }
 
 /// A data set that has what training needs.
@@ -491,7 +480,8 @@ mod tests {
         for (kind, codec) in kinds.into_iter().flat_map(|kind| codecs.map(|codec| (kind, codec))) {
             let model = ModelConfig { aggregator: Aggregator::Pool, ..TrainConfig::for_model(kind).model };
             let config = TrainConfig { model, codec, ..TrainConfig::default() };
-            let session = Prepared::new(&cpu, with_codec(dataset.clone(), &config).unwrap(), &config).unwrap();
+            let dataset = dataset.clone().with_codec(codec, config.seed).unwrap();
+            let session = Prepared::new(&cpu, dataset, &config).unwrap();
             let mut run = session.run(&cpu, &config, 0).unwrap();
             let mut between_steps = || {
                 run.train_once(0.01, &mut |_| Control::Continue).unwrap();

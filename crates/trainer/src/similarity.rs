@@ -3,7 +3,7 @@
 //! The report is that of Ma et al. (Computer Systems & Applications 33(1), 2024, table 2), for two sets of parameters: the
 //! first ones of a run, and its best. Both passes have the same parameters; only the features differ.
 
-use girih_compress::{CodecSpec, RowSource, mean_cosine};
+use girih_compress::{CodecSpec, CompressedFeatures, mean_cosine};
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Csr, Matrix};
@@ -68,12 +68,12 @@ pub fn similarity<B: Backend>(
     }
     let graph = if links { LinkSplit::new(&config.links, config.seed).messages(&dataset.graph) } else { dataset.graph };
 
-    let encoded = features.clone().encoded(codec, config.seed)?;
-    let inputs = mean_cosine(rows_of(&features), rows_of(&encoded))?;
+    let encoded = CompressedFeatures::fitted(codec, features.rows(), config.seed)?;
+    let inputs = mean_cosine(features.rows(), &encoded)?;
     let (model, params) = build_model(backend, config, dims, checkpoint.progress.run, None)?;
     let needs = of_raw_features(&model.needs());
     let prepare = |graph: Csr, features: Features| Inputs::prepare(backend, graph, features, &needs, config.precision);
-    let both = [prepare(graph.clone(), features)?, prepare(graph, encoded)?];
+    let both = [prepare(graph.clone(), features)?, prepare(graph, Features::Compressed(encoded))?];
 
     let mut state = RunState::new(backend, config, &config.optimizer, params, checkpoint.progress.run)?;
     let initial = compare(backend, &*model, &state.params, &both)?;
@@ -81,14 +81,6 @@ pub fn similarity<B: Backend>(
     state.restore_best()?;
     let trained = compare(backend, &*model, &state.params, &both)?;
     Ok(Similarity { codec, inputs, initial, trained })
-}
-
-fn rows_of(features: &Features) -> &dyn RowSource {
-    match features {
-        Features::Dense(matrix) => matrix,
-        Features::Sparse(csr) => csr,
-        Features::Compressed(features) => features,
-    }
 }
 
 /// Features as they are, so that both passes compute alike; models that look at aggregated ones alone get those.

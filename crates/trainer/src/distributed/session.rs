@@ -21,7 +21,7 @@ use crate::models::Dims;
 use crate::recommend::{self, interactions_of};
 use crate::sampled;
 use crate::session::{
-    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs, with_codec,
+    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
 };
 use crate::targets::Targets;
 
@@ -56,7 +56,7 @@ where
     B::Matrix: HostMatrix,
 {
     config.validate()?;
-    let dataset = with_codec(dataset, config)?;
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
     let shared = Shared::new(&backend(), dataset, config, ranks)?;
     let observe = Mutex::new(observe);
     let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
@@ -91,7 +91,7 @@ pub fn train_as_rank<B: Backend>(
         let (found, wanted) = (world.size(), ranks.grid.ranks());
         return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
     }
-    let dataset = with_codec(dataset, config)?;
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
     agree(&*world, "data", dataset.fingerprint())?;
     let plan = format!("{config:?} {} {}", ranks.grid, ranks.exchange);
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;

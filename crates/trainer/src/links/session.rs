@@ -13,7 +13,7 @@ use crate::inputs::Inputs;
 use crate::models::Dims;
 use crate::report::Scores;
 use crate::sampled::{self, Batches, MiniBatch};
-use crate::session::{build_model, take_features, with_codec};
+use crate::session::{build_model, take_features};
 use crate::state::{Run, RunState};
 
 /// The graph of the training links on the device, and all links on the host.
@@ -123,7 +123,7 @@ pub struct Embedded {
 /// When data set and checkpoint do not fit each other, or the backend fails.
 pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = with_codec(dataset, config)?;
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
     checkpoint.progress.data.check_features(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;
