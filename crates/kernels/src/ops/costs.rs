@@ -37,7 +37,7 @@ const CLOSE: usize = 32;
 const FEW: usize = 4;
 const MANY: usize = 32;
 /// What blocks must save of a product, as one part of so many, to be worth finding.
-const WORTH: u128 = 32;
+const WORTH: u128 = 64;
 /// Untimed and timed runs; the median counts.
 const WARM_UP: usize = 2;
 const RUNS: usize = 9;
