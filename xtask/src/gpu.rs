@@ -66,11 +66,11 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the tests, from source or from a folder that [`dist`] made, and writes the record.
+/// Runs the tests, from source or from a folder that [`dist`] made, one program after the other or all `together`, and writes the record.
 ///
 /// # Errors
 /// When a test fails or none ran, or the record cannot be written.
-pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path) -> Result<(), String> {
+pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path, together: bool) -> Result<(), String> {
     let (programs, sources) = match prebuilt {
         Some(folder) => {
             let programs: Vec<PathBuf> = TESTS.iter().map(|(p, t)| folder.join(program_name(p, t))).collect();
@@ -80,7 +80,13 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path) -> Result<(), Stri
         }
         None => (test_programs(root)?, gpu_record::hashes(&Listing::read(root)?)),
     };
-    let passed: Result<Vec<usize>, String> = programs.iter().map(|program| run(program)).collect();
+    let passed: Result<Vec<usize>, String> = match together {
+        true => std::thread::scope(|scope| {
+            let running: Vec<_> = programs.iter().map(|program| scope.spawn(|| run(program))).collect();
+            running.into_iter().map(|thread| thread.join().expect("a program is run without a panic")).collect()
+        }),
+        false => programs.iter().map(|program| run(program)).collect(),
+    };
     let tests_passed = passed?.into_iter().sum();
     let card = card()?;
     let (device, driver) = card.split_once(", ").unwrap_or((&card, "unknown"));

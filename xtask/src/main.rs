@@ -59,6 +59,9 @@ enum Task {
         /// Where the record goes.
         #[arg(long, default_value = "benches/record/gpu-verified.json")]
         out: PathBuf,
+        /// Run the test programs side by side: quicker where card and host have room for all.
+        #[arg(long)]
+        together: bool,
     },
     /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
     #[command(disable_help_flag = true)]
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
         Task::Ci { skip_tests } => ci::run(&root, skip_tests),
         Task::Kernels { install } => kernels::run(&root, install),
         Task::Dist { out } => gpu::dist(&root, &out),
-        Task::GpuTest { prebuilt, out } => gpu::test(&root, prebuilt.as_deref(), &out),
+        Task::GpuTest { prebuilt, out, together } => gpu::test(&root, prebuilt.as_deref(), &out, together),
         Task::Bench { arguments } => bench(&root, &arguments),
     };
     match outcome {
