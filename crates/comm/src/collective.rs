@@ -1,5 +1,7 @@
 //! [`Collective`]: what ranks do together.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use girih_compute::Backend;
 
 use crate::CommError;
@@ -11,6 +13,28 @@ pub struct Traffic {
     pub sent: u64,
     /// Bytes that came in.
     pub received: u64,
+}
+
+/// Counts [`Traffic`] for a communicator and all that are split from it.
+#[derive(Default)]
+pub struct Counters {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Counters {
+    /// Counts bytes that leave the rank and bytes that come in.
+    pub fn add(&self, Traffic { sent, received }: Traffic) {
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        self.received.fetch_add(received, Ordering::Relaxed);
+    }
+
+    /// All that was counted.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic { sent: load(&self.sent), received: load(&self.received) }
+    }
 }
 
 /// One rank among [`size`](Self::size) of them, moving matrices of backend `B`.
@@ -38,7 +62,8 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else.
     fn broadcast(&self, root: usize, matrix: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Makes `matrix` the sum over all ranks, on every rank with the same bits. Sums are `f32`, in the order of ranks.
+    /// Makes `matrix` the sum over all ranks, on every rank with the same bits. Sums are `f32`, in the order of ranks, or on
+    /// devices in one that their links suggest, the same each time.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.

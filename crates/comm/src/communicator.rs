@@ -2,24 +2,19 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use girih_compute::{Backend, Dtype, HostMatrix, Shape};
 use half::bf16;
 
-use crate::transport::{Call, Parcel, Transport, nothing};
+use crate::collective::Counters;
+use crate::operands::{check_pieces, check_shape};
+use crate::transport::{Call, Parcel, Transport, all_gather, members, nothing};
 use crate::{Collective, CommError, Traffic};
 
 /// A rank over a transport of bytes, for backends whose matrices lie in main memory.
 pub struct Communicator<T> {
     transport: T,
     counters: Arc<Counters>,
-}
-
-#[derive(Default)]
-struct Counters {
-    sent: AtomicU64,
-    received: AtomicU64,
 }
 
 impl<T: Transport> Communicator<T> {
@@ -29,15 +24,21 @@ impl<T: Transport> Communicator<T> {
         Self { transport, counters: Arc::default() }
     }
 
+    /// What the rank sends its bytes over.
+    #[must_use]
+    pub fn into_transport(self) -> T {
+        self.transport
+    }
+
     /// Exchanges parcels of matrices, and counts those that leave or enter the rank.
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
         let of_others = |parcels: &[Parcel]| -> u64 {
             let others = parcels.iter().enumerate().filter(|(rank, _)| *rank != self.transport.rank());
             others.map(|(_, parcel)| parcel.len() as u64).sum()
         };
-        self.counters.sent.fetch_add(of_others(&parcels), Ordering::Relaxed);
+        self.counters.add(Traffic { sent: of_others(&parcels), received: 0 });
         let received = self.transport.exchange(call, parcels)?;
-        self.counters.received.fetch_add(of_others(&received), Ordering::Relaxed);
+        self.counters.add(Traffic { sent: 0, received: of_others(&received) });
         Ok(received)
     }
 
@@ -114,16 +115,8 @@ fn pieces(
     n_ranks: usize,
     whole: Whole,
 ) -> Result<Vec<Range<usize>>, CommError> {
-    if rows.len() != n_ranks || rows.iter().sum::<usize>() != whole.shape.rows {
-        let what = format!("pieces of {rows:?} rows for {n_ranks} ranks do not make up a matrix of {}", whole.shape);
-        return Err(CommError::Operand { operation, what });
-    }
     let row = whole.shape.cols * whole.dtype.n_bytes();
-    let ends = rows.iter().scan(0, |end, rows| {
-        *end += rows * row;
-        Some(*end)
-    });
-    Ok(ends.zip(rows).map(|(end, rows)| end - rows * row..end).collect())
+    Ok(check_pieces(operation, rows, n_ranks, whole.shape)?.into_iter().map(|r| r.start * row..r.end * row).collect())
 }
 
 /// A matrix as exchanges see it.
@@ -140,14 +133,6 @@ impl Whole {
 
     fn call(self, operation: &'static str, detail: usize) -> Call {
         Call { operation, detail: [detail, self.shape.cols] }
-    }
-
-    fn expect(self, operation: &'static str, rows: usize, cols: usize) -> Result<(), CommError> {
-        let expected = Shape::new(rows, cols);
-        if self.shape == expected {
-            return Ok(());
-        }
-        Err(CommError::Operand { operation, what: format!("out is {}, expected {expected}", self.shape) })
     }
 }
 
@@ -196,7 +181,7 @@ where
         const NAME: &str = "reduce-scatter";
         let whole = Whole::of(input);
         let pieces = pieces(NAME, rows, self.transport.size(), whole)?;
-        Whole::of(out).expect(NAME, rows[self.transport.rank()], whole.shape.cols)?;
+        check_shape(NAME, Whole::of(out).shape, Shape::new(rows[self.transport.rank()], whole.shape.cols))?;
         self.sum_pieces(whole.call(NAME, whole.shape.rows), (input.bytes(), whole.dtype), &pieces, out.bytes_mut())
     }
 
@@ -204,7 +189,7 @@ where
         const NAME: &str = "all-gather";
         let whole = Whole::of(out);
         let pieces = pieces(NAME, rows, self.transport.size(), whole)?;
-        Whole::of(input).expect(NAME, rows[self.transport.rank()], whole.shape.cols)?;
+        check_shape(NAME, Whole::of(input).shape, Shape::new(rows[self.transport.rank()], whole.shape.cols))?;
         let call = whole.call(NAME, whole.shape.rows);
         let received = self.share(call, input.bytes())?;
         check_lengths(call, &received, |rank| pieces[rank].len())?;
@@ -232,20 +217,12 @@ where
     }
 
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
-        let call = Call { operation: "all-gather of messages", detail: [0, 0] };
-        let received = self.transport.exchange(call, vec![Parcel::from(message); self.transport.size()])?;
+        let received = all_gather(&self.transport, "all-gather of messages", message)?;
         Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
     }
 
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<B>>, CommError> {
-        let mine = [(colour as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
-        let all = Collective::<B>::all_gather_bytes(self, &mine)?;
-        let mut members: Vec<(&[u8], usize)> = Vec::new();
-        for (rank, theirs) in all.iter().enumerate().filter(|(_, theirs)| theirs[..8] == mine[..8]) {
-            members.push((&theirs[8..], rank));
-        }
-        members.sort_by_key(|(key, rank)| (u64::from_le_bytes((*key).try_into().expect("eight bytes")), *rank));
-        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
+        let members = members(&self.transport, colour, key)?;
         let transport = self.transport.among(&members);
         Ok(Box::new(Self { transport, counters: Arc::clone(&self.counters) }))
     }
@@ -256,7 +233,6 @@ where
     }
 
     fn traffic(&self) -> Traffic {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Traffic { sent: load(&self.counters.sent), received: load(&self.counters.received) }
+        self.counters.traffic()
     }
 }

@@ -41,6 +41,14 @@ pub enum CommError {
         /// Its call.
         found: String,
     },
+    /// What moves the bytes has failed, or is missing.
+    #[error("{operation}: {message}")]
+    Library {
+        /// The operation.
+        operation: &'static str,
+        /// What it said.
+        message: String,
+    },
     /// An operand that does not fit the operation, on this rank.
     #[error("{operation}: {what}")]
     Operand {

@@ -11,6 +11,9 @@
 //!      ├ threads  a mailbox in memory
 //!      └ mpi      messages between processes
 //! ```
+//! Ranks on CUDA devices (`girih-kernels`) move matrices by a library of their own; a transport tells them who they are and who has
+//! failed.
+//!
 //! Sums are added in the order of ranks, whoever computes them: every rank gets the same bits. No call waits for ever: it
 //! has a deadline, and a rank that fails ends the calls of all others with an error that names it.
 //!
@@ -22,11 +25,12 @@ mod error;
 mod launch;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub mod operands;
 pub mod threads;
 mod transport;
 
-pub use collective::{Collective, Traffic};
+pub use collective::{Collective, Counters, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;
 pub use launch::{launched_rank, launched_ranks};
-pub use transport::{Call, Parcel, Transport};
+pub use transport::{Call, Parcel, Transport, all_gather, members};

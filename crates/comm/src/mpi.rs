@@ -140,6 +140,11 @@ impl Transport for Process {
         received.into_iter().enumerate().map(open).collect()
     }
 
+    /// Nothing: a process that fails ends all others (`MPI_Abort`).
+    fn failure(&self) -> Option<CommError> {
+        None
+    }
+
     fn among(&self, members: &[usize]) -> Self {
         let place = members.iter().position(|&member| member == self.rank()).expect("a rank is among its group");
         let colour = Color::with_value(members[0] as i32);

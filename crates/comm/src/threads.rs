@@ -199,6 +199,10 @@ impl Transport for Mailbox {
         received
     }
 
+    fn failure(&self) -> Option<CommError> {
+        self.world.lock().failed.clone().map(|(rank, message)| CommError::RankFailed { rank, message })
+    }
+
     fn among(&self, members: &[usize]) -> Self {
         let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
         let split_at = self.n_exchanges.load(Ordering::Relaxed);

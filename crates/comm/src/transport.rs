@@ -38,9 +38,39 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// When a rank has failed, is late, or makes another call.
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
+    /// What is known now of a rank that has failed, without waiting for anybody: for those who wait for something else.
+    fn failure(&self) -> Option<CommError>;
+
     /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the same
     /// exchange; their lists are equal or share no rank.
     fn among(&self, members: &[usize]) -> Self;
+}
+
+/// The ranks that give the same `colour`, in the order of their keys (then of their ranks); all ranks call it together.
+///
+/// # Errors
+/// When a rank fails, is late, or calls something else.
+pub fn members<T: Transport>(transport: &T, colour: usize, key: usize) -> Result<Vec<usize>, CommError> {
+    let mine = [(colour as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
+    let all = all_gather(transport, "split", &mine)?;
+    let mut members: Vec<(&[u8], usize)> = Vec::new();
+    for (rank, theirs) in all.iter().enumerate().filter(|(_, theirs)| theirs[..8] == mine[..8]) {
+        members.push((&theirs[8..], rank));
+    }
+    members.sort_by_key(|(key, rank)| (u64::from_le_bytes((*key).try_into().expect("eight bytes")), *rank));
+    Ok(members.into_iter().map(|(_, rank)| rank).collect())
+}
+
+/// Every rank's message, in the order of ranks.
+///
+/// # Errors
+/// When a rank fails, is late, or calls something else.
+pub fn all_gather<T: Transport>(
+    transport: &T,
+    operation: &'static str,
+    message: &[u8],
+) -> Result<Vec<Parcel>, CommError> {
+    transport.exchange(Call { operation, detail: [0, 0] }, vec![Parcel::from(message); transport.size()])
 }
 
 /// The longest that an operation waits: clocks end some centuries from now.
