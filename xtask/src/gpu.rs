@@ -20,12 +20,13 @@ use crate::tidy::gpu_record;
 /// Programs that are copied: package and name of the program.
 const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
 /// Tests that need a GPU: package and name of the test.
-const TESTS: [(&str, &str); 5] = [
+const TESTS: [(&str, &str); 6] = [
     ("girih-kernels", "cuda"),
     ("girih-tests", "cuda"),
     ("girih-tests", "cuda_dense"),
     ("girih-tests", "cuda_products"),
     ("girih-tests", "cuda_recording"),
+    ("girih-tests", "cuda_ranks"),
 ];
 /// Where the hashes of a folder's sources are.
 const SOURCES: &str = "sources.json";

@@ -208,12 +208,17 @@ fn parse_latency(text: &str) -> Result<f64, String> {
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
     /// Train on this many ranks, threads of this process, each of which holds a part of the graph and of the features
-    #[arg(long, value_name = "N", conflicts_with = "plan", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", group = "workers", conflicts_with = "plan")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: Option<u16>,
+    /// Train on this many CUDA devices of this machine, a rank each
+    #[arg(long, value_name = "N", group = "workers", conflicts_with = "plan")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub gpus: Option<u16>,
     #[command(flatten)]
     pub partition: PartitionKind,
     /// Seconds that a rank waits for another before it gives up
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "ranks")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "workers")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: u64,
 }
@@ -223,14 +228,14 @@ pub struct RankArgs {
 pub struct PartitionKind {
     /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
     /// cube (3d)
-    #[arg(long, value_name = "1d|1.5d|2d|3d", default_value_t, requires = "ranks")]
+    #[arg(long, value_name = "1d|1.5d|2d|3d", default_value_t, requires = "workers")]
     pub partition: Scheme,
     /// Ranks that hold the same rows, of 1.5d
-    #[arg(long, value_name = "R", default_value_t = 1, requires = "ranks")]
+    #[arg(long, value_name = "R", default_value_t = 1, requires = "workers")]
     pub replication: usize,
     /// What is sent for a step: whole blocks of rows (dense), only those that the receiver touches (rows), or whichever is
     /// less (auto)
-    #[arg(long, value_name = "dense|rows|auto", default_value_t, requires = "ranks")]
+    #[arg(long, value_name = "dense|rows|auto", default_value_t, requires = "workers")]
     pub exchange: Exchange,
 }
 
@@ -296,7 +301,7 @@ pub struct PartitionArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// Number of ranks
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "P", group = "workers", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: u16,
     #[command(flatten)]
     pub partition: PartitionKind,

@@ -26,6 +26,12 @@ impl<T: Transport> Communicator<T> {
 
     /// What the rank sends its bytes over.
     #[must_use]
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The same, for whoever moves matrices in another way.
+    #[must_use]
     pub fn into_transport(self) -> T {
         self.transport
     }

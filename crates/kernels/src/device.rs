@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
+use girih_compute::ComputeError;
 
 use crate::blas::DenseLibraries;
 use crate::compile::{Defines, Source, compile, compiler_version};
-use crate::driver::Driver;
+use crate::driver::{Driver, explain};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
+use crate::nccl::Peers;
 use crate::pool;
 use crate::staging::Staging;
 
@@ -32,6 +34,8 @@ pub struct Device {
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     /// Made by the first upload that is large.
     staging: Mutex<Option<Staging>>,
+    /// The ranks that it works with, if there are others.
+    peers: OnceLock<Arc<Peers>>,
 }
 
 /// A source as it was compiled, and those of its kernels that were asked for.
@@ -62,14 +66,43 @@ impl Device {
         let number =
             |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
         let processors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
-        let (dense_libraries, modules, staging) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging })
+        let (dense_libraries, modules, staging, peers) =
+            (OnceLock::new(), Mutex::default(), Mutex::default(), OnceLock::new());
+        Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
     }
 
     /// What the card is called.
     #[must_use]
     pub fn name(&self) -> String {
         name_of(&self.context)
+    }
+
+    /// What tells the card from all others.
+    pub(crate) fn uuid(&self) -> Result<[u8; 16], DriverError> {
+        Ok(self.context.uuid()?.bytes.map(|byte| byte as u8))
+    }
+
+    /// Takes note of the ranks that it works with from now on.
+    pub(crate) fn join(&self, peers: Arc<Peers>) {
+        assert!(self.peers.set(peers).is_ok(), "a device joins ranks once");
+    }
+
+    /// The ranks that it works with.
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.peers.get().map(|peers| &**peers)
+    }
+
+    /// Waits until all that was asked of the device is done.
+    ///
+    /// # Errors
+    /// When the device fails, or a rank that it works with.
+    pub(crate) fn wait(&self, operation: &'static str) -> Result<(), ComputeError> {
+        match self.peers() {
+            None => self.stream.synchronize().map_err(|error| ComputeError::device(operation, explain(error.0))),
+            Some(peers) => {
+                peers.wait(operation, &self.stream).map_err(|error| ComputeError::device(operation, error.to_string()))
+            }
+        }
     }
 
     /// Major and minor number of what the card can compute.

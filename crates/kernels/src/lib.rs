@@ -5,6 +5,7 @@
 //! piece.
 //!
 //! - [`Device`]: a card, its stream, its kernels.
+//! - [`NcclRank`]: ranks on cards, one each, that work together.
 //! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in `kernels/`.
 //!
 //! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
@@ -19,6 +20,7 @@ mod libraries;
 mod lt;
 mod matrix;
 mod measurements;
+mod nccl;
 mod ops;
 mod pool;
 mod recording;
@@ -32,6 +34,7 @@ pub use device::Device;
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
+pub use nccl::NcclRank;
 pub use ops::{BlockKernel, Split, Tiling};
 pub use recording::Recording;
 pub use survey::{Card, FoundLibrary, Survey};

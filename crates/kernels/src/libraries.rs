@@ -92,6 +92,11 @@ const CPU: &str = "--device cpu";
 type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 impl Library {
+    /// The name that the loader finds it by once it is loaded.
+    pub(crate) fn file(&self) -> &'static str {
+        self.file
+    }
+
     /// Loads the library for cudarc to find; where it is, if the system says so.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ const OPERATION: &str = "a repeated step";
 
 /// Steps that are watched at most: one that finds no buffer that was there before may find it the next time.
 const WATCHED_MAX: u32 = 3;
+/// Why a rank whose own step could be captured does not.
+const OTHERS: &str = "cannot be captured on another rank";
 /// Bytes of free memory that a graph leaves to others.
 const SPARE_BYTES: usize = 256 << 20;
 /// Bytes of a word of the page.
@@ -210,7 +212,8 @@ impl Cuda {
             }
             Stage::Known { n_watched } => {
                 let n_watched = *n_watched + 1;
-                let obstacle = self.watched(inputs, step)?;
+                let mine = self.watched(inputs, step)?;
+                let obstacle = if self.all_agree(mine.is_none())? { None } else { mine.or(Some(OTHERS)) };
                 recording.0 = stage_after(n_watched, obstacle);
             }
             Stage::Fit => {
@@ -251,7 +254,10 @@ impl Cuda {
         inputs: &StepInputs,
         step: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Stage, E> {
-        match self.capture(inputs, step) {
+        let captured = self.capture(inputs, step);
+        // Ranks launch graphs that hold their exchanges together, or not at all.
+        let captured = if self.all_agree(captured.is_ok())? { captured } else { captured.and(Err(OTHERS.to_owned())) };
+        match captured {
             Ok(mut graph) => {
                 graph.launch(inputs).map_err(Self::failed(OPERATION))?;
                 self.recorder.n_repeated.fetch_add(1, Ordering::Relaxed);
@@ -266,6 +272,12 @@ impl Cuda {
                 Ok(Stage::Unfit)
             }
         }
+    }
+
+    /// Whether all ranks that the device works with, if it does, say yes.
+    fn all_agree(&self, mine: bool) -> Result<bool, ComputeError> {
+        let Some(peers) = self.device.peers() else { return Ok(mine) };
+        peers.agree(mine).map_err(|error| ComputeError::device(OPERATION, error.to_string()))
     }
 
     /// Captures a step, with all memory that it takes, and runs nothing. The message says why it could not be.

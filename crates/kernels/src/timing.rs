@@ -17,7 +17,7 @@ impl Cuda {
     /// # Errors
     /// When the device fails, also at work that was asked for before.
     pub fn synchronize(&self) -> Result<(), ComputeError> {
-        self.device.stream.synchronize().map_err(Self::failed("synchronize"))
+        self.device.wait("synchronize")
     }
 
     /// Seconds by the device's clock that it works on what `work` asks of it. What was asked before is waited for and not

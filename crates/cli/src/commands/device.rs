@@ -52,10 +52,7 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
             Err(CliError::Other("--density-threshold is for CUDA devices: leave it out, or take --device cuda".into()))
         }
     };
-    let cuda = |ordinal| {
-        let device = girih_kernels::Device::open(ordinal)?;
-        Ok::<_, KernelError>(Chosen::Cuda(Box::new(Cuda::new(device).storing(precision).tiling(blocks))))
-    };
+    let cuda = |ordinal| open(ordinal, args, precision).map(|cuda| Chosen::Cuda(Box::new(cuda)));
     match args.device {
         Device::Cpu => cpu(),
         Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
@@ -70,6 +67,13 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         }),
     }
 }
+
+/// A CUDA device as the flags want it.
+pub fn open(ordinal: usize, args: &DeviceArgs, precision: Dtype) -> Result<Cuda, KernelError> {
+    let device = girih_kernels::Device::open(ordinal)?;
+    Ok(Cuda::new(device).storing(precision).tiling(args.density_threshold))
+}
+
 /// Lets everything compute with so many threads; with one per core unless told. To be called once in a process.
 ///
 /// # Errors

@@ -8,20 +8,22 @@ mod settings;
 use std::num::NonZero;
 use std::time::Duration;
 
-use girih_comm::{launched_rank, launched_ranks};
-use girih_compute::Cpu;
+use girih_comm::threads::ThreadRank;
+use girih_comm::{Collective, CommError, launched_rank, launched_ranks};
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, LoadOptions, load};
+use girih_kernels::{Cuda, NcclRank};
 use girih_partition::counted;
 use girih_reorder::{Auto, OrderKind};
 #[cfg(feature = "mpi")]
 use girih_trainer::distributed::train_as_rank;
-use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::distributed::{RankOptions, train_on_devices, train_on_threads};
 use girih_trainer::{DataSizes, Event, Outcome, Plan, SessionOptions, TrainConfig, TrainError};
 
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
-use super::device::{Chosen, choose, on_backend};
+use super::device::{Chosen, choose, on_backend, open};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::{plan, process_grid};
 use crate::args::{Device, DeviceArgs, OutputArgs, RankArgs, TrainArgs};
@@ -34,7 +36,7 @@ const RANKS_PER_CORE_MAX: usize = 64;
 
 /// Trains, reports, and writes the output folder.
 pub fn run(args: &TrainArgs) -> Result<(), CliError> {
-    check_launched(args.ranks.ranks)?;
+    check_launched(args.ranks.ranks.or(args.ranks.gpus))?;
     if args.reorder == OrderKind::None && args.reorder_blocks.is_some() {
         return Err(CliError::Usage("--reorder-blocks needs an order to apply; give --reorder ORDER too".to_owned()));
     }
@@ -42,12 +44,13 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     config.validate()?;
     let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
     if args.plan {
-        let device = device_of(&args.device, false, &config)?;
+        let device = device_of(&args.device, &args.ranks, &config)?;
         return plan::run(&spec, &options, &config, (&device, args.memory), args.output);
     }
     let ranks = rank_options(&args.ranks)?;
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, &spec, &config, args.resume)).transpose()?;
-    let backend = choose(&device_of(&args.device, ranks.is_some(), &config)?, config.precision)?;
+    let device = device_of(&args.device, &args.ranks, &config)?;
+    let backend = choose(&device, config.precision)?;
     let mut dataset = load(&spec, &options)?;
     if ranks.is_none() {
         check_memory(&backend, &config, &dataset)?;
@@ -69,13 +72,17 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     };
     let mut observer = Observer::new(&config, args.output.json, outputs.clone())?;
     let mut observe = |event: Event<'_>| observer.observe(&event);
-    let outcome = match (&ranks, &backend) {
+    let outcome = match (&ranks, backend) {
         (None, backend) => {
-            on_backend!(backend, backend => girih_trainer::train(backend, dataset, &config, &session, &mut observe))
+            on_backend!(&backend, backend => girih_trainer::train(backend, dataset, &config, &session, &mut observe))
         }
-        (Some(ranks), Chosen::Cpu(cpu)) => train_on_ranks(cpu, dataset, &config, ranks, &session, &mut observe),
-        (Some(_), Chosen::Cuda(_)) => {
-            return Err(CliError::Usage("ranks compute on the processor; give --device cpu with --ranks".to_owned()));
+        (Some(ranks), Chosen::Cpu(cpu)) => train_on_ranks(&cpu, dataset, &config, ranks, &session, &mut observe),
+        (Some(ranks), Chosen::Cuda(first)) => {
+            let cards = cards(*first, &device, ranks.grid.ranks(), config.precision)?;
+            let connect = |cuda: &Cuda, world: ThreadRank| -> Result<Box<dyn Collective<Cuda>>, CommError> {
+                Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), ranks.deadline)?))
+            };
+            train_on_devices((&cards, connect), dataset, &config, ranks, &session, &mut observe)
         }
     };
     let history = observer.finish()?;
@@ -99,17 +106,41 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The device to train on. Ranks are threads or processes on processors, whatever else is there, and mini-batches are sampled
-/// and trained there, too.
-fn device_of(args: &DeviceArgs, has_ranks: bool, config: &TrainConfig) -> Result<DeviceArgs, CliError> {
+/// The device to train on, the first of several. Ranks are on processors unless CUDA devices are asked for, and mini-batches are
+/// sampled and trained there, too.
+fn device_of(args: &DeviceArgs, ranks: &RankArgs, config: &TrainConfig) -> Result<DeviceArgs, CliError> {
+    let on = |device| Ok(DeviceArgs { device, ..*args });
+    let usage = |message: String| Err(CliError::Usage(message));
+    let is_sampled = config.batch.is_sampled();
     match args.device {
-        Device::Auto if has_ranks || config.batch.is_sampled() => Ok(DeviceArgs { device: Device::Cpu, ..*args }),
-        Device::Cuda(_) if config.batch.is_sampled() => Err(CliError::Usage(format!(
+        Device::Cuda(_) if is_sampled => usage(format!(
             "{} batches are trained on the processor; give --device cpu, or leave --batch out",
             config.batch.kind.name()
-        ))),
+        )),
+        _ if ranks.gpus.is_some() && is_sampled => {
+            usage(format!("{} batches are trained on the processor; give --ranks instead of --gpus", config.batch.kind.name()))
+        }
+        Device::Cpu if ranks.gpus.is_some() => {
+            usage("--gpus asks for CUDA devices, and --device for the processor; leave one of them out".to_owned())
+        }
+        Device::Cuda(1..) if ranks.gpus.is_some() || ranks.ranks.is_some() => usage(
+            "ranks are on the CUDA devices from the first one on; give --device cuda, and choose devices by CUDA_VISIBLE_DEVICES"
+                .to_owned(),
+        ),
+        Device::Auto if ranks.gpus.is_some() => on(Device::Cuda(0)),
+        Device::Auto if ranks.ranks.is_some() || is_sampled => on(Device::Cpu),
         _ => Ok(*args),
     }
+}
+
+/// The first device and those that follow it, as many as there are ranks.
+fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
+    let mut cards = vec![first];
+    for ordinal in 1..n_ranks {
+        let card = open(ordinal, device, precision);
+        cards.push(card.map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))?);
+    }
+    Ok(cards)
 }
 
 /// Refuses what does not fit into a device's memory, before anything is moved there.
@@ -237,8 +268,8 @@ fn check_threads(ranks: u16) -> Result<(), CliError> {
 
 /// How ranks share the work, if there are several.
 fn rank_options(args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
-    let Some(ranks) = args.ranks else { return Ok(None) };
-    if !ranks_are_processes() {
+    let Some(ranks) = args.ranks.or(args.gpus) else { return Ok(None) };
+    if !ranks_are_processes() && args.gpus.is_none() {
         check_threads(ranks)?;
     }
     let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);

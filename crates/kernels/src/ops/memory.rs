@@ -223,9 +223,13 @@ impl Cuda {
         self.recorder.obstacle("waits for the device")?;
         let mut values = vec![T::default(); view.len()];
         if !view.is_empty() {
+            if self.device.peers().is_some() {
+                // The copy would wait for work of other ranks without end.
+                self.device.wait(operation)?;
+            }
             self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
             // The driver need not wait for copies to memory that it can address itself.
-            self.device.stream.synchronize().map_err(Self::failed(operation))?;
+            self.device.wait(operation)?;
         }
         Ok(values)
     }

@@ -32,7 +32,7 @@ mod tests;
 
 pub use graph::CutGraph;
 pub use ranks::Ranks;
-pub use session::{RankOptions, train_as_rank, train_on_threads};
+pub use session::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 
 pub(crate) use blocks::{CutAdjacency, Pattern};
 pub(crate) use ranks::share;

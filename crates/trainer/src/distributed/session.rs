@@ -1,10 +1,11 @@
-//! [`train_on_threads`] and [`train_as_rank`]: a training session on several ranks.
+//! [`train_on_threads`], [`train_on_devices`] and [`train_as_rank`]: a training session on several ranks.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use girih_comm::{Collective, threads};
+use girih_comm::threads::{self, ThreadRank};
+use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix};
 use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
 use girih_graph_format::Csr;
@@ -36,16 +37,13 @@ pub struct RankOptions {
     pub deadline: Duration,
 }
 
-/// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes.
-///
-/// The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
-/// `observe` what happens and writes checkpoints, which any number of ranks can resume.
+/// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices
+/// lie in main memory. As [`train_on_devices`] otherwise.
 ///
 /// # Errors
-/// As [`train`](crate::train); when the plan does not fit the data; and when a rank fails, which ends all of them with
-/// the error of that rank.
+/// As [`train_on_devices`].
 pub fn train_on_threads<B: Backend>(
-    backend: impl Fn() -> B + Sync,
+    backend: impl Fn() -> B,
     dataset: Dataset,
     config: &TrainConfig,
     ranks: &RankOptions,
@@ -55,16 +53,45 @@ pub fn train_on_threads<B: Backend>(
 where
     B::Matrix: HostMatrix,
 {
+    let backends: Vec<B> = (0..ranks.grid.ranks()).map(|_| backend()).collect();
+    let connect = |_: &B, world: ThreadRank| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) };
+    train_on_devices((&backends, connect), dataset, config, ranks, options, observe)
+}
+
+/// Trains all runs of `config` on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank
+/// one that moves the matrices of its backend.
+///
+/// The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
+/// `observe` what happens and writes checkpoints, which any number of ranks can resume.
+///
+/// # Errors
+/// As [`train`](crate::train); when there is not a backend for each rank, or the plan does not fit the data; and when a rank fails,
+/// which ends all of them with the error of that rank.
+pub fn train_on_devices<B: Backend>(
+    (backends, connect): (&[B], impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync),
+    dataset: Dataset,
+    config: &TrainConfig,
+    ranks: &RankOptions,
+    options: &SessionOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Outcome, TrainError> {
     config.validate()?;
+    if backends.len() != ranks.grid.ranks() {
+        let (found, wanted) = (backends.len(), ranks.grid.ranks());
+        return Err(TrainError::invalid(format!(
+            "{found} devices are there for a plan of {wanted} ranks; give one for each"
+        )));
+    }
     let dataset = dataset.with_codec(config.codec, config.seed)?;
-    let shared = Shared::new(&backend(), dataset, config, ranks)?;
+    let shared = Shared::new(&backends[0], dataset, config, ranks)?;
     let observe = Mutex::new(observe);
     let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
         let mut observe = |event: Event<'_>| {
             let mut observe = observe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             observe(event)
         };
-        shared.train(&backend(), Box::new(world), config, options, &mut observe)
+        let backend = &backends[world.transport().rank()];
+        shared.train(backend, connect(backend, world)?, config, options, &mut observe)
     });
     match outcomes {
         Ok(mut outcomes) => Ok(outcomes.swap_remove(0)),

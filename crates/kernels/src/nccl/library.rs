@@ -1,0 +1,404 @@
+//! NCCL's functions, as its library has them. cudarc looks for the library by names that NVIDIA gives it nowhere, so they are taken
+//! from the file that [`libraries::NCCL`] loads.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::CudaStream;
+use cudarc::driver::sys::CUstream;
+use girih_compute::Dtype;
+use libloading::Library as Loaded;
+
+use crate::libraries;
+
+/// Whatever tells a communicator from all others; the first rank makes it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct UniqueId([u8; UNIQUE_ID_BYTES]);
+
+const UNIQUE_ID_BYTES: usize = 128;
+
+impl UniqueId {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+/// `ncclComm_t`.
+pub(super) type RawComm = *mut c_void;
+/// `ncclResult_t`.
+pub(super) type Status = c_int;
+
+pub(super) const SUCCESS: Status = 0;
+pub(super) const IN_PROGRESS: Status = 7;
+/// `ncclSum`.
+const SUM: c_int = 0;
+
+/// How communicators are made: `ncclConfig_v21700`, which all later versions accept.
+#[repr(C)]
+struct Config {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: c_int,
+    cga_cluster_size: c_int,
+    min_ctas: c_int,
+    max_ctas: c_int,
+    net_name: *const c_char,
+    split_share: c_int,
+}
+
+impl Config {
+    const MAGIC: u32 = 0xcafe_beef;
+    /// 2.18.3, the first with `ncclCommSplit`.
+    const VERSION: u32 = 21_803;
+    /// What NCCL is to choose.
+    const UNDEFINED: c_int = c_int::MIN;
+
+    /// Calls return at once, and whoever calls looks how they go on: so that no wait is without end.
+    const fn non_blocking() -> Self {
+        Self {
+            size: size_of::<Self>(),
+            magic: Self::MAGIC,
+            version: Self::VERSION,
+            blocking: 0,
+            cga_cluster_size: Self::UNDEFINED,
+            min_ctas: Self::UNDEFINED,
+            max_ctas: Self::UNDEFINED,
+            net_name: ptr::null(),
+            split_share: Self::UNDEFINED,
+        }
+    }
+}
+
+type GetUniqueId = unsafe extern "C" fn(*mut UniqueId) -> Status;
+type CommInit = unsafe extern "C" fn(*mut RawComm, c_int, UniqueId, c_int, *mut Config) -> Status;
+type CommSplit = unsafe extern "C" fn(RawComm, c_int, c_int, *mut RawComm, *mut Config) -> Status;
+type OfComm = unsafe extern "C" fn(RawComm) -> Status;
+type AsyncError = unsafe extern "C" fn(RawComm, *mut Status) -> Status;
+type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
+type LastError = unsafe extern "C" fn(RawComm) -> *const c_char;
+type Group = unsafe extern "C" fn() -> Status;
+type AllReduce = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, RawComm, CUstream) -> Status;
+type Reduce = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, c_int, RawComm, CUstream) -> Status;
+type Broadcast = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, RawComm, CUstream) -> Status;
+type Send = unsafe extern "C" fn(*const c_void, usize, c_int, c_int, RawComm, CUstream) -> Status;
+type Receive = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, RawComm, CUstream) -> Status;
+
+/// NCCL's functions.
+struct Functions {
+    get_unique_id: GetUniqueId,
+    comm_init: CommInit,
+    comm_split: CommSplit,
+    comm_destroy: OfComm,
+    comm_abort: OfComm,
+    async_error: AsyncError,
+    error_string: ErrorString,
+    last_error: LastError,
+    group_start: Group,
+    group_end: Group,
+    all_reduce: AllReduce,
+    reduce: Reduce,
+    broadcast: Broadcast,
+    send: Send,
+    receive: Receive,
+}
+
+impl Functions {
+    /// The functions of the library, which stays loaded.
+    fn find() -> Result<Self, String> {
+        libraries::NCCL.load().map_err(|error| error.to_string())?;
+        // SAFETY: its initialisers ask nothing of the process.
+        let library = unsafe { Loaded::new(libraries::NCCL.file()) }.map_err(|error| error.to_string())?;
+        let library: &'static Loaded = Box::leak(Box::new(library));
+        /// A function by its name.
+        fn get<F: Copy>(library: &Loaded, name: &'static str) -> Result<F, String> {
+            // SAFETY: each is asked for as the type that NCCL's header gives it since 2.18.
+            let found = unsafe { library.get::<F>(name.as_bytes()) };
+            found
+                .map(|function| *function)
+                .map_err(|_| format!("this NCCL has no {name}: it is older than 2.18.3; update it"))
+        }
+        Ok(Self {
+            get_unique_id: get(library, "ncclGetUniqueId")?,
+            comm_init: get(library, "ncclCommInitRankConfig")?,
+            comm_split: get(library, "ncclCommSplit")?,
+            comm_destroy: get(library, "ncclCommDestroy")?,
+            comm_abort: get(library, "ncclCommAbort")?,
+            async_error: get(library, "ncclCommGetAsyncError")?,
+            error_string: get(library, "ncclGetErrorString")?,
+            last_error: get(library, "ncclGetLastError")?,
+            group_start: get(library, "ncclGroupStart")?,
+            group_end: get(library, "ncclGroupEnd")?,
+            all_reduce: get(library, "ncclAllReduce")?,
+            reduce: get(library, "ncclReduce")?,
+            broadcast: get(library, "ncclBroadcast")?,
+            send: get(library, "ncclSend")?,
+            receive: get(library, "ncclRecv")?,
+        })
+    }
+}
+
+/// NCCL, loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Nccl(&'static Functions);
+
+impl Nccl {
+    /// Loads the library, once.
+    ///
+    /// # Errors
+    /// When it is nowhere, or too old.
+    pub(super) fn load() -> Result<Self, String> {
+        static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+        FUNCTIONS.get_or_init(Functions::find).as_ref().map(Self).map_err(Clone::clone)
+    }
+
+    /// An id for a communicator.
+    pub(super) fn unique_id(self) -> Result<UniqueId, String> {
+        let mut id = UniqueId([0; UNIQUE_ID_BYTES]);
+        // SAFETY: the function writes the id.
+        let status = unsafe { (self.0.get_unique_id)(&raw mut id) };
+        self.succeeded(status, ptr::null_mut()).map(|()| id)
+    }
+
+    fn succeeded(self, status: Status, comm: RawComm) -> Result<(), String> {
+        if status == SUCCESS { Ok(()) } else { Err(self.explain(status, comm)) }
+    }
+
+    /// What a status means; with what NCCL has noted last.
+    pub(super) fn explain(self, status: Status, comm: RawComm) -> String {
+        // SAFETY: both functions return strings that live as long as the library, or null.
+        let texts = unsafe { [(self.0.error_string)(status), (self.0.last_error)(comm)] };
+        let [what, last] = texts.map(|text| match text.is_null() {
+            true => String::new(),
+            // SAFETY: as above.
+            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        });
+        if last.is_empty() { format!("NCCL: {what}") } else { format!("NCCL: {what} ({last})") }
+    }
+}
+
+/// Where elements of a matrix lie on the device, and how many there are.
+#[derive(Clone, Copy)]
+pub(super) struct Elements {
+    pub(super) address: u64,
+    pub(super) len: usize,
+    pub(super) dtype: Dtype,
+}
+
+impl Elements {
+    /// `ncclDataType_t`.
+    fn kind(self) -> c_int {
+        match self.dtype {
+            Dtype::F32 => 7,
+            Dtype::Bf16 => 9,
+        }
+    }
+
+    fn read(self) -> *const c_void {
+        self.address as *const c_void
+    }
+
+    fn written(self) -> *mut c_void {
+        self.address as *mut c_void
+    }
+}
+
+/// A communicator. Its calls put work on a stream and return at once.
+pub(super) struct Comm {
+    nccl: Nccl,
+    /// Null once it is aborted.
+    raw: Mutex<RawComm>,
+    stream: Arc<CudaStream>,
+}
+
+/// Where a communicator will be that is split off.
+pub(super) struct Splitting(*mut RawComm);
+
+impl Splitting {
+    /// The communicator, once `parent`, that it was split off, is done; `None` for a rank that is in none.
+    pub(super) fn finish(self, parent: &Comm) -> Option<Comm> {
+        // SAFETY: the place was made by `begin_split`, and NCCL has written it.
+        let raw = *unsafe { Box::from_raw(self.0) };
+        (!raw.is_null()).then(|| Comm { nccl: parent.nccl, raw: Mutex::new(raw), stream: Arc::clone(&parent.stream) })
+    }
+}
+
+// SAFETY: NCCL takes a communicator from any thread, one at a time, which the mutex sees to.
+unsafe impl std::marker::Send for Comm {}
+// SAFETY: as above.
+unsafe impl Sync for Comm {}
+
+impl Comm {
+    /// Begins to make the communicator of `n_ranks` ranks that have the same id.
+    pub(super) fn begin(
+        nccl: Nccl,
+        stream: &Arc<CudaStream>,
+        id: UniqueId,
+        (rank, n_ranks): (usize, usize),
+    ) -> Result<Self, String> {
+        let (mut raw, mut config) = (ptr::null_mut(), Config::non_blocking());
+        // SAFETY: the function writes a communicator, which `Drop` ends; the device of the stream is bound by the caller.
+        let status = unsafe { (nccl.0.comm_init)(&raw mut raw, n_ranks as c_int, id, rank as c_int, &raw mut config) };
+        if status != SUCCESS && status != IN_PROGRESS {
+            return Err(nccl.explain(status, ptr::null_mut()));
+        }
+        Ok(Self { nccl, raw: Mutex::new(raw), stream: Arc::clone(stream) })
+    }
+
+    /// Begins to make the communicator of those that give the same colour, in the order of their keys; `None` for a rank that is in
+    /// none. It is there when this one is done.
+    pub(super) fn begin_split(&self, colour: Option<usize>, key: usize) -> Result<Splitting, String> {
+        /// `NCCL_SPLIT_NOCOLOR`.
+        const NONE: c_int = -1;
+        let (place, mut config) = (Box::into_raw(Box::new(ptr::null_mut())), Config::non_blocking());
+        let colour = colour.map_or(NONE, |colour| colour as c_int);
+        let raw = self.lock();
+        // SAFETY: the communicator is alive under its lock. The place lives until `Splitting::finish`, or for ever.
+        let status = unsafe { (self.nccl.0.comm_split)(*raw, colour, key as c_int, place, &raw mut config) };
+        match status {
+            SUCCESS | IN_PROGRESS => Ok(Splitting(place)),
+            status => Err(self.nccl.explain(status, *raw)),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, RawComm> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the last call, or what it put on the stream, goes on: whether it is done.
+    pub(super) fn poll(&self) -> Result<bool, String> {
+        let raw = self.lock();
+        if raw.is_null() {
+            return Err("the exchange was called off".to_owned());
+        }
+        match self.nccl.status(*raw) {
+            SUCCESS => Ok(true),
+            IN_PROGRESS => Ok(false),
+            status => Err(self.nccl.explain(status, *raw)),
+        }
+    }
+
+    /// Calls off whatever is under way; all later calls fail.
+    pub(super) fn abort(&self) {
+        let mut raw = self.lock();
+        if !raw.is_null() {
+            // SAFETY: the communicator is alive, and forgotten here.
+            let status = unsafe { (self.nccl.0.comm_abort)(*raw) };
+            *raw = ptr::null_mut();
+            tracing::debug!("called off a communicator: {status}");
+        }
+    }
+
+    /// Several calls as one, which take their turn together.
+    pub(super) fn group(&self, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), String> {
+        let raw = self.lock();
+        if raw.is_null() {
+            return Err("an earlier exchange was called off".to_owned());
+        }
+        // SAFETY: a group that is begun is ended.
+        self.nccl.succeeded(unsafe { (self.nccl.0.group_start)() }, *raw)?;
+        let called = calls(&Calls { nccl: self.nccl, raw: *raw, stream: self.stream.cu_stream() });
+        // SAFETY: as above.
+        let ended = unsafe { (self.nccl.0.group_end)() };
+        called?;
+        match ended {
+            SUCCESS | IN_PROGRESS => Ok(()),
+            status => Err(self.nccl.explain(status, *raw)),
+        }
+    }
+}
+
+impl Nccl {
+    fn status(self, comm: RawComm) -> Status {
+        let mut status = SUCCESS;
+        // SAFETY: the communicator is alive, and the function writes a status.
+        match unsafe { (self.0.async_error)(comm, &raw mut status) } {
+            SUCCESS => status,
+            failed => failed,
+        }
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        let raw = *self.lock();
+        if raw.is_null() {
+            return;
+        }
+        // After a failure of the device neither can succeed, and nothing is lost.
+        let _ = self.stream.context().bind_to_thread();
+        // SAFETY: the communicator is alive, and nobody has it any more. One that is being made, or whose ranks panic, may not be
+        // waited for.
+        let status = unsafe {
+            match std::thread::panicking() || self.nccl.status(raw) != SUCCESS {
+                true => (self.nccl.0.comm_abort)(raw),
+                false => (self.nccl.0.comm_destroy)(raw),
+            }
+        };
+        tracing::debug!("ended a communicator: {status}");
+    }
+}
+
+/// The calls of a group.
+pub(super) struct Calls {
+    nccl: Nccl,
+    raw: RawComm,
+    stream: CUstream,
+}
+
+/// # Safety
+/// Of all calls: elements lie on the device of the communicator, are read and written by nobody else but work on the same stream, and live
+/// until the stream has done what was put there before they are freed. All ranks call the same, with as many elements.
+impl Calls {
+    fn called(&self, status: Status) -> Result<(), String> {
+        match status {
+            SUCCESS | IN_PROGRESS => Ok(()),
+            status => Err(self.nccl.explain(status, self.raw)),
+        }
+    }
+
+    /// Makes elements their sum over all ranks.
+    pub(super) unsafe fn all_reduce(&self, x: Elements) -> Result<(), String> {
+        let function = self.nccl.0.all_reduce;
+        // SAFETY: the caller's.
+        self.called(unsafe { function(x.read(), x.written(), x.len, x.kind(), SUM, self.raw, self.stream) })
+    }
+
+    /// The sum over all ranks of `x`, to `out` of rank `root`.
+    pub(super) unsafe fn reduce(&self, root: usize, x: Elements, out: Elements) -> Result<(), String> {
+        let function = self.nccl.0.reduce;
+        // SAFETY: the caller's.
+        let status =
+            unsafe { function(x.read(), out.written(), x.len, x.kind(), SUM, root as c_int, self.raw, self.stream) };
+        self.called(status)
+    }
+
+    /// `x` of rank `root`, to `out` of all.
+    pub(super) unsafe fn broadcast(&self, root: usize, x: Elements, out: Elements) -> Result<(), String> {
+        let function = self.nccl.0.broadcast;
+        // SAFETY: the caller's.
+        let status =
+            unsafe { function(x.read(), out.written(), out.len, x.kind(), root as c_int, self.raw, self.stream) };
+        self.called(status)
+    }
+
+    /// `x` to rank `to`, which receives as many elements from this one in the same group.
+    pub(super) unsafe fn send(&self, to: usize, x: Elements) -> Result<(), String> {
+        let function = self.nccl.0.send;
+        // SAFETY: the caller's.
+        self.called(unsafe { function(x.read(), x.len, x.kind(), to as c_int, self.raw, self.stream) })
+    }
+
+    /// `out` from rank `from`, which sends as many elements to this one in the same group.
+    pub(super) unsafe fn receive(&self, from: usize, out: Elements) -> Result<(), String> {
+        let function = self.nccl.0.receive;
+        // SAFETY: the caller's.
+        self.called(unsafe { function(out.written(), out.len, out.kind(), from as c_int, self.raw, self.stream) })
+    }
+}

@@ -1,0 +1,295 @@
+//! [`NcclRank`]: ranks on cards, one each, that move matrices by NVIDIA's library.
+//!
+//! ```text
+//! Transport (girih-comm)   who is there, who has failed, what was agreed on: bytes, between hosts
+//! Comm (library.rs)        matrices, from card to card, in the order of the device's stream
+//! Peers (peers.rs)         whoever waits for the device looks whether the others are still there
+//! ```
+//! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed by those who wait:
+//! they call off what is under way, and end with an error that names it.
+
+mod library;
+mod peers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cudarc::driver::{CudaStream, DevicePtr};
+use girih_comm::operands::{check_pieces, check_shape};
+use girih_comm::{Collective, CommError, Counters, Traffic, Transport, all_gather, members};
+use girih_compute::{Dtype, Shape};
+
+use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
+pub(crate) use self::peers::Peers;
+use crate::CudaMatrix;
+use crate::backend::Cuda;
+
+/// A rank on a card among ranks on other cards.
+pub struct NcclRank<T> {
+    transport: Arc<T>,
+    /// `None` for a rank alone.
+    comm: Option<Arc<Comm>>,
+    stream: Arc<CudaStream>,
+    peers: Arc<Peers>,
+    counters: Arc<Counters>,
+}
+
+impl<T: Transport> NcclRank<T> {
+    /// Joins the ranks of `transport`, all of which call this, each with a backend on a card of its own. No wait is longer than
+    /// `deadline`.
+    ///
+    /// # Errors
+    /// When NCCL is missing or too old, two ranks share a card, ranks have different versions of NCCL, or a rank fails or is late.
+    pub fn connect(cuda: &Cuda, transport: T, deadline: Duration) -> Result<Self, CommError> {
+        const OPERATION: &str = "connecting the cards";
+        let failed = |message: String| CommError::Library { operation: OPERATION, message };
+        let (transport, stream) = (Arc::new(transport), Arc::clone(&cuda.device.stream));
+        let nccl = Nccl::load().map_err(failed)?;
+        check_cards(cuda, &*transport)?;
+        let peers = Arc::new(Peers::new(&transport, deadline));
+        cuda.device.join(Arc::clone(&peers));
+        let mut rank = Self { transport, comm: None, stream, peers, counters: Arc::default() };
+        let (place, size) = (rank.transport.rank(), rank.transport.size());
+        if size > 1 {
+            let id = if place == 0 { nccl.unique_id().map_err(failed)?.bytes().to_vec() } else { Vec::new() };
+            let ids = all_gather(&*rank.transport, OPERATION, &id)?;
+            let id = UniqueId::from_bytes(&ids[0]).ok_or_else(|| failed("the first rank sent no id".to_owned()))?;
+            rank.stream.context().bind_to_thread().map_err(|error| failed(error.to_string()))?;
+            let comm = Comm::begin(nccl, &rank.stream, id, (place, size)).map_err(failed)?;
+            rank.comm = Some(rank.settled(OPERATION, comm)?);
+        }
+        Ok(rank)
+    }
+
+    /// A communicator once it is there; whoever waits for the device knows of it.
+    fn settled(&self, operation: &'static str, comm: Comm) -> Result<Arc<Comm>, CommError> {
+        let comm = Arc::new(comm);
+        self.peers.watch(&comm);
+        self.peers.settle(operation, &comm)?;
+        Ok(comm)
+    }
+
+    /// Puts calls on the stream; nothing for a rank alone.
+    fn call(&self, operation: &'static str, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), CommError> {
+        let Some(comm) = &self.comm else { return Ok(()) };
+        let bound = self.stream.context().bind_to_thread().map_err(|error| error.to_string());
+        bound.and_then(|()| comm.group(calls)).map_err(|message| self.peers.blame(operation, message))?;
+        self.peers.settle(operation, comm)
+    }
+
+    fn rank_and_size(&self) -> (usize, usize) {
+        (self.transport.rank(), self.transport.size())
+    }
+
+    /// Some rows of a matrix, with what lies between them.
+    fn rows(&self, matrix: &CudaMatrix, rows: &std::ops::Range<usize>) -> Elements {
+        let pitch = matrix.pitch();
+        let start = (rows.start * pitch * matrix.dtype.n_bytes()) as u64;
+        let address = matrix.data.device_ptr(&self.stream).0 + start;
+        Elements { address, len: rows.len() * pitch, dtype: matrix.dtype }
+    }
+
+    /// Copies rows to where they belong on this rank.
+    fn copy(&self, operation: &'static str, from: Elements, to: Elements) -> Result<(), CommError> {
+        if from.len == 0 {
+            return Ok(());
+        }
+        let n_bytes = from.len * from.dtype.n_bytes();
+        // SAFETY: both are rows of matrices that were checked to have as many elements, on this stream's device.
+        let copied = unsafe {
+            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, self.stream.cu_stream())
+        };
+        copied.map_err(|error| CommError::Library { operation, message: error.to_string() })
+    }
+}
+
+/// Refuses two ranks on one card, and ranks with different libraries, which would wait for each other for ever.
+fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<(), CommError> {
+    const OPERATION: &str = "comparing the cards";
+    let failed = |message: String| CommError::Library { operation: OPERATION, message };
+    let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
+    let version = crate::libraries::nccl_version().unwrap_or_default();
+    let all = all_gather(transport, OPERATION, &[&uuid[..], version.as_bytes()].concat())?;
+    let card = |rank: usize| &all[rank][..uuid.len()];
+    for rank in 0..all.len() {
+        if let Some(other) = (0..rank).find(|&other| card(other) == card(rank)) {
+            let what = format!("ranks {other} and {rank} are on the same card; give each a card of its own");
+            return Err(CommError::Operand { operation: OPERATION, what });
+        }
+        let theirs = &all[rank][uuid.len()..];
+        if *theirs != all[0][uuid.len()..] {
+            let [first, theirs] = [&all[0][uuid.len()..], theirs].map(String::from_utf8_lossy);
+            let what = format!("rank {rank} has NCCL {theirs}, rank 0 has {first}; install one version everywhere");
+            return Err(CommError::Operand { operation: OPERATION, what });
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of so many rows, as they are counted: without what lies between them.
+fn bytes(matrix: &CudaMatrix, rows: usize) -> u64 {
+    (rows * matrix.shape.cols * matrix.dtype.n_bytes()) as u64
+}
+
+impl<T: Transport> Collective<Cuda> for NcclRank<T> {
+    fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.transport.size()
+    }
+
+    fn broadcast(&self, root: usize, matrix: &mut CudaMatrix) -> Result<(), CommError> {
+        let ((rank, size), n_bytes) = (self.rank_and_size(), bytes(matrix, matrix.shape.rows));
+        let x = self.rows(matrix, &(0..matrix.shape.rows));
+        // SAFETY: the matrix is this call's alone; what is enqueued reads and writes it in the order of its stream.
+        self.call("broadcast", |calls| unsafe { calls.broadcast(root, x, x) })?;
+        self.counters.add(match rank == root {
+            true => Traffic { sent: (size as u64 - 1) * n_bytes, received: 0 },
+            false => Traffic { sent: 0, received: n_bytes },
+        });
+        Ok(())
+    }
+
+    fn all_reduce(&self, matrix: &mut CudaMatrix) -> Result<(), CommError> {
+        let (rank, size) = self.rank_and_size();
+        let x = self.rows(matrix, &(0..matrix.shape.rows));
+        // SAFETY: as in `broadcast`.
+        self.call("all-reduce", |calls| unsafe { calls.all_reduce(x) })?;
+        let (n, width) = (matrix.shape.len(), matrix.dtype.n_bytes());
+        let slice = |i: usize| (width * (n * (i + 1) / size - n * i / size)) as u64;
+        let moved = (width * n) as u64 - slice(rank) + (size as u64 - 1) * slice(rank);
+        self.counters.add(Traffic { sent: moved, received: moved });
+        Ok(())
+    }
+
+    fn reduce_scatter(&self, rows: &[usize], input: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), CommError> {
+        const NAME: &str = "reduce-scatter";
+        let (rank, size) = self.rank_and_size();
+        let pieces = check_pieces(NAME, rows, size, input.shape)?;
+        check_shape(NAME, out.shape, Shape::new(rows[rank], input.shape.cols))?;
+        check_dtypes(NAME, input.dtype, out.dtype)?;
+        let sum = self.rows(out, &(0..rows[rank]));
+        if self.comm.is_none() {
+            return self.copy(NAME, self.rows(input, &pieces[0]), sum);
+        }
+        self.call(NAME, |calls| {
+            let mut some = pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty());
+            // SAFETY: as in `broadcast`; the input is only read.
+            some.try_for_each(|(root, piece)| unsafe { calls.reduce(root, self.rows(input, piece), sum) })
+        })?;
+        let (own, others) = (bytes(input, rows[rank]), bytes(input, input.shape.rows - rows[rank]));
+        self.counters.add(Traffic { sent: others, received: (size as u64 - 1) * own });
+        Ok(())
+    }
+
+    fn all_gather(&self, rows: &[usize], input: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), CommError> {
+        const NAME: &str = "all-gather";
+        let (rank, size) = self.rank_and_size();
+        let pieces = check_pieces(NAME, rows, size, out.shape)?;
+        check_shape(NAME, input.shape, Shape::new(rows[rank], out.shape.cols))?;
+        check_dtypes(NAME, input.dtype, out.dtype)?;
+        let own = self.rows(input, &(0..rows[rank]));
+        if self.comm.is_none() {
+            return self.copy(NAME, own, self.rows(out, &pieces[0]));
+        }
+        self.call(NAME, |calls| {
+            let mut some = pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty());
+            some.try_for_each(|(root, piece)| {
+                let out = self.rows(out, piece);
+                // SAFETY: as in `reduce_scatter`.
+                unsafe { calls.broadcast(root, if root == rank { own } else { out }, out) }
+            })
+        })?;
+        let (own, others) = (bytes(out, rows[rank]), bytes(out, out.shape.rows - rows[rank]));
+        self.counters.add(Traffic { sent: (size as u64 - 1) * own, received: others });
+        Ok(())
+    }
+
+    fn all_to_all(
+        &self,
+        send_rows: &[usize],
+        input: &CudaMatrix,
+        receive_rows: &[usize],
+        out: &mut CudaMatrix,
+    ) -> Result<(), CommError> {
+        const NAME: &str = "all-to-all";
+        let (rank, size) = self.rank_and_size();
+        let sent = check_pieces(NAME, send_rows, size, input.shape)?;
+        let received = check_pieces(NAME, receive_rows, size, out.shape)?;
+        check_shape(NAME, Shape::new(1, input.shape.cols), Shape::new(1, out.shape.cols))?;
+        check_shape(NAME, Shape::new(send_rows[rank], 1), Shape::new(receive_rows[rank], 1))?;
+        check_dtypes(NAME, input.dtype, out.dtype)?;
+        self.copy(NAME, self.rows(input, &sent[rank]), self.rows(out, &received[rank]))?;
+        self.call(NAME, |calls| {
+            let mut others = (0..size).filter(|&other| other != rank);
+            others.try_for_each(|other| {
+                self.swap(calls, other, self.rows(input, &sent[other]), self.rows(out, &received[other]))
+            })
+        })?;
+        let others = |rows: &[usize]| rows.iter().sum::<usize>() - rows[rank];
+        self.counters
+            .add(Traffic { sent: bytes(input, others(send_rows)), received: bytes(out, others(receive_rows)) });
+        Ok(())
+    }
+
+    fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+        let received = all_gather(&*self.transport, "all-gather of messages", message)?;
+        Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
+    }
+
+    fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<Cuda>>, CommError> {
+        const NAME: &str = "split";
+        let (rank, size) = self.rank_and_size();
+        let members = members(&*self.transport, colour, key)?;
+        let place = members.iter().position(|&member| member == rank).expect("a rank is in its group");
+        let transport = Arc::new(self.transport.among(&members));
+        let is_whole = members.len() == size;
+        let comm = match &self.comm {
+            // Nobody leaves: all have the same members, and know it.
+            Some(comm) if is_whole && members.is_sorted() => Some(Arc::clone(comm)),
+            Some(comm) => {
+                let failed = |message| self.peers.blame(NAME, message);
+                let colour = (members.len() > 1).then_some(colour);
+                let splitting = comm.begin_split(colour, place).map_err(failed)?;
+                self.peers.settle(NAME, comm)?;
+                splitting.finish(comm).map(|child| self.settled(NAME, child)).transpose()?
+            }
+            None => None,
+        };
+        let (stream, peers, counters) = (Arc::clone(&self.stream), Arc::clone(&self.peers), Arc::clone(&self.counters));
+        Ok(Box::new(Self { transport, comm, stream, peers, counters }))
+    }
+
+    fn barrier(&self) -> Result<(), CommError> {
+        all_gather(&*self.transport, "barrier", &[]).map(drop)
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.counters.traffic()
+    }
+}
+
+impl<T: Transport> NcclRank<T> {
+    /// Rows to another rank, and rows from it.
+    fn swap(&self, calls: &Calls, other: usize, sent: Elements, received: Elements) -> Result<(), String> {
+        // SAFETY: as in `Collective::broadcast`; the other rank does the same.
+        unsafe {
+            if sent.len > 0 {
+                calls.send(other, sent)?;
+            }
+            if received.len > 0 {
+                calls.receive(other, received)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_dtypes(operation: &'static str, input: Dtype, out: Dtype) -> Result<(), CommError> {
+    if input == out {
+        return Ok(());
+    }
+    Err(CommError::Operand { operation, what: format!("the input is {input:?}, out is {out:?}") })
+}

@@ -1,0 +1,115 @@
+//! [`Peers`]: the ranks that a device works with, for those who wait for it.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{CUresult, cuStreamQuery};
+use cudarc::driver::{CudaStream, DriverError};
+use girih_comm::{CommError, Transport, all_gather};
+
+use super::library::Comm;
+
+/// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
+const SPIN: Duration = Duration::from_millis(2);
+const NAP: Duration = Duration::from_micros(50);
+/// How often it looks for ranks that have failed.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The other ranks, as far as a device is concerned.
+pub(crate) struct Peers {
+    deadline: Duration,
+    failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
+    agree: Box<dyn Fn(bool) -> Result<bool, CommError> + Send + Sync>,
+    comms: Mutex<Vec<Weak<Comm>>>,
+}
+
+impl Peers {
+    pub(super) fn new<T: Transport>(transport: &Arc<T>, deadline: Duration) -> Self {
+        let (watched, asked) = (Arc::clone(transport), Arc::clone(transport));
+        let agree = move |mine: bool| {
+            let all = all_gather(&*asked, "agreement", &[u8::from(mine)])?;
+            Ok(all.iter().all(|theirs| **theirs == [1]))
+        };
+        Self { deadline, failure: Box::new(move || watched.failure()), agree: Box::new(agree), comms: Mutex::default() }
+    }
+
+    /// Whether all ranks say yes; all of them ask.
+    pub(crate) fn agree(&self, mine: bool) -> Result<bool, CommError> {
+        (self.agree)(mine)
+    }
+
+    /// Lets a communicator be called off when a rank fails.
+    pub(super) fn watch(&self, comm: &Arc<Comm>) {
+        let mut comms = self.comms();
+        comms.retain(|comm| comm.strong_count() > 0);
+        comms.push(Arc::downgrade(comm));
+    }
+
+    fn comms(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Comm>>> {
+        self.comms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a communicator has done what was asked of it last: to be there, or to put work on the stream.
+    pub(super) fn settle(&self, operation: &'static str, comm: &Comm) -> Result<(), CommError> {
+        self.until(operation, || comm.poll().map_err(|message| self.blame(operation, message)))
+    }
+
+    /// Waits until the device has done all that is on its stream.
+    pub(crate) fn wait(&self, operation: &'static str, stream: &CudaStream) -> Result<(), CommError> {
+        let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
+        stream.context().bind_to_thread().map_err(failed)?;
+        // SAFETY: the stream is alive, and its context is bound.
+        self.until(operation, || match unsafe { cuStreamQuery(stream.cu_stream()) } {
+            CUresult::CUDA_SUCCESS => Ok(true),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            error => Err(failed(DriverError(error))),
+        })
+    }
+
+    /// Looks again and again until something is done, a rank has failed, or the deadline is over.
+    fn until(
+        &self,
+        operation: &'static str,
+        mut is_done: impl FnMut() -> Result<bool, CommError>,
+    ) -> Result<(), CommError> {
+        let start = Instant::now();
+        let mut looked = start;
+        while !is_done()? {
+            let now = Instant::now();
+            if now - looked > LOOK {
+                looked = now;
+                self.look(operation, now - start)?;
+            }
+            if now - start > SPIN {
+                std::thread::sleep(NAP);
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls everything off when a rank or a link has failed, or the others are late.
+    fn look(&self, operation: &'static str, waited: Duration) -> Result<(), CommError> {
+        let comms: Vec<Arc<Comm>> = self.comms().iter().filter_map(Weak::upgrade).collect();
+        let broken = || comms.iter().find_map(|comm| comm.poll().err());
+        let late = || {
+            let seconds = self.deadline.as_secs_f64();
+            (waited > self.deadline).then(|| CommError::Library {
+                operation,
+                message: format!("the cards did not finish within {seconds:.0} s: a rank hangs or is slow; see its log, or allow more time"),
+            })
+        };
+        let failure = (self.failure)()
+            .or_else(|| broken().map(|message| CommError::Library { operation, message }))
+            .or_else(late);
+        let Some(failure) = failure else { return Ok(()) };
+        comms.iter().for_each(|comm| comm.abort());
+        Err(failure)
+    }
+
+    /// The error of a call that failed: that of the rank behind it, if one has failed.
+    pub(super) fn blame(&self, operation: &'static str, message: String) -> CommError {
+        (self.failure)().unwrap_or(CommError::Library { operation, message })
+    }
+}

@@ -1,0 +1,264 @@
+//! Ranks on CUDA devices, one each, against ranks on the processor and against one device. Tests that want two devices say so and pass
+//! where there are fewer.
+
+use std::time::{Duration, Instant};
+
+use girih_comm::threads::{self, ThreadRank};
+use girih_comm::{Collective, CommError, Traffic, Transport};
+use girih_compute::{Backend, ComputeError, Cpu, Dtype, Shape};
+use girih_datasets::{LoadOptions, load};
+use girih_graph_format::Matrix;
+use girih_kernels::{Cuda, Device, NcclRank};
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_trainer::distributed::{RankOptions, train_on_devices};
+use girih_trainer::{Control, Event, ModelConfig, ModelKind, SessionOptions, TrainConfig};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const EPOCHS: u64 = 50;
+
+/// Backends on as many cards as there are, at most `most`.
+fn cards(most: usize) -> Vec<Cuda> {
+    let mut cards = Vec::new();
+    while cards.len() < most {
+        match Device::open(cards.len()) {
+            Ok(device) => cards.push(Cuda::new(device)),
+            Err(error) if cards.is_empty() && std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+            Err(error) => {
+                println!("{} cards: {error}", cards.len());
+                break;
+            }
+        }
+    }
+    cards
+}
+
+/// Two cards or four, if there are.
+fn several() -> Option<Vec<Cuda>> {
+    let mut cards = cards(4);
+    cards.truncate(if cards.len() == 3 { 2 } else { cards.len() });
+    (cards.len() > 1).then_some(cards)
+}
+
+fn connect(cuda: &Cuda, world: ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> {
+    Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), DEADLINE)?))
+}
+
+/// What one rank is left with after every operation, and what it moved.
+fn operations<B: Backend>(
+    backend: &B,
+    world: &dyn Collective<B>,
+    (dtype, cols): (Dtype, usize),
+) -> Result<(Vec<Matrix>, Traffic), Failure> {
+    let (rank, size) = (world.rank(), world.size());
+    // Small whole numbers: sums are exact in any order.
+    let filled = |rows: usize, salt: usize| -> Result<B::Matrix, Failure> {
+        let values: Vec<f32> = (0..rows * cols).map(|i| ((i * 7 + rank * 3 + salt) % 11) as f32 - 5.0).collect();
+        Ok(backend.upload(&Matrix::new(rows, cols, values).expect("as many values"), dtype)?)
+    };
+    let zeros = |rows: usize| backend.zeros(Shape::new(rows, cols), dtype);
+    let mut left = Vec::new();
+    let before = world.traffic();
+
+    let mut x = filled(33, 1)?;
+    world.broadcast(size - 1, &mut x)?;
+    left.push(backend.download(&x)?);
+
+    let mut x = filled(29, 2)?;
+    world.all_reduce(&mut x)?;
+    left.push(backend.download(&x)?);
+
+    // Uneven pieces, of which the first is empty.
+    let rows: Vec<usize> = (0..size).map(|i| 5 * i).collect();
+    let (input, mut out) = (filled(rows.iter().sum(), 3)?, zeros(rows[rank])?);
+    world.reduce_scatter(&rows, &input, &mut out)?;
+    left.push(backend.download(&out)?);
+
+    let (input, mut out) = (filled(rows[rank], 4)?, zeros(rows.iter().sum())?);
+    world.all_gather(&rows, &input, &mut out)?;
+    left.push(backend.download(&out)?);
+
+    let sent: Vec<usize> = (0..size).map(|to| rank + 2 * to).collect();
+    let received: Vec<usize> = (0..size).map(|from| from + 2 * rank).collect();
+    let (input, mut out) = (filled(sent.iter().sum(), 5)?, zeros(received.iter().sum())?);
+    world.all_to_all(&sent, &input, &received, &mut out)?;
+    left.push(backend.download(&out)?);
+
+    // Two groups, in falling order; then each rank alone.
+    let group = world.split(rank % 2, size - rank)?;
+    let mut x = filled(17, 6)?;
+    group.all_reduce(&mut x)?;
+    group.broadcast(group.size() - 1, &mut x)?;
+    left.push(backend.download(&x)?);
+    let alone = world.split(rank, 0)?;
+    let (input, mut out) = (filled(3, 7)?, zeros(3)?);
+    alone.all_gather(&[3], &input, &mut out)?;
+    alone.all_reduce(&mut out)?;
+    left.push(backend.download(&out)?);
+
+    let words = world.all_gather_bytes(&[rank as u8; 3])?;
+    assert_eq!(words, (0..size).map(|i| vec![i as u8; 3]).collect::<Vec<_>>());
+    world.barrier()?;
+    let after = world.traffic();
+    Ok((left, Traffic { sent: after.sent - before.sent, received: after.received - before.received }))
+}
+
+/// Whatever ends a rank.
+#[derive(Debug)]
+struct Failure(String);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<CommError> for Failure {
+    fn from(error: CommError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<ComputeError> for Failure {
+    fn from(error: ComputeError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+#[test]
+fn cards_exchange_what_processors_do() {
+    for case in [(Dtype::F32, 47), (Dtype::F32, 64), (Dtype::Bf16, 13)] {
+        let Some(cards) = several() else { return };
+        let on_host = |world: ThreadRank| operations::<Cpu>(&Cpu::new(), &world, case);
+        let expected = threads::run(cards.len(), DEADLINE, on_host).expect("ranks on the processor");
+        let on_card = |world: ThreadRank| {
+            let cuda = &cards[world.transport().rank()];
+            operations(cuda, &*connect(cuda, world)?, case)
+        };
+        let found =
+            threads::run(cards.len(), DEADLINE, on_card).unwrap_or_else(|failure| panic!("{}", failure.message));
+        for (rank, (expected, found)) in expected.iter().zip(&found).enumerate() {
+            assert_eq!(expected, found, "rank {rank}, {case:?}");
+        }
+    }
+}
+
+/// The losses of all epochs on the cards of a partition, and how many steps each card repeated as graphs.
+fn losses(cards: &[Cuda], config: &TrainConfig, (scheme, exchange): (Scheme, Exchange)) -> (Vec<f32>, Vec<u64>) {
+    let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
+    let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
+    let mut losses = Vec::new();
+    let mut observe = |event: Event<'_>| {
+        if let Event::Epoch { report, .. } = event {
+            losses.push(report.train_loss);
+        }
+        Control::Continue
+    };
+    let session = SessionOptions::default();
+    if let [card] = cards {
+        girih_trainer::train(card, dataset, config, &session, &mut observe).expect("training on one card");
+    } else {
+        let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
+        let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
+        let ranks = RankOptions { grid, exchange, deadline: DEADLINE };
+        train_on_devices((cards, connect), dataset, config, &ranks, &session, &mut observe).expect("training on cards");
+    }
+    (losses, cards.iter().map(Cuda::n_repeated).collect())
+}
+
+#[test]
+fn cards_learn_what_one_card_does() {
+    let Some(first) = several() else { return };
+    let n = first.len();
+    drop(first);
+    let mut partitions = vec![(Scheme::OneD, Exchange::Dense), (Scheme::OneD, Exchange::Rows)];
+    if n == 4 {
+        partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto), (Scheme::TwoD, Exchange::Dense)]);
+    }
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc] {
+        let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
+        let (single, _) = losses(&cards(1), &config, partitions[0]);
+        for &partition in &partitions {
+            let (shared, repeated) = losses(&cards(n), &config, partition);
+            assert_eq!(single.len(), shared.len());
+            for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
+                assert!(
+                    (a - b).abs() <= 1e-4 * a.abs(),
+                    "{kind:?} on {partition:?}, epoch {epoch}: {b}, on one card {a}"
+                );
+            }
+            println!("{kind:?} on {partition:?}: {repeated:?} steps repeated");
+            assert!(repeated.iter().all(|&n| n == repeated[0]), "all cards repeat steps, or none does");
+        }
+    }
+}
+
+#[test]
+fn cards_learn_the_same_bits_again() {
+    let Some(first) = several() else { return };
+    let n = first.len();
+    drop(first);
+    let base = TrainConfig::for_model(ModelKind::Gcn);
+    let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
+    let config = TrainConfig { epochs: 10, model, ..base };
+    let run = || losses(&cards(n), &config, (Scheme::OneD, Exchange::Auto)).0;
+    assert_eq!(run(), run());
+}
+
+/// A rank that fails while another waits for it on its card.
+#[test]
+fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
+    let Some(cards) = several() else { return };
+    let start = Instant::now();
+    let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+        let cuda = &cards[world.transport().rank()];
+        let world = connect(cuda, world)?;
+        let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+        for round in 0..5 {
+            if round == 3 && world.rank() == 1 {
+                return Err(Failure("rank one has had enough".to_owned()));
+            }
+            world.all_reduce(&mut x)?;
+            cuda.download(&x)?;
+        }
+        Ok(())
+    });
+    let failure = outcome.expect_err("a rank failed");
+    assert_eq!(failure.rank, 1);
+    assert!(failure.message.contains("had enough"), "{}", failure.message);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// A rank that does not come: the others wait for as long as the deadline says.
+#[test]
+fn a_rank_that_is_late_is_not_waited_for_without_end() {
+    let Some(cards) = several() else { return };
+    let deadline = Duration::from_secs(3);
+    let outcome = threads::run(cards.len(), deadline, |world| -> Result<(), Failure> {
+        let cuda = &cards[world.transport().rank()];
+        let world = NcclRank::connect(cuda, world.into_transport(), deadline)?;
+        let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+        world.all_reduce(&mut x)?;
+        cuda.download(&x)?;
+        if Collective::<Cuda>::rank(&world) == 1 {
+            std::thread::sleep(Duration::from_secs(8));
+            return Ok(());
+        }
+        world.all_reduce(&mut x)?;
+        cuda.download(&x)?;
+        Ok(())
+    });
+    let failure = outcome.expect_err("a rank was late");
+    assert!(failure.message.contains("within 3 s"), "{}", failure.message);
+}
+
+#[test]
+fn ranks_want_a_card_each() {
+    let Some(_) = cards(1).pop() else { return };
+    let outcome = threads::run(2, DEADLINE, |world| -> Result<(), Failure> {
+        let cuda = Cuda::new(Device::open(0).expect("the first card"));
+        connect(&cuda, world)?;
+        Ok(())
+    });
+    let message = outcome.expect_err("both ranks are on one card").message;
+    assert!(message.contains("ranks 0 and 1 are on the same card"), "{message}");
+}
