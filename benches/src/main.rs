@@ -61,6 +61,9 @@ struct Arguments {
     /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
+    /// Layers of the network (suite gpu-ranks) [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    layers: Option<u8>,
 }
 
 fn graph_help() -> String {
@@ -93,6 +96,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
         orders: arguments.order,
         hidden: arguments.hidden,
+        layers: arguments.layers.map(usize::from),
         tilings: arguments.density_threshold,
         kernels: arguments.kernel,
         peer: arguments.peer,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use girih_compute::Backend;
 use girih_datasets::Dataset;
 use girih_machine::memory;
-use girih_trainer::{Control, EpochTimes, Event, SessionOptions, StageTimes, TrainConfig, train};
+use girih_trainer::{
+    Control, EpochTimes, Event, Observer, Outcome, SessionOptions, StageTimes, TrainConfig, TrainError, train,
+};
 
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
@@ -28,9 +30,19 @@ impl Epochs {
         protocol: Protocol,
         peers: &mut [Peer],
     ) -> Result<Self, Error> {
+        let options = SessionOptions::default();
+        Self::of(protocol, peers, |observe| train(backend, dataset, config, &options, observe))
+    }
+
+    /// The epochs of a training that is told whom to tell of them.
+    pub(super) fn of(
+        protocol: Protocol,
+        peers: &mut [Peer],
+        train: impl FnOnce(&mut Observer<'_>) -> Result<Outcome, TrainError>,
+    ) -> Result<Self, Error> {
         let (mut times, mut peers_s, mut failure) = (Vec::new(), vec![Vec::new(); peers.len()], None);
         let can_reset = memory::reset_peak();
-        train(backend, dataset, config, &SessionOptions::default(), &mut |event: Event<'_>| {
+        train(&mut |event: Event<'_>| {
             let Event::Epoch { report, .. } = event else { return Control::Continue };
             let asked: Result<Vec<f64>, Error> = peers.iter_mut().map(|peer| peer.ask("epoch")).collect();
             match asked {

@@ -61,11 +61,16 @@ pub(super) struct Order {
 impl Order {
     /// Finds the order of a graph. Ids of generated graphs are shuffled, so that nothing is owed to the generator.
     pub(super) fn find(kind: OrderKind, graph: &Csr) -> Result<Self, Error> {
+        Self::inside(kind, 1, graph)
+    }
+
+    /// As [`find`](Self::find), inside so many equal ranges of ids.
+    pub(super) fn inside(kind: OrderKind, n_blocks: usize, graph: &Csr) -> Result<Self, Error> {
         if kind == OrderKind::None {
             return Ok(Self { kind, seconds: 0.0, permutation: None });
         }
         let start = Instant::now();
-        let permutation = Some(kind.order(1, 1).order(graph)?);
+        let permutation = Some(kind.order(n_blocks, 1).order(graph)?);
         let seconds = start.elapsed().as_secs_f64();
         eprintln!("order {kind} in {seconds:.1} s");
         Ok(Self { kind, seconds, permutation })

@@ -11,6 +11,7 @@ mod gpu_ablation;
 mod gpu_accuracy;
 mod gpu_fullbatch;
 mod gpu_profile;
+mod gpu_ranks;
 mod gpu_spmm;
 mod io;
 mod lightgcn;
@@ -65,6 +66,8 @@ pub enum Suite {
     GpuAblation,
     /// One product on a CUDA device for each order of nodes, with what NVIDIA's profiler counts in it.
     GpuProfile,
+    /// Whole training epochs of a GCN on several CUDA devices, beside one.
+    GpuRanks,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
     /// Generating, writing and reading graphs in every format.
@@ -90,6 +93,7 @@ impl Suite {
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
             Self::GpuProfile => "gpu-profile",
+            Self::GpuRanks => "gpu-ranks",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Io => "io",
         }
@@ -118,6 +122,7 @@ impl Suite {
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),
             Self::GpuProfile => gpu_profile::run(setup, report),
+            Self::GpuRanks => gpu_ranks::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Io => io::run(setup, report),
         }
@@ -139,6 +144,8 @@ pub struct Setup {
     pub peer: Option<PathBuf>,
     /// Width of hidden layers, for suites where runs on different graphs have had different ones.
     pub hidden: Option<usize>,
+    /// Layers of the network, for the suite that trains deeper ones.
+    pub layers: Option<usize>,
     /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that; none for those that
     /// the suite would take.
     pub tilings: Vec<Tiling>,
