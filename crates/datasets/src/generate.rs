@@ -55,6 +55,8 @@ enum Decision {
     Latent = 11,
     /// Those of a class's centre.
     CentreLatent = 12,
+    /// Features that tell of another class than the node's.
+    Stray = 13,
 }
 
 impl Decision {
@@ -98,6 +100,9 @@ pub struct Planted {
     /// Latent factors that half of the variance comes from, of noise and centres alike, so that features are correlated as
     /// embeddings are; 0 for none.
     pub factors: usize,
+    /// Share of nodes whose features are around a centre drawn at random. It bounds what features tell without neighbours, however
+    /// strong the signal.
+    pub stray: f64,
     /// Share of labels that are drawn at random.
     pub noise: f64,
     /// Expected share of training nodes.

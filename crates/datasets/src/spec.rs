@@ -13,7 +13,7 @@ use girih_graph_format::MAX_NODES;
 use crate::DatasetError;
 use crate::generate::{Planted, Preset, Recipe, Rmat, preset_communities, preset_names};
 
-const PLANTED_KEYS: [&str; 13] = [
+const PLANTED_KEYS: [&str; 14] = [
     "nodes",
     "degree",
     "features",
@@ -23,6 +23,7 @@ const PLANTED_KEYS: [&str; 13] = [
     "gamma",
     "signal",
     "factors",
+    "stray",
     "noise",
     "train",
     "val",
@@ -102,6 +103,7 @@ fn parse_planted(preset: &Preset, scale: f64, settings: &Settings) -> Result<Pla
     recipe.gamma = settings.get("gamma", 1.1..=100.0, recipe.gamma)?;
     recipe.signal = settings.get("signal", 0.0..=1e6, recipe.signal)?;
     recipe.factors = settings.get("factors", 0..=1 << 10, recipe.factors)?;
+    recipe.stray = settings.get("stray", 0.0..=1.0, recipe.stray)?;
     recipe.noise = settings.get("noise", 0.0..=1.0, recipe.noise)?;
     recipe.train = settings.get("train", 0.0..=1.0, recipe.train)?;
     recipe.val = settings.get("val", 0.0..=1.0, recipe.val)?;
@@ -228,10 +230,10 @@ mod tests {
     #[test]
     fn keys_override_and_unknown_ones_are_listed() {
         let recipe = planted(
-            "synth:planted,nodes=1000,degree=8,features=16,classes=4,communities=9,mix=0.5,gamma=3,signal=1,factors=5,noise=0,train=0.2,val=0.3,seed=7",
+            "synth:planted,nodes=1000,degree=8,features=16,classes=4,communities=9,mix=0.5,gamma=3,signal=1,factors=5,stray=0.1,noise=0,train=0.2,val=0.3,seed=7",
         );
         assert_eq!((recipe.nodes, recipe.edges, recipe.features, recipe.classes), (1000, 8000, 16, 4));
-        assert_eq!((recipe.communities, recipe.seed, recipe.mix, recipe.factors), (9, 7, 0.5, 5));
+        assert_eq!((recipe.communities, recipe.seed, recipe.mix, recipe.factors, recipe.stray), (9, 7, 0.5, 5, 0.1));
         assert!(refusal("synth:planted,nodse=3").contains("known are nodes, degree"));
         assert!(refusal("synth:redit").contains("planted, reddit"));
         assert!(refusal("synth:planted,nodes=3,nodes=4").contains("twice"));
@@ -249,6 +251,7 @@ mod tests {
             "synth:planted,mix=nan",
             "synth:planted,mix=2",
             "synth:planted,factors=1025",
+            "synth:planted,stray=1.5",
             "synth:planted,nodes=0",
             "synth:planted,nodes=3000000000",
             "synth:planted,nodes",

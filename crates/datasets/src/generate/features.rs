@@ -6,7 +6,7 @@
 //!
 //! With latent factors, half of the variance is that of a few numbers of the node, spread over all features: `√½·ε + √½·Λᵀz`,
 //! where factor `r` has a share of the variance that falls as `1 / (r + 1)`. So the spectrum of the features falls as that of
-//! learned embeddings does. Centres are drawn as the noise is: a class is as likely to differ in a factor as two nodes are.
+//! learned embeddings does. Some nodes stray: they talk of another class than their neighbours do. Centres are drawn as the noise is: a class is as likely to differ in a factor as two nodes are.
 
 use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;
@@ -31,6 +31,8 @@ pub(super) struct Rows<'a> {
     centres: Vec<f32>,
     latent: Option<Latent>,
     key: Key,
+    /// Which nodes stray, and where to.
+    stray: (f64, Key),
 }
 
 impl<'a> Rows<'a> {
@@ -39,7 +41,14 @@ impl<'a> Rows<'a> {
         let width = recipe.features;
         let latent = (recipe.factors > 0).then(|| Latent::new(recipe));
         let centres = centres(recipe, latent.as_ref());
-        Self { width, community, centres, latent, key: Decision::Feature.key(recipe.seed) }
+        let stray = (recipe.stray, Decision::Stray.key(recipe.seed));
+        Self { width, community, centres, latent, key: Decision::Feature.key(recipe.seed), stray }
+    }
+
+    /// The number of the centre that the features of a node are around.
+    fn centre(&self, v: usize) -> usize {
+        let (n_centres, (stray, key)) = (self.centres.len() / self.width, self.stray);
+        drawn_instead(key, v, stray, n_centres).unwrap_or(self.community[v] as usize % n_centres)
     }
 
     /// All of them at once.
@@ -64,9 +73,9 @@ impl RowSource for Rows<'_> {
     }
 
     fn read_rows(&self, first_row: usize, rows: &mut [f32]) -> Result<(), CompressError> {
-        let (width, n_centres) = (self.width, self.centres.len() / self.width);
+        let width = self.width;
         for (v, row) in (first_row..).zip(rows.chunks_exact_mut(width)) {
-            let centre = self.community[v] as usize % n_centres * width;
+            let centre = self.centre(v) * width;
             noise_row(self.key, v as u64, row);
             if let Some(latent) = &self.latent {
                 latent.mix_into(Decision::Latent, v as u64, row);
@@ -80,6 +89,7 @@ impl RowSource for Rows<'_> {
         let mut hash = crc32fast::Hasher::new();
         hash.update(bytemuck::cast_slice(self.community));
         hash.update(bytemuck::cast_slice(&self.centres));
+        hash.update(&self.stray.0.to_le_bytes());
         hash.update(bytemuck::cast_slice(self.latent.as_ref().map_or(&[], |latent| &latent.loadings[..])));
         Ok(u64::from(self.key.block(0, 0)[0]) << 32 | u64::from(hash.finalize()))
     }
@@ -158,6 +168,13 @@ fn noise(word: u32) -> f32 {
     (sum as f32 - MEAN) * INVERSE_DEVIATION
 }
 
+/// One of `n` at random, for a share of all nodes.
+fn drawn_instead(key: Key, v: usize, share: f64, n: usize) -> Option<usize> {
+    let words = key.block(v as u64, 0);
+    let is_drawn = f64::from(unit_f32(words[0])) < share;
+    is_drawn.then(|| bounded(u64::from(words[1]) << 32 | u64::from(words[2]), n as u64) as usize)
+}
+
 /// Labels of every node: the class of its community, but for noise; or several classes, by the community's taste.
 pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, DatasetError> {
     let key = Decision::Label.key(recipe.seed);
@@ -166,12 +183,7 @@ pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, Data
         return multi_labels(recipe, community, key);
     }
     let class = |(v, &community): (usize, &u32)| {
-        let words = key.block(v as u64, 0);
-        if f64::from(unit_f32(words[0])) < recipe.noise {
-            bounded(u64::from(words[1]) << 32 | u64::from(words[2]), n_classes as u64) as u32
-        } else {
-            (community as usize % n_classes) as u32
-        }
+        drawn_instead(key, v, recipe.noise, n_classes).unwrap_or(community as usize % n_classes) as u32
     };
     let classes = community.par_iter().enumerate().with_min_len(1 << 12).map(class).collect();
     Ok(Labels::Single { n_classes, classes })

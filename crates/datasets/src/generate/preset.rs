@@ -74,6 +74,7 @@ impl Preset {
             gamma: 2.3,
             signal: 2.0,
             factors: 0,
+            stray: 0.0,
             noise: 0.05,
             train: self.train,
             val: self.val,

@@ -119,6 +119,29 @@ fn features_point_to_the_class() {
     }
 }
 
+/// A node that strays has the centre of a class drawn at random, which is its own once in so many classes.
+#[test]
+fn some_nodes_stray() {
+    for (stray, expected) in [(0.0, 0.0), (0.4, 0.4 * 4.0 / 5.0)] {
+        let dataset =
+            generate(&format!("synth:planted,nodes=4000,features=40,classes=5,signal=40,noise=0,stray={stray}"));
+        let Some(Features::Dense(features)) = &dataset.features else { panic!("dense features") };
+        let Some(Labels::Single { classes, .. }) = &dataset.labels else { panic!("one label each") };
+        // Centres are far apart, so that the first node of a class that does not stray tells where most others are.
+        let distance = |u: usize, v: usize| -> f32 {
+            features.row(u).iter().zip(features.row(v)).map(|(a, b)| (a - b).powi(2)).sum()
+        };
+        let mut n_away = 0;
+        for class in 0..5 {
+            let members: Vec<usize> = (0..4000).filter(|&v| classes[v] == class).collect();
+            let near = |u: usize| members.iter().filter(|&&v| distance(u, v) < 400.0).count();
+            n_away += members.len() - members.iter().take(9).map(|&u| near(u)).max().unwrap();
+        }
+        let share = f64::from(n_away as u32) / 4000.0;
+        assert!((share - expected).abs() < 0.03, "{share} of {expected}");
+    }
+}
+
 /// Half of the variance of what is not the class lies in as many directions as there are factors.
 #[test]
 fn factors_correlate_features() {
