@@ -1,5 +1,6 @@
 //! [`Collective`]: what ranks do together.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use girih_compute::Backend;
@@ -13,6 +14,28 @@ pub struct Traffic {
     pub sent: u64,
     /// Bytes that came in.
     pub received: u64,
+}
+
+/// Calls that were [begun](Collective::begin) and may go on.
+#[must_use = "what was begun has to be finished before its operands are used"]
+pub struct Pending(Option<Box<dyn Any + Send>>);
+
+impl Pending {
+    /// Calls that are done.
+    pub fn done() -> Self {
+        Self(None)
+    }
+
+    /// Calls that are done when `mark` is reached, whatever that is to the communicator.
+    pub fn until(mark: impl Any + Send) -> Self {
+        Self(Some(Box::new(mark)))
+    }
+
+    /// The mark, if there is one of this type.
+    #[must_use]
+    pub fn mark<M: Any>(self) -> Option<M> {
+        self.0.and_then(|mark| mark.downcast().ok()).map(|mark| *mark)
+    }
 }
 
 /// Counts [`Traffic`] for a communicator and all that are split from it.
@@ -68,6 +91,32 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn all_reduce(&self, matrix: &mut B::Matrix) -> Result<(), CommError>;
+
+    /// As [`all_reduce`](Self::all_reduce) of each matrix, in one exchange where that is quicker.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else.
+    fn all_reduce_each(&self, matrices: &mut [&mut B::Matrix]) -> Result<(), CommError> {
+        matrices.iter_mut().try_for_each(|matrix| self.all_reduce(matrix))
+    }
+
+    /// Makes calls that may go on beside what the backend is asked for next, until they are [finished](Self::finish): before that, nobody
+    /// reads what they write, or writes what they read. Where nothing goes on by itself they are done when this returns.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
+        calls()?;
+        Ok(Pending::done())
+    }
+
+    /// Lets what the backend is asked for next come after calls that were begun.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn finish(&self, _pending: Pending) -> Result<(), CommError> {
+        Ok(())
+    }
 
     /// Sums `input` over all ranks, of which rank `i` gets the `i`-th piece, `rows[i]` rows long.
     ///

@@ -29,7 +29,7 @@ pub mod operands;
 pub mod threads;
 mod transport;
 
-pub use collective::{Collective, Counters, Traffic};
+pub use collective::{Collective, Counters, Pending, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;
 pub use launch::{launched_rank, launched_ranks};

@@ -295,15 +295,19 @@ impl Comm {
         }
     }
 
-    /// Several calls as one, which take their turn together.
-    pub(super) fn group(&self, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), String> {
+    /// Several calls as one, which take their turn together on a stream.
+    pub(super) fn group(
+        &self,
+        stream: &CudaStream,
+        calls: impl FnOnce(&Calls) -> Result<(), String>,
+    ) -> Result<(), String> {
         let raw = self.lock();
         if raw.is_null() {
             return Err("an earlier exchange was called off".to_owned());
         }
         // SAFETY: a group that is begun is ended.
         self.nccl.succeeded(unsafe { (self.nccl.0.group_start)() }, *raw)?;
-        let called = calls(&Calls { nccl: self.nccl, raw: *raw, stream: self.stream.cu_stream() });
+        let called = calls(&Calls { nccl: self.nccl, raw: *raw, stream: stream.cu_stream() });
         // SAFETY: as above.
         let ended = unsafe { (self.nccl.0.group_end)() };
         called?;

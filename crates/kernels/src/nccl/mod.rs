@@ -12,11 +12,12 @@ mod library;
 mod peers;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cudarc::driver::{CudaStream, DevicePtr};
+use cudarc::driver::{CudaEvent, CudaStream, DevicePtr, DriverError};
 use girih_comm::operands::{check_pieces, check_shape};
-use girih_comm::{Collective, CommError, Counters, Traffic, Transport, all_gather, members};
+use girih_comm::{Collective, CommError, Counters, Pending, Traffic, Transport, all_gather, members};
 use girih_compute::{Dtype, Shape};
 
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
@@ -29,7 +30,12 @@ pub struct NcclRank<T> {
     transport: Arc<T>,
     /// `None` for a rank alone.
     comm: Option<Arc<Comm>>,
+    /// The device's own stream.
     stream: Arc<CudaStream>,
+    /// Where calls are that were begun and go on beside what is on the device's own.
+    side: Arc<CudaStream>,
+    /// Whether calls are being begun.
+    is_beginning: AtomicBool,
     peers: Arc<Peers>,
     counters: Arc<Counters>,
 }
@@ -48,7 +54,9 @@ impl<T: Transport> NcclRank<T> {
         check_cards(cuda, &*transport)?;
         let peers = Arc::new(Peers::new(&transport, deadline));
         cuda.device.join(Arc::clone(&peers));
-        let mut rank = Self { transport, comm: None, stream, peers, counters: Arc::default() };
+        let side = stream.context().new_stream().map_err(|error| failed(error.to_string()))?;
+        let (is_beginning, counters) = (AtomicBool::new(false), Arc::default());
+        let mut rank = Self { transport, comm: None, stream, side, is_beginning, peers, counters };
         let (place, size) = (rank.transport.rank(), rank.transport.size());
         if size > 1 {
             let id = if place == 0 { nccl.unique_id().map_err(failed)?.bytes().to_vec() } else { Vec::new() };
@@ -73,8 +81,15 @@ impl<T: Transport> NcclRank<T> {
     fn call(&self, operation: &'static str, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
         let bound = self.stream.context().bind_to_thread().map_err(|error| error.to_string());
-        bound.and_then(|()| comm.group(calls)).map_err(|message| self.peers.blame(operation, message))?;
+        bound
+            .and_then(|()| comm.group(self.current(), calls))
+            .map_err(|message| self.peers.blame(operation, message))?;
         self.peers.settle(operation, comm)
+    }
+
+    /// Where calls go now.
+    fn current(&self) -> &CudaStream {
+        if self.is_beginning.load(Ordering::Relaxed) { &self.side } else { &self.stream }
     }
 
     fn rank_and_size(&self) -> (usize, usize) {
@@ -97,7 +112,7 @@ impl<T: Transport> NcclRank<T> {
         let n_bytes = from.len * from.dtype.n_bytes();
         // SAFETY: both are rows of matrices that were checked to have as many elements, on this stream's device.
         let copied = unsafe {
-            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, self.stream.cu_stream())
+            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, self.current().cu_stream())
         };
         copied.map_err(|error| CommError::Library { operation, message: error.to_string() })
     }
@@ -153,15 +168,36 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
     }
 
     fn all_reduce(&self, matrix: &mut CudaMatrix) -> Result<(), CommError> {
-        let (rank, size) = self.rank_and_size();
-        let x = self.rows(matrix, &(0..matrix.shape.rows));
-        // SAFETY: as in `broadcast`.
-        self.call("all-reduce", |calls| unsafe { calls.all_reduce(x) })?;
-        let (n, width) = (matrix.shape.len(), matrix.dtype.n_bytes());
-        let slice = |i: usize| (width * (n * (i + 1) / size - n * i / size)) as u64;
-        let moved = (width * n) as u64 - slice(rank) + (size as u64 - 1) * slice(rank);
-        self.counters.add(Traffic { sent: moved, received: moved });
+        self.all_reduce_each(&mut [matrix])
+    }
+
+    fn all_reduce_each(&self, matrices: &mut [&mut CudaMatrix]) -> Result<(), CommError> {
+        let all: Vec<Elements> = matrices.iter().map(|matrix| self.rows(matrix, &(0..matrix.shape.rows))).collect();
+        self.call("all-reduce", |calls| {
+            // SAFETY: as in `broadcast`.
+            all.iter().try_for_each(|x| unsafe { calls.all_reduce(*x) })
+        })?;
+        matrices.iter().for_each(|matrix| self.count_all_reduce(matrix));
         Ok(())
+    }
+
+    fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
+        if self.comm.is_none() {
+            calls()?;
+            return Ok(Pending::done());
+        }
+        let failed = |error: DriverError| CommError::Library { operation: "begin", message: error.to_string() };
+        self.side.join(&self.stream).map_err(failed)?;
+        self.is_beginning.store(true, Ordering::Relaxed);
+        let called = calls();
+        self.is_beginning.store(false, Ordering::Relaxed);
+        called?;
+        Ok(Pending::until(self.side.record_event(None).map_err(failed)?))
+    }
+
+    fn finish(&self, pending: Pending) -> Result<(), CommError> {
+        let failed = |error: DriverError| CommError::Library { operation: "finish", message: error.to_string() };
+        pending.mark::<CudaEvent>().map_or(Ok(()), |done| self.stream.wait(&done).map_err(failed))
     }
 
     fn reduce_scatter(&self, rows: &[usize], input: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), CommError> {
@@ -258,8 +294,10 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             }
             None => None,
         };
-        let (stream, peers, counters) = (Arc::clone(&self.stream), Arc::clone(&self.peers), Arc::clone(&self.counters));
-        Ok(Box::new(Self { transport, comm, stream, peers, counters }))
+        let (stream, side) = (Arc::clone(&self.stream), Arc::clone(&self.side));
+        let (is_beginning, peers, counters) =
+            (AtomicBool::new(false), Arc::clone(&self.peers), Arc::clone(&self.counters));
+        Ok(Box::new(Self { transport, comm, stream, side, is_beginning, peers, counters }))
     }
 
     fn barrier(&self) -> Result<(), CommError> {
@@ -272,6 +310,15 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
 }
 
 impl<T: Transport> NcclRank<T> {
+    /// Counts what an all-reduce moves.
+    fn count_all_reduce(&self, matrix: &CudaMatrix) {
+        let (rank, size) = self.rank_and_size();
+        let (n, width) = (matrix.shape.len(), matrix.dtype.n_bytes());
+        let slice = |i: usize| (width * (n * (i + 1) / size - n * i / size)) as u64;
+        let moved = (width * n) as u64 - slice(rank) + (size as u64 - 1) * slice(rank);
+        self.counters.add(Traffic { sent: moved, received: moved });
+    }
+
     /// Rows to another rank, and rows from it.
     fn swap(&self, calls: &Calls, other: usize, sent: Elements, received: Elements) -> Result<(), String> {
         // SAFETY: as in `Collective::broadcast`; the other rank does the same.

@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
-use girih_partition::{Reduce, Slicing, place_in};
+use girih_partition::{Reduce, Slicing, Step, place_in};
 
 use super::blocks::{Block, CutAdjacency, Pattern};
 use super::ranks::{Ranks, failed};
+use super::rows::Arriving;
 use crate::tape::Pool;
 
 /// The adjacency as one rank sees it.
@@ -115,50 +116,44 @@ impl<B: Backend> Product<'_, B> {
         if blocks.is_empty() && !epilogue.accumulate {
             backend.set_zero(out)?;
         }
-        for (i, (step, block)) in mine.steps.iter().zip(blocks).enumerate() {
-            let received = self.exchange(step.root, self.ranks.plan().panels[step.panel].len(), block, operand)?;
-            let (first, last) = (i == 0, i + 1 == blocks.len());
+        let mut steps = mine.steps.iter().zip(blocks).peekable();
+        let mut arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
+        let mut first = true;
+        while let Some((step, block)) = steps.next() {
+            let begun = arriving.take().expect("each step is begun before it is taken");
+            let received = begun.finish(backend, self.pool, &*self.ranks.steps)?;
+            // The rows of the next step travel while this one is multiplied.
+            arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
+            let last = arriving.is_none();
             let epilogue = Epilogue {
                 accumulate: !first || epilogue.accumulate,
                 bias: epilogue.bias.filter(|_| last),
                 activation: if last { epilogue.activation } else { Activation::Identity },
                 dropout: epilogue.dropout.filter(|_| last),
             };
-            let panel = received.as_ref().unwrap_or(operand);
+            let panel = if step.root == self.ranks.rank() { operand } else { &received };
             backend.spmm((&block.matrix, Transpose::No), None, panel, epilogue, out)?;
-            self.give(received);
+            self.give(Some(received));
+            first = false;
         }
         Ok(())
     }
 
-    /// What the block of a step multiplies: the rows that the root sent, or nothing where it is the rank's own panel.
-    fn exchange(
-        &mut self,
-        root: usize,
-        n_rows: usize,
-        block: &Block<B>,
-        own: &B::Matrix,
-    ) -> Result<Option<B::Matrix>, ComputeError> {
+    /// Begins to bring what the block of a step multiplies: the rows that the root sends. The root multiplies its own panel.
+    fn begin(&mut self, step: &Step, block: &Block<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         let (backend, ranks) = (self.backend, self.ranks);
-        let is_root = root == ranks.rank();
-        let received = match &block.rows {
-            Some(rows) => rows.send(backend, self.pool, &*ranks.steps, own)?,
-            None => {
-                let shape = Shape::new(n_rows, backend.shape(own).cols);
-                let mut panel = self.pool.take(backend, shape, Dtype::F32)?;
-                if is_root {
-                    backend.convert(own, &mut panel)?;
-                }
-                let place = place_in(&ranks.mine().group, root);
-                ranks.steps.broadcast(place, &mut panel).map_err(|error| failed(&error))?;
-                panel
-            }
-        };
-        if is_root {
-            self.give(Some(received));
-            return Ok(None);
+        if let Some(rows) = &block.rows {
+            return rows.begin(backend, self.pool, &*ranks.steps, own);
         }
-        Ok(Some(received))
+        let shape = Shape::new(ranks.plan().panels[step.panel].len(), backend.shape(own).cols);
+        let mut panel = self.pool.take(backend, shape, Dtype::F32)?;
+        if step.root == ranks.rank() {
+            backend.convert(own, &mut panel)?;
+        }
+        let place = place_in(&ranks.mine().group, step.root);
+        let pending =
+            ranks.steps.begin(&mut || ranks.steps.broadcast(place, &mut panel)).map_err(|error| failed(&error))?;
+        Ok(Arriving { pending, rows: panel, sent: None })
     }
 
     /// Adds up what several ranks have of the same rows, and leaves each the rows that it holds.

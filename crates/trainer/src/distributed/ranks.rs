@@ -93,7 +93,8 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails.
     pub(crate) fn sum_gradients(&self, gradients: &mut Gradients<B>) -> Result<(), ComputeError> {
-        gradients.shared_mut().try_for_each(|gradient| self.sum(gradient))
+        let mut shared: Vec<&mut B::Matrix> = gradients.shared_mut().collect();
+        self.peers.all_reduce_each(&mut shared).map_err(|error| failed(&error))
     }
 
     /// The nodes of each of the ranks that together hold every node once: ascending ranges, in the order of `peers`.

@@ -3,13 +3,36 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use girih_comm::Collective;
+use girih_comm::{Collective, Pending};
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
 use super::ranks::{Ranks, failed};
 use crate::tape::Pool;
+
+/// Rows on their way to this rank, and those that leave it at the same time.
+pub(super) struct Arriving<B: Backend> {
+    pub(super) pending: Pending,
+    pub(super) rows: B::Matrix,
+    pub(super) sent: Option<B::Matrix>,
+}
+
+impl<B: Backend> Arriving<B> {
+    /// The rows, which may be read from now on.
+    pub(super) fn finish(
+        self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        group: &dyn Collective<B>,
+    ) -> Result<B::Matrix, ComputeError> {
+        group.finish(self.pending).map_err(|error| failed(&error))?;
+        if let Some(sent) = self.sent {
+            pool.give(backend, sent);
+        }
+        Ok(self.rows)
+    }
+}
 
 /// Which rows each member of a group sends to each other: static lists, as this rank sees them.
 pub(super) struct RowExchange<B: Backend> {
@@ -37,13 +60,25 @@ impl<B: Backend> RowExchange<B> {
         group: &dyn Collective<B>,
         x: &B::Matrix,
     ) -> Result<B::Matrix, ComputeError> {
+        self.begin(backend, pool, group, x)?.finish(backend, pool, group)
+    }
+
+    /// Begins to send rows of `x`.
+    pub(super) fn begin(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        group: &dyn Collective<B>,
+        x: &B::Matrix,
+    ) -> Result<Arriving<B>, ComputeError> {
         let rows = |counts: &[usize]| Shape::new(counts.iter().sum(), backend.shape(x).cols);
         let mut outgoing = pool.take(backend, rows(&self.sent), Dtype::F32)?;
         backend.gather_rows(x, &self.ids, &mut outgoing)?;
         let mut incoming = pool.take(backend, rows(&self.received), Dtype::F32)?;
-        group.all_to_all(&self.sent, &outgoing, &self.received, &mut incoming).map_err(|error| failed(&error))?;
-        pool.give(backend, outgoing);
-        Ok(incoming)
+        let pending = group
+            .begin(&mut || group.all_to_all(&self.sent, &outgoing, &self.received, &mut incoming))
+            .map_err(|error| failed(&error))?;
+        Ok(Arriving { pending, rows: incoming, sent: Some(outgoing) })
     }
 
     /// The way back of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows, added up over all who got
