@@ -255,6 +255,10 @@ where
         self.transport.exchange(call, vec![nothing(); self.transport.size()]).map(drop)
     }
 
+    fn failure(&self) -> Option<CommError> {
+        self.transport.failure()
+    }
+
     fn traffic(&self) -> Traffic {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic { sent: load(&self.counters.sent), received: load(&self.counters.received) }

@@ -147,4 +147,9 @@ impl Transport for Process {
         let members = members.iter().map(|&member| self.members[member]).collect();
         Self { comm, deadline: self.deadline, members }
     }
+
+    /// Nothing: the rank that fails calls `MPI_Abort`, which ends the processes of all before they could learn of it.
+    fn failure(&self) -> Option<CommError> {
+        None
+    }
 }

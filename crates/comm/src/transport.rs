@@ -41,6 +41,10 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the same
     /// exchange; their lists are equal or share no rank.
     fn among(&self, members: &[usize]) -> Self;
+
+    /// What is known now, without waiting, of a rank of the whole world that has failed; `None` also where a transport does
+    /// not learn of it.
+    fn failure(&self) -> Option<CommError>;
 }
 
 /// The longest that an operation waits: clocks end some centuries from now.
