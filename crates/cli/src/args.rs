@@ -1,5 +1,6 @@
 //! What a user can write: commands and flags.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
@@ -33,6 +34,8 @@ pub struct Cli {
 pub enum Command {
     /// Train a model; without flags, a GCN on a small generated graph
     Train(Box<TrainArgs>),
+    /// Start processes that train together, each a rank: `girih launch --nproc 4 -- train …`
+    Launch(LaunchArgs),
     /// Score a trained model on a data set
     Evaluate(EvaluateArgs),
     /// Write a trained model's predictions for every node
@@ -208,34 +211,35 @@ fn parse_latency(text: &str) -> Result<f64, String> {
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
     /// Train on this many ranks, threads of this process, each of which holds a part of the graph and of the features
-    #[arg(long, value_name = "N", group = "workers", conflicts_with = "plan")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    /// [default: one, or as many as `girih launch` or another launcher started processes]
+    #[arg(long, value_name = "N", conflicts_with = "plan", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: Option<u16>,
     /// Train on this many CUDA devices of this machine, a rank each
-    #[arg(long, value_name = "N", group = "workers", conflicts_with = "plan")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["plan", "ranks"], value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
     #[command(flatten)]
     pub partition: PartitionKind,
-    /// Seconds that a rank waits for another before it gives up
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "workers")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    pub rank_deadline: u64,
+    /// Seconds that a rank waits for another before it gives up [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rank_deadline: Option<u64>,
+    /// Where processes that a launcher started meet: rank 0's host and a free port there [default: what the launcher says]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub rendezvous: Option<String>,
 }
 
 /// Which rank holds and multiplies which block, and what travels.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct PartitionKind {
     /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
     /// cube (3d)
-    #[arg(long, value_name = "1d|1.5d|2d|3d", default_value_t, requires = "workers")]
+    #[arg(long, value_name = "1d|1.5d|2d|3d", default_value_t)]
     pub partition: Scheme,
     /// Ranks that hold the same rows, of 1.5d
-    #[arg(long, value_name = "R", default_value_t = 1, requires = "workers")]
+    #[arg(long, value_name = "R", default_value_t = 1)]
     pub replication: usize,
     /// What is sent for a step: whole blocks of rows (dense), only those that the receiver touches (rows), or whichever is
     /// less (auto)
-    #[arg(long, value_name = "dense|rows|auto", default_value_t, requires = "workers")]
+    #[arg(long, value_name = "dense|rows|auto", default_value_t)]
     pub exchange: Exchange,
 }
 
@@ -301,7 +305,7 @@ pub struct PartitionArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// Number of ranks
-    #[arg(long, value_name = "P", group = "workers", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: u16,
     #[command(flatten)]
     pub partition: PartitionKind,
@@ -462,6 +466,26 @@ pub struct TrainArgs {
     pub memory: Option<u64>,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `girih launch`.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// Processes to start on this host, each a rank
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub nproc: u16,
+    /// Where they meet: a name or address of the first host, and a free port there [default, on one host: found]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub rendezvous: Option<String>,
+    /// Hosts on which this command is called, with the same flags but --node
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub nodes: u16,
+    /// Which of the hosts this is, from 0
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub node: u16,
+    /// What each process does: `train` and its flags
+    #[arg(last = true, required = true, value_name = "train …")]
+    pub command: Vec<OsString>,
 }
 
 /// Settings that end up in a [`TrainConfig`]; what is not given comes from the file or the defaults.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use girih_comm::CommError;
 use girih_compress::CompressError;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
@@ -30,6 +31,9 @@ pub enum CliError {
     /// Nodes cannot be ordered as asked.
     #[error(transparent)]
     Reorder(#[from] ReorderError),
+    /// Processes cannot work together.
+    #[error(transparent)]
+    Comm(#[from] CommError),
     /// Ranks cannot share the work as asked.
     #[error(transparent)]
     Partition(#[from] PartitionError),
@@ -65,6 +69,7 @@ impl CliError {
         match self {
             Self::Usage(_) => true,
             Self::Dataset(error) => error.is_spec(),
+            Self::Comm(CommError::Environment { .. }) => true,
             _ => false,
         }
     }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     miette::set_hook(Box::new(handler)).expect("the first hook");
     start_logging();
     match commands::run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let code = if error.is_usage() { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE };
             eprintln!("{:?}", miette::Report::new(error));

@@ -161,6 +161,10 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else.
     fn barrier(&self) -> Result<(), CommError>;
 
+    /// What is known now, without waiting, of a rank that has failed; for whoever waits for something else, a device for
+    /// instance. `None` under MPI, where the rank that fails ends the process of everybody.
+    fn failure(&self) -> Option<CommError>;
+
     /// Bytes of matrices exchanged so far.
     fn traffic(&self) -> Traffic;
 }

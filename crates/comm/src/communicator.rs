@@ -238,6 +238,10 @@ where
         self.transport.exchange(call, vec![nothing(); self.transport.size()]).map(drop)
     }
 
+    fn failure(&self) -> Option<CommError> {
+        self.transport.failure()
+    }
+
     fn traffic(&self) -> Traffic {
         self.counters.traffic()
     }

@@ -6,6 +6,20 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
+    /// Processes that do not find each other, or do not belong together; no rank has started.
+    #[error("ranks cannot start together: {what}")]
+    Join {
+        /// What was found, and what to do.
+        what: String,
+    },
+    /// What a launcher sets, or should.
+    #[error("the environment variable {variable} {what}")]
+    Environment {
+        /// Which variable.
+        variable: &'static str,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
     /// Another rank has failed.
     #[error("rank {rank} failed: {message}")]
     RankFailed {

@@ -1,23 +1,285 @@
-//! What a launcher (`mpirun`, `srun`) tells the processes that it starts, whether or not this build can talk to the others.
+//! [`Launch`]: what a launcher (`girih launch`, torchrun, `mpirun`, `srun`) tells the processes that it starts.
 
-/// Environment variables by which launchers tell a process how many there are.
-const SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
+use crate::CommError;
 
-/// Environment variables by which launchers tell a process its number.
-const RANK_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-
-/// How many processes the launcher started, if one did.
-#[must_use]
-pub fn launched_ranks() -> Option<usize> {
-    number(SIZE_VARIABLES)
+/// What started this process and others with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// `girih launch`, or a script with the same variables.
+    Girih,
+    /// PyTorch's torchrun, or a script with the same variables.
+    Torchrun,
+    /// Open MPI's `mpirun`.
+    OpenMpi,
+    /// Hydra, the `mpiexec` of MPICH and Intel MPI.
+    Hydra,
+    /// Slurm's `srun`.
+    Slurm,
 }
 
-/// The number of this process among those that the launcher started, if one did.
-#[must_use]
-pub fn launched_rank() -> Option<usize> {
-    number(RANK_VARIABLES)
+/// A process's place among those that were started with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// What started it.
+    pub launcher: Launcher,
+    /// Its number.
+    pub rank: usize,
+    /// How many there are.
+    pub size: usize,
+    /// Its number among those of its host, where the launcher says so.
+    pub local_rank: Option<usize>,
+    /// `HOST:PORT` where they meet, where somebody says so.
+    pub rendezvous: Option<String>,
+    /// Names the job; the same for all its processes, perhaps empty.
+    pub job: String,
 }
 
-fn number(variables: [&str; 2]) -> Option<usize> {
-    variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+/// The variables of a launcher.
+struct Variables {
+    launcher: Launcher,
+    rank: &'static str,
+    size: &'static str,
+    local_rank: &'static str,
+    /// Of these, the first that is set names the job.
+    job: &'static [&'static str],
+}
+
+/// Launchers, those first that others start: torchrun runs under `srun`, and Hydra starts its own helpers with it.
+const LAUNCHERS: [Variables; 5] = [
+    Variables {
+        launcher: Launcher::Girih,
+        rank: "GIRIH_RANK",
+        size: "GIRIH_SIZE",
+        local_rank: "GIRIH_LOCAL_RANK",
+        job: &[],
+    },
+    Variables {
+        launcher: Launcher::Torchrun,
+        rank: "RANK",
+        size: "WORLD_SIZE",
+        local_rank: "LOCAL_RANK",
+        job: &["TORCHELASTIC_RUN_ID"],
+    },
+    Variables {
+        launcher: Launcher::OpenMpi,
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        job: &["PMIX_NAMESPACE"],
+    },
+    Variables {
+        launcher: Launcher::Hydra,
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        job: &[],
+    },
+    Variables {
+        launcher: Launcher::Slurm,
+        rank: "SLURM_PROCID",
+        size: "SLURM_NTASKS",
+        local_rank: "SLURM_LOCALID",
+        job: &["SLURM_JOB_ID"],
+    },
+];
+
+/// The variable that names a job, whatever started it.
+const JOB: &str = "GIRIH_JOB";
+
+impl Launch {
+    /// What the environment says; `None` for a process that was started alone. `rendezvous` is what the user says of it.
+    ///
+    /// # Errors
+    /// When variables are missing, are no numbers, or contradict each other.
+    pub fn from_env(rendezvous: Option<&str>) -> Result<Option<Self>, CommError> {
+        Self::detect(rendezvous, |name| std::env::var(name).ok())
+    }
+
+    /// As [`from_env`](Self::from_env), of variables that `lookup` finds. An empty one is none.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn detect(
+        rendezvous: Option<&str>,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, CommError> {
+        let environment = Environment(|name: &str| lookup(name).filter(|value| !value.is_empty()));
+        for variables in &LAUNCHERS {
+            if let Some(mut launch) = environment.started_by(variables)? {
+                launch.rendezvous = match rendezvous {
+                    Some(place) => Some(place.to_owned()),
+                    None => environment.rendezvous()?,
+                };
+                return Ok(Some(launch));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Variables that are set to something.
+struct Environment<F>(F);
+
+impl<F: Fn(&str) -> Option<String>> Environment<F> {
+    fn text(&self, name: &str) -> Option<String> {
+        (self.0)(name)
+    }
+
+    fn number(&self, name: &'static str) -> Result<Option<usize>, CommError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| wrong(name, format!("is {text:?}, and should be a number from 0")))
+    }
+
+    fn started_by(&self, of: &Variables) -> Result<Option<Launch>, CommError> {
+        if of.launcher == Launcher::Slurm && !self.is_step_of_several()? {
+            return Ok(None);
+        }
+        let (rank, size) = match (self.number(of.rank)?, self.number(of.size)?) {
+            (None, None) => return Ok(None),
+            (Some(rank), Some(size)) => (rank, size),
+            (Some(_), None) => return Err(wrong(of.size, format!("is not set, but {} is; set both or none", of.rank))),
+            (None, Some(_)) => return Err(wrong(of.rank, format!("is not set, but {} is; set both or none", of.size))),
+        };
+        if rank >= size {
+            let what = format!("is {rank}, and {} is {size}: ranks are counted from 0", of.size);
+            return Err(wrong(of.rank, what));
+        }
+        let local_rank = self.number(of.local_rank)?;
+        if let Some(local) = local_rank.filter(|&local| local >= size) {
+            let what = format!("is {local}, and {} is {size}: no host has more ranks than there are", of.size);
+            return Err(wrong(of.local_rank, what));
+        }
+        let job = [JOB].iter().chain(of.job).find_map(|name| self.text(name)).unwrap_or_default();
+        Ok(Some(Launch { launcher: of.launcher, rank, size, local_rank, rendezvous: None, job }))
+    }
+
+    /// Whether `srun` started this process with others. In the script of a batch job, which runs once, Slurm sets the number of
+    /// tasks, too, but nothing of a step.
+    fn is_step_of_several(&self) -> Result<bool, CommError> {
+        let tasks = match self.number("SLURM_STEP_NUM_TASKS")? {
+            Some(tasks) => Some(tasks),
+            None if self.text("SLURM_STEP_ID").is_some() => self.number("SLURM_NTASKS")?,
+            None => None,
+        };
+        Ok(tasks.is_some_and(|tasks| tasks > 1))
+    }
+
+    /// Where variables say that ranks meet.
+    fn rendezvous(&self) -> Result<Option<String>, CommError> {
+        if let Some(place) = ["GIRIH_RENDEZVOUS", "NCCL_COMM_ID"].iter().find_map(|name| self.text(name)) {
+            return Ok(Some(place));
+        }
+        const HOST: &str = "MASTER_ADDR";
+        const PORT: &str = "MASTER_PORT";
+        let (host, port) = match (self.text(HOST), self.number(PORT)?) {
+            (None, None) => return Ok(None),
+            (Some(host), Some(port)) => (host, port),
+            (Some(_), None) => return Err(wrong(PORT, format!("is not set, but {HOST} is; set both or none"))),
+            (None, Some(_)) => return Err(wrong(HOST, format!("is not set, but {PORT} is; set both or none"))),
+        };
+        let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
+        // There torchrun itself listens at the port that it tells.
+        let is_taken = self.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+        Ok(Some(format!("{host}:{}", port + usize::from(is_taken))))
+    }
+}
+
+fn wrong(variable: &'static str, what: String) -> CommError {
+    CommError::Environment { variable, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(variables: &[(&str, &str)]) -> Result<Option<Launch>, CommError> {
+        Launch::detect(None, |name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn launch(launcher: Launcher, local_rank: Option<usize>, rendezvous: Option<&str>, job: &str) -> Option<Launch> {
+        let (rendezvous, job) = (rendezvous.map(ToOwned::to_owned), job.to_owned());
+        Some(Launch { launcher, rank: 3, size: 8, local_rank, rendezvous, job })
+    }
+
+    #[test]
+    fn every_launcher_is_understood() {
+        let own = [("GIRIH_RANK", "3"), ("GIRIH_SIZE", "8"), ("GIRIH_LOCAL_RANK", "1"), ("GIRIH_JOB", "j")];
+        assert_eq!(detect(&own), Ok(launch(Launcher::Girih, Some(1), None, "j")));
+        let torchrun = [
+            ("RANK", "3"),
+            ("WORLD_SIZE", "8"),
+            ("LOCAL_RANK", "3"),
+            ("MASTER_ADDR", "node0"),
+            ("MASTER_PORT", "29500"),
+            ("TORCHELASTIC_RUN_ID", "run"),
+        ];
+        assert_eq!(detect(&torchrun), Ok(launch(Launcher::Torchrun, Some(3), Some("node0:29500"), "run")));
+        let store = [&torchrun[..], &[("TORCHELASTIC_USE_AGENT_STORE", "True")]].concat();
+        assert_eq!(detect(&store).unwrap().unwrap().rendezvous.as_deref(), Some("node0:29501"));
+        let openmpi = [
+            ("OMPI_COMM_WORLD_RANK", "3"),
+            ("OMPI_COMM_WORLD_SIZE", "8"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("PMIX_NAMESPACE", "n"),
+            ("NCCL_COMM_ID", "node0:4000"),
+        ];
+        assert_eq!(detect(&openmpi), Ok(launch(Launcher::OpenMpi, Some(1), Some("node0:4000"), "n")));
+        let hydra = [("PMI_RANK", "3"), ("PMI_SIZE", "8"), ("MPI_LOCALRANKID", "0"), ("MASTER_ADDR", "")];
+        assert_eq!(detect(&hydra), Ok(launch(Launcher::Hydra, Some(0), None, "")));
+        assert_eq!(detect(&[("HOME", "/"), ("RANK", "")]), Ok(None));
+        // The first of several goes before the others.
+        let nested = [&own[..], &torchrun, &openmpi].concat();
+        assert_eq!(detect(&nested), Ok(launch(Launcher::Girih, Some(1), Some("node0:4000"), "j")));
+    }
+
+    #[test]
+    fn slurm_counts_in_steps_of_several_tasks_only() {
+        let batch = [("SLURM_JOB_ID", "77"), ("SLURM_PROCID", "3"), ("SLURM_NTASKS", "8"), ("SLURM_LOCALID", "3")];
+        assert_eq!(detect(&batch), Ok(None), "the script of a batch job");
+        let step = [&batch[..], &[("SLURM_STEP_ID", "0")]].concat();
+        assert_eq!(detect(&step), Ok(launch(Launcher::Slurm, Some(3), None, "77")));
+        let one = [&step[..], &[("SLURM_STEP_NUM_TASKS", "1")]].concat();
+        assert_eq!(detect(&one), Ok(None), "srun -n 1");
+    }
+
+    #[test]
+    fn what_the_user_says_goes_before_all_variables() {
+        let place = |given: Option<&str>, variables: &[(&str, &str)]| {
+            let all = [&[("RANK", "0"), ("WORLD_SIZE", "2")], variables].concat();
+            let lookup = |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());
+            Launch::detect(given, lookup).unwrap().unwrap().rendezvous
+        };
+        let all =
+            [("GIRIH_RENDEZVOUS", "a:1"), ("NCCL_COMM_ID", "b:2"), ("MASTER_ADDR", "fe80::1"), ("MASTER_PORT", "3")];
+        assert_eq!(place(Some("z:9"), &all).as_deref(), Some("z:9"));
+        assert_eq!(place(None, &all).as_deref(), Some("a:1"));
+        assert_eq!(place(None, &all[1..]).as_deref(), Some("b:2"));
+        assert_eq!(place(None, &all[2..]).as_deref(), Some("[fe80::1]:3"));
+        assert_eq!(place(None, &[]), None);
+    }
+
+    #[test]
+    fn variables_that_make_no_sense_are_named() {
+        for (variables, variable) in [
+            (&[("GIRIH_RANK", "0")][..], "GIRIH_SIZE"),
+            (&[("WORLD_SIZE", "2")], "RANK"),
+            (&[("PMI_RANK", "1")], "PMI_SIZE"),
+            (&[("RANK", "two"), ("WORLD_SIZE", "4")], "RANK"),
+            (&[("RANK", "-1"), ("WORLD_SIZE", "4")], "RANK"),
+            (&[("RANK", "4"), ("WORLD_SIZE", "4")], "RANK"),
+            (&[("RANK", "0"), ("WORLD_SIZE", "0")], "RANK"),
+            (&[("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "4")], "LOCAL_RANK"),
+            (&[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "a")], "MASTER_PORT"),
+            (&[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_PORT", "1")], "MASTER_ADDR"),
+            (&[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_PORT", "x")], "MASTER_PORT"),
+            (&[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_NTASKS", "4")], "SLURM_PROCID"),
+        ] {
+            let Err(CommError::Environment { variable: named, .. }) = detect(variables) else {
+                panic!("{variables:?} make sense")
+            };
+            assert_eq!(named, variable, "{variables:?}");
+        }
+    }
 }

@@ -2,13 +2,16 @@
 //!
 //! - [`Collective`]: broadcast, all-reduce and the rest, on the matrices of a backend. Start here.
 //! - [`threads::run`]: ranks as threads of this process.
-//! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts; [`launched_ranks`] says whether it did.
+//! - [`tcp::run`]: ranks as processes that speak over sockets, on one host or several.
+//! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
+//! - [`Launch`]: what the launcher of processes says, whichever it was.
 //!
 //! ```text
 //! Collective<B>   operations on matrices: what goes where, sums in the order of ranks, bytes counted
 //!      │          girih's own, the same for every transport (Communicator)
 //! Transport       parcels of bytes between ranks, with a deadline
 //!      ├ threads  a mailbox in memory
+//!      ├ tcp      frames between processes
 //!      └ mpi      messages between processes
 //! ```
 //! Ranks on CUDA devices (`girih-kernels`) move matrices by a library of their own; a transport tells them who they are and who has
@@ -22,15 +25,18 @@
 mod collective;
 mod communicator;
 mod error;
+mod failure;
 mod launch;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod operands;
+pub mod tcp;
 pub mod threads;
 mod transport;
 
 pub use collective::{Collective, Counters, Pending, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;
-pub use launch::{launched_rank, launched_ranks};
+pub use failure::RankFailure;
+pub use launch::{Launch, Launcher};
 pub use transport::{Call, Parcel, Transport, all_gather, members};

@@ -140,16 +140,16 @@ impl Transport for Process {
         received.into_iter().enumerate().map(open).collect()
     }
 
-    /// Nothing: a process that fails ends all others (`MPI_Abort`).
-    fn failure(&self) -> Option<CommError> {
-        None
-    }
-
     fn among(&self, members: &[usize]) -> Self {
         let place = members.iter().position(|&member| member == self.rank()).expect("a rank is among its group");
         let colour = Color::with_value(members[0] as i32);
         let comm = self.comm.split_by_color_with_key(colour, place as i32).expect("a colour was given");
         let members = members.iter().map(|&member| self.members[member]).collect();
         Self { comm, deadline: self.deadline, members }
+    }
+
+    /// Nothing: the rank that fails calls `MPI_Abort`, which ends the processes of all before they could learn of it.
+    fn failure(&self) -> Option<CommError> {
+        None
     }
 }

@@ -1,6 +1,5 @@
 //! Ranks as threads of this process, which leave parcels in a common mailbox.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,22 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::failure::panic_message;
 use crate::transport::{Call, Parcel, Transport, due};
-use crate::{CommError, Communicator};
+use crate::{CommError, Communicator, RankFailure};
 
 /// A rank that is a thread.
 pub type ThreadRank = Communicator<Mailbox>;
-
-/// The rank that failed first, and how.
-#[derive(Debug)]
-pub struct RankFailure<E> {
-    /// The rank.
-    pub rank: usize,
-    /// Its error; `None` when it panicked.
-    pub error: Option<E>,
-    /// What the error or the panic says.
-    pub message: String,
-}
 
 /// Runs `work` as `n_ranks` ranks, and returns their results in the order of ranks.
 ///
@@ -74,12 +63,6 @@ pub fn run<T: Send, E: Send + Display>(
     }
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("it panicked: {}", text.unwrap_or_else(|| "without a message".to_owned()))
-}
-
 /// What all ranks share.
 struct World {
     deadline: Duration,
@@ -89,9 +72,17 @@ struct World {
 
 #[derive(Default)]
 struct State {
+    /// The rank that failed first, and what it said.
     failed: Option<(usize, String)>,
     /// What has been posted for an exchange, until every member has read it.
     exchanges: HashMap<ExchangeId, Exchange>,
+}
+
+impl State {
+    fn failure(&self) -> Option<CommError> {
+        let (rank, message) = self.failed.as_ref()?;
+        Some(CommError::RankFailed { rank: *rank, message: message.clone() })
+    }
 }
 
 /// Which communicator, by the exchanges that it was split off at, and which of its exchanges.
@@ -139,8 +130,8 @@ impl Mailbox {
     ) -> Result<MutexGuard<'w, State>, CommError> {
         let deadline = due(self.world.deadline);
         loop {
-            if let Some((rank, message)) = &state.failed {
-                return Err(CommError::RankFailed { rank: *rank, message: message.clone() });
+            if let Some(failure) = state.failure() {
+                return Err(failure);
             }
             let Some(missing) = state.exchanges[id].posts.iter().position(Option::is_none) else { return Ok(state) };
             let now = Instant::now();
@@ -199,10 +190,6 @@ impl Transport for Mailbox {
         received
     }
 
-    fn failure(&self) -> Option<CommError> {
-        self.world.lock().failed.clone().map(|(rank, message)| CommError::RankFailed { rank, message })
-    }
-
     fn among(&self, members: &[usize]) -> Self {
         let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
         let split_at = self.n_exchanges.load(Ordering::Relaxed);
@@ -210,5 +197,9 @@ impl Transport for Mailbox {
         let path = self.path.iter().copied().chain([split_at, members[0] as u64]).collect();
         let members = members.iter().map(|&member| self.members[member]).collect();
         Self::new(Arc::clone(&self.world), path, members, place)
+    }
+
+    fn failure(&self) -> Option<CommError> {
+        self.world.lock().failure()
     }
 }

@@ -38,12 +38,13 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// When a rank has failed, is late, or makes another call.
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
-    /// What is known now of a rank that has failed, without waiting for anybody: for those who wait for something else.
-    fn failure(&self) -> Option<CommError>;
-
     /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the same
     /// exchange; their lists are equal or share no rank.
     fn among(&self, members: &[usize]) -> Self;
+
+    /// What is known now, without waiting, of a rank of the whole world that has failed; `None` also where a transport does
+    /// not learn of it.
+    fn failure(&self) -> Option<CommError>;
 }
 
 /// The ranks that give the same `colour`, in the order of their keys (then of their ranks); all ranks call it together.

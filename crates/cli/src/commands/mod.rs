@@ -5,6 +5,7 @@ mod compress;
 mod convert;
 mod device;
 mod doctor;
+mod launch;
 mod memory;
 mod ordering;
 mod partition;
@@ -13,6 +14,8 @@ mod reorder;
 mod sample;
 mod stats;
 mod train;
+
+use std::process::ExitCode;
 
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_partition::ProcessGrid;
@@ -23,9 +26,10 @@ use crate::error::CliError;
 /// The data of `girih train` without `--data`.
 const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
 
-/// Runs a command.
-pub fn run(command: Command) -> Result<(), CliError> {
-    match command {
+/// Runs a command; the status is that of the processes which it starts.
+pub fn run(command: Command) -> Result<ExitCode, CliError> {
+    let done = match command {
+        Command::Launch(args) => return launch::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => apply::evaluate(&args),
         Command::Predict(args) => apply::predict(&args),
@@ -38,7 +42,8 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Doctor(args) => doctor::run(args.output),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Loads what `--data` names; commands other than `train` have no default.

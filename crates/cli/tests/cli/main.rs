@@ -8,6 +8,7 @@ mod cuda;
 mod data;
 mod girih;
 mod interrupted;
+mod launch;
 mod links;
 #[cfg(feature = "mpi")]
 mod mpi;

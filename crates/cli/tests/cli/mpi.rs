@@ -27,6 +27,7 @@ fn processes_train_what_one_rank_does() {
     let single = girih(&["train", "--data", SMALL, "--epochs", "15", "--json"]).ok().result();
     for flags in [
         &["--ranks", "4"][..],
+        &[],
         &["--ranks", "4", "--partition", "1.5d", "--replication", "2"],
         &["--ranks", "4", "--partition", "2d", "--model", "gcn", "--exchange", "rows"],
     ] {

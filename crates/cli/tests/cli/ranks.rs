@@ -2,7 +2,7 @@
 
 use girih_graph_format::file::{self, Array};
 
-use crate::girih::{Finished, SMALL, Workspace, assert_keys, command, girih, names_in, says};
+use crate::girih::{SMALL, Workspace, assert_keys, girih, names_in, says};
 use crate::recommend::{QUICK, write_tastes};
 
 #[test]
@@ -257,7 +257,9 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
     assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
     assert!(says(&refusal(2, &["--reorder-blocks", "3"]), "give --reorder ORDER"));
-    girih(&["train", "--partition", "2d"]).refused(2);
+    for unused in [["--partition", "2d"], ["--exchange", "rows"], ["--rank-deadline", "9"]] {
+        assert!(says(&girih(&[&["train"], &unused[..]].concat()).refused(2), "give --ranks N"), "{unused:?}");
+    }
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
     girih(&["train", "--ranks", "0"]).refused(2);
 }
@@ -266,20 +268,6 @@ fn ranks_that_cannot_share_are_refused() {
 fn a_deadline_has_no_largest_value() {
     let deadline = u64::MAX.to_string();
     girih(&["train", "--data", SMALL, "--epochs", "1", "--ranks", "2", "--rank-deadline", &deadline]).ok();
-}
-
-/// Without MPI each would train by itself and write the same files; with it, only `--ranks` makes them one training.
-#[test]
-fn processes_that_would_not_work_together_are_refused() {
-    for size in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
-        let launched = |n: &str| {
-            let mut command = command(&["train", "--data", SMALL, "--epochs", "1"]);
-            Finished::new(command.env(size, n).output().unwrap())
-        };
-        let message = launched("2").refused(2);
-        assert!(says(&message, "2 processes were started together"), "{message}");
-        launched("1").ok();
-    }
 }
 
 #[test]

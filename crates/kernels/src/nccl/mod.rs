@@ -304,6 +304,10 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         all_gather(&*self.transport, "barrier", &[]).map(drop)
     }
 
+    fn failure(&self) -> Option<CommError> {
+        self.transport.failure()
+    }
+
     fn traffic(&self) -> Traffic {
         self.counters.traffic()
     }

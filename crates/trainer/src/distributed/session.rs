@@ -246,7 +246,8 @@ fn check_batches(config: &TrainConfig, grid: &ProcessGrid) -> Result<(), TrainEr
     Ok(())
 }
 
-/// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told.
+/// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told, and start at the
+/// same epoch.
 fn together<B: Backend>(
     world: &dyn Collective<B>,
     observe: &mut dyn FnMut(Event<'_>) -> Control,
@@ -254,10 +255,11 @@ fn together<B: Backend>(
 ) -> Result<Outcome, TrainError> {
     let (is_first, mut failure) = (world.rank() == 0, None);
     let mut agree = |event: Event<'_>| {
+        let start = if let Event::RunStarted { epochs_done, .. } = event { epochs_done } else { 0 };
         let mine = if is_first { observe(event) } else { Control::Continue };
-        match world.all_gather_bytes(&[u8::from(mine == Control::Stop)]) {
-            Ok(all) if all[0] == [0] => Control::Continue,
-            Ok(_) => Control::Stop,
+        let message = [&[u8::from(mine == Control::Stop)], &start.to_le_bytes()[..]].concat();
+        match world.all_gather_bytes(&message).map_err(TrainError::from).and_then(|all| first_says_stop(&all)) {
+            Ok(stop) => stop,
             Err(error) => {
                 failure.get_or_insert(error);
                 Control::Stop
@@ -267,7 +269,19 @@ fn together<B: Backend>(
     let outcome = train(&mut agree)?;
     match failure {
         None => Ok(outcome),
-        Some(error) => Err(error.into()),
+        Some(error) => Err(error),
+    }
+}
+
+/// What the first rank says, where all start at the same epoch: processes on several hosts may see other checkpoints.
+fn first_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
+    match all.iter().position(|theirs| theirs[1..] != all[0][1..]) {
+        None if all[0][0] == 0 => Ok(Control::Continue),
+        None => Ok(Control::Stop),
+        Some(rank) => Err(TrainError::rank(
+            rank,
+            "it resumes from another epoch than rank 0; give all ranks the same folder of checkpoints",
+        )),
     }
 }
 

@@ -1,0 +1,123 @@
+//! `girih launch`: processes of this program that train together on this host, and with those on others.
+
+#[cfg(unix)]
+mod crew;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser as _;
+use girih_comm::tcp;
+
+use crate::args::{Cli, Command, LaunchArgs};
+use crate::error::CliError;
+
+/// Names the launcher's process to those that it starts.
+#[cfg(unix)]
+const LAUNCHER: &str = "GIRIH_LAUNCHER";
+
+/// Starts the processes, and waits for them; the status is that of the rank that failed, if one did.
+pub fn run(args: &LaunchArgs) -> Result<ExitCode, CliError> {
+    check(args)?;
+    start(&Orders::of(args)?)
+}
+
+#[cfg(unix)]
+fn start(orders: &Orders) -> Result<ExitCode, CliError> {
+    crew::Crew::start(orders)?.watch()
+}
+
+#[cfg(not(unix))]
+fn start(_: &Orders) -> Result<ExitCode, CliError> {
+    Err(CliError::Usage(
+        "girih launch needs the signals of Unix; start the processes by hand, with GIRIH_RANK, GIRIH_SIZE and \
+         GIRIH_RENDEZVOUS set"
+            .to_owned(),
+    ))
+}
+
+/// What a launcher starts.
+struct Orders {
+    command: Vec<OsString>,
+    /// Processes on this host.
+    nproc: usize,
+    /// The rank of the first of them.
+    first: usize,
+    /// Ranks in all.
+    size: usize,
+    rendezvous: String,
+    job: String,
+}
+
+impl Orders {
+    fn of(args: &LaunchArgs) -> Result<Self, CliError> {
+        let (nproc, is_alone) = (usize::from(args.nproc), args.nodes == 1);
+        let rendezvous = match &args.rendezvous {
+            Some(place) => place.clone(),
+            None if is_alone => {
+                tcp::local_rendezvous().map_err(|error| CliError::Other(format!("no port can be had: {error}")))?
+            }
+            None => {
+                return Err(CliError::Usage(
+                    "ranks of several hosts have to meet: give --rendezvous HOST:PORT, with the first host and a free port there"
+                        .to_owned(),
+                ));
+            }
+        };
+        // Launchers of several hosts know no common name but what they are told.
+        let told = std::env::var("GIRIH_JOB").ok();
+        let job = told.unwrap_or_else(|| if is_alone { unique() } else { String::new() });
+        let (first, size) = (nproc * usize::from(args.node), nproc * usize::from(args.nodes));
+        Ok(Self { command: args.command.clone(), nproc, first, size, rendezvous, job })
+    }
+}
+
+/// A name that no other job on this host has.
+fn unique() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}", std::process::id(), now.as_nanos())
+}
+
+/// Refuses what cannot be meant before anything starts, with one message instead of one for each process.
+fn check(args: &LaunchArgs) -> Result<(), CliError> {
+    let usage = |what: String| Err(CliError::Usage(what));
+    if args.node >= args.nodes {
+        return usage(format!("--node {} of --nodes {}: hosts are counted from 0", args.node, args.nodes));
+    }
+    let program = OsString::from("girih");
+    let parsed = Cli::try_parse_from(std::iter::once(&program).chain(&args.command));
+    // Also what is no error: help, the version.
+    let train = match parsed.unwrap_or_else(|error| error.exit()).command {
+        Command::Train(train) => train,
+        _ => {
+            let name = args.command[0].display();
+            return usage(format!("girih launch starts `train`; {name} is done by one process: call it alone"));
+        }
+    };
+    if train.plan {
+        return usage("--plan trains nothing: call it alone, without girih launch".to_owned());
+    }
+    let size = u32::from(args.nproc) * u32::from(args.nodes);
+    match train.ranks.ranks {
+        Some(ranks) if u32::from(ranks) != size => {
+            usage(format!("--ranks {ranks} with {size} processes: each is a rank; leave --ranks out, or start as many"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Asks for this process to end when the launcher that started it does, also where that is killed.
+pub fn end_with_the_launcher() {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::sys::prctl::set_pdeathsig;
+        use nix::sys::signal::Signal;
+        let launcher = std::env::var(LAUNCHER).ok().and_then(|id| id.parse::<u32>().ok());
+        // A launcher on the way would be somebody else's.
+        if launcher == Some(std::os::unix::process::parent_id()) {
+            // Without it, training goes on.
+            let _ = set_pdeathsig(Signal::SIGTERM);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! [`Crew`]: the processes that a launcher started.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::num::NonZero;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{LAUNCHER, Orders};
+use crate::error::CliError;
+
+/// How often the launcher looks around.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long ranks may take to hear of a failure and say what happened, before they are asked to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long ranks may take to end when asked.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The status of a process that a signal ended, as shells have it, less the signal.
+const ENDED_BY_SIGNAL: i32 = 128;
+
+/// The processes that a launcher started on this host.
+pub struct Crew {
+    members: Vec<Member>,
+    signals: Signals,
+    ending: Ending,
+    /// Those that failed by themselves, the first ones first.
+    failed: Vec<(usize, ExitStatus)>,
+}
+
+struct Member {
+    rank: usize,
+    child: Child,
+    has_ended: bool,
+    /// Passes on what it says.
+    voice: Option<JoinHandle<()>>,
+}
+
+/// How far the end of all has come.
+enum Ending {
+    /// All are at work.
+    NotYet,
+    /// Something failed, and all who live may hear of it until then.
+    LastWords(Instant),
+    /// They were asked to end, and have until then.
+    Asked(Instant),
+    /// Nobody is left.
+    Killed,
+}
+
+impl Crew {
+    /// Starts all processes; of those that cannot all be started, none is left.
+    pub fn start(orders: &Orders) -> Result<Self, CliError> {
+        let other = |what: &str, error: io::Error| CliError::Other(format!("{what}: {error}"));
+        let signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| other("cannot catch Ctrl-C", error))?;
+        let mut crew = Self { members: Vec::new(), signals, ending: Ending::NotYet, failed: Vec::new() };
+        for local in 0..orders.nproc {
+            match Member::start(orders, local) {
+                Ok(member) => crew.members.push(member),
+                Err(error) => {
+                    crew.kill();
+                    return Err(other(&format!("rank {} cannot be started", orders.first + local), error));
+                }
+            }
+        }
+        Ok(crew)
+    }
+
+    /// Waits until all have ended, and ends all when one fails.
+    pub fn watch(mut self) -> Result<ExitCode, CliError> {
+        while self.members.iter().any(|member| !member.has_ended) {
+            self.pass_signals_on();
+            self.look()?;
+            self.hurry();
+            thread::sleep(LOOK);
+        }
+        for voice in self.members.iter_mut().filter_map(|member| member.voice.take()) {
+            // What it could not pass on is lost already.
+            let _ = voice.join();
+        }
+        Ok(self.verdict())
+    }
+
+    fn pass_signals_on(&mut self) {
+        let signals: Vec<i32> = self.signals.pending().collect();
+        for signal in signals {
+            self.send(if signal == SIGINT { Signal::SIGINT } else { Signal::SIGTERM });
+            // Ctrl-C asks ranks to end well, which may take an epoch.
+            if signal == SIGTERM && matches!(self.ending, Ending::NotYet | Ending::LastWords(_)) {
+                self.ending = Ending::Asked(Instant::now() + PATIENCE);
+            }
+        }
+    }
+
+    /// Takes note of who has ended.
+    fn look(&mut self) -> Result<(), CliError> {
+        for member in self.members.iter_mut().filter(|member| !member.has_ended) {
+            let ended = member.child.try_wait();
+            let ended = ended.map_err(|error| CliError::Other(format!("cannot wait for ranks: {error}")))?;
+            let Some(status) = ended else { continue };
+            member.has_ended = true;
+            // Who was told to end did not fail.
+            let by_itself = !matches!((&self.ending, status.signal()), (Ending::Asked(_) | Ending::Killed, Some(_)));
+            if !status.success() && (by_itself || self.failed.is_empty()) {
+                self.failed.push((member.rank, status));
+            }
+        }
+        if !self.failed.is_empty() && matches!(self.ending, Ending::NotYet) {
+            self.ending = Ending::LastWords(Instant::now() + LAST_WORDS);
+        }
+        Ok(())
+    }
+
+    /// Ends who does not end.
+    fn hurry(&mut self) {
+        let now = Instant::now();
+        match self.ending {
+            Ending::LastWords(until) if now >= until => {
+                self.send(Signal::SIGTERM);
+                self.ending = Ending::Asked(now + PATIENCE);
+            }
+            Ending::Asked(until) if now >= until => {
+                self.kill();
+                self.ending = Ending::Killed;
+            }
+            _ => {}
+        }
+    }
+
+    fn living(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut().filter(|member| !member.has_ended)
+    }
+
+    fn send(&mut self, signal: Signal) {
+        for member in self.living() {
+            // It may have ended in between; until it is waited for, its number is nobody else's.
+            let _ = kill(Pid::from_raw(member.child.id() as i32), signal);
+        }
+    }
+
+    fn kill(&mut self) {
+        for member in self.living() {
+            // As above.
+            let _ = member.child.kill();
+        }
+    }
+
+    /// Says who failed. Ranks that fail because of another end with an error; one that a signal ended was the cause.
+    fn verdict(&self) -> ExitCode {
+        let by_signal = self.failed.iter().find(|(_, status)| status.signal().is_some());
+        let Some((rank, status)) = by_signal.or(self.failed.first()) else { return ExitCode::SUCCESS };
+        let code = match (status.signal(), status.code()) {
+            (Some(signal), _) => {
+                let name = Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string());
+                eprintln!("girih launch: rank {rank} was ended by {name}");
+                ENDED_BY_SIGNAL + signal
+            }
+            (None, code) => {
+                let code = code.unwrap_or(1);
+                eprintln!("girih launch: rank {rank} failed, with status {code}");
+                code
+            }
+        };
+        ExitCode::from(u8::try_from(code).unwrap_or(1))
+    }
+}
+
+impl Member {
+    fn start(orders: &Orders, local: usize) -> io::Result<Self> {
+        let rank = orders.first + local;
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(&orders.command)
+            .env("GIRIH_RANK", rank.to_string())
+            .env("GIRIH_SIZE", orders.size.to_string())
+            .env("GIRIH_LOCAL_RANK", local.to_string())
+            .env("GIRIH_RENDEZVOUS", &orders.rendezvous)
+            .env("GIRIH_JOB", &orders.job)
+            .env(LAUNCHER, std::process::id().to_string())
+            .stdin(Stdio::null())
+            // The terminal sends Ctrl-C to its group; the launcher passes it on, once.
+            .process_group(0);
+        if std::env::var_os("RAYON_NUM_THREADS").is_none() {
+            let cores = thread::available_parallelism().map_or(1, NonZero::get);
+            command.env("RAYON_NUM_THREADS", (cores / orders.nproc).max(1).to_string());
+        }
+        if rank > 0 {
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+        }
+        let mut child = command.spawn()?;
+        let voice = child.stderr.take().map(|said| thread::Builder::new().spawn(move || pass_on(rank, said)));
+        match voice.transpose() {
+            Ok(voice) => Ok(Self { rank, child, has_ended: false, voice }),
+            Err(error) => {
+                child.kill()?;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Passes on what a rank says, line by line, with its number.
+fn pass_on(rank: usize, said: impl Read) {
+    let mut said = BufReader::new(said);
+    let mut line = format!("[rank {rank}] ").into_bytes();
+    let prefix = line.len();
+    // A broken pipe ends what it says, and so does the end.
+    while said.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+        if !line.ends_with(b"\n") {
+            line.push(b'\n');
+        }
+        let _ = io::stderr().write_all(&line);
+        line.truncate(prefix);
+    }
+}

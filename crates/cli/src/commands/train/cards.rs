@@ -1,0 +1,134 @@
+//! Devices of ranks: which each is on, and how ranks on CUDA devices come together.
+
+use girih_comm::threads::ThreadRank;
+use girih_comm::{Collective, CommError, Communicator, Transport};
+use girih_compute::Dtype;
+use girih_kernels::{Cuda, NcclRank};
+use girih_trainer::TrainConfig;
+use girih_trainer::distributed::RankOptions;
+
+use crate::args::{Device, DeviceArgs, RankArgs};
+use crate::commands::device::open;
+use crate::error::CliError;
+
+/// The device to train on, the first of several. Ranks are on processors unless CUDA devices are asked for, and mini-batches are
+/// sampled and trained there, too. A process that a launcher started is on the device of its number on the host, `local_rank`.
+pub fn device_of(
+    args: &DeviceArgs,
+    ranks: &RankArgs,
+    local_rank: Option<usize>,
+    config: &TrainConfig,
+) -> Result<DeviceArgs, CliError> {
+    let on = |device| Ok(DeviceArgs { device, ..*args });
+    let usage = |message: String| Err(CliError::Usage(message));
+    let (is_sampled, batches) = (config.batch.is_sampled(), config.batch.kind.name());
+    if ranks.gpus.is_some() {
+        return match args.device {
+            _ if is_sampled => usage(format!(
+                "{batches} batches are trained on the processor; give --ranks instead of --gpus, or leave --batch out"
+            )),
+            _ if local_rank.is_some() => usage(
+                "a process that a launcher started has one device; give --device cuda instead of --gpus".to_owned(),
+            ),
+            Device::Auto | Device::Cuda(0) => on(Device::Cuda(0)),
+            Device::Cpu => {
+                usage("--gpus asks for CUDA devices, and --device for the processor; leave one of them out".to_owned())
+            }
+            Device::Cuda(_) => usage(FIRST.to_owned()),
+        };
+    }
+    match (args.device, local_rank) {
+        (Device::Cuda(_), _) if is_sampled => {
+            usage(format!("{batches} batches are trained on the processor; give --device cpu, or leave --batch out"))
+        }
+        (Device::Cuda(0), Some(local_rank)) => on(Device::Cuda(local_rank)),
+        (Device::Cuda(1..), Some(_)) => usage(FIRST.to_owned()),
+        (Device::Cuda(1..), None) if ranks.ranks.is_some() => usage(FIRST.to_owned()),
+        (Device::Auto, _) if local_rank.is_some() || ranks.ranks.is_some() || is_sampled => on(Device::Cpu),
+        _ => Ok(*args),
+    }
+}
+
+const FIRST: &str = "ranks are on the CUDA devices from the first one on; give --device cuda, and choose devices by \
+                     CUDA_VISIBLE_DEVICES";
+
+/// The first device and those that follow it, as many as there are ranks.
+pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
+    let mut cards = vec![first];
+    for ordinal in 1..n_ranks {
+        let card = open(ordinal, device, precision);
+        cards.push(card.map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))?);
+    }
+    Ok(cards)
+}
+
+/// Makes of ranks that are threads ranks on cards.
+pub fn connect_threads(
+    ranks: &RankOptions,
+) -> impl Fn(&Cuda, ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> + Sync {
+    let ranks = *ranks;
+    move |cuda, world| connect(cuda, world, &ranks)
+}
+
+/// Makes of a rank on a processor one on a card.
+pub fn connect<T: Transport>(
+    cuda: &Cuda,
+    world: Communicator<T>,
+    ranks: &RankOptions,
+) -> Result<Box<dyn Collective<Cuda>>, CommError> {
+    Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), ranks.deadline)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_kernels::Tiling;
+    use girih_partition::{Exchange, Scheme};
+    use girih_trainer::{BatchConfig, BatchKind};
+
+    use super::*;
+    use crate::args::PartitionKind;
+
+    fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
+        let partition = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
+        RankArgs { ranks, gpus, partition, rank_deadline: None, rendezvous: None }
+    }
+
+    fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {
+        let args = DeviceArgs { device, density_threshold: Tiling::Auto, threads: None };
+        let ranks = rank_args(ranks);
+        let found = device_of(&args, &ranks, local_rank, &TrainConfig::default());
+        found.map(|args| args.device).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn ranks_are_on_cards_where_these_are_asked_for() {
+        let (none, ranks, gpus) = ((None, None), (Some(2), None), (None, Some(2)));
+        assert_eq!(device(Device::Auto, none, None), Ok(Device::Auto));
+        assert_eq!(device(Device::Cuda(3), none, None), Ok(Device::Cuda(3)));
+        assert_eq!(device(Device::Auto, ranks, None), Ok(Device::Cpu));
+        assert_eq!(device(Device::Auto, none, Some(1)), Ok(Device::Cpu));
+        assert_eq!(device(Device::Cuda(0), ranks, None), Ok(Device::Cuda(0)));
+        assert_eq!(device(Device::Auto, gpus, None), Ok(Device::Cuda(0)));
+        assert_eq!(device(Device::Cuda(0), none, Some(3)), Ok(Device::Cuda(3)));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let (ranks, gpus) = ((Some(2), None), (None, Some(2)));
+        for (found, expected) in [
+            (device(Device::Cpu, gpus, None), "--device"),
+            (device(Device::Cuda(1), gpus, None), "CUDA_VISIBLE_DEVICES"),
+            (device(Device::Cuda(1), ranks, None), "CUDA_VISIBLE_DEVICES"),
+            (device(Device::Auto, gpus, Some(0)), "--device cuda instead of --gpus"),
+        ] {
+            let message = found.expect_err("refused");
+            assert!(message.contains(expected), "{message}");
+        }
+        let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
+        let sampled = TrainConfig { batch, ..TrainConfig::default() };
+        let args = DeviceArgs { device: Device::Auto, density_threshold: Tiling::Auto, threads: None };
+        let ranks = rank_args((None, Some(2)));
+        let message = device_of(&args, &ranks, None, &sampled).map(drop).expect_err("refused").to_string();
+        assert!(message.contains("--ranks instead of --gpus"), "{message}");
+    }
+}

@@ -1,0 +1,258 @@
+//! Who trains together: one process, ranks that are its threads, or processes that a launcher started.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use girih_comm::tcp::{self, TcpRank};
+use girih_comm::{Launch, Launcher, Transport};
+use girih_compute::Cpu;
+use girih_datasets::Dataset;
+use girih_kernels::Cuda;
+use girih_partition::{Exchange, Scheme, counted};
+use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
+use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
+
+use super::cards::{connect, connect_threads};
+use crate::args::{PartitionKind, RankArgs};
+use crate::commands::{launch, process_grid};
+use crate::error::CliError;
+
+/// Ranks that are threads: at most so many, and at most so many for each core.
+const THREAD_RANKS_MAX: usize = 256;
+const RANKS_PER_CORE_MAX: usize = 64;
+
+/// How long a rank is waited for unless the user says otherwise.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// This process's place among those that were started with it.
+pub enum Place {
+    /// It was started alone.
+    Alone,
+    /// It meets the others over TCP.
+    Tcp { launch: Launch, rendezvous: String },
+    /// It meets the others through MPI.
+    Mpi(Launch),
+}
+
+impl Place {
+    /// What launchers and flags say.
+    ///
+    /// # Errors
+    /// When several processes were started, but not how they find each other, or not as many as ranks are asked for.
+    pub fn of(args: &RankArgs) -> Result<Self, CliError> {
+        let launch = Launch::from_env(args.rendezvous.as_deref())?;
+        if launch.is_none() && args.rendezvous.is_some() {
+            return Err(CliError::Usage(
+                "--rendezvous is for several processes, and no launcher says which of them this is: start them with girih \
+                 launch, torchrun, srun or mpirun, or set GIRIH_RANK and GIRIH_SIZE"
+                    .to_owned(),
+            ));
+        }
+        // Whoever was started by a launcher, but without others, is alone.
+        let Some(launch) = launch.filter(|launch| launch.size > 1) else { return Ok(Self::Alone) };
+        if let Some(ranks) = args.ranks.filter(|&ranks| usize::from(ranks) != launch.size) {
+            let found = launch.size;
+            return Err(CliError::Usage(format!(
+                "{found} ranks are there for a plan of {ranks}; start as many processes, or leave --ranks out"
+            )));
+        }
+        launch::end_with_the_launcher();
+        let speaks_mpi = cfg!(feature = "mpi") && matches!(launch.launcher, Launcher::OpenMpi | Launcher::Hydra);
+        match &launch.rendezvous {
+            Some(rendezvous) => Ok(Self::Tcp { rendezvous: rendezvous.clone(), launch }),
+            None if speaks_mpi => Ok(Self::Mpi(launch)),
+            None => Err(CliError::Usage(format!(
+                "{} processes were started together, but nothing says where they meet: give --rendezvous HOST:PORT, with the \
+                 host of rank 0 and a free port there, or set GIRIH_RENDEZVOUS",
+                launch.size
+            ))),
+        }
+    }
+
+    fn launch(&self) -> Option<&Launch> {
+        match self {
+            Self::Alone => None,
+            Self::Tcp { launch, .. } | Self::Mpi(launch) => Some(launch),
+        }
+    }
+
+    /// Refuses what one process does alone.
+    pub fn refuse_several(&self, why: &str) -> Result<(), CliError> {
+        self.launch().map_or(Ok(()), |_| Err(CliError::Usage(why.to_owned())))
+    }
+
+    /// How ranks share the work, if there are several.
+    pub fn options(&self, args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
+        let ranks = match (self.launch(), args.ranks, args.gpus) {
+            (Some(launch), ..) => u16::try_from(launch.size).map_err(|_| too_many(launch.size))?,
+            (None, Some(ranks), _) => {
+                check_threads(ranks)?;
+                ranks
+            }
+            (None, None, Some(gpus)) => gpus,
+            (None, None, None) => return refuse_unused(args).map(|()| None),
+        };
+        let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);
+        Ok(Some(RankOptions { grid, exchange, deadline: deadline(args) }))
+    }
+
+    /// Runs `work` together with the other processes, if there are any.
+    ///
+    /// # Errors
+    /// As `work`; when the processes do not find each other, and when another one fails.
+    pub fn with_the_others<T>(
+        self,
+        args: &RankArgs,
+        work: impl FnOnce(Company) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let (launch, rendezvous) = match self {
+            Self::Tcp { launch, rendezvous } => (launch, rendezvous),
+            Self::Alone => return work(Company::Threads),
+            Self::Mpi(launch) => {
+                return work(Company::Mpi { rank: launch.rank, local_rank: launch.local_rank.unwrap_or(launch.rank) });
+            }
+        };
+        let Launch { rank, size, job, local_rank, .. } = launch;
+        let local_rank = local_rank.unwrap_or(rank);
+        let deadline = deadline(args);
+        let options = tcp::Options { rank, size, rendezvous, job, start_deadline: deadline, deadline };
+        match tcp::run(&options, |world| work(Company::Tcp { world: Box::new(world), local_rank }))? {
+            Ok(done) => Ok(done),
+            // What is wrong with the command line is the same on all ranks; it stays what it is.
+            Err(failure) => Err(match failure.error.filter(CliError::is_usage) {
+                Some(error) => error,
+                None => TrainError::rank(failure.rank, failure.message).into(),
+            }),
+        }
+    }
+}
+
+/// Those who train together, as one of them sees it.
+pub enum Company {
+    /// All ranks are threads of this process, if there are several.
+    Threads,
+    /// The other ranks are at the ends of sockets.
+    Tcp { world: Box<TcpRank>, local_rank: usize },
+    /// The other ranks are MPI's.
+    Mpi { rank: usize, local_rank: usize },
+}
+
+impl Company {
+    /// Whether this process reports: of several, the first.
+    pub fn speaks(&self) -> bool {
+        match self {
+            Self::Threads => true,
+            Self::Tcp { world, .. } => world.transport().rank() == 0,
+            Self::Mpi { rank, .. } => *rank == 0,
+        }
+    }
+
+    /// The number of this process on its host, where ranks are processes.
+    pub fn local_rank(&self) -> Option<usize> {
+        match self {
+            Self::Threads => None,
+            Self::Tcp { local_rank, .. } | Self::Mpi { local_rank, .. } => Some(*local_rank),
+        }
+    }
+
+    /// Trains on all ranks, on cards: those of all ranks that are threads, or that of this process.
+    pub fn train_on_cards(
+        self,
+        cards: &[Cuda],
+        dataset: Dataset,
+        config: &TrainConfig,
+        ranks: &RankOptions,
+        session: &SessionOptions,
+        observe: &mut Observer<'_>,
+    ) -> Result<Outcome, TrainError> {
+        match self {
+            Self::Threads => {
+                train_on_devices((cards, connect_threads(ranks)), dataset, config, ranks, session, observe)
+            }
+            Self::Tcp { world, .. } => {
+                let world = connect(&cards[0], *world, ranks)?;
+                train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
+            }
+            #[cfg(feature = "mpi")]
+            Self::Mpi { .. } => {
+                let as_rank = |world| {
+                    let world = connect(&cards[0], world, ranks)?;
+                    train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
+                };
+                Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
+            }
+            #[cfg(not(feature = "mpi"))]
+            Self::Mpi { .. } => Err(without_mpi()),
+        }
+    }
+
+    /// Trains on all ranks.
+    pub fn train(
+        self,
+        backend: &Cpu,
+        dataset: Dataset,
+        config: &TrainConfig,
+        ranks: &RankOptions,
+        session: &SessionOptions,
+        observe: &mut Observer<'_>,
+    ) -> Result<Outcome, TrainError> {
+        match self {
+            Self::Threads => {
+                let backend = || Cpu::new().gathering(config.precision);
+                train_on_threads(backend, dataset, config, ranks, session, observe)
+            }
+            Self::Tcp { world, .. } => train_as_rank(backend, world, dataset, config, ranks, session, observe),
+            #[cfg(feature = "mpi")]
+            Self::Mpi { .. } => {
+                let as_rank = |world| train_as_rank(backend, Box::new(world), dataset, config, ranks, session, observe);
+                Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
+            }
+            #[cfg(not(feature = "mpi"))]
+            Self::Mpi { .. } => Err(without_mpi()),
+        }
+    }
+}
+
+#[cfg(not(feature = "mpi"))]
+fn without_mpi() -> TrainError {
+    TrainError::invalid("this program was built without MPI: build it with --features mpi")
+}
+
+fn deadline(args: &RankArgs) -> Duration {
+    args.rank_deadline.map_or(DEADLINE, Duration::from_secs)
+}
+
+fn too_many(ranks: usize) -> CliError {
+    CliError::Usage(format!("{ranks} ranks are too many; take at most {}", u16::MAX))
+}
+
+/// Refuses flags of ranks where there are none.
+fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
+    let usual = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
+    if args.partition == usual && args.rank_deadline.is_none() {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--partition, --replication, --exchange and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+         several processes with girih launch"
+            .to_owned(),
+    ))
+}
+
+/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each takes
+/// a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
+fn check_threads(ranks: u16) -> Result<(), CliError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let (ranks, most) = (usize::from(ranks), THREAD_RANKS_MAX.min(cores * RANKS_PER_CORE_MAX));
+    if ranks > most {
+        return Err(CliError::Usage(format!(
+            "{ranks} ranks are too many for threads of one process on {}; take at most {most}, or processes of girih launch; \
+             `girih partition` says what any number would take",
+            counted(cores, "core")
+        )));
+    }
+    if ranks > cores {
+        tracing::warn!("{ranks} ranks share {}: fewer would be faster", counted(cores, "core"));
+    }
+    Ok(())
+}

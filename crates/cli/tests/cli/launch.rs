@@ -1,0 +1,334 @@
+//! Ranks that are processes: `girih launch`, and the variables of other launchers.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use girih_comm::tcp;
+
+use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, says};
+
+/// The losses of all epochs as they were printed, and the last ones.
+fn curve(finished: Finished) -> Vec<String> {
+    let finished = finished.ok();
+    let numbers = |event: &serde_json::Value| format!("{} {}", event["train_loss"], event["test_loss"]);
+    finished.events().iter().map(numbers).collect()
+}
+
+fn launch(n: &str, train: &[&str]) -> Finished {
+    girih(&[&["launch", "--nproc", n, "--", "train"], train].concat())
+}
+
+#[test]
+fn launched_processes_train_what_threads_do_bit_for_bit() {
+    for (n, flags) in [
+        ("2", &[][..]),
+        ("4", &["--partition", "2d", "--exchange", "rows"]),
+        ("4", &["--partition", "1.5d", "--replication", "2", "--ranks", "4", "--model", "gat"]),
+        ("3", &["--batch", "neighbor", "--batch-size", "64", "--model", "sage"]),
+    ] {
+        let train = [&["--data", SMALL, "--epochs", "8", "--json"], flags].concat();
+        let threads = curve(girih(&[&["train", "--ranks", n][..], &without_ranks(&train)].concat()));
+        assert_eq!(curve(launch(n, &train)), threads, "{n} {flags:?}");
+    }
+}
+
+fn without_ranks<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    let place = flags.iter().position(|flag| *flag == "--ranks");
+    let is_left = |i: usize| place.is_none_or(|place| i != place && i != place + 1);
+    flags.iter().enumerate().filter(|(i, _)| is_left(*i)).map(|(_, flag)| *flag).collect()
+}
+
+/// Processes that are started by hand, each with variables of its own.
+fn by_hand(all: &[Vec<(&str, String)>], args: impl Fn(usize) -> Vec<String>) -> Vec<Child> {
+    let start = |(rank, variables): (usize, &Vec<(&str, String)>)| {
+        let mut command = command(&args(rank));
+        command.envs(variables.iter().cloned()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    all.iter().enumerate().map(start).collect()
+}
+
+fn own_variables(n: usize) -> Vec<Vec<(&'static str, String)>> {
+    let place = tcp::local_rendezvous().unwrap();
+    let of = |rank: usize| {
+        vec![("GIRIH_RANK", rank.to_string()), ("GIRIH_SIZE", n.to_string()), ("GIRIH_RENDEZVOUS", place.clone())]
+    };
+    (0..n).map(of).collect()
+}
+
+fn finish(children: Vec<Child>) -> Vec<Finished> {
+    children.into_iter().map(|child| Finished::new(child.wait_with_output().unwrap())).collect()
+}
+
+fn owned(args: &[&str]) -> Vec<String> {
+    args.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn variables_of_other_launchers_do_the_same() {
+    let train = ["train", "--data", SMALL, "--epochs", "8", "--json"];
+    let threads = curve(girih(&[&train[..], &["--ranks", "3"]].concat()));
+    for names in [
+        ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
+        ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"],
+        ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"],
+    ] {
+        let place = tcp::local_rendezvous().unwrap();
+        let (host, port) = place.rsplit_once(':').unwrap();
+        let variables = |rank: usize| {
+            let numbers = names.into_iter().zip([rank, 3, rank].map(|number| number.to_string()));
+            let others = [("MASTER_ADDR", host), ("MASTER_PORT", port), ("SLURM_STEP_ID", "0")];
+            numbers.chain(others.map(|(name, value)| (name, value.to_owned()))).collect()
+        };
+        let all: Vec<Vec<(&str, String)>> = (0..3).map(variables).collect();
+        let mut finished = finish(by_hand(&all, |_| owned(&train)));
+        for other in finished.drain(1..) {
+            let other = other.ok();
+            assert_eq!((other.out.as_str(), other.err.as_str()), ("", ""), "the first one speaks");
+        }
+        assert_eq!(curve(finished.remove(0)), threads, "{names:?}");
+    }
+}
+
+/// Kills rank `victim` after some epochs; what the others say, and how long they took to end.
+fn kill_one(out: &str, victim: usize, n_lines: usize) -> (Vec<Finished>, Duration) {
+    let args = |_| owned(&training(out));
+    let mut children = by_hand(&own_variables(3), args);
+    let mut lines = BufReader::new(children[0].stdout.take().unwrap());
+    for _ in 0..n_lines {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended early");
+    }
+    children[victim].kill().unwrap();
+    let start = Instant::now();
+    lines.read_to_string(&mut String::new()).unwrap();
+    let mut finished = finish(children);
+    finished.remove(victim);
+    (finished, start.elapsed())
+}
+
+fn training(out: &str) -> Vec<&str> {
+    vec!["train", "--data", SMALL, "--epochs", "150", "--checkpoint-every", "10", "--out", out, "--json"]
+}
+
+#[test]
+fn when_a_rank_is_killed_all_name_it_and_training_resumes() {
+    let work = Workspace::new();
+    let straight = work.arg("straight");
+    girih(&[&training(&straight)[..], &["--ranks", "3"]].concat()).ok();
+    let checkpoint = |folder: &str| fs::read(work.path(folder).join("run-000.safetensors")).unwrap();
+    for victim in 0..3 {
+        let name = format!("killed{victim}");
+        let out = work.arg(&name);
+        let moment = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos() as usize;
+        let (others, took) = kill_one(&out, victim, 11 + moment % 60);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        for other in others {
+            let what = format!("rank {victim}: its process ended without a word");
+            assert!(other.code == Some(1) && other.err.contains(&what), "{:?}: {}", other.code, other.err);
+        }
+        launch("3", &[&training(&out)[1..], &["--resume"]].concat()).ok();
+        assert!(checkpoint(&name) == checkpoint("straight"), "the checkpoints differ");
+        assert_eq!(losses(&work.path(&name).join("metrics.jsonl")), losses(&work.path("straight/metrics.jsonl")));
+    }
+}
+
+#[test]
+fn ranks_that_differ_are_told_before_the_first_step() {
+    let work = Workspace::new();
+    let told = |args: &dyn Fn(usize) -> Vec<String>| {
+        let finished = finish(by_hand(&own_variables(2), args));
+        finished.into_iter().map(|rank| rank.refused(1)).collect::<Vec<_>>()
+    };
+    let train = |rank: usize, flags: [&str; 2]| {
+        let all = owned(&["train", "--data", SMALL, "--epochs", "3"]);
+        if rank == 1 { [all, owned(&flags)].concat() } else { all }
+    };
+    for said in told(&|rank| train(rank, ["--hidden", "7"])) {
+        assert!(says(&said, "its settings differ from those of rank 0"), "{said}");
+    }
+    for said in told(&|rank| train(rank, ["--features", "/nowhere/x.npy"])) {
+        assert!(says(&said, "rank 1: ") && says(&said, "/nowhere/x.npy"), "{said}");
+    }
+    // Each host may have its own idea of a folder.
+    let folders = [work.arg("here"), work.arg("there")];
+    girih(&["train", "--data", SMALL, "--epochs", "2", "--out", &folders[1]]).ok();
+    let resume = |rank: usize| owned(&["train", "--data", SMALL, "--epochs", "3", "--resume", "--out", &folders[rank]]);
+    for said in told(&resume) {
+        assert!(says(&said, "rank 1: it resumes from another epoch than rank 0"), "{said}");
+    }
+}
+
+#[test]
+fn variables_that_make_no_sense_are_refused() {
+    let refused = |variables: &[(&str, &str)], flags: &[&str]| {
+        let mut command = command(&[&["train", "--data", SMALL, "--epochs", "1"], flags].concat());
+        Finished::new(command.envs(variables.iter().copied()).output().unwrap()).refused(2)
+    };
+    let two = [("RANK", "0"), ("WORLD_SIZE", "2")];
+    assert!(says(&refused(&two[..1], &[]), "the environment variable WORLD_SIZE is not set, but RANK is"));
+    assert!(says(&refused(&two, &["--rendezvous", "a:1", "--ranks", "4"]), "2 ranks are there for a plan of 4"));
+    assert!(says(&refused(&two, &["--plan", "--rendezvous", "a:1"]), "call it alone"));
+    assert!(says(&refused(&[], &["--rendezvous", "a:1"]), "no launcher says which of them this is"));
+    let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
+    for unmet in [&two[..], if cfg!(feature = "mpi") { &two } else { &pmi }] {
+        assert!(says(&refused(unmet, &[]), "2 processes were started together"), "{unmet:?}");
+    }
+    let mut alone = command(&["train", "--data", SMALL, "--epochs", "1", "--ranks", "2"]);
+    Finished::new(alone.env("RANK", "0").env("WORLD_SIZE", "1").output().unwrap()).ok();
+}
+
+#[test]
+fn ranks_that_do_not_meet_say_so() {
+    let mut ranks = own_variables(3);
+    ranks.remove(1);
+    let args = |_| owned(&["train", "--data", SMALL, "--epochs", "1", "--rank-deadline", "1"]);
+    for rank in finish(by_hand(&ranks, args)) {
+        assert!(says(&rank.refused(1), "ranks cannot start together: rank 1 did not come to 127."));
+    }
+}
+
+#[test]
+fn launches_that_cannot_be_meant_are_refused() {
+    let refusal = |flags: &[&str]| girih(&[&["launch"], flags].concat()).refused(2);
+    assert!(says(&refusal(&["--nproc", "2", "--", "stats", "--data", SMALL]), "girih launch starts `train`"));
+    assert!(says(&refusal(&["--nproc", "2", "--", "train", "--ranks", "3"]), "--ranks 3 with 2 processes"));
+    assert!(says(&refusal(&["--nproc", "2", "--", "train", "--plan"]), "call it alone"));
+    assert!(says(&refusal(&["--nproc", "2", "--nodes", "2", "--", "train"]), "give --rendezvous HOST:PORT"));
+    let beyond = ["--nproc", "2", "--nodes", "2", "--node", "2", "--rendezvous", "a:1", "--", "train"];
+    assert!(says(&refusal(&beyond), "hosts are counted from 0"));
+    for flags in [
+        &["--nproc", "0", "--", "train"][..],
+        &["--nproc", "2"],
+        &["--", "train"],
+        &["--nproc", "2", "--", "train", "--hidden", "many"],
+    ] {
+        refusal(flags);
+    }
+}
+
+#[test]
+fn a_failure_of_all_ranks_is_the_status_of_the_launch() {
+    let finished = launch("2", &["--data", "/nowhere"]);
+    assert_eq!((finished.code, finished.out.as_str()), (Some(1), ""), "{}", finished.err);
+    assert!(finished.err.contains("girih launch: rank") && finished.err.contains("[rank 1] "), "{}", finished.err);
+    let usage = launch("2", &["--data", SMALL, "--partition", "2d"]);
+    assert_eq!(usage.code, Some(2), "{}", usage.err);
+}
+
+/// Two hosts of two ranks each, which are one.
+#[test]
+fn several_hosts_make_one_world() {
+    let place = tcp::local_rendezvous().unwrap();
+    let train = ["train", "--data", SMALL, "--epochs", "8", "--json"];
+    let host = |node: &str| {
+        let flags = ["launch", "--nproc", "2", "--nodes", "2", "--node", node, "--rendezvous", &place, "--"];
+        let mut command = command(&[&flags[..], &train].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut finished = finish(vec![host("0"), host("1")]);
+    assert_eq!(finished.remove(1).ok().out, "");
+    assert_eq!(curve(finished.remove(0)), curve(girih(&[&train[..], &["--ranks", "4"]].concat())));
+}
+
+/// A launch that has printed an epoch, and what else it prints.
+fn under_way(out: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let args = ["launch", "--nproc", "3", "--", "train", "--data", SMALL, "--epochs", "100000", "--out", out, "--json"];
+    let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    assert!(lines.read_line(&mut String::new()).unwrap() > 0, "it ended early");
+    (child, lines)
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+}
+
+fn rest(child: Child, mut lines: BufReader<std::process::ChildStdout>) -> Finished {
+    let mut out = String::new();
+    lines.read_to_string(&mut out).unwrap();
+    Finished { out, ..Finished::new(child.wait_with_output().unwrap()) }
+}
+
+#[test]
+fn ctrl_c_ends_a_launch_after_the_epoch() {
+    let work = Workspace::new();
+    let (child, lines) = under_way(&work.arg("out"));
+    signal("-INT", child.id());
+    let result = rest(child, lines).ok().out;
+    assert!(result.lines().last().unwrap().contains("\"stopped\":true"), "{result}");
+    assert!(work.path("out/run-000.safetensors").is_file());
+}
+
+#[cfg(target_os = "linux")]
+mod of_linux {
+    use super::*;
+
+    /// The processes that a launcher has started, in the order of ranks.
+    fn ranks_of(launcher: u32) -> Vec<u32> {
+        let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
+        children.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    }
+
+    /// Waits until none of them lives any more; orphans may be left for somebody else to bury.
+    fn assert_gone(processes: &[u32]) {
+        let start = Instant::now();
+        let lives = |process: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+        };
+        while processes.iter().any(lives) {
+            assert!(start.elapsed() < Duration::from_secs(10), "some are left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_launch_ends_when_a_rank_is_killed() {
+        let work = Workspace::new();
+        let (child, lines) = under_way(&work.arg("out"));
+        let ranks = ranks_of(child.id());
+        assert_eq!(ranks.len(), 3);
+        signal("-KILL", ranks[2]);
+        let start = Instant::now();
+        let finished = rest(child, lines);
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(finished.code, Some(128 + 9), "{}", finished.err);
+        for said in ["rank 2: its process ended without a word", "girih launch: rank 2 was ended by SIGKILL"] {
+            assert!(finished.err.contains(said), "{}", finished.err);
+        }
+        assert_gone(&ranks);
+    }
+
+    /// A rank that hangs, beats included, is not waited for when another one fails.
+    #[test]
+    fn ranks_that_hang_are_ended_with_the_others() {
+        let work = Workspace::new();
+        let (child, lines) = under_way(&work.arg("out"));
+        let ranks = ranks_of(child.id());
+        signal("-STOP", ranks[1]);
+        signal("-KILL", ranks[2]);
+        let start = Instant::now();
+        let finished = rest(child, lines);
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(finished.code, Some(128 + 9), "{}", finished.err);
+        assert_gone(&ranks);
+    }
+
+    #[test]
+    fn a_launch_that_is_told_to_end_takes_its_ranks_along() {
+        for (name, code) in [("-TERM", Some(128 + 15)), ("-KILL", None)] {
+            let work = Workspace::new();
+            let (child, lines) = under_way(&work.arg("out"));
+            let ranks = ranks_of(child.id());
+            signal(name, child.id());
+            let finished = rest(child, lines);
+            assert_eq!(finished.code, code, "{}", finished.err);
+            assert_gone(&ranks);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! [`Frame`]: what travels between two processes, and how it is written.
+//!
+//! A frame is a mark, a kind, the length of its body, and the body. Numbers are little-endian, texts have their length
+//! before them. A hello begins with the version of its sender, so that versions that agree on nothing else can say so.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use crate::transport::Parcel;
+
+/// The version of this program; processes of other versions may agree on nothing.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The first bytes of a frame: what does not start so was not sent by girih.
+const MARK: [u8; 5] = *b"girih";
+const HEAD: usize = MARK.len() + 1 + size_of::<u64>();
+
+/// The longest body while ranks find each other: room for the addresses of thousands.
+pub(super) const LONGEST_GREETING: u64 = 1 << 20;
+
+/// The longest body of all, 64 GiB: no matrix comes near it, random bytes read as a length go far beyond.
+pub(super) const LONGEST: u64 = 1 << 36;
+
+/// Memory that a length alone, before the bytes are there, makes a reader take.
+const TRUSTED: usize = 64 << 20;
+
+/// Who somebody says to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub version: String,
+    /// Names the job among others of the same address.
+    pub job: String,
+    pub size: u64,
+    pub rank: u64,
+    /// Where it listens for other ranks.
+    pub port: u16,
+}
+
+/// Which communicator, by the exchanges that it was split off at, and which of its exchanges.
+pub(super) type ExchangeId = (Vec<u64>, u64);
+
+/// One message.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Frame {
+    /// The first word of whoever connects.
+    Hello(Hello),
+    /// All have come: where ranks 1, 2, … listen.
+    Welcome(Vec<SocketAddr>),
+    /// It will not start; why.
+    Refused(String),
+    /// The sender is connected to everybody.
+    Ready,
+    /// Everybody is.
+    Go,
+    /// The sender lives.
+    Beat,
+    /// A part of an exchange.
+    Parcel { id: ExchangeId, call: String, parcel: Parcel },
+    /// A rank has failed; nothing follows.
+    Failed { rank: u64, message: String },
+    /// The sender has done its work; nothing follows.
+    Goodbye,
+}
+
+impl Frame {
+    /// Writes the frame and flushes.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut body = Vec::new();
+        let mut tail: &[u8] = &[];
+        let kind = match self {
+            Self::Hello(hello) => {
+                put_text(&mut body, &hello.version);
+                put_text(&mut body, &hello.job);
+                put(&mut body, hello.size);
+                put(&mut body, hello.rank);
+                put(&mut body, u64::from(hello.port));
+                0
+            }
+            Self::Welcome(addresses) => {
+                put(&mut body, addresses.len() as u64);
+                addresses.iter().for_each(|address| put_text(&mut body, &address.to_string()));
+                1
+            }
+            Self::Refused(why) => {
+                put_text(&mut body, why);
+                2
+            }
+            Self::Ready => 3,
+            Self::Go => 4,
+            Self::Beat => 5,
+            Self::Parcel { id: (path, number), call, parcel } => {
+                put(&mut body, path.len() as u64);
+                path.iter().for_each(|&step| put(&mut body, step));
+                put(&mut body, *number);
+                put_text(&mut body, call);
+                tail = parcel;
+                6
+            }
+            Self::Failed { rank, message } => {
+                put(&mut body, *rank);
+                put_text(&mut body, message);
+                7
+            }
+            Self::Goodbye => 8,
+        };
+        let len = (body.len() + tail.len()) as u64;
+        // One write for what is short: each is a packet.
+        let head = [&MARK[..], &[kind], &len.to_le_bytes(), &body].concat();
+        out.write_all(&head)?;
+        out.write_all(tail)?;
+        out.flush()
+    }
+
+    /// Reads the next frame, whose body has at most `longest` bytes.
+    ///
+    /// # Errors
+    /// `InvalidData` for what is no frame; whatever reading says otherwise.
+    pub fn read(input: &mut impl Read, longest: u64) -> io::Result<Self> {
+        let mut head = [0; HEAD];
+        input.read_exact(&mut head)?;
+        let (mark, rest) = head.split_at(MARK.len());
+        if mark != MARK {
+            return Err(garbled(format!("bytes that no girih sends ({})", mark.escape_ascii())));
+        }
+        let len = u64::from_le_bytes(rest[1..].try_into().expect("eight bytes"));
+        if len > longest {
+            return Err(garbled(format!("a message of {len} bytes, of at most {longest}")));
+        }
+        let mut body = Vec::with_capacity((len as usize).min(TRUSTED));
+        input.take(len).read_to_end(&mut body)?;
+        if (body.len() as u64) < len {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        parse(rest[0], &body).ok_or_else(|| garbled(format!("a message of kind {} that says something else", rest[0])))
+    }
+}
+
+fn garbled(what: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what)
+}
+
+fn put(body: &mut Vec<u8>, number: u64) {
+    body.extend(number.to_le_bytes());
+}
+
+fn put_text(body: &mut Vec<u8>, text: &str) {
+    put(body, text.len() as u64);
+    body.extend(text.as_bytes());
+}
+
+/// The frame of a body; `None` for what is none.
+fn parse(kind: u8, body: &[u8]) -> Option<Frame> {
+    let mut rest = Body(body);
+    let frame = match kind {
+        0 => {
+            let version = rest.text()?;
+            if version != VERSION {
+                return Some(Frame::Hello(Hello { version, job: String::new(), size: 0, rank: 0, port: 0 }));
+            }
+            let job = rest.text()?;
+            let (size, rank) = (rest.number()?, rest.number()?);
+            Frame::Hello(Hello { version, job, size, rank, port: u16::try_from(rest.number()?).ok()? })
+        }
+        1 => Frame::Welcome((0..rest.number()?).map(|_| rest.text()?.parse().ok()).collect::<Option<_>>()?),
+        2 => Frame::Refused(rest.text()?),
+        3 => Frame::Ready,
+        4 => Frame::Go,
+        5 => Frame::Beat,
+        6 => {
+            let path = (0..rest.number()?).map(|_| rest.number()).collect::<Option<_>>()?;
+            let (number, call) = (rest.number()?, rest.text()?);
+            Frame::Parcel { id: (path, number), call, parcel: Parcel::from(std::mem::take(&mut rest.0)) }
+        }
+        7 => Frame::Failed { rank: rest.number()?, message: rest.text()? },
+        8 => Frame::Goodbye,
+        _ => return None,
+    };
+    rest.0.is_empty().then_some(frame)
+}
+
+/// What is left of a body.
+struct Body<'a>(&'a [u8]);
+
+impl Body<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames() -> impl Strategy<Value = Frame> {
+        let hello = (".*", any::<(u64, u64, u16)>()).prop_map(|(job, (size, rank, port))| {
+            Frame::Hello(Hello { version: VERSION.to_owned(), job, size, rank, port })
+        });
+        let parcel = (any::<(Vec<u64>, u64)>(), ".*", any::<Vec<u8>>()).prop_map(|(id, call, bytes)| Frame::Parcel {
+            id,
+            call,
+            parcel: bytes.into(),
+        });
+        prop_oneof![
+            hello,
+            parcel,
+            any::<Vec<std::net::SocketAddrV4>>()
+                .prop_map(|all| Frame::Welcome(all.into_iter().map(SocketAddr::V4).collect())),
+            ".*".prop_map(Frame::Refused),
+            (any::<u64>(), ".*").prop_map(|(rank, message)| Frame::Failed { rank, message }),
+            Just(Frame::Ready),
+            Just(Frame::Go),
+            Just(Frame::Beat),
+            Just(Frame::Goodbye),
+        ]
+    }
+
+    fn written(frame: &Frame) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes).unwrap();
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn frames_are_read_as_written_one_behind_the_other(all in prop::collection::vec(frames(), 0..5)) {
+            let bytes: Vec<u8> = all.iter().flat_map(written).collect();
+            let mut input = &bytes[..];
+            for frame in all {
+                prop_assert_eq!(Frame::read(&mut input, LONGEST).unwrap(), frame);
+            }
+            prop_assert!(input.is_empty());
+        }
+
+        /// Whatever comes is a frame or an error; it neither panics nor takes memory for bytes that are not there.
+        #[test]
+        fn garbled_frames_are_errors(frame in frames(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+            let mut bytes = written(&frame);
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            drop(Frame::read(&mut &bytes[..], LONGEST));
+            let short = &written(&frame)[..cut.index(bytes.len())];
+            prop_assert_eq!(Frame::read(&mut &short[..], LONGEST).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_told() {
+        let said = |bytes: &[u8]| Frame::read(&mut &bytes[..], LONGEST_GREETING).unwrap_err().to_string();
+        assert!(said(b"HTTP/1.1 400 Bad Request").contains("bytes that no girih sends (HTTP/)"));
+        let long = [&MARK[..], &[6], &u64::MAX.to_le_bytes()].concat();
+        assert!(said(&long).contains("a message of 18446744073709551615 bytes, of at most 1048576"));
+        assert!(said(&[&MARK[..], &[99], &0u64.to_le_bytes()].concat()).contains("kind 99"));
+    }
+}

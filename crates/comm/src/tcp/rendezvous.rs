@@ -1,0 +1,287 @@
+//! [`join`]: ranks find each other, and refuse to start where they do not belong together.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::arrivals::{Arrival, Arrivals, is_open};
+use super::frame::{Frame, Hello, LONGEST_GREETING, VERSION};
+use super::mesh::{MESH_WAIT, mesh};
+use super::place::{Place, connect};
+use super::{BEAT, Options, SILENCE};
+use crate::transport::due;
+
+/// A connection to each rank but this one, in the order of ranks.
+pub(super) type Streams = Vec<Option<TcpStream>>;
+
+/// How often somebody who waits looks around.
+pub(super) const LOOK: Duration = Duration::from_millis(5);
+
+/// How long rank 0 is left alone when it is not there yet.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long one try to connect may take.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// Connects to all other ranks.
+///
+/// # Errors
+/// Why there is no start, the same words on all ranks where they can be told.
+pub(super) fn join(options: &Options) -> Result<Streams, String> {
+    let Options { rank, size, .. } = *options;
+    if rank >= size {
+        return Err(match size {
+            0 => "no rank at all is asked for".to_owned(),
+            _ => format!("there is no rank {rank} among {size}: ranks are 0 to {}", size - 1),
+        });
+    }
+    if size == 1 {
+        return Ok(vec![None]);
+    }
+    let place = Place::parse(&options.rendezvous)?;
+    let streams = if rank == 0 { gather(options, &place) } else { come(options, &place) }?;
+    let prepare = |stream: &TcpStream| -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SILENCE))
+    };
+    streams
+        .iter()
+        .flatten()
+        .try_for_each(prepare)
+        .map_err(|error| format!("a connection cannot be set up: {error}"))?;
+    Ok(streams)
+}
+
+/// What a rank says first; `port` is where it listens, if it does.
+pub(super) fn hello(options: &Options, rank: usize, port: u16) -> Hello {
+    let (version, job) = (VERSION.to_owned(), options.job.clone());
+    Hello { version, job, size: options.size as u64, rank: rank as u64, port }
+}
+
+/// Ranks in words: `rank 3`, `ranks 1, 3`.
+pub(super) fn name(ranks: &[usize]) -> String {
+    let numbers: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
+/// What rank 0 does: waits for all, and tells them of each other.
+fn gather(options: &Options, place: &Place) -> Result<Streams, String> {
+    let arrivals = Arrivals::new(place.listen()?).map_err(|error| format!("rank 0 cannot wait at {place}: {error}"))?;
+    let mut guests = Guests { options, seats: (0..options.size).map(|_| None).collect() };
+    match guests.seat_all(&arrivals, place).and_then(|()| guests.introduce()) {
+        Ok(()) => Ok(guests.seats.into_iter().map(|seat| seat.map(|(stream, _)| stream)).collect()),
+        Err(why) => {
+            guests.dismiss(&why);
+            Err(why)
+        }
+    }
+}
+
+/// Those who have come to rank 0.
+struct Guests<'a> {
+    options: &'a Options,
+    /// For each rank, its connection and where it listens.
+    seats: Vec<Option<(TcpStream, SocketAddr)>>,
+}
+
+impl Guests<'_> {
+    fn streams(&self) -> impl Iterator<Item = (usize, &TcpStream)> {
+        self.seats.iter().enumerate().filter_map(|(rank, seat)| Some((rank, &seat.as_ref()?.0)))
+    }
+
+    /// Waits until all have come.
+    fn seat_all(&mut self, arrivals: &Arrivals, place: &Place) -> Result<(), String> {
+        let (deadline, mut beaten) = (due(self.options.start_deadline), Instant::now());
+        loop {
+            let missing: Vec<usize> = (1..self.options.size).filter(|&rank| self.seats[rank].is_none()).collect();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let (who, seconds) = (name(&missing), self.options.start_deadline.as_secs_f64());
+                return Err(format!(
+                    "{who} did not come to {place} within {seconds:.0} s: see what became of {}, or allow more time",
+                    if missing.len() == 1 { "it" } else { "them" }
+                ));
+            }
+            if let Some(arrival) = arrivals.next(LOOK) {
+                self.seat(arrival)?;
+            }
+            if beaten.elapsed() >= BEAT {
+                beaten = Instant::now();
+                self.beat();
+            }
+        }
+    }
+
+    /// Seats somebody who belongs here; turns away who belongs to another job.
+    fn seat(&mut self, arrival: Arrival) -> Result<(), String> {
+        let Arrival { mut stream, from, hello } = arrival;
+        // Who has left again is told nothing.
+        let mut refuse = |why: &str| drop(Frame::Refused(why.to_owned()).write(&mut stream));
+        if hello.version == VERSION && hello.job != self.options.job {
+            refuse("another job meets at this place; give this one another port");
+            return Ok(());
+        }
+        let rank = match self.place_of(&hello, from) {
+            Ok(rank) => rank,
+            Err(why) => {
+                refuse(&why);
+                return Err(why);
+            }
+        };
+        let ip: IpAddr = from.ip().to_canonical();
+        self.seats[rank] = Some((stream, SocketAddr::new(ip, hello.port)));
+        Ok(())
+    }
+
+    /// The rank of somebody who fits.
+    fn place_of(&self, hello: &Hello, from: SocketAddr) -> Result<usize, String> {
+        let Hello { version, size, rank, .. } = hello;
+        if version != VERSION {
+            return Err(format!("{from} runs girih {version}, rank 0 runs {VERSION}: give all ranks the same program"));
+        }
+        if *size != self.options.size as u64 {
+            let wanted = self.options.size;
+            return Err(format!(
+                "rank {rank} was started as one of {size} ranks, rank 0 as one of {wanted}: start as many"
+            ));
+        }
+        let Some(rank) = usize::try_from(*rank).ok().filter(|&rank| rank < self.options.size) else {
+            return Err(format!("{from} was started as rank {rank} of {size}: ranks are 0 to {}", size - 1));
+        };
+        let is_taken = rank == 0 || self.seats[rank].as_ref().is_some_and(|(stream, _)| is_open(stream));
+        if is_taken {
+            return Err(format!(
+                "two processes were started as rank {rank}, one of them on {}",
+                from.ip().to_canonical()
+            ));
+        }
+        Ok(rank)
+    }
+
+    /// Tells all who wait that rank 0 lives, and frees the seats of those who do not.
+    fn beat(&mut self) {
+        for seat in &mut self.seats {
+            let is_there = |(stream, _): &(TcpStream, _)| is_open(stream) && Frame::Beat.write(&mut &*stream).is_ok();
+            if !seat.as_ref().is_some_and(is_there) {
+                *seat = None;
+            }
+        }
+    }
+
+    /// Tells everybody where the others are, and to go once all are connected.
+    fn introduce(&self) -> Result<(), String> {
+        let addresses = self.seats.iter().flatten().map(|(_, address)| *address).collect();
+        self.tell(&Frame::Welcome(addresses))?;
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            for (rank, stream) in self.streams() {
+                let tell = tell.clone();
+                scope.spawn(move || {
+                    // Others give up before this does, and say why.
+                    let heard = stream.set_read_timeout(Some(MESH_WAIT + SILENCE));
+                    let heard = heard.and_then(|()| Frame::read(&mut &*stream, LONGEST_GREETING));
+                    // Nobody listens any more when another rank has failed.
+                    let _ = tell.send((rank, heard));
+                });
+            }
+            drop(tell);
+            let why = told.iter().find_map(|(rank, heard)| match heard {
+                Ok(Frame::Ready) => None,
+                Ok(Frame::Refused(why)) => Some(why),
+                Ok(_) | Err(_) => Some(format!("rank {rank} left before the start; see its log")),
+            });
+            why.map_or(Ok(()), |why| {
+                self.dismiss(&why);
+                Err(why)
+            })
+        })?;
+        self.tell(&Frame::Go)
+    }
+
+    fn tell(&self, frame: &Frame) -> Result<(), String> {
+        let left = self.streams().find(|(_, stream)| frame.write(&mut &**stream).is_err());
+        left.map_or(Ok(()), |(rank, _)| Err(format!("rank {rank} left before the start; see its log")))
+    }
+
+    /// Tells all that there is no start. Some may have left.
+    fn dismiss(&self, why: &str) {
+        for (_, stream) in self.streams() {
+            let _ = Frame::Refused(why.to_owned()).write(&mut &*stream);
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// What other ranks do: find rank 0, which may start later.
+fn come(options: &Options, place: &Place) -> Result<Streams, String> {
+    let deadline = due(options.start_deadline);
+    loop {
+        let why = match visit(options, place) {
+            Ok(Visit { control, listener, addresses }) => return mesh(options, control, listener, &addresses),
+            Err(Turned::Away(why)) => return Err(why),
+            Err(Turned::Later(why)) => why,
+        };
+        if Instant::now() >= deadline {
+            let (rank, seconds) = (options.rank, options.start_deadline.as_secs_f64());
+            return Err(format!(
+                "rank {rank} did not find rank 0 at {place} within {seconds:.0} s ({why}): see what became of it, or give the \
+                 address of its host"
+            ));
+        }
+        thread::sleep(RETRY);
+    }
+}
+
+/// A rank that rank 0 has welcomed.
+struct Visit {
+    control: TcpStream,
+    /// Where this rank waits for others.
+    listener: TcpListener,
+    /// Where ranks 1, 2, … wait.
+    addresses: Vec<SocketAddr>,
+}
+
+/// Why a visit ended.
+enum Turned {
+    /// Rank 0 is not there yet.
+    Later(String),
+    /// It does not help to come again.
+    Away(String),
+}
+
+/// Says hello to rank 0, and waits until all have.
+fn visit(options: &Options, place: &Place) -> Result<Visit, Turned> {
+    let addresses = place.addresses().map_err(Turned::Away)?;
+    let mut control = connect(&addresses, CONNECT_WAIT).map_err(|error| Turned::Later(error.to_string()))?;
+    let own = |error: io::Error| Turned::Away(format!("rank {} cannot listen: {error}", options.rank));
+    let listener = place.listen_nearby().map_err(own)?;
+    let port = listener.local_addr().map_err(own)?.port();
+    control.set_read_timeout(Some(SILENCE)).map_err(own)?;
+    let gone = |_| Turned::Later("what listens there hangs up".to_owned());
+    Frame::Hello(hello(options, options.rank, port)).write(&mut control).map_err(gone)?;
+    loop {
+        let error = match Frame::read(&mut control, LONGEST_GREETING) {
+            Ok(Frame::Beat) => continue,
+            Ok(Frame::Refused(why)) => return Err(Turned::Away(why)),
+            Ok(Frame::Welcome(addresses)) if addresses.len() == options.size - 1 => {
+                return Ok(Visit { control, listener, addresses });
+            }
+            Ok(_) => return Err(Turned::Away(format!("another program than rank 0 listens at {place}"))),
+            Err(error) => error,
+        };
+        return Err(match error.kind() {
+            ErrorKind::InvalidData => Turned::Away(format!(
+                "another program than girih listens at {place}: it sent {error}; give another port"
+            )),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Turned::Away(format!(
+                "what listens at {place} does not answer: it is another program, or rank 0 hangs; give another port"
+            )),
+            _ => gone(error),
+        });
+    }
+}
