@@ -1,9 +1,10 @@
-//! What a block costs, a window that has any, an entry, and an operand made for blocks: measured on the card once, and kept, so
-//! that later runs decide the same.
+//! What a block costs, a window that has any, an entry, and an operand made for blocks: measured on the card once. They decide which
+//! of a few shares blocks might begin at. What entries cost depends on a pattern in more ways than these times tell (how short its rows are,
+//! how far apart, how large the operand is), so that a trial on the pattern itself then decides whether blocks pay.
 //!
-//! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So times are
-//! measured when there are none on disk, the first process that keeps them wins, and where they cannot be kept nothing is
-//! measured. What they decide is which of a few shares blocks begin at, so that their noise seldom matters.
+//! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So whatever was
+//! measured is kept, that later runs decide the same: the first process that keeps it wins, and where it cannot be kept nothing is
+//! measured.
 
 use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape};
@@ -15,7 +16,7 @@ use super::tiles::{BlockKernel, Split, Start, Tiles, entries_of};
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::driver::Driver;
-use crate::matrix::CudaCsr;
+use crate::matrix::{CudaCsr, CudaMatrix};
 use crate::measurements;
 
 /// Shares of a block's places at which blocks may begin; `kernels/tiling.cu` counts for as many. The first one bounds what
@@ -36,12 +37,19 @@ const CLOSE: usize = 32;
 /// Blocks of each row of blocks: the difference is what blocks cost, and what few cost besides is what windows do.
 const FEW: usize = 4;
 const MANY: usize = 32;
-/// What blocks must save of a product, as one part of so many, to be worth finding.
+/// What blocks must save of a product, as one part of so many, to be worth finding where no trial decides.
 const WORTH: u128 = 64;
+/// Blocks are not even tried where costs predict so many times the time without them, as one part of so many more.
+const HOPELESS: u128 = 2;
 /// Untimed and timed runs; the shortest counts: a host that is busy with other things delays some of them, and what is measured
 /// now is kept.
 const WARM_UP: usize = 2;
 const RUNS: usize = 15;
+/// As many of products on a pattern that is to be used.
+const TRIALS: usize = 5;
+/// What is kept of a trial.
+const PAY: &str = "blocks\n";
+const DO_NOT: &str = "rows\n";
 
 /// Products that take alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +145,15 @@ impl Costs {
         self.time(parts) <= without - without / WORTH && parts.blocks > 0
     }
 
-    /// The number of the candidate with the least time, of equals the one with fewest blocks; `None` where blocks are not worth it.
+    /// The number of the candidate with the least time, of equals the one with fewest blocks; `None` where there are no blocks, or a
+    /// trial would be in vain.
     fn choose(self, fills: &Fills) -> Option<usize> {
         let best = (0..CANDIDATES.len()).rev().min_by_key(|&i| self.time(fills.split_at(i)));
-        best.filter(|&i| self.are_worth(fills.split_at(i), fills.entries.iter().sum()))
+        let without = self.time(Parts { entries: fills.entries.iter().sum(), ..Parts::default() });
+        best.filter(|&i| {
+            let parts = fills.split_at(i);
+            parts.blocks > 0 && self.time(parts) <= without + without / HOPELESS
+        })
     }
 
     fn to_text(self) -> String {
@@ -161,7 +174,7 @@ impl Costs {
 }
 
 impl Cuda {
-    /// Entries from which on a block is worth being one, in products of a class; `None` where none is.
+    /// Entries from which on a block might be worth being one, in products of a class; `None` where none is.
     pub(super) fn worthwhile_entries(
         &self,
         operation: &'static str,
@@ -176,6 +189,37 @@ impl Cuda {
             "{class:?}: a block takes as long as {block:.0} entries, a window {window:.0}; blocks begin at {share:?}"
         );
         Ok(share.map(|share| entries_of(share, layout)))
+    }
+
+    /// Whether products like that with `x` take less time by these blocks and the rest: tried now or before, or what costs say where it
+    /// cannot be kept.
+    pub(super) fn pay(&self, class: Class, csr: &CudaCsr, tiles: &Tiles, x: &CudaMatrix) -> bool {
+        let parts = tiles.parts();
+        let tried = || match self.times_of(csr, tiles, x) {
+            Ok([with, without]) => {
+                tracing::debug!("{class:?}: {:.3} ms by blocks, {:.3} ms without", 1e3 * with, 1e3 * without);
+                Some(if with < without { PAY } else { DO_NOT }.to_owned())
+            }
+            Err(error) => {
+                tracing::debug!("blocks are not tried: {error}");
+                None
+            }
+        };
+        let kept = Driver::load().ok().and_then(|driver| {
+            let of = format!("{} {driver} {class:?} {} {} {parts:?}", self.device.name(), csr.shape, csr.nnz);
+            measurements::kept(&of, &SOURCES, |text| text == PAY || text == DO_NOT, tried)
+        });
+        kept.map_or_else(|| self.costs(class).are_worth(parts, csr.nnz as u64), |text| text == PAY)
+    }
+
+    /// Seconds of a product with blocks and without.
+    fn times_of(&self, csr: &CudaCsr, tiles: &Tiles, x: &CudaMatrix) -> Result<[f64; 2], ComputeError> {
+        const OPERATION: &str = "try blocks";
+        let mut out = self.uninitialized(Shape::new(csr.shape.rows, x.shape.cols), x.dtype)?;
+        let (direction, plain) = (Direction::of_pattern(csr), Epilogue::default());
+        let mut seconds =
+            |tiles| self.shortest(TRIALS, || self.product_by(OPERATION, direction, (None, tiles), x, &plain, &mut out));
+        Ok([seconds(Some(tiles))?, seconds(None)?])
     }
 
     /// How many blocks of a pattern have how many entries.
@@ -226,7 +270,7 @@ impl Cuda {
         let wanted = Wanted { rows: true, halves: layout == BlockLayout::Fragments && class.dtype == Dtype::F32 };
         let make = |rows: usize| {
             let x = self.zeros(Shape::new(rows, class.width), class.dtype)?;
-            self.shortest(|| self.operand(OPERATION, &x, Direction::of_pattern(&scattered), wanted).map(drop))
+            self.shortest(RUNS, || self.operand(OPERATION, &x, Direction::of_pattern(&scattered), wanted).map(drop))
         };
         let (small, large) = (make(1)?, make(SIZE.rows)?);
 
@@ -237,7 +281,7 @@ impl Cuda {
         let by_rows = |csr: &CudaCsr| {
             let mut out = self.zeros(Shape::new(csr.shape.rows, class.width), class.dtype)?;
             let direction = Direction::of_pattern(csr);
-            self.shortest(|| self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))
+            self.shortest(RUNS, || self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))
         };
         let closely = |per_row: usize| by_rows(&self.upload_csr(OPERATION, &close_entries(layout, per_row), None)?);
         let [less, more] = PER_DENSE_ROW.map(closely);
@@ -245,7 +289,7 @@ impl Cuda {
         let mut out = self.zeros(Shape::new(SIZE.rows, class.width), class.dtype)?;
         let mut with_blocks = |n: usize| {
             let tiles = self.scattered_tiles(OPERATION, layout, n)?;
-            self.shortest(|| {
+            self.shortest(RUNS, || {
                 let sums = self.tile_sums(OPERATION, &tiles.blocks, &x, halves.as_ref(), class.dtype)?;
                 let start = tiles.start(self, &scattered, &sums);
                 self.gather(OPERATION, Direction::of_pattern(&tiles.rest), None, &x, start, &plain, &mut out)
@@ -266,11 +310,11 @@ impl Cuda {
         })
     }
 
-    fn shortest(&self, mut work: impl FnMut() -> Result<(), ComputeError>) -> Result<f64, ComputeError> {
+    fn shortest(&self, n: usize, mut work: impl FnMut() -> Result<(), ComputeError>) -> Result<f64, ComputeError> {
         for _ in 0..WARM_UP {
             work()?;
         }
-        (0..RUNS).try_fold(f64::INFINITY, |least, _| Ok(least.min(self.elapsed(&mut work)?)))
+        (0..n).try_fold(f64::INFINITY, |least, _| Ok(least.min(self.elapsed(&mut work)?)))
     }
 
     /// So many blocks in each row of blocks, anywhere, and entries besides. A sixteenth of the blocks' places is taken, by bits
@@ -393,12 +437,13 @@ mod tests {
             let pays = |i: usize| u64::from(entries_of(CANDIDATES[i], BlockLayout::Fragments)) > block;
             let last = CANDIDATES.len() - 1;
             match (Costs { block, window: 0, entry: 1, operand: 0, operand_row: 0 }).choose(&fills) {
-                Some(chosen) => prop_assert!(pays(chosen) && (chosen == 0 || !pays(chosen - 1))),
-                None => prop_assert!(!pays(last) || counts[last + 1] * 30 < fills.entries.iter().sum::<u64>()),
+                Some(chosen) if pays(last) => prop_assert!(pays(chosen) && (chosen == 0 || !pays(chosen - 1))),
+                Some(chosen) => prop_assert_eq!(chosen, last, "the fewest of those that do not pay"),
+                None => prop_assert!(!pays(last)),
             }
         }
 
-        /// What was chosen is the best of all candidates, windows counted, and worth it; else none of them is.
+        /// What was chosen is the best of all candidates, windows counted, and worth a trial; else none of them is.
         #[test]
         fn the_choice_is_the_best(counts in prop::array::uniform6(0_u64..1000), windows in prop::array::uniform6(0_u64..100),
                                   operand_rows in 0_u64..1000, costs in [1_u64..2000, 0..5000, 1..2, 0..100_000, 0..100]) {
@@ -413,7 +458,7 @@ mod tests {
                     let time = costs.time(fills.split_at(chosen));
                     prop_assert!((0..CANDIDATES.len()).all(|i| time <= costs.time(fills.split_at(i))));
                     let without = costs.time(Parts { entries: all, ..Parts::default() });
-                    prop_assert!(time < without);
+                    prop_assert!(fills.split_at(chosen).blocks > 0 && time <= without + without / HOPELESS);
                 }
                 None => prop_assert!((0..CANDIDATES.len()).all(|i| !costs.are_worth(fills.split_at(i), all))),
             }

@@ -142,6 +142,21 @@ impl Cuda {
         let whole = direction.csr;
         let plain = weights.is_none() && whole.values.is_none();
         let tiles = if plain && x.shape.cols >= TILED_WIDTH_MIN { self.tiles_of(operation, whole, x)? } else { None };
+        self.product_by(operation, direction, (weights, tiles), x, epilogue, out)
+    }
+
+    /// The product by blocks, if there are any, and rows.
+    pub(super) fn product_by(
+        &self,
+        operation: &'static str,
+        direction: Direction<'_>,
+        (weights, tiles): (Option<&CudaMatrix>, Option<&Tiles>),
+        x: &CudaMatrix,
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let whole = direction.csr;
+        let plain = weights.is_none() && whole.values.is_none();
         let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles, x))?;
         let direction = Direction { right: direction.right.filter(|_| !operand.is_scaled), ..direction };
         let Some(tiles) = tiles else {

@@ -307,7 +307,7 @@ impl Tiles {
         }
     }
 
-    fn parts(&self) -> Parts {
+    pub(super) fn parts(&self) -> Parts {
         let Blocks { n, n_windows, .. } = self.blocks;
         let operand_rows = self.rest.shape.cols as u64;
         Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64, operand_rows }
@@ -335,14 +335,22 @@ impl Cuda {
             Tiling::Auto => Some(Class::of(self.block_kernel, x.shape, x.dtype)),
             Tiling::From(_) => None,
         };
-        let uses = csr.tiles.uses(class, || self.decide(operation, csr, class))?;
+        let uses = csr.tiles.uses(class, || self.decide(operation, csr, class, x))?;
         Ok(csr.tiles.tiles.get().map(|tiles| &**tiles).filter(|_| uses))
     }
 
-    /// Whether products of a class shall multiply by blocks: those of an earlier one, or what is found now.
-    fn decide(&self, operation: &'static str, csr: &CudaCsr, class: Option<Class>) -> Result<bool, ComputeError> {
+    /// Whether products of a class, like that of `x`, shall multiply by blocks: those of an earlier one, or what is found now. Costs
+    /// say which blocks might pay; whether they do, a trial.
+    fn decide(
+        &self,
+        operation: &'static str,
+        csr: &CudaCsr,
+        class: Option<Class>,
+        x: &CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        let pay = |tiles: &Tiles| class.is_none_or(|class| self.pay(class, csr, tiles, x));
         if let Some(tiles) = csr.tiles.tiles.get() {
-            return Ok(class.is_none_or(|class| self.costs(class).are_worth(tiles.parts(), csr.nnz as u64)));
+            return Ok(pay(tiles));
         }
         let least = match (class, self.tiling) {
             (Some(class), _) => self.worthwhile_entries(operation, csr, class)?,
@@ -350,7 +358,7 @@ impl Cuda {
             (None, Tiling::Auto | Tiling::Never) => None,
         };
         let tiles = least.map(|least| self.build_tiles(operation, csr, least)).transpose()?.flatten();
-        Ok(tiles.is_some_and(|tiles| csr.tiles.tiles.set(Box::new(tiles)).is_ok()))
+        Ok(tiles.filter(pay).is_some_and(|tiles| csr.tiles.tiles.set(Box::new(tiles)).is_ok()))
     }
 
     /// How an adjacency was split, once a product has looked for blocks; `None` where there are none.
