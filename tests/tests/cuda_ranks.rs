@@ -192,6 +192,28 @@ fn cards_learn_what_one_card_does() {
     }
 }
 
+/// Rows travel as they are stored, and what one card would multiply is multiplied; sums of a product are added in another order,
+/// and rounded to bf16 then.
+#[test]
+fn cards_learn_in_bf16_what_one_card_does() {
+    let Some(first) = several() else { return };
+    let n = first.len();
+    drop(first);
+    let storing = |cards: Vec<Cuda>| -> Vec<Cuda> { cards.into_iter().map(|card| card.storing(Dtype::Bf16)).collect() };
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
+        let base = TrainConfig::for_model(kind);
+        let config = TrainConfig { epochs: 20, eval_every: 20, precision: Dtype::Bf16, ..base };
+        let (single, _) = losses(&storing(cards(1)), &config, (Scheme::OneD, Exchange::Dense));
+        for exchange in [Exchange::Dense, Exchange::Rows] {
+            let (shared, _) = losses(&storing(cards(n)), &config, (Scheme::OneD, exchange));
+            assert_eq!(single.len(), shared.len());
+            for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
+                assert!((a - b).abs() <= 1e-2 * a.abs(), "{kind:?}, {exchange}, epoch {epoch}: {b}, on one card {a}");
+            }
+        }
+    }
+}
+
 #[test]
 fn cards_learn_the_same_bits_again() {
     let Some(first) = several() else { return };

@@ -146,7 +146,7 @@ impl<B: Backend> Product<'_, B> {
             return rows.begin(backend, self.pool, &*ranks.steps, own);
         }
         let shape = Shape::new(ranks.plan().panels[step.panel].len(), backend.shape(own).cols);
-        let mut panel = self.pool.take(backend, shape, Dtype::F32)?;
+        let mut panel = self.pool.take(backend, shape, backend.dtype(own))?;
         if step.root == ranks.rank() {
             backend.convert(own, &mut panel)?;
         }
@@ -182,14 +182,15 @@ impl<B: Backend> Product<'_, B> {
     fn cut_columns(&mut self, slicing: &Slicing, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
         let (backend, Shape { rows, cols }) = (self.backend, self.backend.shape(x));
         let (width, n) = (slicing.width(cols), slicing.group.len());
-        let mut outgoing = self.pool.take(backend, Shape::new(n * rows, width), Dtype::F32)?;
+        let dtype = backend.dtype(x);
+        let mut outgoing = self.pool.take(backend, Shape::new(n * rows, width), dtype)?;
         backend.set_zero(&mut outgoing)?;
         for (i, columns) in slicing.columns(cols).enumerate() {
             let block = Shape::new(rows, columns.len());
             backend.copy_block(block, x, (0, columns.start), &mut outgoing, (i * rows, 0))?;
         }
         let pieces = self.pieces(slicing);
-        let mut panel = self.pool.take(backend, Shape::new(pieces.iter().sum(), width), Dtype::F32)?;
+        let mut panel = self.pool.take(backend, Shape::new(pieces.iter().sum(), width), dtype)?;
         self.slices().all_to_all(&vec![rows; n], &outgoing, &pieces, &mut panel).map_err(|error| failed(&error))?;
         self.give(Some(outgoing));
         Ok(panel)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::{Collective, CommError};
-use girih_compute::{Backend, ComputeError, Dtype, Shape};
+use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Matrix, NodeId};
 use girih_partition::{BlockPlan, RankPlan, place_in};
 
@@ -113,7 +113,8 @@ impl<B: Backend> Ranks<B> {
     /// When a rank fails, or the device's memory does not suffice.
     pub fn gather(&self, backend: &B, pool: &mut Pool<B>, rows: &B::Matrix) -> Result<B::Matrix, ComputeError> {
         let counts: Vec<usize> = self.peer_nodes().map(|nodes| nodes.len()).collect();
-        let mut all = pool.take(backend, Shape::new(self.plan.n_nodes, backend.shape(rows).cols), Dtype::F32)?;
+        let shape = Shape::new(self.plan.n_nodes, backend.shape(rows).cols);
+        let mut all = pool.take(backend, shape, backend.dtype(rows))?;
         self.peers.all_gather(&counts, rows, &mut all).map_err(|error| failed(&error))?;
         Ok(all)
     }

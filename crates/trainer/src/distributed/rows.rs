@@ -71,10 +71,11 @@ impl<B: Backend> RowExchange<B> {
         group: &dyn Collective<B>,
         x: &B::Matrix,
     ) -> Result<Arriving<B>, ComputeError> {
-        let rows = |counts: &[usize]| Shape::new(counts.iter().sum(), backend.shape(x).cols);
-        let mut outgoing = pool.take(backend, rows(&self.sent), Dtype::F32)?;
+        let (rows, dtype) =
+            (|counts: &[usize]| Shape::new(counts.iter().sum(), backend.shape(x).cols), backend.dtype(x));
+        let mut outgoing = pool.take(backend, rows(&self.sent), dtype)?;
         backend.gather_rows(x, &self.ids, &mut outgoing)?;
-        let mut incoming = pool.take(backend, rows(&self.received), Dtype::F32)?;
+        let mut incoming = pool.take(backend, rows(&self.received), dtype)?;
         let pending = group
             .begin(&mut || group.all_to_all(&self.sent, &outgoing, &self.received, &mut incoming))
             .map_err(|error| failed(&error))?;
@@ -92,7 +93,7 @@ impl<B: Backend> RowExchange<B> {
         n_rows: usize,
     ) -> Result<B::Matrix, ComputeError> {
         let cols = backend.shape(grad).cols;
-        let mut returned = pool.take(backend, Shape::new(self.sent.iter().sum(), cols), Dtype::F32)?;
+        let mut returned = pool.take(backend, Shape::new(self.sent.iter().sum(), cols), backend.dtype(grad))?;
         group.all_to_all(&self.received, grad, &self.sent, &mut returned).map_err(|error| failed(&error))?;
         let mut x_grad = pool.take(backend, Shape::new(n_rows, cols), Dtype::F32)?;
         backend.set_zero(&mut x_grad)?;
