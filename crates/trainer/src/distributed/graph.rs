@@ -118,23 +118,32 @@ impl<B: Backend> Product<'_, B> {
         }
         let mut steps = mine.steps.iter().zip(blocks).peekable();
         let mut arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
-        let mut first = true;
-        while let Some((step, block)) = steps.next() {
-            let begun = arriving.take().expect("each step is begun before it is taken");
-            let received = begun.finish(backend, self.pool, &*self.ranks.steps)?;
-            // The rows of the next step travel while this one is multiplied.
-            arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
-            let last = arriving.is_none();
+        let mut n_left = blocks.len();
+        let mut multiply = |block: &Block<B>, panel: &B::Matrix| {
+            let (first, last) = (n_left == blocks.len(), n_left == 1);
+            n_left -= 1;
             let epilogue = Epilogue {
                 accumulate: !first || epilogue.accumulate,
                 bias: epilogue.bias.filter(|_| last),
                 activation: if last { epilogue.activation } else { Activation::Identity },
                 dropout: epilogue.dropout.filter(|_| last),
             };
-            let panel = if step.root == self.ranks.rank() { operand } else { &received };
-            backend.spmm((&block.matrix, Transpose::No), None, panel, epilogue, out)?;
+            backend.spmm((&block.matrix, Transpose::No), None, panel, epilogue, out)
+        };
+        // The rank's own rows are here already: its block is multiplied while the first of others' travel.
+        let is_own = |step: &Step| step.root == self.ranks.rank();
+        if let Some((_, block)) = mine.steps.iter().zip(blocks).find(|(step, _)| is_own(step)) {
+            multiply(block, operand)?;
+        }
+        while let Some((step, block)) = steps.next() {
+            let begun = arriving.take().expect("each step is begun before it is taken");
+            let received = begun.finish(backend, self.pool, &*self.ranks.steps)?;
+            // The rows of the next step travel while this one is multiplied.
+            arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
+            if !is_own(step) {
+                multiply(block, &received)?;
+            }
             self.give(Some(received));
-            first = false;
         }
         Ok(())
     }
