@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use girih_compute::Cpu;
 use girih_datasets::{LoadOptions, load};
-use girih_trainer::{Control, Outcome, SessionOptions, TrainConfig};
+use girih_trainer::{Control, Event, Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
 /// The path of a real data set: below `GIRIH_DATA`, or below `shared/data` beside an ancestor of this package. Says
 /// that the test is skipped when it is not there.
@@ -31,6 +31,21 @@ pub fn train_on_real(name: &str, config: &TrainConfig) -> Option<Outcome> {
     let session = SessionOptions::default();
     let outcome = girih_trainer::train(&Cpu::new(), dataset, config, &session, &mut |_| Control::Continue);
     Some(outcome.expect("training succeeds"))
+}
+
+/// The training loss of every epoch of a training that is told whom to tell of them.
+///
+/// # Errors
+/// When training fails.
+pub fn losses_of(train: impl FnOnce(&mut Observer<'_>) -> Result<Outcome, TrainError>) -> Result<Vec<f32>, TrainError> {
+    let mut losses = Vec::new();
+    train(&mut |event: Event<'_>| {
+        if let Event::Epoch { report, .. } = event {
+            losses.push(report.train_loss);
+        }
+        Control::Continue
+    })?;
+    Ok(losses)
 }
 
 /// Mean test accuracy over the runs, each at its best validation epoch.

@@ -4,7 +4,8 @@
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::{Cuda, Device};
-use girih_trainer::{Aggregator, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig};
+use girih_tests::losses_of;
+use girih_trainer::{Aggregator, Control, DataSizes, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig};
 
 const EPOCHS: u64 = 20;
 
@@ -25,15 +26,8 @@ const SMALL: &str = "synth:planted,nodes=1500,degree=12,features=24,classes=5";
 /// The training loss of every epoch.
 fn losses<B: Backend>(backend: &B, spec: &str, config: &TrainConfig) -> Vec<f32> {
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
-    let mut losses = Vec::new();
-    let mut observe = |event: Event<'_>| {
-        if let Event::Epoch { report, .. } = event {
-            losses.push(report.train_loss);
-        }
-        Control::Continue
-    };
-    girih_trainer::train(backend, dataset, config, &SessionOptions::default(), &mut observe).expect("training");
-    losses
+    let options = SessionOptions::default();
+    losses_of(|observe| girih_trainer::train(backend, dataset, config, &options, observe)).expect("training")
 }
 
 #[test]

@@ -10,8 +10,9 @@ use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_tests::losses_of;
 use girih_trainer::distributed::{RankOptions, train_on_devices};
-use girih_trainer::{Control, Event, ModelConfig, ModelKind, SessionOptions, TrainConfig};
+use girih_trainer::{ModelConfig, ModelKind, SessionOptions, TrainConfig};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const EPOCHS: u64 = 50;
@@ -146,30 +147,23 @@ fn cards_exchange_what_processors_do() {
 fn losses(cards: &[Cuda], config: &TrainConfig, (scheme, exchange): (Scheme, Exchange)) -> (Vec<f32>, Vec<u64>) {
     let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
-    let mut losses = Vec::new();
-    let mut observe = |event: Event<'_>| {
-        if let Event::Epoch { report, .. } = event {
-            losses.push(report.train_loss);
-        }
-        Control::Continue
-    };
     let session = SessionOptions::default();
-    if let [card] = cards {
-        girih_trainer::train(card, dataset, config, &session, &mut observe).expect("training on one card");
-    } else {
+    let losses = losses_of(|observe| {
+        if let [card] = cards {
+            return girih_trainer::train(card, dataset, config, &session, observe);
+        }
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
         let ranks = RankOptions { grid, exchange, deadline: DEADLINE };
-        train_on_devices((cards, connect), dataset, config, &ranks, &session, &mut observe).expect("training on cards");
-    }
+        train_on_devices((cards, connect), dataset, config, &ranks, &session, observe)
+    })
+    .expect("training on cards");
     (losses, cards.iter().map(Cuda::n_repeated).collect())
 }
 
 #[test]
 fn cards_learn_what_one_card_does() {
-    let Some(first) = several() else { return };
-    let n = first.len();
-    drop(first);
+    let Some(n) = several().map(|cards| cards.len()) else { return };
     let mut partitions = vec![(Scheme::OneD, Exchange::Dense), (Scheme::OneD, Exchange::Rows)];
     if n == 4 {
         partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto), (Scheme::TwoD, Exchange::Dense)]);
@@ -196,9 +190,7 @@ fn cards_learn_what_one_card_does() {
 /// and rounded to bf16 then.
 #[test]
 fn cards_learn_in_bf16_what_one_card_does() {
-    let Some(first) = several() else { return };
-    let n = first.len();
-    drop(first);
+    let Some(n) = several().map(|cards| cards.len()) else { return };
     let storing = |cards: Vec<Cuda>| -> Vec<Cuda> { cards.into_iter().map(|card| card.storing(Dtype::Bf16)).collect() };
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
         let base = TrainConfig::for_model(kind);
@@ -216,9 +208,7 @@ fn cards_learn_in_bf16_what_one_card_does() {
 
 #[test]
 fn cards_learn_the_same_bits_again() {
-    let Some(first) = several() else { return };
-    let n = first.len();
-    drop(first);
+    let Some(n) = several().map(|cards| cards.len()) else { return };
     let base = TrainConfig::for_model(ModelKind::Gcn);
     let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
     let config = TrainConfig { epochs: 10, model, ..base };

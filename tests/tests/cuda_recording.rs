@@ -4,9 +4,10 @@
 use girih_compute::Dtype;
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_kernels::{Cuda, Device, Tiling};
+use girih_tests::losses_of;
 use girih_trainer::{
-    Aggregator, Control, Decay, Event, Jump, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind,
-    Schedule, SessionOptions, TrainConfig, TrainError, checkpoint_path, train,
+    Aggregator, Decay, Jump, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
+    SessionOptions, TrainConfig, TrainError, checkpoint_path, train,
 };
 
 const EPOCHS: u64 = 20;
@@ -58,14 +59,7 @@ type Left = (Vec<f32>, Vec<u8>);
 /// Trains up to `epochs`, from the checkpoint in `folder` if there is one.
 fn trained(cuda: &Cuda, dataset: &Dataset, config: &TrainConfig, folder: &std::path::Path) -> Result<Left, TrainError> {
     let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
-    let mut losses = Vec::new();
-    let mut observe = |event: Event<'_>| {
-        if let Event::Epoch { report, .. } = event {
-            losses.push(report.train_loss);
-        }
-        Control::Continue
-    };
-    train(cuda, dataset.clone(), config, &options, &mut observe)?;
+    let losses = losses_of(|observe| train(cuda, dataset.clone(), config, &options, observe))?;
     let last = checkpoint_path(folder, config.runs - 1);
     Ok((losses, std::fs::read(last).expect("the checkpoint of the last epoch")))
 }

@@ -9,9 +9,9 @@ use girih_graph_format::Permutation;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_reorder::quality::{Block, coverage_of};
 use girih_reorder::{Community, Degree, OrderKind, Reorder, ReverseCuthillMckee};
-use girih_tests::real;
+use girih_tests::{losses_of, real};
 use girih_trainer::distributed::{RankOptions, train_on_threads};
-use girih_trainer::{Control, Event, ModelConfig, ModelKind, NormKind, SessionOptions, TrainConfig};
+use girih_trainer::{ModelConfig, ModelKind, NormKind, SessionOptions, TrainConfig};
 
 const EPOCHS: u64 = 20;
 
@@ -22,24 +22,16 @@ fn dataset(name: &str) -> Option<Dataset> {
 
 /// The training losses of all epochs, on one rank or on those of a partition.
 fn losses(dataset: Dataset, config: &TrainConfig, partition: Option<(Scheme, usize, usize)>) -> Vec<f32> {
-    let mut losses = Vec::new();
-    let mut observe = |event: Event<'_>| {
-        if let Event::Epoch { report, .. } = event {
-            losses.push(report.train_loss);
-        }
-        Control::Continue
-    };
     let session = SessionOptions::default();
-    let outcome = match partition {
-        None => girih_trainer::train(&Cpu::new(), dataset, config, &session, &mut observe),
+    let losses = losses_of(|observe| match partition {
+        None => girih_trainer::train(&Cpu::new(), dataset, config, &session, observe),
         Some((scheme, ranks, replication)) => {
             let grid = ProcessGrid::new(scheme, ranks, replication).expect("ranks that can be arranged");
             let ranks = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(120) };
-            train_on_threads(Cpu::new, dataset, config, &ranks, &session, &mut observe)
+            train_on_threads(Cpu::new, dataset, config, &ranks, &session, observe)
         }
-    };
-    outcome.expect("training succeeds");
-    losses
+    });
+    losses.expect("training succeeds")
 }
 
 fn config(kind: ModelKind) -> TrainConfig {
