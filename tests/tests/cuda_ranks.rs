@@ -41,7 +41,7 @@ fn several() -> Option<Vec<Cuda>> {
 }
 
 fn connect(cuda: &Cuda, world: ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-    Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), DEADLINE)?))
+    NcclRank::connect(cuda, world, DEADLINE)
 }
 
 /// What one rank is left with after every operation, and what it moved.
@@ -247,11 +247,11 @@ fn a_rank_that_is_late_is_not_waited_for_without_end() {
     let deadline = Duration::from_secs(3);
     let outcome = threads::run(cards.len(), deadline, |world| -> Result<(), Failure> {
         let cuda = &cards[world.transport().rank()];
-        let world = NcclRank::connect(cuda, world.into_transport(), deadline)?;
+        let world = NcclRank::connect(cuda, world, deadline)?;
         let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
         world.all_reduce(&mut x)?;
         cuda.download(&x)?;
-        if Collective::<Cuda>::rank(&world) == 1 {
+        if world.rank() == 1 {
             std::thread::sleep(Duration::from_secs(8));
             return Ok(());
         }

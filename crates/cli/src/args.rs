@@ -458,6 +458,9 @@ pub struct TrainArgs {
     /// Continue from the checkpoints in --out, bit for bit
     #[arg(long, requires = "out")]
     pub resume: bool,
+    /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json", conflicts_with = "plan", value_parser = PathBufValueParser::new().try_map(paths::json))]
+    pub timeline: Option<PathBuf>,
     /// Predict memory and time, and train nothing
     #[arg(long)]
     pub plan: bool,

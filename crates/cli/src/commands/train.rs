@@ -6,6 +6,7 @@ mod observer;
 mod outputs;
 mod ranks;
 mod settings;
+mod timeline;
 
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
@@ -17,6 +18,7 @@ use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
 use self::ranks::{Company, Place};
+use self::timeline::Timeline;
 use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
@@ -57,6 +59,7 @@ fn train(
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
     let backend = choose(&device, config.precision)?;
+    let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let mut dataset = load(spec, options)?;
     if ranks.is_none() {
         check_memory(&backend, config, &dataset)?;
@@ -76,7 +79,10 @@ fn train(
         writes: true,
     };
     let mut observer = Observer::new(config, output.json, outputs.clone())?;
-    let mut observe = |event: Event<'_>| observer.observe(&event);
+    let mut observe = |event: Event<'_>| {
+        let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
+        observer.observe(&event, marked)
+    };
     let outcome = match (ranks, backend) {
         (None, backend) => {
             on_backend!(&backend, backend => girih_trainer::train(backend, dataset, config, &session, &mut observe))
@@ -90,6 +96,7 @@ fn train(
     };
     let history = observer.finish()?;
     let outcome = outcome?;
+    timeline.map_or(Ok(()), Timeline::finish)?;
     if !speaks {
         return Ok(());
     }

@@ -1,11 +1,8 @@
-//! Devices of ranks: which each is on, and how ranks on CUDA devices come together.
+//! Devices of ranks: which each is on.
 
-use girih_comm::threads::ThreadRank;
-use girih_comm::{Collective, CommError, Communicator, Transport};
 use girih_compute::Dtype;
-use girih_kernels::{Cuda, NcclRank};
+use girih_kernels::Cuda;
 use girih_trainer::TrainConfig;
-use girih_trainer::distributed::RankOptions;
 
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::commands::device::open;
@@ -60,23 +57,6 @@ pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype)
         cards.push(card.map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))?);
     }
     Ok(cards)
-}
-
-/// Makes of ranks that are threads ranks on cards.
-pub fn connect_threads(
-    ranks: &RankOptions,
-) -> impl Fn(&Cuda, ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> + Sync {
-    let ranks = *ranks;
-    move |cuda, world| connect(cuda, world, &ranks)
-}
-
-/// Makes of a rank on a processor one on a card.
-pub fn connect<T: Transport>(
-    cuda: &Cuda,
-    world: Communicator<T>,
-    ranks: &RankOptions,
-) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-    Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), ranks.deadline)?))
 }
 
 #[cfg(test)]

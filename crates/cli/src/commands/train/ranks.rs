@@ -7,12 +7,11 @@ use girih_comm::tcp::{self, TcpRank};
 use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
-use girih_kernels::Cuda;
+use girih_kernels::{Cuda, NcclRank};
 use girih_partition::{Exchange, Scheme, counted};
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
-use super::cards::{connect, connect_threads};
 use crate::args::{PartitionKind, RankArgs};
 use crate::commands::{launch, process_grid};
 use crate::error::CliError;
@@ -140,10 +139,15 @@ pub enum Company {
 impl Company {
     /// Whether this process reports: of several, the first.
     pub fn speaks(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// The number of this process.
+    pub fn rank(&self) -> usize {
         match self {
-            Self::Threads => true,
-            Self::Tcp { world, .. } => world.transport().rank() == 0,
-            Self::Mpi { rank, .. } => *rank == 0,
+            Self::Threads => 0,
+            Self::Tcp { world, .. } => world.transport().rank(),
+            Self::Mpi { rank, .. } => *rank,
         }
     }
 
@@ -167,16 +171,17 @@ impl Company {
     ) -> Result<Outcome, TrainError> {
         match self {
             Self::Threads => {
-                train_on_devices((cards, connect_threads(ranks)), dataset, config, ranks, session, observe)
+                let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline);
+                train_on_devices((cards, connect), dataset, config, ranks, session, observe)
             }
             Self::Tcp { world, .. } => {
-                let world = connect(&cards[0], *world, ranks)?;
+                let world = NcclRank::connect(&cards[0], *world, ranks.deadline)?;
                 train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
                 let as_rank = |world| {
-                    let world = connect(&cards[0], world, ranks)?;
+                    let world = NcclRank::connect(&cards[0], world, ranks.deadline)?;
                     train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
                 };
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
