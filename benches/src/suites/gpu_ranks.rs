@@ -1,7 +1,8 @@
 //! `gpu-ranks`: whole training epochs of a GCN on one CUDA device and on several, by partition, exchange and order of nodes.
 //!
-//! Nodes are in an order of the whole graph, `whole`, or in one that stays inside the row blocks of the partition, `inside`, in which
-//! every device keeps its share of the edges. One device works in the order of the whole graph. With `--timelines DIR` every case
+//! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row blocks of the
+//! partition, `inside`, in which every device keeps its share of the edges. One device works in the order of the whole graph. The last
+//! part of a name says in how many stages rows travel. With `--timelines DIR` every case
 //! on several trains a few epochs more, of which a timeline is written there, and says what the busiest device did in one.
 
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank, Timeline};
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{RankOptions, train_on_devices};
 use girih_trainer::{Control, Event, ModelConfig, Observer, Outcome, SessionOptions, TrainConfig};
 
@@ -48,11 +49,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         }
         for n in [2, 4].into_iter().filter(|n| *n <= n_cards) {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
-            for (where_, dataset) in [("whole", &whole), ("inside", &inside)] {
+            for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
-                    for (scheme, exchange) in plans(n) {
-                        let name = format!("{kind}-{where_}/{}/{n}/{scheme}/{exchange}", dtype_name(precision));
-                        let several = Several::new((n, scheme, exchange), precision)?;
+                    for plan @ (scheme, exchange, stages) in plans(n) {
+                        let name =
+                            format!("{kind}-{where_}/{}/{n}/{scheme}/{exchange}/{stages}", dtype_name(precision));
+                        let several = Several::new((n, cuts), plan, precision)?;
                         let time = suite.on_several(dataset, &several)?;
                         let mut case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
                         if let Some(folder) = &setup.timelines {
@@ -68,11 +70,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is compared on so many devices.
-fn plans(n: usize) -> Vec<(Scheme, Exchange)> {
-    let mut plans = vec![(Scheme::OneD, Exchange::Dense), (Scheme::OneD, Exchange::Rows)];
+/// What is compared on so many devices: partition, exchange, stages.
+fn plans(n: usize) -> Vec<(Scheme, Exchange, usize)> {
+    let mut plans =
+        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Dense, n), (Scheme::OneD, Exchange::Rows, 1)];
     if n == 4 {
-        plans.extend([(Scheme::OneAndHalfD, Exchange::Dense), (Scheme::TwoD, Exchange::Dense)]);
+        plans.extend([(Scheme::OneAndHalfD, Exchange::Dense, 1), (Scheme::TwoD, Exchange::Dense, 1)]);
     }
     plans
 }
@@ -162,9 +165,14 @@ struct Several {
 }
 
 impl Several {
-    fn new((n, scheme, exchange): (usize, Scheme, Exchange), precision: Dtype) -> Result<Self, Error> {
+    fn new(
+        (n, cuts): (usize, Cuts),
+        (scheme, exchange, stages): (Scheme, Exchange, usize),
+        precision: Dtype,
+    ) -> Result<Self, Error> {
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
-        let ranks = RankOptions { grid: ProcessGrid::new(scheme, n, replication)?, exchange, deadline: DEADLINE };
+        let grid = ProcessGrid::new(scheme, n, replication)?;
+        let ranks = RankOptions { cuts, stages, ..RankOptions::new(grid, exchange, DEADLINE) };
         Ok(Self { ranks, precision })
     }
 
@@ -184,8 +192,8 @@ mod tests {
 
     #[test]
     fn four_devices_make_grids_that_two_do_not() {
-        assert!(plans(2).iter().all(|(scheme, _)| *scheme == Scheme::OneD));
-        for (scheme, _) in plans(4) {
+        assert!(plans(2).iter().all(|(scheme, ..)| *scheme == Scheme::OneD));
+        for (scheme, ..) in plans(4) {
             let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
             assert!(ProcessGrid::new(scheme, 4, replication).is_ok());
         }

@@ -59,6 +59,8 @@ fn train(
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
     let backend = choose(&device, config.precision)?;
+    let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
+    let ranks = ranks.as_ref();
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let mut dataset = load(spec, options)?;
     if ranks.is_none() {
@@ -116,6 +118,15 @@ fn train(
     Ok(())
 }
 
+/// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
+fn stages(args: &TrainArgs, backend: &Chosen) -> usize {
+    let usual = match backend {
+        Chosen::Cpu(_) => usize::MAX,
+        Chosen::Cuda(_) => 1,
+    };
+    args.ranks.partition.stages.map_or(usual, usize::from)
+}
+
 /// Refuses what does not fit into a device's memory, before anything is moved there.
 fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Result<(), CliError> {
     let Some(room) = backend.room()? else { return Ok(()) };
@@ -128,11 +139,12 @@ fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Re
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
-            .add_hidden("exchange", exchange.to_string()),
+            .add_hidden("exchange", exchange.to_string())
+            .add_hidden("cuts", cuts.to_string()),
     };
     match order {
         "none" => results.add_hidden("reorder", order),

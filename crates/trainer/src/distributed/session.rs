@@ -9,7 +9,7 @@ use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix};
 use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
 use girih_graph_format::Csr;
-use girih_partition::{BlockPlan, Exchange, ProcessGrid, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
 use super::blocks::CutAdjacency;
 use super::ranks::{Ranks, rows_of};
@@ -33,8 +33,25 @@ pub struct RankOptions {
     pub grid: ProcessGrid,
     /// How operands of products travel.
     pub exchange: Exchange,
+    /// Where nodes are cut.
+    pub cuts: Cuts,
+    /// In how many stages operands travel, at most; as [`BlockPlan::in_stages`] has it.
+    pub stages: usize,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
+}
+
+impl RankOptions {
+    /// Equal cuts, and a stage for each step, as the papers have it.
+    #[must_use]
+    pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
+        Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, deadline }
+    }
+
+    /// The plan for a graph.
+    fn plan(&self, graph: &Csr) -> Result<BlockPlan, TrainError> {
+        Ok(BlockPlan::of_graph(&self.grid, graph.indptr(), self.cuts)?.in_stages(self.stages))
+    }
 }
 
 /// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices
@@ -120,7 +137,7 @@ pub fn train_as_rank<B: Backend>(
     }
     let dataset = dataset.with_codec(config.codec, config.seed)?;
     agree(&*world, "data", dataset.fingerprint())?;
-    let plan = format!("{config:?} {} {}", ranks.grid, ranks.exchange);
+    let plan = format!("{config:?} {} {} {} {}", ranks.grid, ranks.exchange, ranks.cuts, ranks.stages);
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
     let shared = Shared::new(backend, dataset, config, ranks)?;
     shared.train(backend, world, config, options, &mut |event| observe(event))
@@ -294,7 +311,7 @@ impl CutData {
     ) -> Result<Self, TrainError> {
         let (data, dims) = (DataShape::of(&dataset), Dims::of(&dataset));
         let (graph, lesson) = Lesson::of(dataset, config)?;
-        let plan = Arc::new(BlockPlan::new(&ranks.grid, graph.n_rows())?);
+        let plan = Arc::new(ranks.plan(&graph)?);
         let needs = build_model(backend, config, dims, 0, None)?.0.needs();
         let adjacency = needs
             .graph

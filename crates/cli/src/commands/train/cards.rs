@@ -62,15 +62,13 @@ pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype)
 #[cfg(test)]
 mod tests {
     use girih_kernels::Tiling;
-    use girih_partition::{Exchange, Scheme};
     use girih_trainer::{BatchConfig, BatchKind};
 
     use super::*;
     use crate::args::PartitionKind;
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
-        let partition = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
-        RankArgs { ranks, gpus, partition, rank_deadline: None, rendezvous: None }
+        RankArgs { ranks, gpus, partition: PartitionKind::USUAL, rank_deadline: None, rendezvous: None }
     }
 
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {

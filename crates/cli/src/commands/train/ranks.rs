@@ -8,7 +8,7 @@ use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, NcclRank};
-use girih_partition::{Exchange, Scheme, counted};
+use girih_partition::counted;
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
@@ -91,8 +91,8 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);
-        Ok(Some(RankOptions { grid, exchange, deadline: deadline(args) }))
+        let (grid, PartitionKind { exchange, cuts, .. }) = (process_grid(&args.partition, ranks)?, args.partition);
+        Ok(Some(RankOptions { cuts, ..RankOptions::new(grid, exchange, deadline(args)) }))
     }
 
     /// Runs `work` together with the other processes, if there are any.
@@ -233,12 +233,11 @@ fn too_many(ranks: usize) -> CliError {
 
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
-    let usual = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
-    if args.partition == usual && args.rank_deadline.is_none() {
+    if args.partition == PartitionKind::USUAL && args.rank_deadline.is_none() {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))
