@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand, Transpose};
+use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_partition::{BlockPlan, Exchange, Halo, Schedule, Step, StepExchange, place_in};
 
@@ -18,6 +18,7 @@ pub(crate) struct CutAdjacency {
     symmetric: bool,
     plan: Arc<BlockPlan>,
     exchange: Exchange,
+    wire: Dtype,
     transposed: OnceLock<Csr>,
     schedules: [OnceLock<Schedule>; 2],
     halo: OnceLock<Halo>,
@@ -53,12 +54,22 @@ pub(crate) struct Pattern<B: Backend> {
 }
 
 impl CutAdjacency {
-    /// The adjacency of `graph` as a model wants it, to be cut as `plan` says.
-    pub(crate) fn new(graph: &Csr, adjacency: Adjacency, plan: Arc<BlockPlan>, exchange: Exchange) -> Self {
+    /// The adjacency of `graph` as a model wants it, to be cut as `plan` says; operands of `f32` travel as `wire`.
+    pub(crate) fn new(
+        graph: &Csr,
+        adjacency: Adjacency,
+        plan: Arc<BlockPlan>,
+        (exchange, wire): (Exchange, Dtype),
+    ) -> Self {
         let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
         let (scales, symmetric) = (csr.scales(adjacency.norm), csr.is_symmetric());
         let (transposed, schedules, halo) = Default::default();
-        Self { csr, scales, symmetric, plan, exchange, transposed, schedules, halo }
+        Self { csr, scales, symmetric, plan, exchange, wire, transposed, schedules, halo }
+    }
+
+    /// How operands of `f32` travel.
+    pub(super) fn wire(&self) -> Dtype {
+        self.wire
     }
 
     fn directed(&self, transpose: Transpose) -> (&Csr, [Option<&[f32]>; 2]) {
