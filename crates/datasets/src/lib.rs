@@ -49,7 +49,7 @@ pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::{FEATURE_STORE, load};
 pub use options::LoadOptions;
-pub use outline::{InteractionOutline, Outline};
+pub use outline::Outline;
 pub use output::OutputFormat;
 pub use rows::NodeRows;
 pub use source::DataSource;

@@ -23,26 +23,9 @@ pub struct Outline {
     pub multi_label: bool,
     /// Split sets.
     pub n_splits: usize,
-    /// Of data for a recommender.
-    pub interactions: Option<InteractionOutline>,
-}
-
-/// What is known of the interactions of a data set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InteractionOutline {
-    /// Users, which are the first nodes.
-    pub n_users: usize,
-    /// Items.
-    pub n_items: usize,
-    /// Interactions that train.
-    pub n_train: usize,
-}
-
-impl InteractionOutline {
-    fn of(interactions: &Interactions) -> Self {
-        let (n_users, n_items) = (interactions.n_users(), interactions.n_items());
-        Self { n_users, n_items, n_train: interactions.train().nnz() }
-    }
+    /// Users among the nodes, of data for a recommender: the first ones. All others are items, and each interaction is two
+    /// edges.
+    pub n_users: Option<usize>,
 }
 
 impl Dataset {
@@ -64,7 +47,7 @@ impl Dataset {
             n_classes: self.n_classes(),
             multi_label: self.is_multi_label(),
             n_splits: self.splits.len(),
-            interactions: self.interactions.as_ref().map(InteractionOutline::of),
+            n_users: self.interactions.as_ref().map(Interactions::n_users),
         }
     }
 }

@@ -69,15 +69,17 @@ impl StoredDataset {
 
     /// Whether all arrays are mapped, in the types that girih writes, with a row for each node where that is due.
     fn lies_as_it_is_used(&self) -> Result<bool, DatasetError> {
-        let n = self.graph.n_rows;
+        let (n, section) = (self.graph.n_rows, &self.section);
         for name in self.arrays() {
             let array = self.folder.array(&name)?;
-            let is_per_node = name == "features" || name == "labels";
-            if array.mapped_bytes().is_none() || (is_per_node && array.shape().first() != Some(&n)) {
-                return Ok(false);
-            }
-            let is_split = name.starts_with("split");
-            if is_split && (!matches!(array.values(), Values::U32(_)) || array.shape().len() != 1) {
+            let fits = match (name.as_str(), section.labels) {
+                ("features", _) => array.shape() == [n, section.n_features],
+                ("labels", LabelKind::Multi) => array.shape() == [n, section.n_classes],
+                ("labels", _) => array.shape() == [n],
+                _ if name.starts_with("split") => matches!(array.values(), Values::U32(_)) && array.shape().len() == 1,
+                _ => true,
+            };
+            if !fits || array.mapped_bytes().is_none() {
                 return Ok(false);
             }
         }
@@ -210,7 +212,9 @@ impl StoredDataset {
             ids.iter()
                 .map(|&id| {
                     let inside = nodes.contains(&(id as usize)).then(|| id - nodes.start as NodeId);
-                    inside.ok_or_else(|| DatasetError::invalid(format!("{name}: node {id} is not in its place; ids must ascend")))
+                    inside.ok_or_else(|| {
+                        DatasetError::invalid(format!("{name}: node {id} is not in its place; ids must ascend"))
+                    })
                 })
                 .collect()
         };
@@ -260,6 +264,6 @@ fn outline(section: &DatasetSection, graph: &GraphSizes, store: Option<&Compress
         n_classes: if section.labels == LabelKind::None { 0 } else { section.n_classes },
         multi_label: section.labels == LabelKind::Multi,
         n_splits: section.n_splits,
-        interactions: None,
+        n_users: None,
     }
 }

@@ -248,6 +248,16 @@ impl Csr {
         Ok(csr)
     }
 
+    /// The same entries in other columns, one for each entry; weights are shared.
+    ///
+    /// # Errors
+    /// At the first broken invariant.
+    pub fn with_columns(self, n_cols: usize, indices: impl Into<Buffer<NodeId>>) -> Result<Self, FormatError> {
+        let csr = Self { n_cols, indices: indices.into(), ..self };
+        csr.validate()?;
+        Ok(csr)
+    }
+
     /// The same matrix, without weights when all are one.
     #[must_use]
     pub(crate) fn without_unit_weights(self) -> Self {

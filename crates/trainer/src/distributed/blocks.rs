@@ -1,33 +1,33 @@
-//! [`CutAdjacency`]: the normalised adjacency on the host, from which ranks cut their blocks.
+//! [`HostBlock`]: what a rank multiplies in a step, and which rows travel for it: each rank counts in its own rows what it needs, and
+//! is told what others do.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand, Transpose};
+use girih_comm::{CommError, Parcel};
+use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand};
 use girih_graph_format::{Csr, NodeId, Scales};
-use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, place_in};
+use girih_partition::{Exchange, Step, place_in};
 
-use super::ranks::Ranks;
+use super::looped::LoopedRows;
+use super::ranks::{Ranks, failed, totals, words};
 use super::rows::{PeerRows, RowExchange};
-use crate::inputs::Adjacency;
-
-/// `Â = L·A·R` and its transpose, shared by the ranks of a process.
-pub(crate) struct CutAdjacency {
-    csr: Csr,
-    scales: Scales,
-    symmetric: bool,
-    plan: Arc<BlockPlan>,
-    exchange: Exchange,
-    transposed: OnceLock<Csr>,
-    schedules: [OnceLock<Schedule>; 2],
-    halo: OnceLock<Halo>,
-}
 
 /// The block of one step.
 pub(super) struct Block<B: Backend> {
     pub(super) matrix: B::Sparse,
     /// The rows that are sent for it; `None` where the whole panel is.
     pub(super) rows: Option<RowExchange<B>>,
+}
+
+/// The block of one step on the host, before it is scaled. Clones share its entries.
+#[derive(Clone)]
+pub(super) struct HostBlock {
+    csr: Csr,
+    /// Of the panel, the rows that stand for the columns; `None` where all do.
+    touched: Option<Vec<NodeId>>,
+    /// For each member of the group, the rows that are sent to it and how many come from it; `None` where whole panels travel.
+    lists: Option<(Vec<Vec<NodeId>>, Vec<usize>)>,
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
@@ -37,128 +37,161 @@ pub(crate) struct Pattern<B: Backend> {
     pub(crate) rows: PeerRows<B>,
 }
 
-impl CutAdjacency {
-    /// The adjacency of `graph` as a model wants it, to be cut as `plan` says.
-    pub(crate) fn new(graph: &Csr, adjacency: Adjacency, plan: Arc<BlockPlan>, exchange: Exchange) -> Self {
-        let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
-        let (scales, symmetric) = (csr.scales(adjacency.norm), csr.is_symmetric());
-        let (transposed, schedules, halo) = Default::default();
-        Self { csr, scales, symmetric, plan, exchange, transposed, schedules, halo }
+impl HostBlock {
+    /// The blocks of all steps of a rank, from the rows that its products have; all ranks call it together.
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(super) fn all<B: Backend>(
+        rows: &[LoopedRows],
+        ranks: &Ranks<B>,
+        exchange: Exchange,
+    ) -> Result<Vec<Self>, CommError> {
+        let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
+        let blocks = mine.steps.iter().map(|step| stacked(rows, &panels[step.panel]));
+        let whole = |csr| Self { csr, touched: None, lists: None };
+        if exchange == Exchange::Dense {
+            return Ok(blocks.map(whole).collect());
+        }
+        let (blocks, touched): (Vec<Csr>, Vec<Vec<NodeId>>) =
+            blocks.map(|csr| (touched(&csr), csr)).map(|(t, c)| (c, t)).unzip();
+        let by_rows = match exchange {
+            Exchange::Auto => fewer_rows(&touched, ranks)?,
+            _ => vec![true; touched.len()],
+        };
+        let mut sent = wanted_by_others(&touched, &by_rows, ranks)?;
+        let of_step = |(((csr, touched), by_rows), step): (((Csr, Vec<NodeId>), bool), &Step)| {
+            let n_members = mine.group.len();
+            if !by_rows {
+                return whole(csr);
+            }
+            if step.root == ranks.rank() {
+                let sent = std::mem::take(&mut sent);
+                return Self { csr, touched: None, lists: Some((sent, vec![0; n_members])) };
+            }
+            let mut received = vec![0; n_members];
+            received[place_in(&mine.group, step.root)] = touched.len();
+            let lists = Some((vec![Vec::new(); n_members], received));
+            Self { csr: with_columns(csr, &touched), touched: Some(touched), lists }
+        };
+        Ok(blocks.into_iter().zip(touched).zip(by_rows).zip(&mine.steps).map(of_step).collect())
     }
 
-    fn directed(&self, transpose: Transpose) -> (&Csr, [Option<&[f32]>; 2]) {
-        let [left, right] = [self.scales.left.as_deref(), self.scales.right.as_deref()];
-        match transpose {
-            Transpose::No => (&self.csr, [left, right]),
-            Transpose::Yes if self.symmetric => (&self.csr, [right, left]),
-            Transpose::Yes => (self.transposed.get_or_init(|| self.csr.transposed()), [right, left]),
+    /// Moves the block to a device, with its part of the scales of all nodes.
+    pub(super) fn upload<B: Backend>(
+        self,
+        backend: &B,
+        ranks: &Ranks<B>,
+        step: &Step,
+        scales: &Scales,
+    ) -> Result<Block<B>, ComputeError> {
+        let columns = ranks.plan().panels[step.panel].clone();
+        let of_columns = |scales: &Vec<f32>| match &self.touched {
+            None => scales[columns.clone()].to_vec(),
+            Some(touched) => touched.iter().map(|&c| scales[columns.start + c as usize]).collect(),
+        };
+        let of_rows = |scales: &Vec<f32>| -> Vec<f32> {
+            ranks.product_rows(ranks.rank()).flat_map(|rows| &scales[rows]).copied().collect()
+        };
+        let scales = Scales { left: scales.left.as_ref().map(of_rows), right: scales.right.as_ref().map(of_columns) };
+        let operand = SparseOperand { csr: &self.csr, scales, symmetric: false, names: None };
+        let matrix = backend.upload_sparse(&operand)?;
+        let rows = self.lists.map(|(sent, received)| RowExchange::new(backend, &sent, received)).transpose()?;
+        Ok(Block { matrix, rows })
+    }
+}
+
+/// For each step, whether lists of rows are less than whole panels, over all members of the group.
+fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<Vec<bool>, CommError> {
+    let mine = ranks.mine();
+    // The root's own are not sent.
+    let of_step =
+        |(step, touched): (&Step, &Vec<NodeId>)| if step.root == ranks.rank() { 0 } else { touched.len() as u64 };
+    let counts: Vec<u64> = mine.steps.iter().zip(touched).map(of_step).collect();
+    let sent = totals(&*ranks.steps, &counts)?;
+    let whole = |step: &Step| (ranks.plan().panels[step.panel].len() * (mine.group.len() - 1)) as u64;
+    Ok(mine.steps.iter().zip(sent).map(|(step, sent)| sent < whole(step)).collect())
+}
+
+/// For each member of the group, the rows of this rank's panel that its block touches, where they are sent one by one. A rank is
+/// the root of one step at most.
+fn wanted_by_others<B: Backend>(
+    touched: &[Vec<NodeId>],
+    by_rows: &[bool],
+    ranks: &Ranks<B>,
+) -> Result<Vec<Vec<NodeId>>, CommError> {
+    let mine = ranks.mine();
+    let mut messages = vec![Parcel::from([]); mine.group.len()];
+    for ((step, touched), _) in mine.steps.iter().zip(touched).zip(by_rows).filter(|(_, by_rows)| **by_rows) {
+        if step.root != ranks.rank() {
+            messages[place_in(&mine.group, step.root)] = bytemuck::cast_slice(touched).into();
         }
     }
+    let lists = ranks.steps.all_to_all_bytes(messages)?;
+    Ok(lists.iter().map(|list| words(list).collect()).collect())
+}
 
-    fn schedule(&self, transpose: Transpose) -> &Schedule {
-        // A symmetric pattern has the same touched rows in both directions.
-        let direction = usize::from(transpose == Transpose::Yes && !self.symmetric);
-        let csr = self.directed(transpose).0;
-        self.schedules[direction].get_or_init(|| Schedule::new(&self.plan, csr, self.exchange))
-    }
-
-    /// The blocks of a rank, one for each step of a product with `op(Â)`.
+impl<B: Backend> Pattern<B> {
+    /// From the rank's own rows; all ranks call it together.
     ///
     /// # Errors
-    /// When the device's memory does not suffice.
-    pub(super) fn blocks<B: Backend>(
-        &self,
+    /// When the device's memory does not suffice, or another rank fails.
+    pub(super) fn new(
         backend: &B,
-        rank: usize,
-        transpose: Transpose,
-    ) -> Result<Vec<Block<B>>, ComputeError> {
-        let (csr, [left, right]) = self.directed(transpose);
-        let mine = &self.plan.ranks[rank];
-        let rows: Vec<Range<usize>> = mine.rows.iter().map(|&panel| self.plan.panels[panel].clone()).collect();
-        let left = left.map(|left| rows.iter().flat_map(|rows| &left[rows.clone()]).copied().collect());
-        let exchanges = self.schedule(transpose).steps(rank);
-        let steps = mine.steps.iter().zip(exchanges).map(|(step, exchange)| {
-            let columns = self.plan.panels[step.panel].clone();
-            let right = right.map(|right| right[columns.clone()].to_vec());
-            let whole = Cut { csr: stacked(csr, &rows, columns), left: left.clone(), right };
-            let (cut, rows) = match exchange {
-                StepExchange::Dense => (whole, None),
-                StepExchange::Rows { lists } if step.root == rank => {
-                    let is_own = |place: usize| mine.group[place] == rank;
-                    let sent = lists.iter().enumerate().map(|(i, list)| if is_own(i) { &[] } else { &list[..] });
-                    let received = vec![0; lists.len()];
-                    (whole, Some(RowExchange::new(backend, &sent.collect::<Vec<_>>(), received)?))
-                }
-                StepExchange::Rows { lists } => {
-                    let touched = &lists[place_in(&mine.group, rank)];
-                    let mut received = vec![0; lists.len()];
-                    received[place_in(&mine.group, step.root)] = touched.len();
-                    let rows = RowExchange::new(backend, &vec![&[]; lists.len()], received)?;
-                    (whole.with_columns(touched), Some(rows))
-                }
-            };
-            Ok(Block { matrix: cut.upload(backend, None)?, rows })
-        });
-        steps.collect()
-    }
-
-    /// The rows of `Â` that a rank holds, with the columns that they touch.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    pub(super) fn pattern<B: Backend>(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
-        let own = &ranks.mine().own;
-        let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &self.csr)).of(ranks.rank());
-        let whole = Cut {
-            csr: stacked(&self.csr, std::slice::from_ref(own), 0..self.csr.n_cols()),
-            left: self.scales.left.as_ref().map(|left| left[own.clone()].to_vec()),
-            right: self.scales.right.clone(),
+        ranks: &Arc<Ranks<B>>,
+        own: &LoopedRows,
+        scales: &Scales,
+    ) -> Result<Self, ComputeError> {
+        let csr = stacked(std::slice::from_ref(own), &(0..own.csr.n_cols()));
+        let columns = touched(&csr);
+        let csr = with_columns(csr, &columns);
+        let of_peer = |nodes: Range<usize>| {
+            let below = |end: usize| columns.partition_point(|&c| (c as usize) < end);
+            columns[below(nodes.start)..below(nodes.end)].iter().map(|c| c - nodes.start as NodeId).collect()
         };
-        let names = EntryNames { first_row: own.start as u32, columns: halo.rows.clone().into() };
-        Ok(Pattern {
-            matrix: whole.with_columns(&halo.rows).upload(backend, Some(names))?,
-            rows: PeerRows::new(backend, ranks, &halo.sent, halo.received.clone())?,
+        let wanted: Vec<Vec<NodeId>> = ranks.peer_nodes().map(of_peer).collect();
+        let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
+        let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
+        let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
+        let scales = Scales {
+            left: scales.left.as_ref().map(|left| left[ranks.own()].to_vec()),
+            right: scales.right.as_ref().map(|right| columns.iter().map(|&c| right[c as usize]).collect()),
+        };
+        let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
+        Ok(Self {
+            matrix: backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false, names })?,
+            rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
         })
     }
 }
 
-/// A block on its way to a device.
-struct Cut {
-    csr: Csr,
-    left: Option<Vec<f32>>,
-    right: Option<Vec<f32>>,
+/// Which columns have entries, ascending.
+fn touched(csr: &Csr) -> Vec<NodeId> {
+    let mut seen = vec![false; csr.n_cols()];
+    csr.indices().iter().for_each(|&c| seen[c as usize] = true);
+    (0..csr.n_cols() as NodeId).filter(|&c| seen[c as usize]).collect()
 }
 
-impl Cut {
-    /// The same entries, with `columns` (ascending; all that occur) alone.
-    fn with_columns(self, columns: &[NodeId]) -> Self {
-        let place = |c: NodeId| columns.binary_search(&c).expect("a column that occurs is listed") as NodeId;
-        let indices: Vec<NodeId> = self.csr.indices().iter().map(|&c| place(c)).collect();
-        let values = self.csr.values().map(<[f32]>::to_vec);
-        let csr =
-            Csr::new(self.csr.n_rows(), columns.len(), self.csr.indptr().to_vec(), indices, values.map(Into::into))
-                .expect("fewer columns in the same order");
-        let right = self.right.map(|right| columns.iter().map(|&c| right[c as usize]).collect());
-        Self { csr, right, ..self }
-    }
-
-    fn upload<B: Backend>(self, backend: &B, names: Option<EntryNames>) -> Result<B::Sparse, ComputeError> {
-        let scales = Scales { left: self.left, right: self.right };
-        backend.upload_sparse(&SparseOperand { csr: &self.csr, scales, symmetric: false, names })
-    }
+/// The same entries, with `columns` (ascending; all that occur) alone.
+fn with_columns(csr: Csr, columns: &[NodeId]) -> Csr {
+    let place = |c: &NodeId| columns.binary_search(c).expect("a column that occurs is listed") as NodeId;
+    let indices: Vec<NodeId> = csr.indices().iter().map(place).collect();
+    csr.with_columns(columns.len(), indices).expect("fewer columns in the same order")
 }
 
-/// Ranges of rows of some columns, one below the other.
-fn stacked(csr: &Csr, rows: &[Range<usize>], columns: Range<usize>) -> Csr {
-    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), csr.values().map(|_| Vec::new()));
-    for row in rows.iter().cloned().flatten() {
-        let range = csr.row_range_within(row, &columns);
-        indices.extend(csr.indices()[range.clone()].iter().map(|&c| c - columns.start as NodeId));
-        if let (Some(values), Some(all)) = (&mut values, csr.values()) {
-            values.extend_from_slice(&all[range]);
+/// Rows of some columns, one below the other.
+fn stacked(rows: &[LoopedRows], columns: &Range<usize>) -> Csr {
+    let n_rows = rows.iter().map(|rows| rows.csr.n_rows()).sum();
+    let (mut indptr, mut indices, mut values) = (Vec::with_capacity(n_rows + 1), Vec::new(), Vec::new());
+    indptr.push(0);
+    for rows in rows {
+        for i in 0..rows.csr.n_rows() {
+            rows.append(i, columns, (&mut indices, &mut values));
+            indptr.push(indices.len() as u64);
         }
-        indptr.push(indices.len() as u64);
     }
-    let n_rows = indptr.len() - 1;
-    Csr::new(n_rows, columns.len(), indptr, indices, values.map(Into::into)).expect("rows of a valid matrix")
+    indices.shrink_to_fit();
+    values.shrink_to_fit();
+    let weighted = rows.first().is_some_and(|rows| rows.csr.values().is_some());
+    Csr::new(n_rows, columns.len(), indptr, indices, weighted.then(|| values.into())).expect("rows of a valid matrix")
 }

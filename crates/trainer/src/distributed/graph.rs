@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing, Step, place_in};
 
-use super::blocks::{Block, CutAdjacency, Pattern};
+use super::adjacency::CutAdjacency;
+use super::blocks::{Block, Pattern};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -27,7 +28,7 @@ impl<B: Backend> CutGraph<B> {
     fn blocks(&self, backend: &B, transpose: Transpose) -> Result<&[Block<B>], ComputeError> {
         let slot = &self.blocks[usize::from(transpose == Transpose::Yes)];
         if slot.get().is_none() {
-            let _ = slot.set(self.adjacency.blocks(backend, self.ranks.rank(), transpose)?);
+            let _ = slot.set(self.adjacency.blocks(backend, &self.ranks, transpose)?);
         }
         Ok(slot.get().expect("just set"))
     }

@@ -201,7 +201,8 @@ impl Folder {
         let values = if weighted { Some(self.array(values)?.slice(entries)?.into_f32()?) } else { None };
         // An offset below the first one wraps, and is refused as one that decreases.
         let indptr: Vec<u64> = offsets.iter().map(|offset| offset.wrapping_sub(first)).collect();
-        let named = |e: FormatError| FormatError::invalid(format!("rows counted from {}: {e}", rows.start)).at(&self.path);
+        let named =
+            |e: FormatError| FormatError::invalid(format!("rows counted from {}: {e}", rows.start)).at(&self.path);
         Csr::new(rows.len(), n_cols, indptr, columns, values).map_err(named)
     }
 

@@ -1,0 +1,113 @@
+//! [`CutAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by messages.
+//!
+//! ```text
+//! rows       read, checked and dropped again whenever blocks are made of them
+//! symmetric  whether hashes of all entries and of all mirrored ones agree
+//! degrees    of own rows; those of columns where the adjacency is not symmetric from who holds their entries
+//! transpose  entries that others hold in their rows, when a product first needs them
+//! ```
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use girih_compute::{Backend, ComputeError, Transpose};
+use girih_datasets::DataSource;
+use girih_graph_format::{Scales, scale_factors};
+use girih_partition::Exchange;
+
+use super::blocks::{Block, HostBlock, Pattern};
+use super::looped::LoopedRows;
+use super::mirror::{column_sums, is_symmetric, transposed};
+use super::ranks::{Ranks, failed};
+use crate::TrainError;
+use crate::inputs::Adjacency;
+
+/// `Â = L·A·R`, of which a rank reads its own rows.
+pub(crate) struct CutAdjacency {
+    source: Arc<DataSource>,
+    self_loops: bool,
+    exchange: Exchange,
+    /// Of all nodes.
+    scales: Scales,
+    symmetric: bool,
+    /// The blocks of a symmetric adjacency, from when one direction has been asked for until the other has.
+    blocks: Mutex<Option<Vec<HostBlock>>>,
+}
+
+impl CutAdjacency {
+    /// The adjacency of `source` as a model wants it; all ranks call it together.
+    ///
+    /// # Errors
+    /// When rows that this rank reads break an invariant, or another rank fails.
+    pub(crate) fn new<B: Backend>(
+        source: Arc<DataSource>,
+        adjacency: Adjacency,
+        ranks: &Ranks<B>,
+        exchange: Exchange,
+    ) -> Result<Self, TrainError> {
+        let own = ranks.own();
+        let rows = LoopedRows::new(source.graph_rows(own.clone())?, own.start, adjacency.self_loops);
+        let symmetric = is_symmetric(&rows, ranks)?;
+        let [left, right] = adjacency.norm.powers();
+        let left = left.map(|power| ranks.join_rows(&scale_factors(&rows.sums(), power))).transpose()?;
+        let right = match right {
+            None => None,
+            Some(power) if symmetric && adjacency.norm.powers()[0] == Some(power) => left.clone(),
+            Some(power) => Some(ranks.join_rows(&scale_factors(&column_sums(&rows, ranks)?, power))?),
+        };
+        let (self_loops, scales, blocks) = (adjacency.self_loops, Scales { left, right }, Mutex::default());
+        Ok(Self { source, self_loops, exchange, scales, symmetric, blocks })
+    }
+
+    /// The blocks of a rank, one for each step of a product with `op(Â)`; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, rows cannot be read again, or another rank fails.
+    pub(super) fn blocks<B: Backend>(
+        &self,
+        backend: &B,
+        ranks: &Ranks<B>,
+        transpose: Transpose,
+    ) -> Result<Vec<Block<B>>, ComputeError> {
+        let mut kept = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = match kept.take() {
+            Some(blocks) => blocks,
+            None => {
+                let rows = self.panels(ranks, transpose)?;
+                let blocks = HostBlock::all(&rows, ranks, self.exchange).map_err(|error| failed(&error))?;
+                // The other direction of a symmetric adjacency differs in the scales alone.
+                *kept = self.symmetric.then(|| blocks.clone());
+                blocks
+            }
+        };
+        let scales = if transpose == Transpose::Yes { self.scales.transposed() } else { self.scales.clone() };
+        blocks
+            .into_iter()
+            .zip(&ranks.mine().steps)
+            .map(|(block, step)| block.upload(backend, ranks, step, &scales))
+            .collect()
+    }
+
+    /// The rows of `Â` that a rank holds, with the columns that they touch; all ranks call it together.
+    ///
+    /// # Errors
+    /// As [`blocks`](Self::blocks).
+    pub(super) fn pattern<B: Backend>(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
+        Pattern::new(backend, ranks, &self.rows(ranks.own())?, &self.scales)
+    }
+
+    /// The rows of `op(A)` of each panel that this rank's products have; of the transpose, the columns of its steps.
+    fn panels<B: Backend>(&self, ranks: &Ranks<B>, transpose: Transpose) -> Result<Vec<LoopedRows>, ComputeError> {
+        if transpose == Transpose::Yes && !self.symmetric {
+            return transposed(&self.rows(ranks.own())?, ranks).map_err(|error| failed(&error));
+        }
+        ranks.product_rows(ranks.rank()).map(|rows| self.rows(rows)).collect()
+    }
+
+    fn rows(&self, rows: Range<usize>) -> Result<LoopedRows, ComputeError> {
+        let first = rows.start;
+        let csr = self.source.graph_rows(rows);
+        let csr = csr.map_err(|error| ComputeError::device("reading rows of the graph", error.to_string()))?;
+        Ok(LoopedRows::new(csr, first, self.self_loops))
+    }
+}
