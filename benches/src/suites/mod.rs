@@ -153,6 +153,8 @@ pub struct Setup {
     pub runs: u64,
     /// NVIDIA's profiler of kernels, for the suite that asks it.
     pub ncu: Option<PathBuf>,
+    /// Folder for timelines of devices, for the suite that records them.
+    pub timelines: Option<PathBuf>,
     /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
     pub kernels: Vec<BlockKernel>,
 }

@@ -9,7 +9,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
-use girih_partition::{Exchange, Scheme};
+use girih_partition::{Cuts, Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
@@ -241,6 +241,20 @@ pub struct PartitionKind {
     /// less (auto)
     #[arg(long, value_name = "dense|rows|auto", default_value_t)]
     pub exchange: Exchange,
+    /// Where nodes are cut: into equal numbers (equal), or into equal shares of nodes and edges (weighted), for graphs in an order of
+    /// the whole
+    #[arg(long, value_name = "equal|weighted", default_value_t)]
+    pub cuts: Cuts,
+    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied; fewer use links better,
+    /// more take less memory [default: on CUDA devices one, on processors one for each block]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub stages: Option<u16>,
+}
+
+impl PartitionKind {
+    /// What is cut and sent unless it is told.
+    pub const USUAL: Self =
+        Self { partition: Scheme::OneD, replication: 1, exchange: Exchange::Auto, cuts: Cuts::Equal, stages: None };
 }
 
 /// `girih reorder`.
@@ -458,6 +472,9 @@ pub struct TrainArgs {
     /// Continue from the checkpoints in --out, bit for bit
     #[arg(long, requires = "out")]
     pub resume: bool,
+    /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json", conflicts_with = "plan", value_parser = PathBufValueParser::new().try_map(paths::json))]
+    pub timeline: Option<PathBuf>,
     /// Predict memory and time, and train nothing
     #[arg(long)]
     pub plan: bool,

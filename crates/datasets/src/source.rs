@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use girih_compress::CodecSpec;
-use girih_graph_format::Csr;
+use girih_graph_format::{Buffer, Csr};
 
 use crate::{Dataset, DatasetError, LoadOptions, NodeRows, Outline, StoredDataset, load};
 
@@ -49,6 +49,17 @@ impl DataSource {
         match self {
             Self::Loaded(dataset) => dataset.fingerprint(),
             Self::Stored(stored) => stored.fingerprint(),
+        }
+    }
+
+    /// The offsets of all rows of the graph; of a folder, mapped, and not compared with each other.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn offsets(&self) -> Result<Buffer<u64>, DatasetError> {
+        match self {
+            Self::Loaded(dataset) => Ok(dataset.graph.offsets().clone()),
+            Self::Stored(stored) => stored.offsets(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Buffer, Csr, NodeId};
 
 use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, read_store};
 use crate::rows::places_of;
@@ -139,6 +139,20 @@ impl StoredDataset {
         hash.update(format!("{:?}", self.options.split).as_bytes());
         hash.update(&self.store.as_ref().map_or(0, CompressedFeatures::stated_checksum).to_le_bytes());
         hash.finalize()
+    }
+
+    /// The offsets of all rows of the graph, which are not compared with each other.
+    ///
+    /// # Errors
+    /// When they are of another number of rows, or cannot be read.
+    pub fn offsets(&self) -> Result<Buffer<u64>, DatasetError> {
+        let array = self.folder.array("indptr")?;
+        let offsets = array.clone().into_offsets()?;
+        if offsets.len() != self.graph.n_rows + 1 {
+            let message = format!("{} offsets for {} rows", offsets.len(), self.graph.n_rows);
+            return Err(DatasetError::corrupt(message).at(array.origin()));
+        }
+        Ok(offsets)
     }
 
     /// Some consecutive rows of the graph, all columns.

@@ -179,6 +179,12 @@ impl Csr {
         &self.indptr
     }
 
+    /// The offsets themselves, shared.
+    #[must_use]
+    pub fn offsets(&self) -> &Buffer<u64> {
+        &self.indptr
+    }
+
     /// All columns, row after row.
     #[inline]
     #[must_use]
@@ -245,16 +251,6 @@ impl Csr {
     pub fn with_values(&self, values: Option<Buffer<f32>>) -> Result<Self, FormatError> {
         let csr = Self { values, ..self.clone() };
         csr.validate_values()?;
-        Ok(csr)
-    }
-
-    /// The same entries in other columns, one for each entry; weights are shared.
-    ///
-    /// # Errors
-    /// At the first broken invariant.
-    pub fn with_columns(self, n_cols: usize, indices: impl Into<Buffer<NodeId>>) -> Result<Self, FormatError> {
-        let csr = Self { n_cols, indices: indices.into(), ..self };
-        csr.validate()?;
         Ok(csr)
     }
 

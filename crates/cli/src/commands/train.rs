@@ -6,6 +6,7 @@ mod observer;
 mod outputs;
 mod ranks;
 mod settings;
+mod timeline;
 
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
@@ -17,6 +18,7 @@ use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
 use self::ranks::{Company, Place};
+use self::timeline::Timeline;
 use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
@@ -57,6 +59,9 @@ fn train(
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
     let backend = choose(&device, config.precision)?;
+    let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
+    let ranks = ranks.as_ref();
+    let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let wanted = wanted_order(args, ranks, config);
     let mut data = match ranks {
         // Each rank reads its own rows, where they lie in their order.
@@ -76,7 +81,7 @@ fn train(
         eprintln!("{}", facts.headline());
         if company.local_rank().is_some() && !config.batch.is_sampled() && !data.is_stored() {
             eprintln!(
-                "each process reads all of the data: write them as a folder, in their order, to have it read its part"
+                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
             );
         }
     }
@@ -87,7 +92,10 @@ fn train(
         writes: true,
     };
     let mut observer = Observer::new(config, output.json, outputs.clone())?;
-    let mut observe = |event: Event<'_>| observer.observe(&event);
+    let mut observe = |event: Event<'_>| {
+        let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
+        observer.observe(&event, marked)
+    };
     let outcome = match (ranks, backend) {
         (None, backend) => {
             let dataset = data.into_dataset()?;
@@ -102,6 +110,7 @@ fn train(
     };
     let history = observer.finish()?;
     let outcome = outcome?;
+    timeline.map_or(Ok(()), Timeline::finish)?;
     if !speaks {
         return Ok(());
     }
@@ -121,6 +130,15 @@ fn train(
     Ok(())
 }
 
+/// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
+fn stages(args: &TrainArgs, backend: &Chosen) -> usize {
+    let usual = match backend {
+        Chosen::Cpu(_) => usize::MAX,
+        Chosen::Cuda(_) => 1,
+    };
+    args.ranks.partition.stages.map_or(usual, usize::from)
+}
+
 /// Refuses what does not fit into a device's memory, before anything is moved there.
 fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Result<(), CliError> {
     let Some(room) = backend.room()? else { return Ok(()) };
@@ -133,11 +151,12 @@ fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Re
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
-            .add_hidden("exchange", exchange.to_string()),
+            .add_hidden("exchange", exchange.to_string())
+            .add_hidden("cuts", cuts.to_string()),
     };
     match order {
         "none" => results.add_hidden("reorder", order),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaEvent, CudaStream, DevicePtr, DriverError};
 use girih_comm::operands::{check_pieces, check_shape};
 use girih_comm::{
-    Collective, CommError, Counters, Parcel, Pending, Traffic, Transport, all_gather, all_to_all, members,
+    Collective, CommError, Communicator, Counters, Parcel, Pending, Traffic, Transport, all_gather, all_to_all, members,
 };
 use girih_compute::{Dtype, Shape};
 
@@ -43,15 +43,19 @@ pub struct NcclRank<T> {
 }
 
 impl<T: Transport> NcclRank<T> {
-    /// Joins the ranks of `transport`, all of which call this, each with a backend on a card of its own. No wait is longer than
-    /// `deadline`.
+    /// Makes of ranks on processors, all of which call this, ranks on cards, each with a backend on one of its own. No wait is longer
+    /// than `deadline`.
     ///
     /// # Errors
     /// When NCCL is missing or too old, two ranks share a card, ranks have different versions of NCCL, or a rank fails or is late.
-    pub fn connect(cuda: &Cuda, transport: T, deadline: Duration) -> Result<Self, CommError> {
+    pub fn connect(
+        cuda: &Cuda,
+        world: Communicator<T>,
+        deadline: Duration,
+    ) -> Result<Box<dyn Collective<Cuda>>, CommError> {
         const OPERATION: &str = "connecting the cards";
         let failed = |message: String| CommError::Library { operation: OPERATION, message };
-        let (transport, stream) = (Arc::new(transport), Arc::clone(&cuda.device.stream));
+        let (transport, stream) = (Arc::new(world.into_transport()), Arc::clone(&cuda.device.stream));
         let nccl = Nccl::load().map_err(failed)?;
         check_cards(cuda, &*transport)?;
         let peers = Arc::new(Peers::new(&transport, deadline));
@@ -68,7 +72,7 @@ impl<T: Transport> NcclRank<T> {
             let comm = Comm::begin(nccl, &rank.stream, id, (place, size)).map_err(failed)?;
             rank.comm = Some(rank.settled(OPERATION, comm)?);
         }
-        Ok(rank)
+        Ok(Box::new(rank))
     }
 
     /// A communicator once it is there; whoever waits for the device knows of it.

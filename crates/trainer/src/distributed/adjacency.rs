@@ -15,7 +15,7 @@ use girih_datasets::DataSource;
 use girih_graph_format::{Scales, scale_factors};
 use girih_partition::Exchange;
 
-use super::blocks::{Block, HostBlock, Pattern};
+use super::blocks::{Blocks, HostBlocks, Pattern};
 use super::looped::LoopedRows;
 use super::mirror::{column_sums, is_symmetric, transposed};
 use super::ranks::{Ranks, failed};
@@ -31,7 +31,7 @@ pub(crate) struct CutAdjacency {
     scales: Scales,
     symmetric: bool,
     /// The blocks of a symmetric adjacency, from when one direction has been asked for until the other has.
-    blocks: Mutex<Option<Vec<HostBlock>>>,
+    blocks: Mutex<Option<HostBlocks>>,
 }
 
 impl CutAdjacency {
@@ -59,7 +59,7 @@ impl CutAdjacency {
         Ok(Self { source, self_loops, exchange, scales, symmetric, blocks })
     }
 
-    /// The blocks of a rank, one for each step of a product with `op(Â)`; all ranks call it together.
+    /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
     ///
     /// # Errors
     /// When the device's memory does not suffice, rows cannot be read again, or another rank fails.
@@ -68,24 +68,20 @@ impl CutAdjacency {
         backend: &B,
         ranks: &Ranks<B>,
         transpose: Transpose,
-    ) -> Result<Vec<Block<B>>, ComputeError> {
+    ) -> Result<Blocks<B>, ComputeError> {
         let mut kept = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let blocks = match kept.take() {
             Some(blocks) => blocks,
             None => {
                 let rows = self.panels(ranks, transpose)?;
-                let blocks = HostBlock::all(&rows, ranks, self.exchange).map_err(|error| failed(&error))?;
+                let blocks = HostBlocks::new(&rows, ranks, self.exchange).map_err(|error| failed(&error))?;
                 // The other direction of a symmetric adjacency differs in the scales alone.
                 *kept = self.symmetric.then(|| blocks.clone());
                 blocks
             }
         };
         let scales = if transpose == Transpose::Yes { self.scales.transposed() } else { self.scales.clone() };
-        blocks
-            .into_iter()
-            .zip(&ranks.mine().steps)
-            .map(|(block, step)| block.upload(backend, ranks, step, &scales))
-            .collect()
+        blocks.upload(backend, ranks, &scales)
     }
 
     /// The rows of `Â` that a rank holds, with the columns that they touch; all ranks call it together.

@@ -1,5 +1,5 @@
-//! [`HostBlock`]: what a rank multiplies in a step, and which rows travel for it: each rank counts in its own rows what it needs, and
-//! is told what others do.
+//! [`HostBlocks`]: what a rank multiplies in a product, and which rows travel for it: each rank counts in its own rows what it
+//! needs, and is told what others do.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,21 +13,26 @@ use super::looped::LoopedRows;
 use super::ranks::{Ranks, failed, totals, words};
 use super::rows::{PeerRows, RowExchange};
 
-/// The block of one step.
-pub(super) struct Block<B: Backend> {
-    pub(super) matrix: B::Sparse,
-    /// The rows that are sent for it; `None` where the whole panel is.
-    pub(super) rows: Option<RowExchange<B>>,
+/// What a rank multiplies in a product.
+pub(super) struct Blocks<B: Backend> {
+    /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
+    pub(super) own: Option<B::Sparse>,
+    pub(super) stages: Vec<Stage<B>>,
 }
 
-/// The block of one step on the host, before it is scaled. Clones share its entries.
-#[derive(Clone)]
-pub(super) struct HostBlock {
-    csr: Csr,
-    /// Of the panel, the rows that stand for the columns; `None` where all do.
-    touched: Option<Vec<NodeId>>,
-    /// For each member of the group, the rows that are sent to it and how many come from it; `None` where whole panels travel.
-    lists: Option<(Vec<Vec<NodeId>>, Vec<usize>)>,
+/// The blocks of a stage, side by side.
+pub(super) struct Stage<B: Backend> {
+    /// Its columns are the rows that come in the stage. `None` where none come from others.
+    pub(super) matrix: Option<B::Sparse>,
+    pub(super) exchange: StageExchange<B>,
+}
+
+/// What comes in a stage, in the order of the group.
+pub(super) enum StageExchange<B: Backend> {
+    /// Whole panels: how many rows from each member, this rank's own among them.
+    Panels(Vec<usize>),
+    /// Rows of other members.
+    Rows(RowExchange<B>),
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
@@ -37,98 +42,169 @@ pub(crate) struct Pattern<B: Backend> {
     pub(crate) rows: PeerRows<B>,
 }
 
-impl HostBlock {
-    /// The blocks of all steps of a rank, from the rows that its products have; all ranks call it together.
+/// [`Blocks`] on the host, before they are scaled. Clones share entries.
+#[derive(Clone)]
+pub(super) struct HostBlocks {
+    own: Option<HostBlock>,
+    stages: Vec<(Option<HostBlock>, Lists)>,
+}
+
+/// Some columns of the rows that a rank's products have.
+#[derive(Clone)]
+struct HostBlock {
+    csr: Csr,
+    columns: Arc<Columns>,
+}
+
+/// How many rows come from each member of the group.
+#[derive(Clone)]
+enum Lists {
+    /// Whole panels; this rank's own is among them.
+    Panels(Vec<usize>),
+    /// Rows that are listed; and which rows of its panel this rank sends to each.
+    Rows { sent: Vec<Vec<NodeId>>, received: Vec<usize> },
+}
+
+/// Which rows a rank's steps touch.
+struct Touched {
+    /// For each step, of its panel; none where this rank is the root.
+    rows: Vec<Vec<NodeId>>,
+    /// For each step, whether rows are sent, and not the whole panel.
+    by_rows: Vec<bool>,
+    /// For each member of the group, of this rank's panel.
+    by_others: Vec<Vec<NodeId>>,
+}
+
+impl HostBlocks {
+    /// The blocks of a rank, from the rows that its products have; all ranks call it together.
     ///
     /// # Errors
     /// When another rank fails.
-    pub(super) fn all<B: Backend>(
+    pub(super) fn new<B: Backend>(
         rows: &[LoopedRows],
         ranks: &Ranks<B>,
         exchange: Exchange,
-    ) -> Result<Vec<Self>, CommError> {
+    ) -> Result<Self, CommError> {
         let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
-        let blocks = mine.steps.iter().map(|step| stacked(rows, &panels[step.panel]));
-        let whole = |csr| Self { csr, touched: None, lists: None };
-        if exchange == Exchange::Dense {
-            return Ok(blocks.map(whole).collect());
-        }
-        let (blocks, touched): (Vec<Csr>, Vec<Vec<NodeId>>) =
-            blocks.map(|csr| (touched(&csr), csr)).map(|(t, c)| (c, t)).unzip();
-        let by_rows = match exchange {
-            Exchange::Auto => fewer_rows(&touched, ranks)?,
-            _ => vec![true; touched.len()],
+        let touched = Touched::new(rows, ranks, exchange)?;
+        let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
+        let own = own_step.map(|step| HostBlock::new(rows, Columns(panels[step.panel].clone().map(Some).collect())));
+        let of_stage = |steps: &Range<usize>| {
+            let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
+                touched.rows_of(steps.clone(), ranks)
+            } else {
+                whole_panels(&mine.steps[steps.clone()], ranks)
+            };
+            let is_from_others = mine.steps[steps.clone()].iter().any(|step| step.root != ranks.rank());
+            (is_from_others.then(|| HostBlock::new(rows, columns)), lists)
         };
-        let mut sent = wanted_by_others(&touched, &by_rows, ranks)?;
-        let of_step = |(((csr, touched), by_rows), step): (((Csr, Vec<NodeId>), bool), &Step)| {
-            let n_members = mine.group.len();
-            if !by_rows {
-                return whole(csr);
-            }
-            if step.root == ranks.rank() {
-                let sent = std::mem::take(&mut sent);
-                return Self { csr, touched: None, lists: Some((sent, vec![0; n_members])) };
-            }
-            let mut received = vec![0; n_members];
-            received[place_in(&mine.group, step.root)] = touched.len();
-            let lists = Some((vec![Vec::new(); n_members], received));
-            Self { csr: with_columns(csr, &touched), touched: Some(touched), lists }
-        };
-        Ok(blocks.into_iter().zip(touched).zip(by_rows).zip(&mine.steps).map(of_step).collect())
+        Ok(Self { own, stages: mine.stages.iter().map(of_stage).collect() })
     }
 
-    /// Moves the block to a device, with its part of the scales of all nodes.
+    /// Moves the blocks to a device, with their parts of the scales of all nodes.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
     pub(super) fn upload<B: Backend>(
         self,
         backend: &B,
         ranks: &Ranks<B>,
-        step: &Step,
         scales: &Scales,
-    ) -> Result<Block<B>, ComputeError> {
-        let columns = ranks.plan().panels[step.panel].clone();
-        let of_columns = |scales: &Vec<f32>| match &self.touched {
-            None => scales[columns.clone()].to_vec(),
-            Some(touched) => touched.iter().map(|&c| scales[columns.start + c as usize]).collect(),
+    ) -> Result<Blocks<B>, ComputeError> {
+        let of_rows = |left: &Vec<f32>| -> Vec<f32> {
+            ranks.product_rows(ranks.rank()).flat_map(|rows| &left[rows]).copied().collect()
         };
-        let of_rows = |scales: &Vec<f32>| -> Vec<f32> {
-            ranks.product_rows(ranks.rank()).flat_map(|rows| &scales[rows]).copied().collect()
+        let left = scales.left.as_ref().map(of_rows);
+        let uploaded = |block: HostBlock| {
+            let right = scales.right.as_ref().map(|right| block.columns.scales(right));
+            let scales = Scales { left: left.clone(), right };
+            backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names: None })
         };
-        let scales = Scales { left: scales.left.as_ref().map(of_rows), right: scales.right.as_ref().map(of_columns) };
-        let operand = SparseOperand { csr: &self.csr, scales, symmetric: false, names: None };
-        let matrix = backend.upload_sparse(&operand)?;
-        let rows = self.lists.map(|(sent, received)| RowExchange::new(backend, &sent, received)).transpose()?;
-        Ok(Block { matrix, rows })
+        let stages = self.stages.into_iter().map(|(block, lists)| {
+            let exchange = match lists {
+                Lists::Panels(counts) => StageExchange::Panels(counts),
+                Lists::Rows { sent, received } => StageExchange::Rows(RowExchange::new(backend, &sent, received)?),
+            };
+            Ok(Stage { matrix: block.map(uploaded).transpose()?, exchange })
+        });
+        let stages = stages.collect::<Result<_, ComputeError>>()?;
+        Ok(Blocks { own: self.own.map(uploaded).transpose()?, stages })
     }
 }
 
-/// For each step, whether lists of rows are less than whole panels, over all members of the group.
+/// Whole panels come: columns of their rows, but none of this rank's own.
+fn whole_panels<B: Backend>(steps: &[Step], ranks: &Ranks<B>) -> (Columns, Lists) {
+    let group = &ranks.mine().group;
+    let (mut columns, mut counts) = (Vec::new(), vec![0; group.len()]);
+    for step in steps {
+        let panel = ranks.plan().panels[step.panel].clone();
+        counts[place_in(group, step.root)] = panel.len();
+        let is_own = step.root == ranks.rank();
+        columns.extend(panel.map(|column| (!is_own).then_some(column)));
+    }
+    (Columns(columns), Lists::Panels(counts))
+}
+
+impl Touched {
+    fn new<B: Backend>(rows: &[LoopedRows], ranks: &Ranks<B>, exchange: Exchange) -> Result<Self, CommError> {
+        let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
+        if exchange == Exchange::Dense {
+            let n = mine.steps.len();
+            return Ok(Self { rows: vec![Vec::new(); n], by_rows: vec![false; n], by_others: Vec::new() });
+        }
+        let of_step = |step: &Step| match step.root == ranks.rank() {
+            true => Vec::new(),
+            false => touched(rows, &panels[step.panel]),
+        };
+        let rows: Vec<Vec<NodeId>> = mine.steps.iter().map(of_step).collect();
+        let by_rows = match exchange {
+            Exchange::Auto => fewer_rows(&rows, ranks)?,
+            _ => vec![true; rows.len()],
+        };
+        // A rank is the root of one step at most.
+        let mut messages = vec![Parcel::from([]); mine.group.len()];
+        for ((step, rows), by_rows) in mine.steps.iter().zip(&rows).zip(&by_rows) {
+            if *by_rows && step.root != ranks.rank() {
+                messages[place_in(&mine.group, step.root)] = bytemuck::cast_slice(rows).into();
+            }
+        }
+        let lists = ranks.steps.all_to_all_bytes(messages)?;
+        let by_others = lists.iter().map(|list| words(list).collect()).collect();
+        Ok(Self { rows, by_rows, by_others })
+    }
+
+    /// Rows come that this rank's block touches, and all of a panel where that is as good.
+    fn rows_of<B: Backend>(&self, steps: Range<usize>, ranks: &Ranks<B>) -> (Columns, Lists) {
+        let (mine, group) = (ranks.mine(), &ranks.mine().group);
+        let (mut columns, mut sent, mut received) = (Vec::new(), vec![Vec::new(); group.len()], vec![0; group.len()]);
+        for i in steps {
+            let step = &mine.steps[i];
+            let panel = ranks.plan().panels[step.panel].clone();
+            let rows_of = |rows: &Vec<NodeId>| match self.by_rows[i] {
+                true => rows.clone(),
+                false => (0..panel.len() as NodeId).collect(),
+            };
+            if step.root == ranks.rank() {
+                for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| group[*member] != step.root) {
+                    *sent = rows_of(&self.by_others[member]);
+                }
+            } else {
+                let rows = rows_of(&self.rows[i]);
+                received[place_in(group, step.root)] = rows.len();
+                columns.extend(rows.iter().map(|&row| Some(panel.start + row as usize)));
+            }
+        }
+        (Columns(columns), Lists::Rows { sent, received })
+    }
+}
+
+/// For each step, whether rows that are touched are fewer than whole panels, over all members of the group.
 fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<Vec<bool>, CommError> {
     let mine = ranks.mine();
-    // The root's own are not sent.
-    let of_step =
-        |(step, touched): (&Step, &Vec<NodeId>)| if step.root == ranks.rank() { 0 } else { touched.len() as u64 };
-    let counts: Vec<u64> = mine.steps.iter().zip(touched).map(of_step).collect();
+    let counts: Vec<u64> = touched.iter().map(|rows| rows.len() as u64).collect();
     let sent = totals(&*ranks.steps, &counts)?;
     let whole = |step: &Step| (ranks.plan().panels[step.panel].len() * (mine.group.len() - 1)) as u64;
     Ok(mine.steps.iter().zip(sent).map(|(step, sent)| sent < whole(step)).collect())
-}
-
-/// For each member of the group, the rows of this rank's panel that its block touches, where they are sent one by one. A rank is
-/// the root of one step at most.
-fn wanted_by_others<B: Backend>(
-    touched: &[Vec<NodeId>],
-    by_rows: &[bool],
-    ranks: &Ranks<B>,
-) -> Result<Vec<Vec<NodeId>>, CommError> {
-    let mine = ranks.mine();
-    let mut messages = vec![Parcel::from([]); mine.group.len()];
-    for ((step, touched), _) in mine.steps.iter().zip(touched).zip(by_rows).filter(|(_, by_rows)| **by_rows) {
-        if step.root != ranks.rank() {
-            messages[place_in(&mine.group, step.root)] = bytemuck::cast_slice(touched).into();
-        }
-    }
-    let lists = ranks.steps.all_to_all_bytes(messages)?;
-    Ok(lists.iter().map(|list| words(list).collect()).collect())
 }
 
 impl<B: Backend> Pattern<B> {
@@ -142,10 +218,9 @@ impl<B: Backend> Pattern<B> {
         own: &LoopedRows,
         scales: &Scales,
     ) -> Result<Self, ComputeError> {
-        let csr = stacked(std::slice::from_ref(own), &(0..own.csr.n_cols()));
-        let columns = touched(&csr);
-        let csr = with_columns(csr, &columns);
-        let of_peer = |nodes: Range<usize>| {
+        let own = std::slice::from_ref(own);
+        let columns = touched(own, &(0..ranks.plan().n_nodes));
+        let of_peer = |nodes: Range<usize>| -> Vec<NodeId> {
             let below = |end: usize| columns.partition_point(|&c| (c as usize) < end);
             columns[below(nodes.start)..below(nodes.end)].iter().map(|c| c - nodes.start as NodeId).collect()
         };
@@ -153,45 +228,77 @@ impl<B: Backend> Pattern<B> {
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
         let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
         let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
+        let block = HostBlock::new(own, Columns(columns.iter().map(|&c| Some(c as usize)).collect()));
         let scales = Scales {
             left: scales.left.as_ref().map(|left| left[ranks.own()].to_vec()),
-            right: scales.right.as_ref().map(|right| columns.iter().map(|&c| right[c as usize]).collect()),
+            right: scales.right.as_ref().map(|right| block.columns.scales(right)),
         };
         let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
         Ok(Self {
-            matrix: backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false, names })?,
+            matrix: backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names })?,
             rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
         })
     }
 }
 
-/// Which columns have entries, ascending.
-fn touched(csr: &Csr) -> Vec<NodeId> {
-    let mut seen = vec![false; csr.n_cols()];
-    csr.indices().iter().for_each(|&c| seen[c as usize] = true);
-    (0..csr.n_cols() as NodeId).filter(|&c| seen[c as usize]).collect()
-}
+/// The columns of the adjacency that a block's stand for, ascending; `None` where a column has no entry.
+struct Columns(Vec<Option<usize>>);
 
-/// The same entries, with `columns` (ascending; all that occur) alone.
-fn with_columns(csr: Csr, columns: &[NodeId]) -> Csr {
-    let place = |c: &NodeId| columns.binary_search(c).expect("a column that occurs is listed") as NodeId;
-    let indices: Vec<NodeId> = csr.indices().iter().map(place).collect();
-    csr.with_columns(columns.len(), indices).expect("fewer columns in the same order")
-}
+impl Columns {
+    /// The place of a column that the block has not.
+    const ABSENT: u32 = u32::MAX;
 
-/// Rows of some columns, one below the other.
-fn stacked(rows: &[LoopedRows], columns: &Range<usize>) -> Csr {
-    let n_rows = rows.iter().map(|rows| rows.csr.n_rows()).sum();
-    let (mut indptr, mut indices, mut values) = (Vec::with_capacity(n_rows + 1), Vec::new(), Vec::new());
-    indptr.push(0);
-    for rows in rows {
-        for i in 0..rows.csr.n_rows() {
-            rows.append(i, columns, (&mut indices, &mut values));
-            indptr.push(indices.len() as u64);
-        }
+    /// From the first to the last.
+    fn range(&self) -> Range<usize> {
+        let mut all = self.0.iter().flatten();
+        let first = all.next().copied().unwrap_or(0);
+        first..all.next_back().map_or(first + 1, |last| last + 1)
     }
-    indices.shrink_to_fit();
-    values.shrink_to_fit();
-    let weighted = rows.first().is_some_and(|rows| rows.csr.values().is_some());
-    Csr::new(n_rows, columns.len(), indptr, indices, weighted.then(|| values.into())).expect("rows of a valid matrix")
+
+    /// The place of every column in a range, counted from its start.
+    fn places(&self, range: &Range<usize>) -> Vec<u32> {
+        let mut places = vec![Self::ABSENT; range.len()];
+        for (place, column) in self.0.iter().enumerate().filter_map(|(place, column)| Some((place, (*column)?))) {
+            places[column - range.start] = place as u32;
+        }
+        places
+    }
+
+    /// Of a number for each column of the adjacency, those of the block's.
+    fn scales(&self, scales: &[f32]) -> Vec<f32> {
+        self.0.iter().map(|column| column.map_or(0.0, |column| scales[column])).collect()
+    }
+}
+
+impl HostBlock {
+    /// Some columns of rows, one below the other.
+    fn new(rows: &[LoopedRows], columns: Columns) -> Self {
+        let range = columns.range();
+        let places = columns.places(&range);
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for rows in rows {
+            rows.for_each(&range, |_, ids, weights| {
+                let placed = |i: &usize| places[ids[*i] as usize] != Columns::ABSENT;
+                for i in (0..ids.len()).filter(placed) {
+                    indices.push(places[ids[i] as usize]);
+                    values.extend(weights.get(i));
+                }
+                indptr.push(indices.len() as u64);
+            });
+        }
+        indices.shrink_to_fit();
+        values.shrink_to_fit();
+        let weighted = rows.first().is_some_and(|rows| rows.csr.values().is_some());
+        let csr = Csr::new(indptr.len() - 1, columns.0.len(), indptr, indices, weighted.then(|| values.into()));
+        Self { csr: csr.expect("rows of a valid matrix"), columns: Arc::new(columns) }
+    }
+}
+
+/// Which of some columns rows name, ascending, counted from the first of them.
+fn touched(rows: &[LoopedRows], columns: &Range<usize>) -> Vec<NodeId> {
+    let mut seen = vec![false; columns.len()];
+    for rows in rows {
+        rows.for_each(columns, |_, ids, _| ids.iter().for_each(|&id| seen[id as usize] = true));
+    }
+    (0..columns.len() as NodeId).filter(|&c| seen[c as usize]).collect()
 }

@@ -47,7 +47,7 @@ impl CutData {
         } else {
             check_trainable(&outline, config)?;
         }
-        let plan = Arc::new(BlockPlan::new(&ranks.grid, outline.n_nodes)?);
+        let plan = Arc::new(ranks.plan(&source)?);
         let needs = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.needs();
         let shape = match &source {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),

@@ -7,7 +7,7 @@ use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix};
 use girih_datasets::{DataSource, Dataset};
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
 use super::data::CutData;
 use super::ranks::Ranks;
@@ -25,8 +25,29 @@ pub struct RankOptions {
     pub grid: ProcessGrid,
     /// How operands of products travel.
     pub exchange: Exchange,
+    /// Where nodes are cut.
+    pub cuts: Cuts,
+    /// In how many stages operands travel, at most; as [`BlockPlan::in_stages`] has it.
+    pub stages: usize,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
+}
+
+impl RankOptions {
+    /// Equal cuts, and a stage for each step, as the papers have it.
+    #[must_use]
+    pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
+        Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, deadline }
+    }
+
+    /// The plan for the graph of some data.
+    pub(super) fn plan(&self, data: &DataSource) -> Result<BlockPlan, TrainError> {
+        let plan = match self.cuts {
+            Cuts::Equal => BlockPlan::new(&self.grid, data.outline().n_nodes)?,
+            Cuts::Weighted => BlockPlan::of_graph(&self.grid, &data.offsets()?, self.cuts)?,
+        };
+        Ok(plan.in_stages(self.stages))
+    }
 }
 
 /// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices
@@ -112,7 +133,7 @@ pub fn train_as_rank<B: Backend>(
     }
     let data = data.into().with_codec(config.codec, config.seed)?;
     agree(&*world, "data", data.fingerprint())?;
-    let plan = format!("{config:?} {} {}", ranks.grid, ranks.exchange);
+    let plan = format!("{config:?} {} {} {} {}", ranks.grid, ranks.exchange, ranks.cuts, ranks.stages);
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
     let shared = Shared::new(backend, data, config, ranks)?;
     shared.train(backend, world, config, options, &mut |event| observe(event))

@@ -7,7 +7,7 @@ use girih_comm::{Traffic, threads};
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, Transpose};
 use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
-use girih_partition::{BlockPlan, Exchange, ProcessGrid, Schedule, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Schedule, Scheme};
 
 use super::data::CutData;
 use super::session::RankOptions;
@@ -57,14 +57,18 @@ fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
     ] {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
             for transpose in [Transpose::No, Transpose::Yes] {
-                check(adjacency, (scheme, p, r), exchange, transpose);
+                for (cuts, stages) in [(Cuts::Equal, usize::MAX), (Cuts::Weighted, 2), (Cuts::Equal, 1)] {
+                    let plan = BlockPlan::of_graph(&ProcessGrid::new(scheme, p, r).unwrap(), graph().indptr(), cuts);
+                    check(adjacency, plan.unwrap().in_stages(stages), exchange, transpose);
+                }
             }
         }
     }
 }
 
-fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange: Exchange, transpose: Transpose) {
-    let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
+fn check(adjacency: Adjacency, plan: BlockPlan, exchange: Exchange, transpose: Transpose) {
+    let p = plan.ranks.len();
+    let plan = Arc::new(plan);
     let dataset = Dataset::new("small", graph(), None, None, Vec::new()).unwrap();
     let source = Arc::new(DataSource::from(dataset));
     let results = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
@@ -98,7 +102,7 @@ fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange:
 /// What each rank of a partition would write after a few epochs.
 fn checkpoints(dataset: &Dataset, config: &TrainConfig, (scheme, p, r): (Scheme, usize, usize)) -> Vec<Checkpoint> {
     let grid = ProcessGrid::new(scheme, p, r).unwrap();
-    let options = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(30) };
+    let options = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(30));
     let shared = CutData::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let folder = tempfile::tempdir().unwrap();

@@ -7,12 +7,11 @@ use girih_comm::tcp::{self, TcpRank};
 use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::Cpu;
 use girih_datasets::DataSource;
-use girih_kernels::Cuda;
-use girih_partition::{Exchange, Scheme, counted};
+use girih_kernels::{Cuda, NcclRank};
+use girih_partition::counted;
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
-use super::cards::{connect, connect_threads};
 use crate::args::{PartitionKind, RankArgs};
 use crate::commands::{launch, process_grid};
 use crate::error::CliError;
@@ -92,8 +91,8 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);
-        Ok(Some(RankOptions { grid, exchange, deadline: deadline(args) }))
+        let (grid, PartitionKind { exchange, cuts, .. }) = (process_grid(&args.partition, ranks)?, args.partition);
+        Ok(Some(RankOptions { cuts, ..RankOptions::new(grid, exchange, deadline(args)) }))
     }
 
     /// Runs `work` together with the other processes, if there are any.
@@ -140,10 +139,15 @@ pub enum Company {
 impl Company {
     /// Whether this process reports: of several, the first.
     pub fn speaks(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// The number of this process.
+    pub fn rank(&self) -> usize {
         match self {
-            Self::Threads => true,
-            Self::Tcp { world, .. } => world.transport().rank() == 0,
-            Self::Mpi { rank, .. } => *rank == 0,
+            Self::Threads => 0,
+            Self::Tcp { world, .. } => world.transport().rank(),
+            Self::Mpi { rank, .. } => *rank,
         }
     }
 
@@ -166,15 +170,18 @@ impl Company {
         observe: &mut Observer<'_>,
     ) -> Result<Outcome, TrainError> {
         match self {
-            Self::Threads => train_on_devices((cards, connect_threads(ranks)), data, config, ranks, session, observe),
+            Self::Threads => {
+                let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline);
+                train_on_devices((cards, connect), data, config, ranks, session, observe)
+            }
             Self::Tcp { world, .. } => {
-                let world = connect(&cards[0], *world, ranks)?;
+                let world = NcclRank::connect(&cards[0], *world, ranks.deadline)?;
                 train_as_rank(&cards[0], world, data, config, ranks, session, observe)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
                 let as_rank = |world| {
-                    let world = connect(&cards[0], world, ranks)?;
+                    let world = NcclRank::connect(&cards[0], world, ranks.deadline)?;
                     train_as_rank(&cards[0], world, data, config, ranks, session, observe)
                 };
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
@@ -226,12 +233,11 @@ fn too_many(ranks: usize) -> CliError {
 
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
-    let usual = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
-    if args.partition == usual && args.rank_deadline.is_none() {
+    if args.partition == PartitionKind::USUAL && args.rank_deadline.is_none() {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))
