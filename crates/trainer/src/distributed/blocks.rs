@@ -88,7 +88,7 @@ impl HostBlocks {
         let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
         let touched = Touched::new(rows, ranks, exchange)?;
         let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
-        let own = own_step.map(|step| HostBlock::new(rows, Columns(panels[step.panel].clone().map(Some).collect())));
+        let own = own_step.map(|step| HostBlock::new(rows, Columns::of(panels[step.panel].clone())));
         let of_stage = |steps: &Range<usize>| {
             let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
                 touched.rows_of(steps.clone(), ranks)
@@ -140,7 +140,7 @@ fn whole_panels<B: Backend>(steps: &[Step], ranks: &Ranks<B>) -> (Columns, Lists
         let panel = ranks.plan().panels[step.panel].clone();
         counts[place_in(group, step.root)] = panel.len();
         let is_own = step.root == ranks.rank();
-        columns.extend(panel.map(|column| (!is_own).then_some(column)));
+        columns.extend(panel.map(|column| if is_own { Columns::NONE } else { column as NodeId }));
     }
     (Columns(columns), Lists::Panels(counts))
 }
@@ -191,7 +191,7 @@ impl Touched {
             } else {
                 let rows = rows_of(&self.rows[i]);
                 received[place_in(group, step.root)] = rows.len();
-                columns.extend(rows.iter().map(|&row| Some(panel.start + row as usize)));
+                columns.extend(rows.iter().map(|&row| panel.start as NodeId + row));
             }
         }
         (Columns(columns), Lists::Rows { sent, received })
@@ -228,7 +228,7 @@ impl<B: Backend> Pattern<B> {
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
         let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
         let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
-        let block = HostBlock::new(own, Columns(columns.iter().map(|&c| Some(c as usize)).collect()));
+        let block = HostBlock::new(own, Columns(columns.clone()));
         let scales = Scales {
             left: scales.left.as_ref().map(|left| left[ranks.own()].to_vec()),
             right: scales.right.as_ref().map(|right| block.columns.scales(right)),
@@ -241,32 +241,37 @@ impl<B: Backend> Pattern<B> {
     }
 }
 
-/// The columns of the adjacency that a block's stand for, ascending; `None` where a column has no entry.
-struct Columns(Vec<Option<usize>>);
+/// The columns of the adjacency that a block's stand for, ascending; [`NONE`](Self::NONE) where a column has no entry.
+struct Columns(Vec<NodeId>);
 
 impl Columns {
-    /// The place of a column that the block has not.
-    const ABSENT: u32 = u32::MAX;
+    /// No column, or no place of one.
+    const NONE: u32 = u32::MAX;
+
+    fn of(columns: Range<usize>) -> Self {
+        Self(columns.map(|column| column as NodeId).collect())
+    }
 
     /// From the first to the last.
     fn range(&self) -> Range<usize> {
-        let mut all = self.0.iter().flatten();
-        let first = all.next().copied().unwrap_or(0);
-        first..all.next_back().map_or(first + 1, |last| last + 1)
+        let mut all = self.0.iter().filter(|column| **column != Self::NONE).map(|&column| column as usize);
+        let first = all.next().unwrap_or(0);
+        first..all.next_back().unwrap_or(first) + 1
     }
 
     /// The place of every column in a range, counted from its start.
     fn places(&self, range: &Range<usize>) -> Vec<u32> {
-        let mut places = vec![Self::ABSENT; range.len()];
-        for (place, column) in self.0.iter().enumerate().filter_map(|(place, column)| Some((place, (*column)?))) {
-            places[column - range.start] = place as u32;
+        let mut places = vec![Self::NONE; range.len()];
+        for (place, &column) in self.0.iter().enumerate().filter(|(_, column)| **column != Self::NONE) {
+            places[column as usize - range.start] = place as u32;
         }
         places
     }
 
     /// Of a number for each column of the adjacency, those of the block's.
     fn scales(&self, scales: &[f32]) -> Vec<f32> {
-        self.0.iter().map(|column| column.map_or(0.0, |column| scales[column])).collect()
+        let of_column = |&column: &NodeId| if column == Self::NONE { 0.0 } else { scales[column as usize] };
+        self.0.iter().map(of_column).collect()
     }
 }
 
@@ -278,7 +283,7 @@ impl HostBlock {
         let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
         for rows in rows {
             rows.for_each(&range, |_, ids, weights| {
-                let placed = |i: &usize| places[ids[*i] as usize] != Columns::ABSENT;
+                let placed = |i: &usize| places[ids[*i] as usize] != Columns::NONE;
                 for i in (0..ids.len()).filter(placed) {
                     indices.push(places[ids[i] as usize]);
                     values.extend(weights.get(i));

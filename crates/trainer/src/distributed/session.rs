@@ -131,7 +131,11 @@ pub fn train_as_rank<B: Backend>(
         let (found, wanted) = (world.size(), ranks.grid.ranks());
         return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
     }
-    let data = data.into().with_codec(config.codec, config.seed)?;
+    let mut data = data.into().with_codec(config.codec, config.seed)?;
+    if config.batch.is_sampled() {
+        // Read whole in any case, and so hashed whole.
+        data = data.into_dataset()?.into();
+    }
     agree(&*world, "data", data.fingerprint())?;
     let plan = format!("{config:?} {} {} {} {}", ranks.grid, ranks.exchange, ranks.cuts, ranks.stages);
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
