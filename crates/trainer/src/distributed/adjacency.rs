@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_compute::{Backend, ComputeError, Transpose};
 use girih_datasets::DataSource;
-use girih_graph_format::{Scales, scale_factors};
+use girih_graph_format::scale_factors;
 use girih_partition::Exchange;
 
 use super::blocks::{Blocks, HostBlocks, Pattern};
@@ -22,13 +22,16 @@ use super::ranks::{Ranks, failed};
 use crate::TrainError;
 use crate::inputs::Adjacency;
 
+/// The diagonals of `L` and `R`, a number for each node; `None` stands for the identity.
+pub(super) type AllScales = [Option<Arc<[f32]>>; 2];
+
 /// `Â = L·A·R`, of which a rank reads its own rows.
 pub(crate) struct CutAdjacency {
     source: Arc<DataSource>,
     self_loops: bool,
     exchange: Exchange,
-    /// Of all nodes.
-    scales: Scales,
+    /// The factors of all rows and of all columns.
+    scales: AllScales,
     symmetric: bool,
     /// The blocks of a symmetric adjacency, from when one direction has been asked for until the other has.
     blocks: Mutex<Option<HostBlocks>>,
@@ -49,14 +52,15 @@ impl CutAdjacency {
         let rows = LoopedRows::new(source.graph_rows(own.clone())?, own.start, adjacency.self_loops);
         let symmetric = is_symmetric(&rows, ranks)?;
         let [left, right] = adjacency.norm.powers();
-        let left = left.map(|power| ranks.join_rows(&scale_factors(&rows.sums(), power))).transpose()?;
+        let joined = |sums: Vec<f64>, power| ranks.join_rows(&scale_factors(&sums, power)).map(Arc::from);
+        let left: Option<Arc<[f32]>> = left.map(|power| joined(rows.sums(), power)).transpose()?;
         let right = match right {
             None => None,
             Some(power) if symmetric && adjacency.norm.powers()[0] == Some(power) => left.clone(),
-            Some(power) => Some(ranks.join_rows(&scale_factors(&column_sums(&rows, ranks)?, power))?),
+            Some(power) => Some(joined(column_sums(&rows, ranks)?, power)?),
         };
-        let (self_loops, scales, blocks) = (adjacency.self_loops, Scales { left, right }, Mutex::default());
-        Ok(Self { source, self_loops, exchange, scales, symmetric, blocks })
+        let (self_loops, blocks) = (adjacency.self_loops, Mutex::default());
+        Ok(Self { source, self_loops, exchange, scales: [left, right], symmetric, blocks })
     }
 
     /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
@@ -80,7 +84,10 @@ impl CutAdjacency {
                 blocks
             }
         };
-        let scales = if transpose == Transpose::Yes { self.scales.transposed() } else { self.scales.clone() };
+        let mut scales = self.scales.clone();
+        if transpose == Transpose::Yes {
+            scales.reverse();
+        }
         blocks.upload(backend, ranks, &scales)
     }
 

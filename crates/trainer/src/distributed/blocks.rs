@@ -9,6 +9,7 @@ use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand};
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_partition::{Exchange, Step, place_in};
 
+use super::adjacency::AllScales;
 use super::looped::LoopedRows;
 use super::ranks::{Ranks, failed, totals, words};
 use super::rows::{PeerRows, RowExchange};
@@ -109,14 +110,14 @@ impl HostBlocks {
         self,
         backend: &B,
         ranks: &Ranks<B>,
-        scales: &Scales,
+        [left, right]: &AllScales,
     ) -> Result<Blocks<B>, ComputeError> {
-        let of_rows = |left: &Vec<f32>| -> Vec<f32> {
+        let of_rows = |left: &Arc<[f32]>| -> Vec<f32> {
             ranks.product_rows(ranks.rank()).flat_map(|rows| &left[rows]).copied().collect()
         };
-        let left = scales.left.as_ref().map(of_rows);
+        let left = left.as_ref().map(of_rows);
         let uploaded = |block: HostBlock| {
-            let right = scales.right.as_ref().map(|right| block.columns.scales(right));
+            let right = right.as_ref().map(|right| block.columns.scales(right));
             let scales = Scales { left: left.clone(), right };
             backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names: None })
         };
@@ -216,7 +217,7 @@ impl<B: Backend> Pattern<B> {
         backend: &B,
         ranks: &Arc<Ranks<B>>,
         own: &LoopedRows,
-        scales: &Scales,
+        [left, right]: &AllScales,
     ) -> Result<Self, ComputeError> {
         let own = std::slice::from_ref(own);
         let columns = touched(own, &(0..ranks.plan().n_nodes));
@@ -230,8 +231,8 @@ impl<B: Backend> Pattern<B> {
         let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
         let block = HostBlock::new(own, Columns(columns.clone()));
         let scales = Scales {
-            left: scales.left.as_ref().map(|left| left[ranks.own()].to_vec()),
-            right: scales.right.as_ref().map(|right| block.columns.scales(right)),
+            left: left.as_ref().map(|left| left[ranks.own()].to_vec()),
+            right: right.as_ref().map(|right| block.columns.scales(right)),
         };
         let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
         Ok(Self {
@@ -280,20 +281,26 @@ impl HostBlock {
     fn new(rows: &[LoopedRows], columns: Columns) -> Self {
         let range = columns.range();
         let places = columns.places(&range);
-        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        let is_placed = |id: NodeId| places[id as usize] != Columns::NONE;
+        // Counted first: an array that grows takes more than it holds.
+        let mut indptr = vec![0];
+        for rows in rows {
+            rows.for_each(&range, |_, ids, _| {
+                let n = ids.iter().filter(|&&id| is_placed(id)).count() as u64;
+                indptr.push(indptr[indptr.len() - 1] + n);
+            });
+        }
+        indptr.shrink_to_fit();
+        let (nnz, weighted) = (indptr[indptr.len() - 1] as usize, rows.iter().any(|rows| rows.csr.values().is_some()));
+        let (mut indices, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(if weighted { nnz } else { 0 }));
         for rows in rows {
             rows.for_each(&range, |_, ids, weights| {
-                let placed = |i: &usize| places[ids[*i] as usize] != Columns::NONE;
-                for i in (0..ids.len()).filter(placed) {
+                for i in (0..ids.len()).filter(|&i| is_placed(ids[i])) {
                     indices.push(places[ids[i] as usize]);
                     values.extend(weights.get(i));
                 }
-                indptr.push(indices.len() as u64);
             });
         }
-        indices.shrink_to_fit();
-        values.shrink_to_fit();
-        let weighted = rows.first().is_some_and(|rows| rows.csr.values().is_some());
         let csr = Csr::new(indptr.len() - 1, columns.0.len(), indptr, indices, weighted.then(|| values.into()));
         Self { csr: csr.expect("rows of a valid matrix"), columns: Arc::new(columns) }
     }

@@ -113,7 +113,9 @@ impl<B: Backend> Ranks<B> {
     /// When a rank fails.
     pub(super) fn join_rows(&self, own: &[f32]) -> Result<Vec<f32>, CommError> {
         let pieces = self.peers.all_gather_bytes(bytemuck::cast_slice(own))?;
-        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(f32::from_ne_bytes)).collect())
+        let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() / size_of::<f32>()).sum());
+        pieces.iter().for_each(|piece| all.extend(numbers(piece).map(f32::from_ne_bytes)));
+        Ok(all)
     }
 
     /// How many ranks hold every node once together, and the place of this one among them.
