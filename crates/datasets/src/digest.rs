@@ -162,12 +162,9 @@ impl StoredDataset {
         let names = self.streams();
         let mut contents = Hasher::new();
         for (i, name) in names.iter().enumerate() {
-            match (name, &self.store) {
-                (None, Some(store)) => {
-                    contents.update(store.codec().spec().to_string().as_bytes());
-                    contents.update(&store.codec().parameters());
-                }
-                _ => {}
+            if let (None, Some(store)) = (name, &self.store) {
+                contents.update(store.codec().spec().to_string().as_bytes());
+                contents.update(&store.codec().parameters());
             }
             self.join(i, name.as_deref(), digests)?.0.follow(&mut contents);
         }
