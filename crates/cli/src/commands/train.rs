@@ -8,7 +8,7 @@ mod ranks;
 mod settings;
 mod timeline;
 
-use girih_datasets::{Dataset, LoadOptions, load};
+use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::RankOptions;
 use girih_trainer::{DataSizes, Event, Plan, SessionOptions, TrainConfig};
@@ -62,17 +62,28 @@ fn train(
     let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
     let ranks = ranks.as_ref();
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
-    let mut dataset = load(spec, options)?;
-    if ranks.is_none() {
-        check_memory(&backend, config, &dataset)?;
+    let wanted = wanted_order(args, ranks, config);
+    let mut data = match ranks {
+        // Each rank reads its own rows, where they lie in their order.
+        Some(_) if wanted.is_none() => DataSource::open(spec, options)?,
+        _ => load(spec, options)?.into(),
+    };
+    if let (None, DataSource::Loaded(dataset)) = (ranks, &data) {
+        check_memory(&backend, config, dataset)?;
     }
-    let facts = Facts::of(&dataset, spec, config, backend.name());
+    let facts = Facts::of(&data.outline(), spec, config, backend.name());
     let mut order = OrderKind::None.to_string();
-    if let Some(wanted) = wanted_order(args, ranks, config) {
-        (dataset, order) = ordered(dataset, &wanted, config, output)?;
+    if let Some(wanted) = wanted {
+        let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
+        (data, order) = (dataset.into(), name);
     }
     if !output.json {
         eprintln!("{}", facts.headline());
+        if company.local_rank().is_some() && !config.batch.is_sampled() && !data.is_stored() {
+            eprintln!(
+                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
+            );
+        }
     }
     let session = SessionOptions {
         checkpoints: args.out.clone(),
@@ -87,13 +98,14 @@ fn train(
     };
     let outcome = match (ranks, backend) {
         (None, backend) => {
+            let dataset = data.into_dataset()?;
             on_backend!(&backend, backend => girih_trainer::train(backend, dataset, config, &session, &mut observe))
         }
-        (Some(ranks), Chosen::Cpu(cpu)) => company.train(&cpu, dataset, config, ranks, &session, &mut observe),
+        (Some(ranks), Chosen::Cpu(cpu)) => company.train(&cpu, data, config, ranks, &session, &mut observe),
         (Some(ranks), Chosen::Cuda(first)) => {
             let n_cards = if company.local_rank().is_some() { 1 } else { ranks.grid.ranks() };
             let cards = cards(*first, &device, n_cards, config.precision)?;
-            company.train_on_cards(&cards, dataset, config, ranks, &session, &mut observe)
+            company.train_on_cards(&cards, data, config, ranks, &session, &mut observe)
         }
     };
     let history = observer.finish()?;

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use cudarc::driver::{CudaEvent, CudaStream, DevicePtr, DriverError};
 use girih_comm::operands::{check_pieces, check_shape};
-use girih_comm::{Collective, CommError, Communicator, Counters, Pending, Traffic, Transport, all_gather, members};
+use girih_comm::{
+    Collective, CommError, Communicator, Counters, Parcel, Pending, Traffic, Transport, all_gather, all_to_all, members,
+};
 use girih_compute::{Dtype, Shape};
 
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
@@ -275,6 +277,10 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
         let received = all_gather(&*self.transport, "all-gather of messages", message)?;
         Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
+    }
+
+    fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
+        all_to_all(&*self.transport, "all-to-all of messages", messages)
     }
 
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<Cuda>>, CommError> {

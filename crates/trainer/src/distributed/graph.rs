@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing};
 
-use super::blocks::{Blocks, CutAdjacency, Pattern, Stage, StageExchange};
+use super::adjacency::CutAdjacency;
+use super::blocks::{Blocks, Pattern, Stage, StageExchange};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -31,7 +32,7 @@ impl<B: Backend> CutGraph<B> {
     fn blocks(&self, backend: &B, transpose: Transpose) -> Result<&Blocks<B>, ComputeError> {
         let slot = &self.blocks[usize::from(transpose == Transpose::Yes)];
         if slot.get().is_none() {
-            let _ = slot.set(self.adjacency.blocks(backend, self.ranks.rank(), transpose)?);
+            let _ = slot.set(self.adjacency.blocks(backend, &self.ranks, transpose)?);
         }
         Ok(slot.get().expect("just set"))
     }
@@ -49,28 +50,32 @@ impl<B: Backend> CutGraph<B> {
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        let wire = self.adjacency.wire();
-        if wire == Dtype::F32 || backend.dtype(x) == wire {
-            return self.multiply_as_stored(backend, pool, transpose, x, epilogue, out);
+        let blocks = self.blocks(backend, transpose)?;
+        let dtype = backend.dtype(x);
+        let travelling = self.adjacency.travelling(dtype);
+        if blocks.scale.is_none() && travelling == dtype {
+            return self.multiply_scaled(backend, pool, blocks, x, epilogue, out);
         }
-        // Own rows are rounded as those that travel, so that the product is the same for any number of ranks.
-        let mut rounded = pool.take(backend, backend.shape(x), wire)?;
-        backend.convert(x, &mut rounded)?;
-        self.multiply_as_stored(backend, pool, transpose, &rounded, epilogue, out)?;
-        pool.give(backend, rounded);
+        let mut operand = pool.take(backend, backend.shape(x), travelling)?;
+        match &blocks.scale {
+            Some(scale) => backend.spmm((scale, Transpose::No), None, x, Epilogue::default(), &mut operand)?,
+            None => backend.convert(x, &mut operand)?,
+        }
+        self.multiply_scaled(backend, pool, blocks, &operand, epilogue, out)?;
+        pool.give(backend, operand);
         Ok(())
     }
 
-    fn multiply_as_stored(
+    /// `out = epilogue(blocks·X)` for `X` as it travels, own rows among them: the product is the same for any number of ranks.
+    fn multiply_scaled(
         &self,
         backend: &B,
         pool: &mut Pool<B>,
-        transpose: Transpose,
+        blocks: &Blocks<B>,
         x: &B::Matrix,
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        let blocks = self.blocks(backend, transpose)?;
         let mut product = Product { ranks: &self.ranks, backend, pool };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && backend.dtype(out) == Dtype::F32 {

@@ -1,30 +1,22 @@
 //! [`train_on_threads`], [`train_on_devices`] and [`train_as_rank`]: a training session on several ranks.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, Dtype, HostMatrix};
-use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
-use girih_graph_format::Csr;
+use girih_datasets::{DataSource, Dataset};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
-use super::blocks::CutAdjacency;
-use super::ranks::{Ranks, rows_of};
+use super::data::CutData;
+use super::ranks::Ranks;
 use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
 use crate::config::{NormKind, TaskKind, TrainConfig};
-use crate::inputs::{Inputs, Needs};
-use crate::models::Dims;
-use crate::recommend::{self, interactions_of};
 use crate::sampled;
-use crate::session::{
-    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
-};
-use crate::targets::Targets;
+use crate::session::{Control, Event, Observer, Outcome, SessionOptions, train_runs};
 
 /// How ranks share the work.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +42,13 @@ impl RankOptions {
         Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, wire: Dtype::F32, deadline }
     }
 
-    /// The plan for a graph.
-    fn plan(&self, graph: &Csr) -> Result<BlockPlan, TrainError> {
-        Ok(BlockPlan::of_graph(&self.grid, graph.indptr(), self.cuts)?.in_stages(self.stages))
+    /// The plan for the graph of some data.
+    pub(super) fn plan(&self, data: &DataSource) -> Result<BlockPlan, TrainError> {
+        let plan = match self.cuts {
+            Cuts::Equal => BlockPlan::new(&self.grid, data.outline().n_nodes)?,
+            Cuts::Weighted => BlockPlan::of_graph(&self.grid, &data.offsets()?, self.cuts)?,
+        };
+        Ok(plan.in_stages(self.stages))
     }
 }
 
@@ -63,7 +59,7 @@ impl RankOptions {
 /// As [`train_on_devices`].
 pub fn train_on_threads<B: Backend>(
     backend: impl Fn() -> B,
-    dataset: Dataset,
+    data: impl Into<DataSource>,
     config: &TrainConfig,
     ranks: &RankOptions,
     options: &SessionOptions,
@@ -74,13 +70,13 @@ where
 {
     let backends: Vec<B> = (0..ranks.grid.ranks()).map(|_| backend()).collect();
     let connect = |_: &B, world: ThreadRank| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) };
-    train_on_devices((&backends, connect), dataset, config, ranks, options, observe)
+    train_on_devices((&backends, connect), data, config, ranks, options, observe)
 }
 
 /// Trains all runs of `config` on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank
 /// one that moves the matrices of its backend.
 ///
-/// The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
+/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`]). The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
 /// `observe` what happens and writes checkpoints, which any number of ranks can resume.
 ///
 /// # Errors
@@ -88,7 +84,7 @@ where
 /// which ends all of them with the error of that rank.
 pub fn train_on_devices<B: Backend>(
     (backends, connect): (&[B], impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync),
-    dataset: Dataset,
+    data: impl Into<DataSource>,
     config: &TrainConfig,
     ranks: &RankOptions,
     options: &SessionOptions,
@@ -101,8 +97,8 @@ pub fn train_on_devices<B: Backend>(
             "{found} devices are there for a plan of {wanted} ranks; give one for each"
         )));
     }
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
-    let shared = Shared::new(&backends[0], dataset, config, ranks)?;
+    let data = data.into().with_codec(config.codec, config.seed)?;
+    let shared = Shared::new(&backends[0], data, config, ranks)?;
     let observe = Mutex::new(observe);
     let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
         let mut observe = |event: Event<'_>| {
@@ -119,14 +115,14 @@ pub fn train_on_devices<B: Backend>(
 }
 
 /// Trains as one of several ranks, each of which calls this with the same data and settings: for ranks that are processes.
-/// As [`train_on_threads`] otherwise.
+/// Before the first step they compare hashes of both. As [`train_on_threads`] otherwise.
 ///
 /// # Errors
 /// As [`train_on_threads`]; and when ranks disagree on the data, the settings or the plan, before the first step.
 pub fn train_as_rank<B: Backend>(
     backend: &B,
     world: Box<dyn Collective<B>>,
-    dataset: Dataset,
+    data: impl Into<DataSource>,
     config: &TrainConfig,
     ranks: &RankOptions,
     options: &SessionOptions,
@@ -137,12 +133,16 @@ pub fn train_as_rank<B: Backend>(
         let (found, wanted) = (world.size(), ranks.grid.ranks());
         return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
     }
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
-    agree(&*world, "data", dataset.fingerprint())?;
+    let mut data = data.into().with_codec(config.codec, config.seed)?;
+    if config.batch.is_sampled() {
+        // Read whole in any case, and so hashed whole.
+        data = data.into_dataset()?.into();
+    }
+    agree(&*world, "data", data.fingerprint())?;
     let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
     let plan = format!("{config:?} {grid} {exchange} {cuts} {stages} {wire:?}");
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
-    let shared = Shared::new(backend, dataset, config, ranks)?;
+    let shared = Shared::new(backend, data, config, ranks)?;
     shared.train(backend, world, config, options, &mut |event| observe(event))
 }
 
@@ -166,40 +166,10 @@ enum Shared {
     Whole(Box<Dataset>),
 }
 
-/// What ranks read, each its part of it.
-pub(super) struct CutData {
-    pub(super) plan: Arc<BlockPlan>,
-    adjacency: Option<Arc<CutAdjacency>>,
-    lesson: Lesson,
-    data: DataShape,
-    dims: Dims,
-    needs: Needs,
-}
-
-/// What is learnt on the graph.
-enum Lesson {
-    /// Classes of nodes.
-    Classes { features: Features, labels: Labels, splits: Vec<Split> },
-    /// Items that users will like.
-    Rankings(Interactions),
-}
-
-impl Lesson {
-    /// The graph, and what the model of `config` learns on it.
-    fn of(dataset: Dataset, config: &TrainConfig) -> Result<(Csr, Self), TrainError> {
-        if config.model.kind.is_recommender() {
-            let (dataset, interactions) = interactions_of(dataset, config)?;
-            return Ok((dataset.graph, Self::Rankings(interactions)));
-        }
-        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        Ok((dataset.graph, Self::Classes { features, labels, splits: dataset.splits }))
-    }
-}
-
 impl Shared {
     fn new<B: Backend>(
         backend: &B,
-        dataset: Dataset,
+        data: DataSource,
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
@@ -210,9 +180,9 @@ impl Shared {
         }
         if config.batch.is_sampled() {
             check_batches(config, &ranks.grid)?;
-            return Ok(Self::Whole(Box::new(dataset)));
+            return Ok(Self::Whole(Box::new(data.into_dataset()?)));
         }
-        Ok(Self::Cut(Box::new(CutData::new(backend, dataset, config, ranks)?)))
+        Ok(Self::Cut(Box::new(CutData::new(backend, data, config, ranks)?)))
     }
 
     /// What one rank does.
@@ -302,72 +272,5 @@ fn first_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
             rank,
             "it resumes from another epoch than rank 0; give all ranks the same folder of checkpoints",
         )),
-    }
-}
-
-impl CutData {
-    pub(super) fn new<B: Backend>(
-        backend: &B,
-        dataset: Dataset,
-        config: &TrainConfig,
-        ranks: &RankOptions,
-    ) -> Result<Self, TrainError> {
-        let (data, dims) = (DataShape::of(&dataset), Dims::of(&dataset));
-        let (graph, lesson) = Lesson::of(dataset, config)?;
-        let plan = Arc::new(ranks.plan(&graph)?);
-        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
-        let adjacency = needs.graph.map(|adjacency| {
-            Arc::new(CutAdjacency::new(&graph, adjacency, Arc::clone(&plan), (ranks.exchange, ranks.wire)))
-        });
-        Ok(Self { plan, adjacency, lesson, data, dims, needs })
-    }
-
-    /// Trains all runs on the rank's own rows.
-    pub(super) fn train_all_runs<B: Backend>(
-        &self,
-        backend: &B,
-        ranks: &Arc<Ranks<B>>,
-        config: &TrainConfig,
-        options: &SessionOptions,
-        observe: &mut dyn FnMut(Event<'_>) -> Control,
-    ) -> Result<Outcome, TrainError> {
-        let (ranks, own, adjacency) = (Arc::clone(ranks), ranks.own(), self.adjacency.clone());
-        let model = (config, self.dims);
-        match &self.lesson {
-            Lesson::Classes { features, labels, splits } => {
-                let features = rows_of_features(features, own.clone());
-                let inputs = Inputs::of_rank(backend, ranks, adjacency, features, &self.needs, config.precision)?;
-                let targets = Targets::upload(backend, &rows_of_labels(labels, own))?;
-                let task = (labels, &targets, &splits[..]);
-                let start = |run| start_run(backend, &inputs, task, model, run);
-                train_runs(config, &self.data, options, observe, |run| Ok(Box::new(start(run)?)))
-            }
-            Lesson::Rankings(interactions) => {
-                let inputs = Inputs::of_graph_on_rank(ranks, adjacency);
-                let start = |run| recommend::start_run(backend, &inputs, interactions, model, run);
-                train_runs(config, &self.data, options, observe, |run| Ok(Box::new(start(run)?)))
-            }
-        }
-    }
-}
-
-/// The features of some nodes, and how many stored values the nodes before them have.
-fn rows_of_features(features: &Features, own: Range<usize>) -> (Features, usize) {
-    match features {
-        Features::Dense(matrix) => (Features::Dense(rows_of(matrix, own)), 0),
-        Features::Compressed(features) => (Features::Compressed(features.rows(own)), 0),
-        Features::Sparse(csr) => {
-            let rows = csr.block(own.clone(), 0..csr.n_cols()).expect("nodes of the data set");
-            (Features::Sparse(rows), csr.indptr()[own.start] as usize)
-        }
-    }
-}
-
-fn rows_of_labels(labels: &Labels, own: Range<usize>) -> Labels {
-    match labels {
-        Labels::Single { n_classes, classes } => {
-            Labels::Single { n_classes: *n_classes, classes: classes[own].to_vec() }
-        }
-        Labels::Multi { n_classes, targets } => Labels::Multi { n_classes: *n_classes, targets: rows_of(targets, own) },
     }
 }

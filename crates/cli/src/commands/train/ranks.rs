@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_comm::tcp::{self, TcpRank};
 use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::Cpu;
-use girih_datasets::Dataset;
+use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
 use girih_partition::counted;
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
@@ -164,7 +164,7 @@ impl Company {
     pub fn train_on_cards(
         self,
         cards: &[Cuda],
-        dataset: Dataset,
+        data: DataSource,
         config: &TrainConfig,
         ranks: &RankOptions,
         session: &SessionOptions,
@@ -173,17 +173,17 @@ impl Company {
         match self {
             Self::Threads => {
                 let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline);
-                train_on_devices((cards, connect), dataset, config, ranks, session, observe)
+                train_on_devices((cards, connect), data, config, ranks, session, observe)
             }
             Self::Tcp { world, .. } => {
                 let world = NcclRank::connect(&cards[0], *world, ranks.deadline)?;
-                train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
+                train_as_rank(&cards[0], world, data, config, ranks, session, observe)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
                 let as_rank = |world| {
                     let world = NcclRank::connect(&cards[0], world, ranks.deadline)?;
-                    train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
+                    train_as_rank(&cards[0], world, data, config, ranks, session, observe)
                 };
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
             }
@@ -196,7 +196,7 @@ impl Company {
     pub fn train(
         self,
         backend: &Cpu,
-        dataset: Dataset,
+        data: DataSource,
         config: &TrainConfig,
         ranks: &RankOptions,
         session: &SessionOptions,
@@ -205,12 +205,12 @@ impl Company {
         match self {
             Self::Threads => {
                 let backend = || Cpu::new().gathering(config.precision);
-                train_on_threads(backend, dataset, config, ranks, session, observe)
+                train_on_threads(backend, data, config, ranks, session, observe)
             }
-            Self::Tcp { world, .. } => train_as_rank(backend, world, dataset, config, ranks, session, observe),
+            Self::Tcp { world, .. } => train_as_rank(backend, world, data, config, ranks, session, observe),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
-                let as_rank = |world| train_as_rank(backend, Box::new(world), dataset, config, ranks, session, observe);
+                let as_rank = |world| train_as_rank(backend, Box::new(world), data, config, ranks, session, observe);
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
             }
             #[cfg(not(feature = "mpi"))]
