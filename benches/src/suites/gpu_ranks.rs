@@ -20,7 +20,7 @@ use girih_trainer::{Control, Event, ModelConfig, Observer, Outcome, SessionOptio
 use super::epochs::Epochs;
 use super::gpu::{self, Order};
 use super::gpu_fullbatch::{gcn, hidden};
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Report, graphs, occupancy};
 
@@ -43,7 +43,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let mut alone = Vec::new();
         for precision in DTYPES {
             let time = suite.on_one(&whole, precision)?;
-            let name = format!("{kind}/{}/1", dtype_name(precision));
+            let name = format!("{kind}/{}/1", precision.name());
             report.cases.push(Case::new(name, time).with("x_one", 1.0));
             alone.push(time);
         }
@@ -52,8 +52,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
                     for plan @ (scheme, exchange, stages) in plans(n) {
-                        let name =
-                            format!("{kind}-{where_}/{}/{n}/{scheme}/{exchange}/{stages}", dtype_name(precision));
+                        let name = format!("{kind}-{where_}/{}/{n}/{scheme}/{exchange}/{stages}", precision.name());
                         let several = Several::new((n, cuts), plan, precision)?;
                         let time = suite.on_several(dataset, &several)?;
                         let mut case = Case::new(name, time).with("x_one", one.median_s / time.median_s);

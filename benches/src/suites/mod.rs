@@ -186,14 +186,6 @@ impl Setup {
 /// The storage types that suites compare.
 const DTYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
 
-/// Name of a storage type in cases.
-fn dtype_name(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F32 => "f32",
-        Dtype::Bf16 => "bf16",
-    }
-}
-
 /// A matrix of draws in -1..1: speeds do not depend on them, but zeros and denormals would be no fair operand.
 fn random_matrix(rows: usize, cols: usize) -> Result<Matrix, Error> {
     let key = Key::new(rows as u64, cols as u32);

@@ -249,12 +249,21 @@ pub struct PartitionKind {
     /// more take less memory [default: on CUDA devices one, on processors one for each block]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub stages: Option<u16>,
+    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes. With --precision bf16 all do
+    #[arg(long, value_name = "f32|bf16", value_enum, default_value = "f32")]
+    pub wire: Precision,
 }
 
 impl PartitionKind {
     /// What is cut and sent unless it is told.
-    pub const USUAL: Self =
-        Self { partition: Scheme::OneD, replication: 1, exchange: Exchange::Auto, cuts: Cuts::Equal, stages: None };
+    pub const USUAL: Self = Self {
+        partition: Scheme::OneD,
+        replication: 1,
+        exchange: Exchange::Auto,
+        cuts: Cuts::Equal,
+        stages: None,
+        wire: Precision::F32,
+    };
 }
 
 /// `girih reorder`.
@@ -767,7 +776,7 @@ impl Settings {
 macro_rules! value_enum {
     ($(#[$doc:meta])* $name:ident for $target:ty { $($(#[$value_doc:meta])* $value:ident),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, ValueEnum)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
         pub enum $name { $($(#[$value_doc])* $value),+ }
 
         impl From<$name> for $target {

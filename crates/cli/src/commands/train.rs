@@ -151,12 +151,13 @@ fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Re
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, cuts, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, wire, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
-            .add_hidden("cuts", cuts.to_string()),
+            .add_hidden("cuts", cuts.to_string())
+            .add_hidden("wire", wire.name()),
     };
     match order {
         "none" => results.add_hidden("reorder", order),

@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use girih_compute::{Backend, ComputeError, Transpose};
+use girih_compute::{Backend, ComputeError, Dtype, Transpose};
 use girih_datasets::DataSource;
 use girih_graph_format::scale_factors;
 use girih_partition::Exchange;
@@ -30,6 +30,7 @@ pub(crate) struct CutAdjacency {
     source: Arc<DataSource>,
     self_loops: bool,
     exchange: Exchange,
+    wire: Dtype,
     /// The factors of all rows and of all columns.
     scales: AllScales,
     symmetric: bool,
@@ -38,7 +39,7 @@ pub(crate) struct CutAdjacency {
 }
 
 impl CutAdjacency {
-    /// The adjacency of `source` as a model wants it; all ranks call it together.
+    /// The adjacency of `source` as a model wants it; operands of `f32` travel as `wire`. All ranks call it together.
     ///
     /// # Errors
     /// When rows that this rank reads break an invariant, or another rank fails.
@@ -46,7 +47,7 @@ impl CutAdjacency {
         source: Arc<DataSource>,
         adjacency: Adjacency,
         ranks: &Ranks<B>,
-        exchange: Exchange,
+        (exchange, wire): (Exchange, Dtype),
     ) -> Result<Self, TrainError> {
         let own = ranks.own();
         let rows = LoopedRows::new(source.graph_rows(own.clone())?, own.start, adjacency.self_loops);
@@ -60,7 +61,12 @@ impl CutAdjacency {
             Some(power) => Some(joined(column_sums(&rows, ranks)?, power)?),
         };
         let (self_loops, blocks) = (adjacency.self_loops, Mutex::default());
-        Ok(Self { source, self_loops, exchange, scales: [left, right], symmetric, blocks })
+        Ok(Self { source, self_loops, exchange, wire, scales: [left, right], symmetric, blocks })
+    }
+
+    /// How operands of `f32` travel.
+    pub(super) fn wire(&self) -> Dtype {
+        self.wire
     }
 
     /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.

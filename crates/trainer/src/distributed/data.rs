@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::Backend;
+use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, NodeRows, Outline, RowsDigest};
 use girih_partition::{BlockPlan, Exchange};
 
@@ -25,7 +25,8 @@ pub(super) struct CutData {
     outline: Outline,
     /// Known of data that are in memory; of others, ranks find it out together.
     shape: Option<DataShape>,
-    exchange: Exchange,
+    /// What travels, and how operands of `f32` do.
+    exchange: (Exchange, Dtype),
     needs: Needs,
 }
 
@@ -53,7 +54,7 @@ impl CutData {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),
             DataSource::Stored(_) => None,
         };
-        Ok(Self { plan, source: Arc::new(source), outline, shape, exchange: ranks.exchange, needs })
+        Ok(Self { plan, source: Arc::new(source), outline, shape, exchange: (ranks.exchange, ranks.wire), needs })
     }
 
     /// Trains all runs on the rank's own rows.

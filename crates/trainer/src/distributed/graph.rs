@@ -1,5 +1,6 @@
 //! [`CutGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
@@ -10,6 +11,9 @@ use super::blocks::{Blocks, Pattern, Stage, StageExchange};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
+
+/// Stages whose rows travel or are here at a time: one is multiplied while the other comes.
+const AHEAD: usize = 2;
 
 /// The adjacency as one rank sees it.
 pub struct CutGraph<B: Backend> {
@@ -38,6 +42,27 @@ impl<B: Backend> CutGraph<B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn multiply(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        transpose: Transpose,
+        x: &B::Matrix,
+        epilogue: &Epilogue<'_, B::Matrix>,
+        out: &mut B::Matrix,
+    ) -> Result<(), ComputeError> {
+        let wire = self.adjacency.wire();
+        if wire == Dtype::F32 || backend.dtype(x) == wire {
+            return self.multiply_as_stored(backend, pool, transpose, x, epilogue, out);
+        }
+        // Own rows are rounded as those that travel, so that the product is the same for any number of ranks.
+        let mut rounded = pool.take(backend, backend.shape(x), wire)?;
+        backend.convert(x, &mut rounded)?;
+        self.multiply_as_stored(backend, pool, transpose, &rounded, epilogue, out)?;
+        pool.give(backend, rounded);
+        Ok(())
+    }
+
+    fn multiply_as_stored(
         &self,
         backend: &B,
         pool: &mut Pool<B>,
@@ -131,21 +156,25 @@ impl<B: Backend> Product<'_, B> {
             };
             backend.spmm((block, Transpose::No), None, panel, epilogue, out)
         };
-        let mut stages = blocks.stages.iter().peekable();
-        let mut arriving = stages.peek().map(|stage| self.begin(stage, operand)).transpose()?;
-        // The rank's own rows are here already: its block is multiplied while the first of others' travel.
+        let mut arriving = VecDeque::with_capacity(AHEAD);
+        for stage in blocks.stages.iter().take(AHEAD) {
+            arriving.push_back(self.begin(stage, operand)?);
+        }
+        // The rank's own rows are here already: its block is multiplied while those of others travel.
         if let Some(block) = &blocks.own {
             multiply(block, operand)?;
         }
-        while let Some(stage) = stages.next() {
-            let begun = arriving.take().expect("each stage is begun before it is taken");
+        for (i, stage) in blocks.stages.iter().enumerate() {
+            let begun = arriving.pop_front().expect("each stage is begun before it is taken");
             let received = begun.finish(backend, self.pool, &*self.ranks.steps)?;
-            // The rows of the next stage travel while this one is multiplied.
-            arriving = stages.peek().map(|stage| self.begin(stage, operand)).transpose()?;
             if let Some(block) = &stage.matrix {
                 multiply(block, &received)?;
             }
             self.give(Some(received));
+            // What begins now waits for the products that were asked for: the next one goes on meanwhile.
+            if let Some(next) = blocks.stages.get(i + AHEAD) {
+                arriving.push_back(self.begin(next, operand)?);
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
-use girih_compute::{Backend, HostMatrix};
+use girih_compute::{Backend, Dtype, HostMatrix};
 use girih_datasets::{DataSource, Dataset};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
@@ -29,15 +29,17 @@ pub struct RankOptions {
     pub cuts: Cuts,
     /// In how many stages operands travel, at most; as [`BlockPlan::in_stages`] has it.
     pub stages: usize,
+    /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
+    pub wire: Dtype,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
 }
 
 impl RankOptions {
-    /// Equal cuts, and a stage for each step, as the papers have it.
+    /// Equal cuts, a stage for each step, and operands as they are: as the papers have it.
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
-        Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, deadline }
+        Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, wire: Dtype::F32, deadline }
     }
 
     /// The plan for the graph of some data.
@@ -137,7 +139,8 @@ pub fn train_as_rank<B: Backend>(
         data = data.into_dataset()?.into();
     }
     agree(&*world, "data", data.fingerprint())?;
-    let plan = format!("{config:?} {} {} {} {}", ranks.grid, ranks.exchange, ranks.cuts, ranks.stages);
+    let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
+    let plan = format!("{config:?} {grid} {exchange} {cuts} {stages} {wire:?}");
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
     let shared = Shared::new(backend, data, config, ranks)?;
     shared.train(backend, world, config, options, &mut |event| observe(event))

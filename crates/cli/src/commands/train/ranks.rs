@@ -91,8 +91,9 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        let (grid, PartitionKind { exchange, cuts, .. }) = (process_grid(&args.partition, ranks)?, args.partition);
-        Ok(Some(RankOptions { cuts, ..RankOptions::new(grid, exchange, deadline(args)) }))
+        let PartitionKind { exchange, cuts, wire, .. } = args.partition;
+        let base = RankOptions::new(process_grid(&args.partition, ranks)?, exchange, deadline(args));
+        Ok(Some(RankOptions { cuts, wire: wire.into(), ..base }))
     }
 
     /// Runs `work` together with the other processes, if there are any.
@@ -237,7 +238,7 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages, --wire and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))
