@@ -95,7 +95,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
         };
         let message: Vec<u8> = here
             .flat_map(|(score, answer)| {
-                let [a, b, c, d] = score.to_ne_bytes();
+                let [a, b, c, d] = score.to_le_bytes();
                 [a, b, c, d, u8::from(answer)]
             })
             .collect();
@@ -103,7 +103,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
         let pairs = all
             .iter()
             .flat_map(|message| numbers(message))
-            .map(|[score @ .., answer]: [u8; 5]| (f32::from_ne_bytes(score), answer == 1));
+            .map(|[score @ .., answer]: [u8; 5]| (f32::from_le_bytes(score), answer == 1));
         let (scores, answers): (Vec<f32>, Vec<bool>) = pairs.unzip();
         Ok(metric(&scores, &answers))
     }

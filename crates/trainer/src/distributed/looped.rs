@@ -42,7 +42,8 @@ impl LoopedRows {
     pub(super) fn for_each(&self, columns: &Range<usize>, mut visit: impl FnMut(usize, &[NodeId], &[f32])) {
         let (mut ids, mut weights) = (Vec::new(), Vec::new());
         for i in 0..self.csr.n_rows() {
-            (ids.clear(), weights.clear());
+            ids.clear();
+            weights.clear();
             self.append(i, columns, (&mut ids, &mut weights));
             visit(self.first + i, &ids, &weights);
         }

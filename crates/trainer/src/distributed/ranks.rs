@@ -114,7 +114,7 @@ impl<B: Backend> Ranks<B> {
     pub(super) fn join_rows(&self, own: &[f32]) -> Result<Vec<f32>, CommError> {
         let pieces = self.peers.all_gather_bytes(bytemuck::cast_slice(own))?;
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() / size_of::<f32>()).sum());
-        pieces.iter().for_each(|piece| all.extend(numbers(piece).map(f32::from_ne_bytes)));
+        pieces.iter().for_each(|piece| all.extend(numbers(piece).map(f32::from_le_bytes)));
         Ok(all)
     }
 
@@ -180,7 +180,7 @@ impl<B: Backend> Ranks<B> {
     /// When a rank fails.
     pub(crate) fn join_shares(&self, ids: &[NodeId]) -> Result<Vec<NodeId>, CommError> {
         let pieces = self.world.all_gather_bytes(bytemuck::cast_slice(ids))?;
-        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_ne_bytes)).collect())
+        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_le_bytes)).collect())
     }
 }
 
@@ -194,7 +194,7 @@ pub(super) fn totals<B: Backend>(group: &dyn Collective<B>, counts: &[u64]) -> R
     let all = group.all_gather_bytes(bytemuck::cast_slice(counts))?;
     let mut sums = vec![0; counts.len()];
     for counts in &all {
-        sums.iter_mut().zip(numbers(counts)).for_each(|(sum, count)| *sum += u64::from_ne_bytes(count));
+        sums.iter_mut().zip(numbers(counts)).for_each(|(sum, count)| *sum += u64::from_le_bytes(count));
     }
     Ok(sums)
 }
@@ -206,7 +206,7 @@ pub(crate) fn numbers<const N: usize>(message: &[u8]) -> impl Iterator<Item = [u
 
 /// The 32-bit numbers of a message.
 pub(super) fn words(message: &[u8]) -> impl Iterator<Item = u32> {
-    numbers(message).map(u32::from_ne_bytes)
+    numbers(message).map(u32::from_le_bytes)
 }
 
 /// A failure among ranks, as operations report it.
