@@ -235,7 +235,7 @@ impl BlockPlan {
 /// at least `least` nodes.
 fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usize>> {
     let n_nodes = indptr.len() - 1;
-    let (nnz, nodes) = (indptr[n_nodes].max(1) as u128, n_nodes as u128);
+    let (nnz, nodes) = (u128::from(indptr[n_nodes].max(1)), n_nodes as u128);
     let weight = |v: usize| u128::from(indptr[v]) * nodes + v as u128 * nnz;
     let all = weight(n_nodes);
     let mut starts = vec![0];
