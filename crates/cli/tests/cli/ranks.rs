@@ -269,6 +269,8 @@ fn ranks_that_cannot_share_are_refused() {
     {
         assert!(says(&girih(&[&["train"], &unused[..]].concat()).refused(2), "give --ranks N"), "{unused:?}");
     }
+    assert!(says(&girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2), "--timeline records CUDA"));
+    assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
     girih(&["train", "--ranks", "0"]).refused(2);
 }
