@@ -13,7 +13,7 @@ use crate::predictions::Predictions;
 use crate::report::{Scores, TestReport};
 use crate::scorer::Scorer;
 use crate::state::RunState;
-use crate::tape::{Loss, Mode, Tape};
+use crate::tape::{Loss, Mode, Tape, Var};
 use crate::targets::{Part, Targets};
 
 /// The labels and the split of a run, on the host and on the device: of the nodes at hand.
@@ -51,7 +51,7 @@ impl<'a, B: Backend> Task<'a, B> {
             .parts()
             .map(|(_, rows)| -> Vec<NodeId> { rows.iter().copied().filter(|&v| labels.is_labelled(v)).collect() });
         let here = labelled.each_ref().map(|rows| rows.len() as u64);
-        let all = ranks.map_or_else(|| Ok(here.to_vec()), |ranks| ranks.totals(&here))?;
+        let all = Ranks::totals(ranks, &here)?;
         if all[0] == 0 {
             return Err(TrainError::invalid(
                 "the split has no training nodes with a label; choose another split or add labels",
@@ -75,10 +75,16 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn logits(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
+        let (tape, logits) = self.forward(state)?;
+        Ok(tape.backend().download(tape.value(logits))?)
+    }
+
+    /// One pass without dropout, and the logits of the nodes at hand.
+    fn forward<'t>(&'t self, state: &'t mut RunState<'a, B>) -> Result<(Tape<'t, B>, Var), TrainError> {
         let ranks = self.inputs.ranks.as_deref();
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
-        Ok(state.backend.download(tape.value(logits))?)
+        Ok((tape, logits))
     }
 
     /// Scores of the parameters as they are.
@@ -86,10 +92,8 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        let ranks = self.inputs.ranks.as_deref();
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
-        let logits = self.model.forward(&mut tape, self.inputs)?;
-        let split = self.task.split;
+        let (backend, ranks, split) = (state.backend, self.inputs.ranks.as_deref(), self.task.split);
+        let (mut tape, logits) = self.forward(state)?;
         let mut mean_loss = |part: &Part<B>| -> Result<Option<B::Matrix>, TrainError> {
             let some = (part.n_all > 0).then_some(part);
             Ok(some.map(|part| tape.loss_of(logits, self.task.targets, part)).transpose()?.map(Loss::into_value))
@@ -99,7 +103,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         let mut scores = match self.task.targets {
             Targets::Single(classes) if self.task.labels.n_classes() > 2 => {
                 let logits = tape.value(logits);
-                let accuracy = |part: &Part<B>| accuracy(state.backend, ranks, logits, classes, part);
+                let accuracy = |part: &Part<B>| accuracy(backend, ranks, logits, classes, part);
                 let scores = Scores {
                     train_accuracy: accuracy(&self.task.train)?,
                     val_accuracy: accuracy(&self.task.val)?,
@@ -110,7 +114,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
                 scores
             }
             _ => {
-                let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels, ranks)?;
+                let predictions = Predictions::of(backend, tape.value(logits), self.task.labels, ranks)?;
                 drop(tape);
                 Scores {
                     train_accuracy: predictions.score(&split.train)?,
@@ -124,8 +128,8 @@ impl<'a, B: Backend> Classifier<'a, B> {
         };
         let mut read = |loss: Option<B::Matrix>| -> Result<Option<f64>, TrainError> {
             let Some(loss) = loss else { return Ok(None) };
-            let value = state.backend.download(&loss)?.data()[0];
-            state.pool.give(state.backend, loss);
+            let value = backend.download(&loss)?.data()[0];
+            state.pool.give(backend, loss);
             Ok(Some(f64::from(value)))
         };
         scores.val_loss = read(val_loss)?;
@@ -138,11 +142,9 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub(crate) fn test_report(&self, state: &mut RunState<'a, B>) -> Result<TestReport, TrainError> {
+        let (tape, logits) = self.forward(state)?;
         let ranks = self.inputs.ranks.as_deref();
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
-        let logits = self.model.forward(&mut tape, self.inputs)?;
-        let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels, ranks)?;
-        drop(tape);
+        let predictions = Predictions::of(tape.backend(), tape.value(logits), self.task.labels, ranks)?;
         predictions.report(&self.task.split.test)
     }
 }
@@ -170,6 +172,6 @@ fn accuracy<B: Backend>(
     part: &Part<B>,
 ) -> Result<Option<f64>, TrainError> {
     let here = backend.count_correct(logits, classes, &part.rows)?;
-    let correct = ranks.map_or_else(|| Ok(here), |ranks| ranks.totals(&[here]).map(|all| all[0]))?;
+    let correct = Ranks::totals(ranks, &[here])?[0];
     Ok((part.n_all > 0).then(|| correct as f64 / part.n_all as f64))
 }

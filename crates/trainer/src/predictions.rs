@@ -133,6 +133,6 @@ impl<'l, B: Backend> Predictions<'l, B> {
 
     /// Counts of the nodes at hand, added up over all ranks.
     fn totals(&self, here: &[u64]) -> Result<Vec<u64>, TrainError> {
-        Ok(self.ranks.map_or_else(|| Ok(here.to_vec()), |ranks| ranks.totals(here))?)
+        Ok(Ranks::totals(self.ranks, here)?)
     }
 }

@@ -158,12 +158,12 @@ impl<B: Backend> Ranks<B> {
         share(n, self.world.rank(), self.world.size())
     }
 
-    /// The sums of what each rank has counted of its own nodes, each node counted once.
+    /// The sums of what each rank has counted of its own nodes, each node counted once; where there are no ranks, the counts.
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn totals(&self, counts: &[u64]) -> Result<Vec<u64>, CommError> {
-        totals(&*self.peers, counts)
+    pub(crate) fn totals(ranks: Option<&Self>, counts: &[u64]) -> Result<Vec<u64>, CommError> {
+        ranks.map_or_else(|| Ok(counts.to_vec()), |ranks| totals(&*ranks.peers, counts))
     }
 
     /// The messages of all ranks about their own nodes, in the order of nodes.

@@ -76,8 +76,9 @@ where
 /// Trains all runs of `config` on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank
 /// one that moves the matrices of its backend.
 ///
-/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`]). The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
-/// `observe` what happens and writes checkpoints, which any number of ranks can resume.
+/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`]). The result is that of one rank, up to the
+/// rounding of sums that are added in another order. The first rank tells `observe` what happens and writes checkpoints, which
+/// any number of ranks can resume.
 ///
 /// # Errors
 /// As [`train`](crate::train); when there is not a backend for each rank, or the plan does not fit the data; and when a rank fails,
