@@ -1,4 +1,4 @@
-//! [`CutAdjacency`]: the normalised adjacency on the host, from which ranks cut their blocks.
+//! [`HostAdjacency`]: the normalised adjacency on the host. [`CutAdjacency`]: the same, from which ranks cut their [`Blocks`].
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -11,20 +11,59 @@ use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
 use crate::inputs::Adjacency;
 
-/// `Â = L·A·R` and its transpose, shared by the ranks of a process.
-pub(crate) struct CutAdjacency {
+/// Where a rank's blocks come from, one for each step of a product with `op(Â)`.
+pub(crate) trait Blocks<B: Backend>: Send + Sync {
+    /// The blocks of a rank, one for each step of a product with `op(Â)`.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    fn blocks(&self, backend: &B, rank: usize, transpose: Transpose) -> Result<Vec<Block<B>>, ComputeError>;
+
+    /// The rows of `Â` that a rank holds, with the columns that they touch.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError>;
+}
+
+/// `Â = L·A·R` and, once it is asked for, its transpose.
+pub(crate) struct HostAdjacency {
     csr: Csr,
     scales: Scales,
     symmetric: bool,
+    transposed: OnceLock<Csr>,
+}
+
+impl HostAdjacency {
+    /// The adjacency of `graph` as a model wants it.
+    pub(crate) fn new(graph: &Csr, adjacency: Adjacency) -> Self {
+        let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
+        let (scales, symmetric) = (csr.scales(adjacency.norm), csr.is_symmetric());
+        Self { csr, scales, symmetric, transposed: OnceLock::new() }
+    }
+
+    /// The entries of `op(Â)`, and its factors of rows and of columns.
+    fn directed(&self, transpose: Transpose) -> (&Csr, [Option<&[f32]>; 2]) {
+        let [left, right] = [self.scales.left.as_deref(), self.scales.right.as_deref()];
+        match transpose {
+            Transpose::No => (&self.csr, [left, right]),
+            Transpose::Yes if self.symmetric => (&self.csr, [right, left]),
+            Transpose::Yes => (self.transposed.get_or_init(|| self.csr.transposed()), [right, left]),
+        }
+    }
+}
+
+/// `Â` as a plan cuts it, shared by the ranks of a process.
+pub(crate) struct CutAdjacency {
+    host: Arc<HostAdjacency>,
     plan: Arc<BlockPlan>,
     exchange: Exchange,
-    transposed: OnceLock<Csr>,
     schedules: [OnceLock<Schedule>; 2],
     halo: OnceLock<Halo>,
 }
 
 /// The block of one step.
-pub(super) struct Block<B: Backend> {
+pub(crate) struct Block<B: Backend> {
     pub(super) matrix: B::Sparse,
     /// The rows that are sent for it; `None` where the whole panel is.
     pub(super) rows: Option<RowExchange<B>>,
@@ -38,41 +77,41 @@ pub(crate) struct Pattern<B: Backend> {
 }
 
 impl CutAdjacency {
-    /// The adjacency of `graph` as a model wants it, to be cut as `plan` says.
-    pub(crate) fn new(graph: &Csr, adjacency: Adjacency, plan: Arc<BlockPlan>, exchange: Exchange) -> Self {
-        let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
-        let (scales, symmetric) = (csr.scales(adjacency.norm), csr.is_symmetric());
-        let (transposed, schedules, halo) = Default::default();
-        Self { csr, scales, symmetric, plan, exchange, transposed, schedules, halo }
+    /// An adjacency, to be cut as `plan` says.
+    pub(crate) fn new(host: Arc<HostAdjacency>, plan: Arc<BlockPlan>, exchange: Exchange) -> Self {
+        let (schedules, halo) = Default::default();
+        Self { host, plan, exchange, schedules, halo }
     }
 
-    fn directed(&self, transpose: Transpose) -> (&Csr, [Option<&[f32]>; 2]) {
-        let [left, right] = [self.scales.left.as_deref(), self.scales.right.as_deref()];
-        match transpose {
-            Transpose::No => (&self.csr, [left, right]),
-            Transpose::Yes if self.symmetric => (&self.csr, [right, left]),
-            Transpose::Yes => (self.transposed.get_or_init(|| self.csr.transposed()), [right, left]),
-        }
+    /// Which plan cuts it.
+    pub(super) fn plan(&self) -> &BlockPlan {
+        &self.plan
     }
 
-    fn schedule(&self, transpose: Transpose) -> &Schedule {
+    /// The entries of `op(Â)`.
+    pub(super) fn entries(&self, transpose: Transpose) -> &Csr {
+        self.host.directed(transpose).0
+    }
+
+    /// Of a transpose that is the matrix itself, the matrix: what is counted of the one is counted of the other.
+    pub(super) fn direction(&self, transpose: Transpose) -> usize {
+        usize::from(transpose == Transpose::Yes && !self.host.symmetric)
+    }
+
+    pub(super) fn schedule(&self, transpose: Transpose) -> &Schedule {
         // A symmetric pattern has the same touched rows in both directions.
-        let direction = usize::from(transpose == Transpose::Yes && !self.symmetric);
-        let csr = self.directed(transpose).0;
-        self.schedules[direction].get_or_init(|| Schedule::new(&self.plan, csr, self.exchange))
+        self.schedules[self.direction(transpose)]
+            .get_or_init(|| Schedule::new(&self.plan, self.entries(transpose), self.exchange))
     }
 
-    /// The blocks of a rank, one for each step of a product with `op(Â)`.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    pub(super) fn blocks<B: Backend>(
-        &self,
-        backend: &B,
-        rank: usize,
-        transpose: Transpose,
-    ) -> Result<Vec<Block<B>>, ComputeError> {
-        let (csr, [left, right]) = self.directed(transpose);
+    pub(super) fn halo(&self) -> &Halo {
+        self.halo.get_or_init(|| Halo::new(&self.plan, &self.host.csr))
+    }
+}
+
+impl<B: Backend> Blocks<B> for CutAdjacency {
+    fn blocks(&self, backend: &B, rank: usize, transpose: Transpose) -> Result<Vec<Block<B>>, ComputeError> {
+        let (csr, [left, right]) = self.host.directed(transpose);
         let mine = &self.plan.ranks[rank];
         let rows: Vec<Range<usize>> = mine.rows.iter().map(|&panel| self.plan.panels[panel].clone()).collect();
         let left = left.map(|left| rows.iter().flat_map(|rows| &left[rows.clone()]).copied().collect());
@@ -102,17 +141,13 @@ impl CutAdjacency {
         steps.collect()
     }
 
-    /// The rows of `Â` that a rank holds, with the columns that they touch.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    pub(super) fn pattern<B: Backend>(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
-        let own = &ranks.mine().own;
-        let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &self.csr)).of(ranks.rank());
+    fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
+        let (own, halo) = (&ranks.mine().own, self.halo().of(ranks.rank()));
+        let HostAdjacency { csr, scales, .. } = &*self.host;
         let whole = Cut {
-            csr: stacked(&self.csr, std::slice::from_ref(own), 0..self.csr.n_cols()),
-            left: self.scales.left.as_ref().map(|left| left[own.clone()].to_vec()),
-            right: self.scales.right.clone(),
+            csr: stacked(csr, std::slice::from_ref(own), 0..csr.n_cols()),
+            left: scales.left.as_ref().map(|left| left[own.clone()].to_vec()),
+            right: scales.right.clone(),
         };
         let names = EntryNames { first_row: own.start as u32, columns: halo.rows.clone().into() };
         Ok(Pattern {

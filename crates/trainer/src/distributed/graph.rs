@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing, Step, place_in};
 
-use super::blocks::{Block, CutAdjacency, Pattern};
+use super::blocks::{Block, Blocks, Pattern};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -13,14 +13,14 @@ use crate::tape::Pool;
 /// The adjacency as one rank sees it.
 pub struct CutGraph<B: Backend> {
     ranks: Arc<Ranks<B>>,
-    adjacency: Arc<CutAdjacency>,
+    adjacency: Arc<dyn Blocks<B>>,
     /// For each direction, built when it is first needed.
     blocks: [OnceLock<Vec<Block<B>>>; 2],
     pattern: OnceLock<Pattern<B>>,
 }
 
 impl<B: Backend> CutGraph<B> {
-    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<CutAdjacency>) -> Self {
+    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<dyn Blocks<B>>) -> Self {
         Self { ranks, adjacency, blocks: Default::default(), pattern: OnceLock::new() }
     }
 

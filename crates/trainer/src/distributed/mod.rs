@@ -19,11 +19,16 @@
 //! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
 //! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is.
 //!
+//! [`RankPlanner`] runs all of this for one rank after the other on shapes alone.
+//!
 //! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all
 //! ranks get the same bits and their parameters never drift apart.
 
 mod blocks;
 mod graph;
+mod network;
+mod paper;
+mod planning;
 mod ranks;
 mod rows;
 mod session;
@@ -31,9 +36,12 @@ mod session;
 mod tests;
 
 pub use graph::CutGraph;
+pub use network::{Links, Network};
+pub use paper::PaperGraph;
+pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
 pub use session::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 
-pub(crate) use blocks::{CutAdjacency, Pattern};
+pub(crate) use blocks::{Blocks, CutAdjacency, Pattern};
 pub(crate) use ranks::share;
 pub(crate) use rows::PeerRows;

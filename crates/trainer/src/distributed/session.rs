@@ -11,7 +11,7 @@ use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
 use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, Exchange, ProcessGrid, Scheme};
 
-use super::blocks::CutAdjacency;
+use super::blocks::{CutAdjacency, HostAdjacency};
 use super::ranks::{Ranks, rows_of};
 use crate::TrainError;
 use crate::batching::BatchKind;
@@ -183,11 +183,7 @@ impl Shared {
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
-        if config.task == TaskKind::Links {
-            return Err(TrainError::invalid(
-                "ranks do not share the pairs that links are predicted for; leave --ranks out, or choose the task nodes",
-            ));
-        }
+        check_task(config)?;
         if config.batch.is_sampled() {
             check_batches(config, &ranks.grid)?;
             return Ok(Self::Whole(Box::new(dataset)));
@@ -220,6 +216,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// Refuses tasks that ranks do not share.
+pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
+    if config.task == TaskKind::Links {
+        return Err(TrainError::invalid(
+            "ranks do not share the pairs that links are predicted for; leave --ranks out, or choose the task nodes",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses mini-batches that ranks cannot share.
@@ -296,9 +302,11 @@ impl CutData {
         let (graph, lesson) = Lesson::of(dataset, config)?;
         let plan = Arc::new(BlockPlan::new(&ranks.grid, graph.n_rows())?);
         let needs = build_model(backend, config, dims, 0, None)?.0.needs();
-        let adjacency = needs
-            .graph
-            .map(|adjacency| Arc::new(CutAdjacency::new(&graph, adjacency, Arc::clone(&plan), ranks.exchange)));
+        let cut = |adjacency| {
+            let host = Arc::new(HostAdjacency::new(&graph, adjacency));
+            Arc::new(CutAdjacency::new(host, Arc::clone(&plan), ranks.exchange))
+        };
+        let adjacency = needs.graph.map(cut);
         Ok(Self { plan, adjacency, lesson, data, dims, needs })
     }
 

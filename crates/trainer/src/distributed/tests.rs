@@ -10,6 +10,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, ProcessGrid, Schedule, Scheme};
 
 use super::session::{CutData, RankOptions};
+use super::blocks::HostAdjacency;
 use super::{CutAdjacency, CutGraph, Ranks};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
@@ -64,14 +65,15 @@ fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
 
 fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange: Exchange, transpose: Transpose) {
     let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
-    let cut = Arc::new(CutAdjacency::new(&graph(), adjacency, Arc::clone(&plan), exchange));
+    let host = Arc::new(HostAdjacency::new(&graph(), adjacency));
+    let cut = Arc::new(CutAdjacency::new(host, Arc::clone(&plan), exchange));
     let results = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
         let (cpu, mut pool) = (Cpu::new(), Pool::default());
         let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
         let own = ranks.own();
         let mine = Matrix::new(own.len(), COLS, operand().data()[own.start * COLS..own.end * COLS].to_vec())?;
         let (x, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), COLS), Dtype::F32)?);
-        let graph = CutGraph::new(Arc::clone(&ranks), Arc::clone(&cut));
+        let graph = CutGraph::new(Arc::clone(&ranks), Arc::<CutAdjacency>::clone(&cut));
         let before = ranks.world().traffic();
         graph.multiply(&cpu, &mut pool, transpose, &x, &Epilogue::default(), &mut out)?;
         let after = ranks.world().traffic();
