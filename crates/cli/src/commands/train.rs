@@ -19,8 +19,9 @@ use self::outputs::OutputFolder;
 use self::ranks::{Company, Place};
 use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
+use super::planned::{self, RankDevices};
 use super::plan;
-use crate::args::{OutputArgs, TrainArgs};
+use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -36,10 +37,29 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         let device = device_of(&args.device, &args.ranks, None, &config)?;
-        return plan::run(&spec, &options, &config, (&device, args.memory), args.output);
+        return match args.ranks.ranks.or(args.ranks.gpus) {
+            None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
+            Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
+        };
     }
     let ranks = place.options(&args.ranks)?;
     place.with_the_others(&args.ranks, |company| train(args, &spec, &config, &options, ranks.as_ref(), company))
+}
+
+/// Prints what every partition for `n` ranks would take, in the order of nodes that training would have.
+fn plan_ranks(
+    args: &TrainArgs,
+    n: u16,
+    (spec, options, config): (&str, &LoadOptions, &TrainConfig),
+    device: &DeviceArgs,
+) -> Result<(), CliError> {
+    let mut dataset = load(spec, options)?;
+    if let Some(wanted) = wanted_order(args, usize::from(n), config) {
+        dataset = ordered(dataset, &wanted, config, args.output)?.0;
+    }
+    let n_ranks = usize::from(n);
+    let devices = RankDevices::of(device, n_ranks, (&dataset, config), args.memory, args.output)?;
+    planned::run(n, &devices, (&dataset, spec, config), args.output)
 }
 
 /// Trains as all of the company, or as one of it.
@@ -58,14 +78,14 @@ fn train(
     let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
     let backend = choose(&device, config.precision)?;
     let mut dataset = load(spec, options)?;
-    if ranks.is_none() {
-        check_memory(&backend, config, &dataset)?;
-    }
     let facts = Facts::of(&dataset, spec, config, backend.name());
     let mut order = OrderKind::None.to_string();
-    if let Some(wanted) = wanted_order(args, ranks, config) {
+    if let Some(wanted) = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config) {
         (dataset, order) = ordered(dataset, &wanted, config, output)?;
     }
+    let chosen = ranks.map(|ranks| arranged(args, ranks, &device, (&dataset, config), output)).transpose()?;
+    let ranks = chosen.as_ref();
+    check_memory(&backend, ranks, config, &dataset)?;
     if !output.json {
         eprintln!("{}", facts.headline());
     }
@@ -109,9 +129,34 @@ fn train(
     Ok(())
 }
 
+/// How ranks share the work: as the arguments say, or as is planned to be quickest.
+fn arranged(
+    args: &TrainArgs,
+    ranks: &RankOptions,
+    device: &DeviceArgs,
+    (dataset, config): (&Dataset, &TrainConfig),
+    output: OutputArgs,
+) -> Result<RankOptions, CliError> {
+    match args.ranks.partition.partition {
+        PartitionChoice::Of(_) => Ok(*ranks),
+        PartitionChoice::Auto => {
+            let devices = RankDevices::of(device, ranks.grid.ranks(), (dataset, config), None, output)?;
+            planned::choose(ranks, &devices, dataset, config, output)
+        }
+    }
+}
+
 /// Refuses what does not fit into a device's memory, before anything is moved there.
-fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Result<(), CliError> {
+fn check_memory(
+    backend: &Chosen,
+    ranks: Option<&RankOptions>,
+    config: &TrainConfig,
+    dataset: &Dataset,
+) -> Result<(), CliError> {
     let Some(room) = backend.room()? else { return Ok(()) };
+    if let Some(ranks) = ranks {
+        return planned::check(ranks, room.free, dataset, config);
+    }
     let sizes = DataSizes::of(dataset);
     // What cannot be planned cannot be trained either, and training says why.
     Plan::on_cuda(config, &sizes).map_or(Ok(()), |plan| room.check(&plan, config, &sizes))
@@ -134,12 +179,13 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &s
 }
 
 /// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as the
-/// partition has row blocks, unless they say otherwise.
-fn wanted_order(args: &TrainArgs, ranks: Option<&RankOptions>, config: &TrainConfig) -> Option<Wanted> {
+/// partition has row blocks, unless they say otherwise. For a partition that is still to be chosen as many as there are ranks: the row
+/// blocks of all partitions are made of these.
+fn wanted_order(args: &TrainArgs, row_blocks: usize, config: &TrainConfig) -> Option<Wanted> {
     if args.reorder == OrderKind::None {
         return None;
     }
-    let blocks = args.reorder_blocks.map_or_else(|| ranks.map_or(1, |ranks| ranks.grid.side()), |b| b as usize);
+    let blocks = args.reorder_blocks.map_or(row_blocks, |b| b as usize);
     let auto = Auto {
         row_bytes: config.model.hidden * size_of::<f32>(),
         n_products: (config.epochs as usize * config.runs as usize * products_per_epoch(config)) as f64,

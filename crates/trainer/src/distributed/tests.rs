@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, Rates, Shape, Transpose};
 use girih_datasets::{Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
-use girih_partition::{BlockPlan, Exchange, ProcessGrid, Schedule, Scheme};
+use girih_partition::{BlockPlan, Exchange, LinkRates, ProcessGrid, Schedule, Scheme};
 
 use super::session::{CutData, RankOptions};
 use super::blocks::HostAdjacency;
-use super::{CutAdjacency, CutGraph, Ranks};
+use super::{CutAdjacency, CutGraph, Links, Network, PaperGraph, RankPlanner, Ranks};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 use crate::inputs::Adjacency;
 use crate::tape::Pool;
-use crate::{Control, SessionOptions, TrainError, checkpoint_path};
+use crate::{Control, DataSizes, Event, PlanDevice, SessionOptions, TrainError, checkpoint_path};
 
 const N: usize = 53;
 const COLS: usize = 7;
@@ -141,4 +141,76 @@ fn parameters_and_the_optimisers_state_are_the_same_on_all_ranks() {
             assert!(found.iter().all(|checkpoint| *checkpoint == found[0]), "{partition:?}: {:?}", config.model.kind);
         }
     }
+}
+
+/// What each rank exchanges in an epoch that trains and evaluates nothing.
+fn epoch_traffic(dataset: &Dataset, config: &TrainConfig, options: &RankOptions) -> Vec<Traffic> {
+    let shared = CutData::new(&Cpu::new(), dataset.clone(), config, options).unwrap();
+    let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
+        let (ranks, mut seen) = (Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?), Vec::new());
+        shared.train_all_runs(&Cpu::new(), &ranks, config, &SessionOptions::default(), &mut |event| {
+            if let Event::Epoch { .. } = event {
+                seen.push(ranks.world().traffic());
+            }
+            Control::Continue
+        })?;
+        Ok(Traffic { sent: seen[1].sent - seen[0].sent, received: seen[1].received - seen[0].received })
+    };
+    threads::run(options.grid.ranks(), options.deadline, |world| of_rank(Box::new(world)))
+        .unwrap_or_else(|failure| panic!("{}", failure.message))
+}
+
+#[test]
+fn plans_exchange_what_ranks_do() {
+    let dataset = few();
+    let data = DataSizes::of(&dataset);
+    let model = |kind, norm| ModelConfig { kind, norm, hidden: 9, ..TrainConfig::for_model(kind).model };
+    for model in [
+        model(ModelKind::Gcn, NormKind::Batch),
+        model(ModelKind::Sage, NormKind::None),
+        model(ModelKind::Gat, NormKind::None),
+        ModelConfig { dropout: 0.0, ..model(ModelKind::Gcn, NormKind::None) },
+    ] {
+        let config = TrainConfig { model, epochs: 3, eval_every: 3, ..TrainConfig::default() };
+        let graph = PaperGraph::of(&dataset.graph, &config, &data).unwrap();
+        for (scheme, p, r) in
+            [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
+        {
+            for exchange in [Exchange::Dense, Exchange::Rows] {
+                let grid = ProcessGrid::new(scheme, p, r).unwrap();
+                let found =
+                    epoch_traffic(&dataset, &config, &RankOptions { grid, exchange, deadline: Duration::from_secs(30) });
+                let link = LinkRates { latency: 0.0, bytes_per_second: 1e9 };
+                let network = Network::one_host(Links::alike(link), true);
+                let device = PlanDevice::Card(None);
+                let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
+                let plans = planner.plan(&grid, exchange).unwrap();
+                let planned: Vec<Traffic> = plans.ranks.iter().map(|plan| plan.exchanged).collect();
+                assert_eq!(planned, found, "{:?}, {grid}, {exchange}", config.model.kind);
+            }
+        }
+    }
+}
+
+#[test]
+fn exchanges_that_are_begun_take_their_time_beside_products() {
+    let data = DataSizes { n_nodes: 100_000, n_edges: 2_000_000, ..DataSizes::of(&few()) };
+    let config = TrainConfig::default();
+    let graph = PaperGraph::even(&config, &data).unwrap();
+    let rates = Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 };
+    let link = LinkRates { latency: 1e-6, bytes_per_second: 1e10 };
+    let epoch = |overlaps| {
+        let network = Network::one_host(Links::alike(link), overlaps);
+        let device = PlanDevice::Processor(rates);
+        let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
+        planner.plan(&ProcessGrid::new(Scheme::OneD, 4, 1).unwrap(), Exchange::Dense).unwrap().slowest().clone()
+    };
+    let (beside, after) = (epoch(true), epoch(false));
+    assert_eq!(beside.exchange_seconds, after.exchange_seconds);
+    assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
+    assert!(beside.epoch_seconds >= beside.product_seconds.max(beside.exchange_seconds));
+}
+
+fn few() -> Dataset {
+    load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap()
 }

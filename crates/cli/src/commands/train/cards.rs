@@ -82,14 +82,14 @@ pub fn connect<T: Transport>(
 #[cfg(test)]
 mod tests {
     use girih_kernels::Tiling;
-    use girih_partition::{Exchange, Scheme};
+    use girih_partition::Exchange;
     use girih_trainer::{BatchConfig, BatchKind};
 
     use super::*;
-    use crate::args::PartitionKind;
+    use crate::args::{PartitionChoice, PartitionKind};
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
-        let partition = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
+        let partition = PartitionKind { partition: PartitionChoice::default(), replication: 1, exchange: Exchange::default() };
         RankArgs { ranks, gpus, partition, rank_deadline: None, rendezvous: None }
     }
 

@@ -8,12 +8,12 @@ use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_kernels::Cuda;
-use girih_partition::{Exchange, Scheme, counted};
+use girih_partition::{Exchange, counted};
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
 use super::cards::{connect, connect_threads};
-use crate::args::{PartitionKind, RankArgs};
+use crate::args::{PartitionChoice, PartitionKind, RankArgs};
 use crate::commands::{launch, process_grid};
 use crate::error::CliError;
 
@@ -92,7 +92,15 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        let (grid, exchange) = (process_grid(&args.partition, ranks)?, args.partition.exchange);
+        if args.partition.partition == PartitionChoice::Auto && self.launch().is_some() {
+            return Err(CliError::Usage(
+                "processes that a launcher started would each choose for themselves: give the partition that \
+                 `girih train --gpus N --plan` names instead of auto"
+                    .to_owned(),
+            ));
+        }
+        // What is chosen when the data is there is chosen for as many ranks; until then any partition stands for it.
+        let (grid, exchange) = (process_grid(&args.partition.or_rows(), ranks)?, args.partition.exchange);
         Ok(Some(RankOptions { grid, exchange, deadline: deadline(args) }))
     }
 
@@ -228,7 +236,7 @@ fn too_many(ranks: usize) -> CliError {
 
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
-    let usual = PartitionKind { partition: Scheme::default(), replication: 1, exchange: Exchange::default() };
+    let usual = PartitionKind { partition: PartitionChoice::default(), replication: 1, exchange: Exchange::default() };
     if args.partition == usual && args.rank_deadline.is_none() {
         return Ok(());
     }
