@@ -17,12 +17,15 @@ use girih_trainer::{ModelConfig, SessionOptions, TrainConfig};
 use super::epochs::Epochs;
 use super::gpu::{self, Order};
 use super::gpu_fullbatch::{gcn, hidden};
+use super::predicted::Predictions;
 use super::{DTYPES, Setup, dtype_name};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Report, graphs};
 
 /// Layers of the network unless it is told.
 const LAYERS: usize = 2;
+/// Most devices that are compared.
+const CARDS_MAX: usize = 4;
 /// How long a rank waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -33,6 +36,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
+    let mut predictions = Predictions::new(n_cards.min(CARDS_MAX))?;
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
         let mut alone = Vec::new();
@@ -46,16 +50,21 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
             for (where_, dataset) in [("whole", &whole), ("inside", &inside)] {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
+                    let predicted = predictions.of(dataset, &suite.config(precision))?;
+                    let group = format!("{kind}-{where_}/{}/{n}", dtype_name(precision));
                     for (scheme, exchange) in plans(n) {
                         let time = suite.on_several(dataset, precision, (n, scheme, exchange))?;
-                        let name = format!("{kind}-{where_}/{}/{n}/{scheme}/{exchange}", dtype_name(precision));
+                        let name = format!("{group}/{scheme}/{exchange}");
                         eprintln!("{name}: {:.3} ms", 1e3 * time.median_s);
-                        report.cases.push(Case::new(name, time).with("x_one", one.median_s / time.median_s));
+                        let case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
+                        let epoch_ms = predicted.epoch_ms(&grid(n, scheme)?, exchange)?;
+                        report.cases.push(predictions.beside(case, &group, epoch_ms));
                     }
                 }
             }
         }
     }
+    report.goals.extend(predictions.goals());
     Ok(())
 }
 
@@ -66,6 +75,11 @@ fn plans(n: usize) -> Vec<(Scheme, Exchange)> {
         plans.extend([(Scheme::OneAndHalfD, Exchange::Dense), (Scheme::TwoD, Exchange::Dense)]);
     }
     plans
+}
+
+/// So many devices, two of which hold the same rows where that is the scheme.
+fn grid(n: usize, scheme: Scheme) -> Result<ProcessGrid, Error> {
+    Ok(ProcessGrid::new(scheme, n, if scheme == Scheme::OneAndHalfD { 2 } else { 1 })?)
 }
 
 /// The data in an order.
@@ -110,8 +124,7 @@ impl Ranks {
         precision: Dtype,
         (n, scheme, exchange): (usize, Scheme, Exchange),
     ) -> Result<Summary, Error> {
-        let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
-        let ranks = RankOptions { grid: ProcessGrid::new(scheme, n, replication)?, exchange, deadline: DEADLINE };
+        let ranks = RankOptions { grid: grid(n, scheme)?, exchange, deadline: DEADLINE };
         let cards = (0..n).map(|ordinal| open(ordinal, precision)).collect::<Result<Vec<_>, Error>>()?;
         let connect = |cuda: &Cuda, world: ThreadRank| -> Result<Box<dyn Collective<Cuda>>, CommError> {
             Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), DEADLINE)?))
@@ -132,8 +145,7 @@ mod tests {
     fn four_devices_make_grids_that_two_do_not() {
         assert!(plans(2).iter().all(|(scheme, _)| *scheme == Scheme::OneD));
         for (scheme, _) in plans(4) {
-            let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
-            assert!(ProcessGrid::new(scheme, 4, replication).is_ok());
+            assert!(grid(4, scheme).is_ok());
         }
     }
 

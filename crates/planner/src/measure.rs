@@ -8,7 +8,7 @@ use girih_compute::{
     Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand, Transpose,
 };
 use girih_graph_format::{Csr, Norm};
-use girih_kernels::{Cuda, NcclRank};
+use girih_kernels::{Cuda, NcclRank, Survey};
 use girih_partition::LinkRates;
 use girih_trainer::distributed::Links;
 
@@ -40,8 +40,8 @@ const FREE_SHARE: usize = 3;
 /// When a card fails.
 pub fn figures(cards: &[Cuda]) -> Result<Figures, PlannerError> {
     let name = cards[0].device().name();
-    let version = env!("CARGO_PKG_VERSION");
-    kept(&format!("{name}, {} of them, girih {version}", cards.len()), || {
+    let driver = Survey::here().driver.map_or_else(|_| String::new(), |driver| format!("{:?} {:?}", driver.release, driver.cuda));
+    kept(&format!("{name}, {} of them, driver {driver}, girih {}", cards.len(), env!("CARGO_PKG_VERSION")), || {
         let known = Figures::h200();
         let links = if cards.len() > 1 { links(cards)? } else { known.links };
         let memory_bytes = cards[0].device().memory().map_or(known.memory_bytes, |(free, _)| free as u64);
