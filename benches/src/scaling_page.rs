@@ -77,7 +77,9 @@ fn table(points: &[Point<'_>], report: &Report) -> String {
         format!("| {} | {} | {} | {exchange} | {:.2} | {sizes} |", point.graph, point.cards, point.scheme, point.ms())
     }));
     rows.push(String::new());
-    rows.push("| epoch that was recorded on one card | measured, ms | predicted, ms | predicted over measured |".to_owned());
+    rows.push(
+        "| epoch that was recorded on one card | measured, ms | predicted, ms | predicted over measured |".to_owned(),
+    );
     rows.push("|---|---|---|---|".to_owned());
     let checked = report.cases.iter().filter(|case| case.metrics.contains_key("predicted_over_measured"));
     rows.extend(checked.map(|case| {
@@ -92,25 +94,24 @@ fn table(points: &[Point<'_>], report: &Report) -> String {
 fn plot(points: &[Point<'_>]) -> Result<String, Error> {
     let mut graphs: Vec<&str> = points.iter().map(|point| point.graph).collect();
     graphs.dedup();
-    let most = |value: fn(&Point<'_>) -> f64| points.iter().map(value).fold(f64::MIN_POSITIVE, f64::max);
-    let least = points.iter().map(Point::ms).fold(f64::INFINITY, f64::min);
-    let (cards_max, ms_max) = (most(|point| f64::from(point.cards)), most(Point::ms));
+    let cards_max = points.iter().map(|point| f64::from(point.cards)).fold(1.0, f64::max);
+    let ms = || points.iter().map(Point::ms);
+    let (least, most) = (ms().fold(f64::INFINITY, f64::min), ms().fold(f64::MIN_POSITIVE, f64::max));
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
-        let (x, y) = ((1.0..1.2 * cards_max).log_scale(), (0.8 * least..1.3 * ms_max).log_scale());
-        let mut chart = ChartBuilder::on(&area)
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(64)
-            .build_cartesian_2d(x, y)?;
+        let (x, y) = ((1.0..1.2 * cards_max).log_scale(), (0.8 * least..1.3 * most).log_scale());
+        let mut chart =
+            ChartBuilder::on(&area).margin(12).x_label_area_size(40).y_label_area_size(64).build_cartesian_2d(x, y)?;
         chart.configure_mesh().x_desc("cards").y_desc("epoch, ms").light_line_style(WHITE).draw()?;
         for (graph, color) in graphs.iter().zip(COLORS.into_iter().cycle()) {
             let of_graph = points.iter().filter(|point| point.graph == *graph);
             let line = of_graph.map(|point| (f64::from(point.cards), point.ms()));
             let series = chart.draw_series(LineSeries::new(line, color.stroke_width(2)))?;
-            series.label(*graph).legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2)));
+            series
+                .label(*graph)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2)));
         }
         chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
         area.present()?;

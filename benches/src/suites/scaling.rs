@@ -100,7 +100,8 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
             let epoch_ms = planned.with(&config, |planner| Ok(planner.table(1)?.smallest().epoch_ms))?;
             let ratio = epoch_ms / (1e3 * measured.time.median_s);
             worst = worst.max((ratio - 1.0).abs());
-            let case = Case::new(format!("{}/1/recorded/{}/{aggregates}", subject.name, dtype_name(dtype)), measured.time);
+            let case =
+                Case::new(format!("{}/1/recorded/{}/{aggregates}", subject.name, dtype_name(dtype)), measured.time);
             report.cases.push(case.with("predicted_ms", epoch_ms).with("predicted_over_measured", ratio));
         }
     }

@@ -197,8 +197,8 @@ impl Meter {
         });
         // Packing the operand reads and writes it once; the result is written once.
         let streamed = (2 * x.n_bytes() + if adds { 2 } else { 1 } * out.n_bytes()) as f64;
-        let seconds = self.speed.gather(a.nnz as f64, x.shape.cols, x.dtype)
-            + self.speed.operation(streamed, 0.0, x.dtype);
+        let seconds =
+            self.speed.gather(a.nnz as f64, x.shape.cols, x.dtype) + self.speed.operation(streamed, 0.0, x.dtype);
         self.charge(gathered + streamed, flops, seconds);
         update(&self.cost, |cost| cost.product_seconds += seconds);
     }

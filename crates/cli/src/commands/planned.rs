@@ -83,7 +83,9 @@ impl RankDevices {
 
     fn on_cards_here(args: &DeviceArgs, n: usize, dataset: &Dataset, precision: Dtype) -> Result<Self, CliError> {
         let failed = |error: KernelError| {
-            CliError::Other(format!("{error}; to plan for cards that are not here, say how much memory they have: --memory 80GB"))
+            CliError::Other(format!(
+                "{error}; to plan for cards that are not here, say how much memory they have: --memory 80GB"
+            ))
         };
         let first = open(0, args, precision).map_err(failed)?;
         let others = (1..n).map_while(|ordinal| open(ordinal, args, precision).ok());
@@ -110,10 +112,20 @@ pub fn run(
         .add("data", spec, "Data", spec)
         .add("ranks", n, "Ranks", n.to_string())
         .add("figures", devices.name.clone(), "Figures", devices.name.clone())
-        .add("available_bytes", devices.free_bytes, "Memory of each", devices.free_bytes.map_or(String::new(), readable_bytes))
+        .add(
+            "available_bytes",
+            devices.free_bytes,
+            "Memory of each",
+            devices.free_bytes.map_or(String::new(), readable_bytes),
+        )
         .add("plans", json!(table.forecasts), "", shown(&table));
     let choice = table.choice();
-    results.add("choice", json!(choice), "Choice", choice.map_or("none fits".to_owned(), |plan| flags(plan, n, devices)));
+    results.add(
+        "choice",
+        json!(choice),
+        "Choice",
+        choice.map_or("none fits".to_owned(), |plan| flags(plan, n, devices)),
+    );
     results.print(output.json);
     choice.map(drop).ok_or_else(|| nothing_fits(usize::from(n), devices, dataset, (config, &sizes), &table))
 }
@@ -132,7 +144,10 @@ pub fn choose(
         return Err(nothing_fits(n, devices, dataset, (config, &sizes), &table));
     };
     if !output.json {
-        eprintln!("partition {}, exchange {}: {:.2} ms an epoch planned", choice.grid, choice.exchange, choice.epoch_ms);
+        eprintln!(
+            "partition {}, exchange {}: {:.2} ms an epoch planned",
+            choice.grid, choice.exchange, choice.epoch_ms
+        );
     }
     Ok(RankOptions { grid: choice.grid, exchange: choice.exchange, ..*ranks })
 }
@@ -212,7 +227,8 @@ fn shown(table: &Table) -> String {
 /// How to train by a plan.
 fn flags(plan: &Forecast, n: u16, devices: &RankDevices) -> String {
     let (grid, ranks) = (plan.grid, if devices.are_cards { "--gpus" } else { "--ranks" });
-    let replication = if grid.replication() > 1 { format!(" --replication {}", grid.replication()) } else { String::new() };
+    let replication =
+        if grid.replication() > 1 { format!(" --replication {}", grid.replication()) } else { String::new() };
     format!("{ranks} {n} --partition {}{replication} --exchange {}", grid.scheme(), plan.exchange)
 }
 

@@ -97,9 +97,7 @@ impl Speed {
         match self {
             Self::Unknown => 0.0,
             Self::Processor(rates) => (bytes / rates.stream_bytes).max(flops / rates.flops),
-            Self::Card(rates) => {
-                rates.launch_seconds + (bytes / rates.stream_bytes).max(flops / rates.flops.of(dtype))
-            }
+            Self::Card(rates) => rates.launch_seconds + (bytes / rates.stream_bytes).max(flops / rates.flops.of(dtype)),
         }
     }
 

@@ -336,10 +336,8 @@ impl Collective<Meter> for PaperRank {
             rows.iter().enumerate().filter(|(i, n)| *i != self.place && **n > 0).map(|(_, n)| *n).collect()
         };
         let (sent, received) = (others(send_rows), others(receive_rows));
-        let traffic = Traffic {
-            sent: bytes_of(input, sent.iter().sum()),
-            received: bytes_of(out, received.iter().sum()),
-        };
+        let traffic =
+            Traffic { sent: bytes_of(input, sent.iter().sum()), received: bytes_of(out, received.iter().sum()) };
         let bytes = match (&sent[..], &received[..]) {
             ([], [_]) => traffic.received * (self.members.len() as u64 - 1),
             _ => traffic.sent.max(traffic.received),

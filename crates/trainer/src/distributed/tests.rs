@@ -9,8 +9,8 @@ use girih_datasets::{Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, LinkRates, ProcessGrid, Schedule, Scheme};
 
-use super::session::{CutData, RankOptions};
 use super::blocks::HostAdjacency;
+use super::session::{CutData, RankOptions};
 use super::{CutAdjacency, CutGraph, Links, Network, PaperGraph, RankPlanner, Ranks};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
@@ -178,8 +178,11 @@ fn plans_exchange_what_ranks_do() {
         {
             for exchange in [Exchange::Dense, Exchange::Rows] {
                 let grid = ProcessGrid::new(scheme, p, r).unwrap();
-                let found =
-                    epoch_traffic(&dataset, &config, &RankOptions { grid, exchange, deadline: Duration::from_secs(30) });
+                let found = epoch_traffic(
+                    &dataset,
+                    &config,
+                    &RankOptions { grid, exchange, deadline: Duration::from_secs(30) },
+                );
                 let link = LinkRates { latency: 0.0, bytes_per_second: 1e9 };
                 let network = Network::one_host(Links::alike(link), true);
                 let device = PlanDevice::Card(None);

@@ -89,7 +89,8 @@ mod tests {
     use crate::args::{PartitionChoice, PartitionKind};
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
-        let partition = PartitionKind { partition: PartitionChoice::default(), replication: 1, exchange: Exchange::default() };
+        let partition =
+            PartitionKind { partition: PartitionChoice::default(), replication: 1, exchange: Exchange::default() };
         RankArgs { ranks, gpus, partition, rank_deadline: None, rendezvous: None }
     }
 
