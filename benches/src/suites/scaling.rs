@@ -1,7 +1,7 @@
 //! `scaling`: what epochs would take on 1 to 1024 cards, planned from figures that were measured on few; nothing runs.
 //!
-//! Graphs have the papers' sizes, with edges spread evenly; times of entries of sparse products come from the records of `gpu-spmm`. What
-//! was recorded of whole epochs on one card is held against the same plans.
+//! Graphs have the papers' sizes, with edges spread evenly; times of entries of sparse products come from the records
+//! of `gpu-spmm`. What was recorded of whole epochs on one card is held against the same plans.
 
 use girih_compute::{ByDtype, Dtype, EntrySeconds, Shape};
 use girih_datasets::generate::Preset;
@@ -14,7 +14,7 @@ use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 use super::gpu_fullbatch::gcn;
 use super::{DTYPES, Setup, dtype_name};
 use crate::scaling_page;
-use crate::timing::Summary;
+use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, folder};
 
 /// Most cards, a power of two, and those of a quick run.
@@ -22,8 +22,8 @@ const CARDS_MAX: usize = 1024;
 const CARDS_SMALL: usize = 16;
 /// A prediction is good within a fifth.
 const TOLERANCE: f64 = 0.2;
-/// Entries of 16 columns, which `gpu-spmm` does not measure, by those of 32: what fits the epochs of `gpu-fullbatch` best, whose products
-/// have as many columns as there are classes.
+/// Entries of 16 columns, which `gpu-spmm` does not measure, by those of 32: what fits the epochs of `gpu-fullbatch`
+/// best, whose products have as many columns as there are classes.
 const NARROW: ByDtype<f64> = ByDtype { f32: 0.39, bf16: 0.64 };
 
 /// A graph of a paper's size, and the network that is trained on it.
@@ -118,7 +118,7 @@ struct Planned {
 
 impl Subject {
     fn config(&self, precision: Dtype, aggregate_once: bool) -> TrainConfig {
-        gcn(self.hidden, precision, aggregate_once, Default::default())
+        gcn(self.hidden, precision, aggregate_once, Protocol { warm_up: 1, repeats: 1 })
     }
 
     fn planned(&self, precision: Dtype) -> Result<Planned, Error> {

@@ -155,8 +155,8 @@ pub fn imbalance(work: &[u64]) -> f64 {
     *work.iter().max().expect("a total has parts") as f64 * work.len() as f64 / total as f64
 }
 
-/// How many of `columns` a block with `nnz` entries touches that are spread evenly: as many as are expected. Of real graphs less, where
-/// a few columns have many of the entries.
+/// How many of `columns` a block with `nnz` entries touches that are spread evenly: as many as are expected. Of real
+/// graphs less, where a few columns have many of the entries.
 #[must_use]
 pub fn evenly_touched(columns: usize, nnz: u64) -> usize {
     match columns {

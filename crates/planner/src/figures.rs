@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Figures {
     /// Which card, and where the figures come from.
     pub name: String,
-    /// What a card takes for operations. Times of sparse products are those of some graph: [`Figures::with_entries`] puts in those of
-    /// the graph at hand.
+    /// What a card takes for operations. Times of sparse products are those of some graph: [`Figures::with_entries`]
+    /// puts in those of the graph at hand.
     pub card: CardRates,
     /// Exchanges between the cards of a host.
     pub links: Links,
@@ -22,17 +22,19 @@ pub struct Figures {
 /// Cards of a host, where there are several hosts.
 pub const CARDS_PER_HOST: usize = 8;
 
-/// Between hosts, for each card: an adapter of 400 Gbit/s of which NCCL reaches nine tenths, and rounds of five microseconds. Stated, not
-/// measured.
+/// Between hosts, for each card: an adapter of 400 Gbit/s of which NCCL reaches nine tenths, and rounds of five
+/// microseconds. Stated, not measured.
 pub const BETWEEN_HOSTS: LinkRates = LinkRates { latency: 5e-6, bytes_per_second: 45e9 };
 
 impl Figures {
     /// NVIDIA H200 (141 GB) whose links are NVLink 4 through switches.
     ///
-    /// The card: records `gpu-spmm-*-4ec26bf0af7a` and `gpu-fullbatch-*-5124092158fb` in `benches/record`, one card. Times of entries are
-    /// means over the four graphs there in community order, from 32 columns on. The other five numbers were fitted to the sixteen
-    /// epochs of `gpu-fullbatch`, which then come out within 6 % each: they are what training reaches, not what the card could. Links: NCCL 2.28 on four cards, 64 MiB a card: broadcasts 336 GB/s, pieces for each 407, and
-    /// all-reduces 214 of the matrix, which moves 1.5 times as much; calls take 20 to 40 µs until their first byte.
+    /// The card: records `gpu-spmm-*-4ec26bf0af7a` and `gpu-fullbatch-*-5124092158fb` in `benches/record`, one card.
+    /// Times of entries are means over the four graphs there in community order, from 32 columns on. The other five
+    /// numbers were fitted to the sixteen epochs of `gpu-fullbatch`, which then come out within 6 % each: they are what
+    /// training reaches, not what the card could. Links: NCCL on four cards of one host: broadcasts 336 GB/s,
+    /// pieces for each 407, and all-reduces 214 of the matrix, which moves 1.5 times as much; calls take 20 to 40 µs
+    /// until their first byte.
     #[must_use]
     pub fn h200() -> Self {
         let link = |bytes_per_second| LinkRates { latency: 25e-6, bytes_per_second };

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::PlannerError;
 
-/// What was measured `of` something: what is on disk, else what `measure` returns now, which is then kept there if it can be.
+/// What was measured `of` something: what is on disk, else what `measure` returns now, which is then kept there if it
+/// can be.
 ///
 /// # Errors
 /// Those of `measure`.

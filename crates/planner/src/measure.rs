@@ -17,8 +17,8 @@ use crate::{Figures, PlannerError};
 
 /// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
 const REPEATS: usize = 5;
-/// What operations reach of the rate at which a card copies, and dense products of that of a single large one: on an H200 the one was
-/// fitted to epochs (2.73 of 4.22 TB/s), the other is as much of what is left to overheads.
+/// What operations reach of the rate at which a card copies, and dense products of that of a single large one: on an
+/// H200 the one was fitted to epochs (2.73 of 4.22 TB/s), the other is as much of what is left to overheads.
 const STREAM_SHARE: f64 = 0.65;
 const DENSE_SHARE: f64 = 0.65;
 /// The card whose built-in figures were fitted to whole epochs, which says more than single operations do.
@@ -33,8 +33,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Of the memory that is free, what a product that is measured may take.
 const FREE_SHARE: usize = 3;
 
-/// The figures of the cards, of which there is at least one, from the first time that such cards were met. What cannot be measured by one
-/// operation after the other, launching as a graph, is that of the H200.
+/// The figures of the cards, of which there is at least one, from the first time that such cards were met. What cannot
+/// be measured by one operation after the other, launching as a graph, is that of the H200.
 ///
 /// # Errors
 /// When a card fails.
@@ -80,8 +80,8 @@ fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
     Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
 }
 
-/// Times of the entries of `graph` in sparse products: of all of it, or of as many rows as fit into the memory that is free. Of bf16
-/// only where `precision` is.
+/// Times of the entries of `graph` in sparse products: of all of it, or of as many rows as fit into the memory that is
+/// free. Of bf16 only where `precision` is.
 ///
 /// # Errors
 /// When the card fails.
@@ -111,8 +111,8 @@ pub fn entries(cuda: &Cuda, graph: &Csr, precision: Dtype) -> Result<ByDtype<Ent
     Ok(ByDtype { f32, bf16: if precision == Dtype::Bf16 { of(Dtype::Bf16)? } else { f32 } })
 }
 
-/// What an entry takes of a product with a matrix of some shape and number of entries, besides passing over the operand twice and over
-/// the result once, at the rate at which the card copies.
+/// What an entry takes of a product with a matrix of some shape and number of entries, besides passing over the operand
+/// twice and over the result once, at the rate at which the card copies.
 ///
 /// A tenth of the product is left where these passes would take all of it.
 #[must_use]

@@ -71,8 +71,8 @@ impl Table {
     }
 }
 
-/// All arrangements of so many ranks: 1d, 1.5d with every number of replicas that divides them, 2d where they form a square, 3d where
-/// they form a cube.
+/// All arrangements of so many ranks: 1d, 1.5d with every number of replicas that divides them, 2d where they form a
+/// square, 3d where they form a cube.
 #[must_use]
 pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
     let grid = |scheme, replication| ProcessGrid::new(scheme, ranks, replication).ok();

@@ -1,5 +1,5 @@
-//! Laws of plans for ranks: they are those of one device where there is one rank, grow with what is trained, and the choice is the
-//! quickest that fits.
+//! Laws of plans for ranks: they are those of one device where there is one rank, grow with what is trained, and the
+//! choice is the quickest that fits.
 
 use girih_compute::Dtype;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
@@ -70,7 +70,8 @@ fn every_partition_is_tried() {
 
 #[test]
 fn bytes_are_those_of_block_plans() {
-    // Two products each way of 40 columns, of which one rank of four sends its quarter to three others; and sums of gradients.
+    // Two products each way of 40 columns, of which one rank of four sends its quarter to three others; and sums of
+    // gradients.
     let plan = table(&gcn(), &SIZES, 4, None);
     let sent = of(&plan, Scheme::OneD, 1, Exchange::Dense).sent_bytes as f64;
     let products = 2.0 * 250_000.0 * 3.0 * 40.0 * 4.0;

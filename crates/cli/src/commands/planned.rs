@@ -36,8 +36,8 @@ pub struct RankDevices {
 }
 
 impl RankDevices {
-    /// Those that `n` ranks would have for `dataset`: cards that are here, which are measured; cards with so much `memory` that are not;
-    /// or equal shares of the processor here.
+    /// Those that `n` ranks would have for `dataset`: cards that are here, which are measured; cards with so much
+    /// `memory` that are not; or equal shares of the processor here.
     pub fn of(
         args: &DeviceArgs,
         n: usize,

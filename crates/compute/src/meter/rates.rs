@@ -48,8 +48,8 @@ impl<T: Copy> ByDtype<T> {
     }
 }
 
-/// Seconds of a stored entry in a sparse product, besides passing over operand and result once: which depends on the graph and on
-/// the order of its nodes, because caches and dense blocks decide.
+/// Seconds of a stored entry in a sparse product, besides passing over operand and result once: which depends on the
+/// graph and on the order of its nodes, because caches and dense blocks decide.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntrySeconds([f64; N_WIDTHS]);
 
@@ -66,8 +66,8 @@ impl EntrySeconds {
         Self(seconds)
     }
 
-    /// The time at `cols` columns: on straight lines between those that are known; for fewer columns the first one, since an id costs
-    /// what it costs; for more in proportion.
+    /// The time at `cols` columns: on straight lines between those that are known; for fewer columns the first one,
+    /// since an id costs what it costs; for more in proportion.
     #[must_use]
     pub fn at(&self, cols: usize) -> f64 {
         let (widths, last) = (Self::WIDTHS, Self::WIDTHS.len() - 1);
@@ -92,7 +92,8 @@ pub(super) enum Speed {
 }
 
 impl Speed {
-    /// Seconds of an operation that moves `bytes` in order and computes `flops` on operands of `dtype`; whichever takes longer decides.
+    /// Seconds of an operation that moves `bytes` in order and computes `flops` on operands of `dtype`; whichever takes
+    /// longer decides.
     pub(super) fn operation(&self, bytes: f64, flops: f64, dtype: Dtype) -> f64 {
         match self {
             Self::Unknown => 0.0,

@@ -1,4 +1,5 @@
-//! [`HostAdjacency`]: the normalised adjacency on the host. [`CutAdjacency`]: the same, from which ranks cut their [`Blocks`].
+//! [`HostAdjacency`]: the normalised adjacency on the host. [`CutAdjacency`]: the same, from which ranks cut their
+//! [`Blocks`].
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -3,9 +3,10 @@
 use girih_partition::LinkRates;
 use serde::{Deserialize, Serialize};
 
-/// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are: `b` bytes that are
-/// broadcast count `b`; of `b` bytes that `g` ranks gather, each brings some and gets `b·(g − 1)/g`, and as much counts where each
-/// gets some of a sum; an all-reduce is both, one after the other. Of pieces for all, whichever is more of what a rank sends and gets.
+/// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are:
+/// `b` bytes that are broadcast count `b`; of `b` bytes that `g` ranks gather, each brings some and gets `b·(g − 1)/g`,
+/// and as much counts where each gets some of a sum; an all-reduce is both, one after the other. Of pieces for all,
+/// whichever is more of what a rank sends and gets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Links {
     /// One rank's matrix for all.
@@ -70,8 +71,9 @@ impl Network {
 
     /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
     ///
-    /// Rows for all ranks of a host come in once, over the adapters of all of its members, and are passed on inside; pieces for single
-    /// ranks come over their own adapters. Latencies between hosts add up over as many rounds as a tree of hosts is deep.
+    /// Rows for all ranks of a host come in once, over the adapters of all of its members, and are passed on inside;
+    /// pieces for single ranks come over their own adapters. Latencies between hosts add up over as many rounds as a
+    /// tree of hosts is deep.
     pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
         let inside = self.links.of(operation);
         let n_hosts = self.n_hosts(members);

@@ -1,5 +1,6 @@
-//! One rank on paper: [`PaperRank`] moves matrices that are only shapes and counts bytes and seconds; [`PaperGraph`] has blocks of
-//! which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks says what they will do.
+//! One rank on paper: [`PaperRank`] moves matrices that are only shapes and counts bytes and seconds; [`PaperGraph`]
+//! has blocks of which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks
+//! says what they will do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,8 +19,8 @@ use crate::config::TrainConfig;
 use crate::inputs::Adjacency;
 use crate::plan::DataSizes;
 
-/// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the size is known,
-/// whose edges are spread evenly.
+/// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the
+/// size is known, whose edges are spread evenly.
 pub struct PaperGraph(Source);
 
 enum Source {
@@ -193,8 +194,8 @@ impl Blocks<Meter> for PaperBlocks {
 
 /// One rank among others that are not there: what it exchanges takes time and is counted.
 ///
-/// Others are taken to be as far as this rank: nobody is waited for. Ranks are planned one by one, and an epoch takes what the slowest
-/// of them takes.
+/// Others are taken to be as far as this rank: nobody is waited for. Ranks are planned one by one, and an epoch takes
+/// what the slowest of them takes.
 pub(crate) struct PaperRank {
     members: Vec<usize>,
     place: usize,
