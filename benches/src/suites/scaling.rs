@@ -9,7 +9,7 @@ use girih_partition::Scheme;
 use girih_planner::measure::entry_seconds;
 use girih_planner::{Figures, Forecast, Planner, Table};
 use girih_trainer::distributed::{PaperGraph, RankPlanner};
-use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
+use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
 
 use super::gpu_fullbatch::gcn;
 use super::{DTYPES, Setup, dtype_name};
@@ -97,7 +97,8 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
             let name = format!("community/{}/{aggregates}", dtype_name(dtype));
             let Some(measured) = recorded.cases.iter().find(|case| case.name == name) else { continue };
             let config = subject.config(dtype, aggregate_once);
-            let epoch_ms = planned.with(&config, |planner| Ok(planner.table(1)?.smallest().epoch_ms))?;
+            let device = PlanDevice::Card(Some(planned.figures.card));
+            let epoch_ms = 1e3 * Plan::on_device(&config, &planned.sizes, device)?.epoch_seconds;
             let ratio = epoch_ms / (1e3 * measured.time.median_s);
             worst = worst.max((ratio - 1.0).abs());
             let case =
@@ -144,15 +145,11 @@ impl Subject {
 
 impl Planned {
     fn table(&self, cards: usize) -> Result<Table, Error> {
-        self.with(&self.config, |planner| Ok(planner.table(cards)?))
-    }
-
-    fn with<T>(&self, config: &TrainConfig, work: impl FnOnce(&Planner<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        let graph = PaperGraph::even(config, &self.sizes)?;
-        let (figures, data) = (&self.figures, &self.sizes);
+        let Self { config, sizes: data, figures } = self;
+        let graph = PaperGraph::even(config, data)?;
         let device = PlanDevice::Card(Some(figures.card));
         let ranks = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
-        work(&Planner { ranks, free_bytes: Some(figures.memory_bytes) })
+        Ok(Planner { ranks, free_bytes: Some(figures.memory_bytes) }.table(cards)?)
     }
 }
 

@@ -375,7 +375,7 @@ fn the_quickest_partition_can_be_trained_by() {
 
 #[test]
 fn what_no_partition_fits_is_refused_with_remedies() {
-    let wide = ["--hidden", "4096", "--gpus", "4", "--plan", "--memory", "1500MB"];
+    let wide = ["--hidden", "4096", "--gpus", "4", "--plan", "--memory", "1300MB"];
     let data = "synth:planted,nodes=20000,degree=8,features=64,classes=4";
     let finished = girih(&[&["train", "--data", data], &wide[..]].concat());
     assert_eq!(finished.code, Some(1), "{}", finished.out);
