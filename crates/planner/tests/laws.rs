@@ -50,7 +50,8 @@ fn one_rank_takes_what_one_device_takes() {
     let [only] = &table.forecasts[..] else { panic!("one rank has one partition: {table:?}") };
     let alone = alone(&gcn());
     let ratio = only.epoch_ms / (1e3 * alone.epoch_seconds);
-    assert!((0.99..1.05).contains(&ratio), "{ratio}");
+    // A rank weighs its share of the loss, which is a pass over gradients of logits.
+    assert!((0.99..1.15).contains(&ratio), "{ratio}");
     assert_eq!((only.exchange_ms, only.sent_bytes), (0.0, 0));
     // A rank has its blocks of the transpose, too, where one device knows that the adjacency is its own.
     let ratio = only.needed_bytes as f64 / alone.device_bytes() as f64;
