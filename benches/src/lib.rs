@@ -11,6 +11,7 @@
 
 pub mod cusparse;
 pub mod graphs;
+pub mod occupancy;
 pub mod peer;
 pub mod provenance;
 pub mod record;

@@ -54,6 +54,9 @@ struct Arguments {
     /// NVIDIA's profiler of kernels, `ncu`, which the suite gpu-profile then runs itself under.
     #[arg(long, value_name = "PROGRAM")]
     ncu: Option<PathBuf>,
+    /// Record timelines of devices, too, and write them to this folder (suite gpu-ranks).
+    #[arg(long, value_name = "DIR")]
+    timelines: Option<PathBuf>,
     /// What multiplies blocks in the suite gpu-spmm: wgmma, mma, or paper, tiles of 32 × 32 without tensor cores; each of them
     /// runs [default: the fastest that the card has].
     #[arg(long, value_name = "KERNEL,…", value_delimiter = ',')]
@@ -106,6 +109,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         runs: arguments.runs.into(),
         ncu: arguments.ncu,
         docs: arguments.docs,
+        timelines: arguments.timelines,
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));

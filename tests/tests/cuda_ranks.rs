@@ -41,7 +41,7 @@ fn several() -> Option<Vec<Cuda>> {
 }
 
 fn connect(cuda: &Cuda, world: ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-    Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), DEADLINE)?))
+    NcclRank::connect(cuda, world, DEADLINE)
 }
 
 /// What one rank is left with after every operation, and what it moved.
@@ -144,7 +144,11 @@ fn cards_exchange_what_processors_do() {
 }
 
 /// The losses of all epochs on the cards of a partition, and how many steps each card repeated as graphs.
-fn losses(cards: &[Cuda], config: &TrainConfig, (scheme, exchange): (Scheme, Exchange)) -> (Vec<f32>, Vec<u64>) {
+fn losses(
+    cards: &[Cuda],
+    config: &TrainConfig,
+    (scheme, exchange, stages): (Scheme, Exchange, usize),
+) -> (Vec<f32>, Vec<u64>) {
     let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
     let session = SessionOptions::default();
@@ -154,7 +158,7 @@ fn losses(cards: &[Cuda], config: &TrainConfig, (scheme, exchange): (Scheme, Exc
         }
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
-        let ranks = RankOptions { grid, exchange, deadline: DEADLINE };
+        let ranks = RankOptions { stages, ..RankOptions::new(grid, exchange, DEADLINE) };
         train_on_devices((cards, connect), dataset, config, &ranks, &session, observe)
     })
     .expect("training on cards");
@@ -164,9 +168,10 @@ fn losses(cards: &[Cuda], config: &TrainConfig, (scheme, exchange): (Scheme, Exc
 #[test]
 fn cards_learn_what_one_card_does() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
-    let mut partitions = vec![(Scheme::OneD, Exchange::Dense), (Scheme::OneD, Exchange::Rows)];
+    let mut partitions =
+        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Rows, 1), (Scheme::OneD, Exchange::Dense, n)];
     if n == 4 {
-        partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto), (Scheme::TwoD, Exchange::Dense)]);
+        partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto, 1), (Scheme::TwoD, Exchange::Dense, 2)]);
     }
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc] {
         let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
@@ -195,9 +200,9 @@ fn cards_learn_in_bf16_what_one_card_does() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
         let base = TrainConfig::for_model(kind);
         let config = TrainConfig { epochs: 20, eval_every: 20, precision: Dtype::Bf16, ..base };
-        let (single, _) = losses(&storing(cards(1)), &config, (Scheme::OneD, Exchange::Dense));
+        let (single, _) = losses(&storing(cards(1)), &config, (Scheme::OneD, Exchange::Dense, 1));
         for exchange in [Exchange::Dense, Exchange::Rows] {
-            let (shared, _) = losses(&storing(cards(n)), &config, (Scheme::OneD, exchange));
+            let (shared, _) = losses(&storing(cards(n)), &config, (Scheme::OneD, exchange, 1));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
                 assert!((a - b).abs() <= 1e-2 * a.abs(), "{kind:?}, {exchange}, epoch {epoch}: {b}, on one card {a}");
@@ -212,7 +217,7 @@ fn cards_learn_the_same_bits_again() {
     let base = TrainConfig::for_model(ModelKind::Gcn);
     let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
     let config = TrainConfig { epochs: 10, model, ..base };
-    let run = || losses(&cards(n), &config, (Scheme::OneD, Exchange::Auto)).0;
+    let run = || losses(&cards(n), &config, (Scheme::OneD, Exchange::Auto, 1)).0;
     assert_eq!(run(), run());
 }
 
@@ -247,11 +252,11 @@ fn a_rank_that_is_late_is_not_waited_for_without_end() {
     let deadline = Duration::from_secs(3);
     let outcome = threads::run(cards.len(), deadline, |world| -> Result<(), Failure> {
         let cuda = &cards[world.transport().rank()];
-        let world = NcclRank::connect(cuda, world.into_transport(), deadline)?;
+        let world = NcclRank::connect(cuda, world, deadline)?;
         let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
         world.all_reduce(&mut x)?;
         cuda.download(&x)?;
-        if Collective::<Cuda>::rank(&world) == 1 {
+        if world.rank() == 1 {
             std::thread::sleep(Duration::from_secs(8));
             return Ok(());
         }

@@ -27,7 +27,7 @@ fn losses(dataset: Dataset, config: &TrainConfig, partition: Option<(Scheme, usi
         None => girih_trainer::train(&Cpu::new(), dataset, config, &session, observe),
         Some((scheme, ranks, replication)) => {
             let grid = ProcessGrid::new(scheme, ranks, replication).expect("ranks that can be arranged");
-            let ranks = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(120) };
+            let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(120));
             train_on_threads(Cpu::new, dataset, config, &ranks, &session, observe)
         }
     });

@@ -5,9 +5,7 @@ use std::time::Duration;
 use girih_compute::Backend;
 use girih_datasets::Dataset;
 use girih_machine::memory;
-use girih_trainer::{
-    Control, EpochTimes, Event, Observer, Outcome, SessionOptions, StageTimes, TrainConfig, TrainError, train,
-};
+use girih_trainer::{Control, EpochTimes, Event, Observer, Outcome, SessionOptions, StageTimes, TrainConfig, train};
 
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
@@ -31,14 +29,14 @@ impl Epochs {
         peers: &mut [Peer],
     ) -> Result<Self, Error> {
         let options = SessionOptions::default();
-        Self::of(protocol, peers, |observe| train(backend, dataset, config, &options, observe))
+        Self::of(protocol, peers, |observe| Ok(train(backend, dataset, config, &options, observe)?))
     }
 
     /// The epochs of a training that is told whom to tell of them.
     pub(super) fn of(
         protocol: Protocol,
         peers: &mut [Peer],
-        train: impl FnOnce(&mut Observer<'_>) -> Result<Outcome, TrainError>,
+        train: impl FnOnce(&mut Observer<'_>) -> Result<Outcome, Error>,
     ) -> Result<Self, Error> {
         let (mut times, mut peers_s, mut failure) = (Vec::new(), vec![Vec::new(); peers.len()], None);
         let can_reset = memory::reset_peak();

@@ -12,7 +12,7 @@ use girih_graph_format::Csr;
 use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
 
 use super::epochs::Epochs;
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::peer::Peer;
 use crate::timing::Protocol;
 use crate::{Error, Report, graphs};
@@ -29,7 +29,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             // Loaded for each case, so that its peak memory is its own.
             let dataset = graphs::load(setup.graph())?;
             report.graph = Some(graphs::describe(&dataset));
-            let name = format!("{}/{}", kind.name(), dtype_name(precision));
+            let name = format!("{}/{}", kind.name(), precision.name());
             let needed_bytes = needed_bytes(&dataset, kind);
             let rivals = if kind == ModelKind::Gcn { &mut peers[..] } else { &mut [] };
             let backend = Cpu::new().gathering(precision);

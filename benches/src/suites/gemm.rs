@@ -8,7 +8,7 @@
 
 use girih_compute::{Backend, ComputeError, Cpu, Dtype, Epilogue, Shape, Transpose};
 
-use super::{DTYPES, Setup, dtype_name, random_matrix};
+use super::{DTYPES, Setup, random_matrix};
 use crate::timing::{Contestant, compete};
 use crate::{Case, Error, Report};
 
@@ -27,7 +27,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let mut layer = Layer::new(nodes, features, width, dtype)?;
             let flops = 2.0 * (nodes * features * width) as f64;
             for product in Product::ALL {
-                let name = format!("{nodes}x{features}x{width}/{}/{}", product.name(), dtype_name(dtype));
+                let name = format!("{nodes}x{features}x{width}/{}/{}", product.name(), dtype.name());
                 let contestant = Contestant::new(name, || layer.multiply(product));
                 for (name, time) in compete(setup.protocol, vec![contestant])? {
                     let gflop_s = flops / time.median_s / 1e9;

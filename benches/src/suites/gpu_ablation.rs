@@ -15,7 +15,7 @@ use girih_reorder::OrderKind;
 use super::epochs::Epochs;
 use super::gpu::{self, Order, Product};
 use super::gpu_fullbatch::{gcn, hidden};
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs, table};
 
@@ -91,7 +91,7 @@ struct Arm {
 impl Arm {
     /// `ORDER/STORAGE`.
     fn place(&self) -> String {
-        format!("{}/{}", self.order, dtype_name(self.precision))
+        format!("{}/{}", self.order, self.precision.name())
     }
 
     fn is_base(&self) -> bool {
@@ -128,7 +128,7 @@ impl Arm {
 
 /// Milliseconds of an epoch, and of a product behind them, with a row for each order and a column for each choice of blocks.
 fn paper_table(precision: Dtype, arms: &[Arm]) -> String {
-    let mut rows: Vec<Vec<String>> = vec![vec![dtype_name(precision).to_owned()]];
+    let mut rows: Vec<Vec<String>> = vec![vec![precision.name().to_owned()]];
     for arm in arms.iter().filter(|arm| arm.precision == precision) {
         let order = arm.order.to_string();
         if rows.last().is_none_or(|row| row[0] != order) {

@@ -11,7 +11,7 @@ use girih_datasets::Dataset;
 use girih_trainer::{Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train};
 
 use super::trainings::{Trained, name, wide};
-use super::{Setup, dtype_name, gpu};
+use super::{Setup, gpu};
 use crate::timing::Summary;
 use crate::{Case, Error, Goal, Report, graphs};
 
@@ -98,7 +98,7 @@ fn largest_difference(expected: &[f32], found: &[f32]) -> f64 {
 
 /// The cases of both storage types, the second beside the first.
 fn add_scores(data: &str, metric: Metric, [f32, bf16]: &[Trained; 2], report: &mut Report) -> Result<(), Error> {
-    let named = |dtype| format!("{data}/{}", dtype_name(dtype));
+    let named = |dtype: Dtype| format!("{data}/{}", dtype.name());
     let beside = bf16.beside(f32, metric)?;
     report.cases.push(f32.case(named(Dtype::F32), metric)?);
     report.cases.push(

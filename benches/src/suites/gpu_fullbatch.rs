@@ -16,7 +16,7 @@ use girih_trainer::{ModelConfig, OptimizerConfig, TrainConfig};
 
 use super::epochs::Epochs;
 use super::gpu::{self, Order};
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Report, graphs};
@@ -96,7 +96,7 @@ impl FullBatch<'_> {
             let config = gcn(self.hidden, precision, aggregate_once, self.protocol);
             let time = Epochs::time(cuda, dataset.clone(), &config, self.protocol, &mut [])?.epoch();
             let aggregates = if aggregate_once { "once" } else { "every" };
-            let name = format!("{}/{}/{aggregates}", order.kind, dtype_name(precision));
+            let name = format!("{}/{}/{aggregates}", order.kind, precision.name());
             let mut case = Case::new(name, time).with("order_s", order.seconds);
             for (metric, rival) in rivals {
                 if let Some((_, peer)) = rival {

@@ -17,7 +17,7 @@ use girih_reorder::OrderKind;
 
 use super::gpu::{self, Order, Product};
 use super::gpu_fullbatch::hidden;
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};
 
@@ -57,7 +57,7 @@ fn run_products(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 product.seconds()?;
                 let coverage = cuda.split(&product.sparse).map_or(0.0, |split| split.coverage);
                 let seconds = mark.around(&cuda, || product.seconds())?;
-                let name = format!("{kind}/{tiling}/{}", dtype_name(dtype));
+                let name = format!("{kind}/{tiling}/{}", dtype.name());
                 report.cases.push(Case::new(name, Summary::of(&[seconds])).with("coverage", coverage));
             }
         }

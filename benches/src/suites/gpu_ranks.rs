@@ -1,26 +1,29 @@
 //! `gpu-ranks`: whole training epochs of a GCN on one CUDA device and on several, by partition, exchange and order of nodes.
 //!
-//! Nodes are in an order of the whole graph, `whole`, or in one that stays inside the row blocks of the partition, `inside`, in which
-//! every device keeps its share of the edges. One device works in the order of the whole graph.
+//! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row blocks of the
+//! partition, `inside`, in which every device keeps its share of the edges. One device works in the order of the whole graph. The last
+//! part of a name says in how many stages rows travel. With `--timelines DIR` every case
+//! on several trains a few epochs more, of which a timeline is written there, and says what the busiest device did in one.
 
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::Path;
 use std::time::Duration;
 
-use girih_comm::threads::ThreadRank;
-use girih_comm::{Collective, CommError};
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_kernels::{Cuda, Device, NcclRank};
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_kernels::{Cuda, Device, NcclRank, Timeline};
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{RankOptions, train_on_devices};
-use girih_trainer::{ModelConfig, SessionOptions, TrainConfig};
+use girih_trainer::{Control, Event, ModelConfig, Observer, Outcome, SessionOptions, TrainConfig};
 
 use super::epochs::Epochs;
 use super::gpu::{self, Order};
 use super::gpu_fullbatch::{gcn, hidden};
 use super::predicted::Predictions;
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
-use crate::{Case, Error, Report, graphs};
+use crate::{Case, Error, Report, graphs, occupancy};
 
 /// Layers of the network unless it is told.
 const LAYERS: usize = 2;
@@ -28,6 +31,8 @@ const LAYERS: usize = 2;
 const CARDS_MAX: usize = 4;
 /// How long a rank waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Epochs of a training whose timeline is recorded: until steps are graphs, and a few of those.
+const TRACED: u64 = 6;
 
 /// Adds a case for one device and those of each number of devices that is there, two or four, for each storage type.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
@@ -42,23 +47,27 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let mut alone = Vec::new();
         for precision in DTYPES {
             let time = suite.on_one(&whole, precision)?;
-            let name = format!("{kind}/{}/1", dtype_name(precision));
+            let name = format!("{kind}/{}/1", precision.name());
             report.cases.push(Case::new(name, time).with("x_one", 1.0));
             alone.push(time);
         }
         for n in [2, 4].into_iter().filter(|n| *n <= n_cards) {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
-            for (where_, dataset) in [("whole", &whole), ("inside", &inside)] {
+            for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
                     let predicted = predictions.of(dataset, &suite.config(precision))?;
-                    let group = format!("{kind}-{where_}/{}/{n}", dtype_name(precision));
-                    for (scheme, exchange) in plans(n) {
-                        let time = suite.on_several(dataset, precision, (n, scheme, exchange))?;
-                        let name = format!("{group}/{scheme}/{exchange}");
-                        eprintln!("{name}: {:.3} ms", 1e3 * time.median_s);
-                        let case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
-                        let epoch_ms = predicted.epoch_ms(&grid(n, scheme)?, exchange)?;
-                        report.cases.push(predictions.beside(case, &group, epoch_ms));
+                    let group = format!("{kind}-{where_}/{}/{n}", precision.name());
+                    for plan @ (scheme, exchange, stages) in plans(n) {
+                        let several = Several::new((n, cuts), plan, precision)?;
+                        let time = suite.on_several(dataset, &several)?;
+                        let case = Case::new(format!("{group}/{scheme}/{exchange}/{stages}"), time)
+                            .with("x_one", one.median_s / time.median_s);
+                        let mut case = predictions.beside(case, &group, predicted.epoch_ms(&several.ranks)?);
+                        if let Some(folder) = &setup.timelines {
+                            case = suite.traced(dataset, &several, case, folder)?;
+                        }
+                        eprintln!("{}: {:.3} ms {:?}", case.name, 1e3 * time.median_s, case.metrics);
+                        report.cases.push(case);
                     }
                 }
             }
@@ -68,11 +77,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is compared on so many devices.
-fn plans(n: usize) -> Vec<(Scheme, Exchange)> {
-    let mut plans = vec![(Scheme::OneD, Exchange::Dense), (Scheme::OneD, Exchange::Rows)];
+/// What is compared on so many devices: partition, exchange, stages.
+fn plans(n: usize) -> Vec<(Scheme, Exchange, usize)> {
+    let mut plans =
+        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Dense, n), (Scheme::OneD, Exchange::Rows, 1)];
     if n == 4 {
-        plans.extend([(Scheme::OneAndHalfD, Exchange::Dense), (Scheme::TwoD, Exchange::Dense)]);
+        plans.extend([(Scheme::OneAndHalfD, Exchange::Dense, 1), (Scheme::TwoD, Exchange::Dense, 1)]);
     }
     plans
 }
@@ -118,22 +128,71 @@ impl Ranks {
         Ok(Epochs::time(&open(0, precision)?, dataset.clone(), &config, self.protocol, &mut [])?.epoch())
     }
 
-    fn on_several(
-        &self,
-        dataset: &Dataset,
-        precision: Dtype,
-        (n, scheme, exchange): (usize, Scheme, Exchange),
-    ) -> Result<Summary, Error> {
-        let ranks = RankOptions { grid: grid(n, scheme)?, exchange, deadline: DEADLINE };
-        let cards = (0..n).map(|ordinal| open(ordinal, precision)).collect::<Result<Vec<_>, Error>>()?;
-        let connect = |cuda: &Cuda, world: ThreadRank| -> Result<Box<dyn Collective<Cuda>>, CommError> {
-            Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), DEADLINE)?))
-        };
-        let (config, session) = (self.config(precision), SessionOptions::default());
-        let epochs = Epochs::of(self.protocol, &mut [], |observe| {
-            train_on_devices((&cards, connect), dataset.clone(), &config, &ranks, &session, observe)
+    fn on_several(&self, dataset: &Dataset, several: &Several) -> Result<Summary, Error> {
+        let config = self.config(several.precision);
+        Ok(Epochs::of(self.protocol, &mut [], |observe| several.train(dataset, &config, observe))?.epoch())
+    }
+
+    /// A few epochs more, whose timeline is written to `folder` by the case's name: adds what the device did in one that computed
+    /// longest.
+    fn traced(&self, dataset: &Dataset, several: &Several, case: Case, folder: &Path) -> Result<Case, Error> {
+        let timeline = Timeline::begin()?;
+        let config = TrainConfig { epochs: TRACED, eval_every: TRACED, ..self.config(several.precision) };
+        let mut failure = None;
+        several.train(dataset, &config, &mut |event| {
+            let marked = match event {
+                Event::Epoch { report, .. } => timeline.mark(&format!("epoch {}", report.epoch)),
+                _ => timeline.mark("before"),
+            };
+            marked.map_or_else(
+                |error| {
+                    failure = Some(error);
+                    Control::Stop
+                },
+                |()| Control::Continue,
+            )
         })?;
-        Ok(epochs.epoch())
+        let trace = timeline.finish()?;
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        fs::create_dir_all(folder)?;
+        trace.write_json(BufWriter::new(File::create(
+            folder.join(case.name.replace('/', "-")).with_extension("json"),
+        )?))?;
+        let cards = occupancy::of_epoch(&trace);
+        let Some(busiest) = cards.into_iter().max_by(|a, b| a.kernels.total_cmp(&b.kernels)) else { return Ok(case) };
+        Ok(case
+            .with("traced_ms", 1e3 * busiest.epoch)
+            .with("kernels_ms", 1e3 * busiest.kernels)
+            .with("exchanges_ms", 1e3 * busiest.exchanges)
+            .with("both_ms", 1e3 * busiest.both))
+    }
+}
+
+/// Devices that train together.
+struct Several {
+    ranks: RankOptions,
+    precision: Dtype,
+}
+
+impl Several {
+    fn new(
+        (n, cuts): (usize, Cuts),
+        (scheme, exchange, stages): (Scheme, Exchange, usize),
+        precision: Dtype,
+    ) -> Result<Self, Error> {
+        let ranks = RankOptions { cuts, stages, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
+        Ok(Self { ranks, precision })
+    }
+
+    fn train(&self, dataset: &Dataset, config: &TrainConfig, observe: &mut Observer<'_>) -> Result<Outcome, Error> {
+        // Devices join ranks once.
+        let cards: Vec<Cuda> =
+            (0..self.ranks.grid.ranks()).map(|ordinal| open(ordinal, self.precision)).collect::<Result<_, Error>>()?;
+        let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE);
+        let session = SessionOptions::default();
+        Ok(train_on_devices((&cards, connect), dataset.clone(), config, &self.ranks, &session, observe)?)
     }
 }
 
@@ -143,8 +202,8 @@ mod tests {
 
     #[test]
     fn four_devices_make_grids_that_two_do_not() {
-        assert!(plans(2).iter().all(|(scheme, _)| *scheme == Scheme::OneD));
-        for (scheme, _) in plans(4) {
+        assert!(plans(2).iter().all(|(scheme, ..)| *scheme == Scheme::OneD));
+        for (scheme, ..) in plans(4) {
             assert!(grid(4, scheme).is_ok());
         }
     }

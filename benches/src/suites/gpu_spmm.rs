@@ -8,7 +8,7 @@ use girih_graph_format::{Csr, Matrix};
 use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Split, Tiling};
 
 use super::gpu::{self, Order};
-use super::{DTYPES, Setup, dtype_name, random_matrix};
+use super::{DTYPES, Setup, random_matrix};
 use crate::cusparse::{Adjacency, CuSparse, Operands, Product};
 use crate::sampled::SampledProduct;
 use crate::timing::{Contestant, Protocol, Summary, compete};
@@ -85,7 +85,7 @@ impl Bench<'_> {
             for width in WIDTHS {
                 let measured = self.measure(dtype, width, adjacency.as_ref())?;
                 let work = Work { n_rows: self.graph.n_rows(), nnz: self.graph.nnz(), width, dtype, copy_gb_s };
-                let name = format!("{}/w{width}/{}{suffix}", order.kind, dtype_name(dtype));
+                let name = format!("{}/w{width}/{}{suffix}", order.kind, dtype.name());
                 report.cases.extend(measured.cases(&name, &work, order));
             }
         }

@@ -161,6 +161,8 @@ pub struct Setup {
     pub ncu: Option<PathBuf>,
     /// Folder of documents whose made parts are made anew, for the suite that has some.
     pub docs: Option<PathBuf>,
+    /// Folder for timelines of devices, for the suite that records them.
+    pub timelines: Option<PathBuf>,
     /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
     pub kernels: Vec<BlockKernel>,
 }
@@ -191,14 +193,6 @@ impl Setup {
 
 /// The storage types that suites compare.
 const DTYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
-
-/// Name of a storage type in cases.
-fn dtype_name(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F32 => "f32",
-        Dtype::Bf16 => "bf16",
-    }
-}
 
 /// A matrix of draws in -1..1: speeds do not depend on them, but zeros and denormals would be no fair operand.
 fn random_matrix(rows: usize, cols: usize) -> Result<Matrix, Error> {

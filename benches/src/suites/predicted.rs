@@ -2,9 +2,8 @@
 
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device};
-use girih_partition::{Exchange, ProcessGrid};
 use girih_planner::{Figures, Planner, measure};
-use girih_trainer::distributed::{PaperGraph, RankPlanner};
+use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 
 use crate::{Case, Error, Goal};
@@ -67,12 +66,12 @@ impl Predictions {
 }
 
 impl Predicted {
-    /// Milliseconds of an epoch.
-    pub(super) fn epoch_ms(&self, grid: &ProcessGrid, exchange: Exchange) -> Result<f64, Error> {
+    /// Milliseconds of an epoch on ranks that share the work so.
+    pub(super) fn epoch_ms(&self, ranks: &RankOptions) -> Result<f64, Error> {
         let Self { config, sizes: data, graph, figures } = self;
         let device = PlanDevice::Card(Some(figures.card));
-        let ranks = RankPlanner { config, data, graph, device, network: figures.host() };
-        Ok(Planner { ranks, free_bytes: None }.forecast(grid, exchange)?.epoch_ms)
+        let planner = RankPlanner { config, data, graph, device, network: figures.host() };
+        Ok(Planner { ranks: planner, free_bytes: None }.forecast(ranks)?.epoch_ms)
     }
 }
 

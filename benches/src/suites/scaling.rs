@@ -3,16 +3,18 @@
 //! Graphs have the papers' sizes, with edges spread evenly; times of entries of sparse products come from the records
 //! of `gpu-spmm`. What was recorded of whole epochs on one card is held against the same plans.
 
+use std::time::Duration;
+
 use girih_compute::{ByDtype, Dtype, EntrySeconds, Shape};
 use girih_datasets::generate::Preset;
-use girih_partition::Scheme;
+use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_planner::measure::entry_seconds;
 use girih_planner::{Figures, Forecast, Planner, Table};
-use girih_trainer::distributed::{PaperGraph, RankPlanner};
+use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
 
 use super::gpu_fullbatch::gcn;
-use super::{DTYPES, Setup, dtype_name};
+use super::{DTYPES, Setup};
 use crate::scaling_page;
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, folder};
@@ -75,12 +77,16 @@ fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Forecast> {
 }
 
 fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
+    let stages = match plan.stages {
+        1 => String::new(),
+        stages => format!(", {stages} stages"),
+    };
     let replicas = match plan.grid.replication() {
         1 => String::new(),
         replicas => format!(", {replicas} replicas"),
     };
     Case::new(format!("{graph}/{cards}/{}", plan.grid.scheme()), Summary::of(&[plan.epoch_ms / 1e3]))
-        .by(format!("{}{replicas}", plan.exchange))
+        .by(format!("{}{stages}{replicas}", plan.exchange))
         .with("products_ms", plan.product_ms)
         .with("exchanges_ms", plan.exchange_ms)
         .with("sent_mb", plan.sent_bytes as f64 / 1e6)
@@ -94,15 +100,14 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
     for dtype in DTYPES {
         let planned = subject.planned(dtype)?;
         for (aggregates, aggregate_once) in [("once", true), ("every", false)] {
-            let name = format!("community/{}/{aggregates}", dtype_name(dtype));
+            let name = format!("community/{}/{aggregates}", dtype.name());
             let Some(measured) = recorded.cases.iter().find(|case| case.name == name) else { continue };
             let config = subject.config(dtype, aggregate_once);
             let device = PlanDevice::Card(Some(planned.figures.card));
             let epoch_ms = 1e3 * Plan::on_device(&config, &planned.sizes, device)?.epoch_seconds;
             let ratio = epoch_ms / (1e3 * measured.time.median_s);
             worst = worst.max((ratio - 1.0).abs());
-            let case =
-                Case::new(format!("{}/1/recorded/{}/{aggregates}", subject.name, dtype_name(dtype)), measured.time);
+            let case = Case::new(format!("{}/1/recorded/{}/{aggregates}", subject.name, dtype.name()), measured.time);
             report.cases.push(case.with("predicted_ms", epoch_ms).with("predicted_over_measured", ratio));
         }
     }
@@ -149,7 +154,10 @@ impl Planned {
         let graph = PaperGraph::even(config, data)?;
         let device = PlanDevice::Card(Some(figures.card));
         let ranks = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
-        Ok(Planner { ranks, free_bytes: Some(figures.memory_bytes) }.table(cards)?)
+        let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
+        // Equal panels, operands as they are; nobody waits on paper.
+        let like = RankOptions::new(by_rows, Exchange::Dense, Duration::ZERO);
+        Ok(Planner { ranks, free_bytes: Some(figures.memory_bytes) }.table(&like)?)
     }
 }
 
@@ -181,7 +189,7 @@ fn recorded_entries(graph: &str) -> Result<ByDtype<EntrySeconds>, Error> {
     let of = |dtype: Dtype| -> Result<EntrySeconds, Error> {
         let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
         for (seconds, cols) in seconds.iter_mut().zip(EntrySeconds::WIDTHS).skip(1) {
-            let name = format!("community/w{cols}/{}/girih", dtype_name(dtype));
+            let name = format!("community/w{cols}/{}/girih", dtype.name());
             let case = report.cases.iter().find(|case| case.name == name).ok_or("a product of each width")?;
             *seconds = entry_seconds(case.time.median_s, (Shape::new(n, n), nnz), cols * dtype.n_bytes(), copied);
         }

@@ -7,7 +7,7 @@ use girih_compute::cpu::CpuTiles;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm, TileMatrix};
 
-use super::{Setup, dtype_name, random_matrix};
+use super::{Setup, random_matrix};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Report, graphs};
@@ -95,7 +95,7 @@ impl Products {
         for (layout, dtype) in OURS {
             let x = self.backend.upload(&host, dtype)?;
             let mut out = self.backend.zeros(Shape::new(sparse.rows, width), Dtype::F32)?;
-            let name = format!("w{width}/{}/{}", layout.name(), dtype_name(dtype));
+            let name = format!("w{width}/{}/{}", layout.name(), dtype.name());
             contestants.push(Contestant::new(name, move || match layout {
                 Layout::Csr => {
                     self.backend.spmm((&self.sparse, Transpose::No), None, &x, Epilogue::default(), &mut out)

@@ -13,6 +13,10 @@ use crate::{Case, Error};
 /// Hidden columns on real data, of all heads together.
 const HIDDEN: usize = 64;
 
+/// How many neighbours an attention network samples in each hop of a dense graph, and how many a node of one has at least.
+const DENSE_FANOUT: i64 = 25;
+const DENSE: usize = 100;
+
 /// How many times fewer epochs are trained on batches of generated graphs.
 const FEWER_EPOCHS: u64 = 2;
 
@@ -41,10 +45,13 @@ pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
 }
 
 /// A configuration on mini-batches of a kind, or still on the full graph; in fewer epochs on generated graphs, two thirds of whose
-/// nodes train.
+/// nodes train. Shares of attention are those among the sampled neighbours: where nodes have hundreds, more are sampled of them.
 pub(super) fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) -> TrainConfig {
     let epochs = if dataset.generated { full.epochs / FEWER_EPOCHS } else { full.epochs };
-    TrainConfig { batch: BatchConfig { kind, ..BatchConfig::default() }, epochs, ..full }
+    let is_wide =
+        kind == BatchKind::Neighbor && full.model.kind.has_heads() && dataset.graph.nnz() > DENSE * dataset.n_nodes();
+    let fanout = if is_wide { vec![DENSE_FANOUT; full.model.layers] } else { Vec::new() };
+    TrainConfig { batch: BatchConfig { kind, fanout, ..BatchConfig::default() }, epochs, ..full }
 }
 
 /// Runs of one configuration, each with a seed of its own that other configurations share.

@@ -11,7 +11,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
-use girih_partition::{Exchange, Scheme};
+use girih_partition::{Cuts, Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
@@ -233,7 +233,7 @@ pub struct RankArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct PartitionKind {
     /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
-    /// cube (3d); in training also as a plan predicts to be quickest, exchange included (auto)
+    /// cube (3d); in training also as a plan predicts to be quickest, exchange and stages included (auto)
     #[arg(long, value_name = "1d|1.5d|2d|3d|auto", default_value_t)]
     pub partition: PartitionChoice,
     /// Ranks that hold the same rows, of 1.5d
@@ -243,14 +243,35 @@ pub struct PartitionKind {
     /// less (auto)
     #[arg(long, value_name = "dense|rows|auto", default_value_t)]
     pub exchange: Exchange,
+    /// Where nodes are cut: into equal numbers (equal), or into equal shares of nodes and edges (weighted), for graphs in an order of
+    /// the whole
+    #[arg(long, value_name = "equal|weighted", default_value_t)]
+    pub cuts: Cuts,
+    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied; fewer use links better,
+    /// more take less memory [default: on CUDA devices one, on processors one for each block]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub stages: Option<u16>,
+    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes. With --precision bf16 all do
+    #[arg(long, value_name = "f32|bf16", value_enum, default_value = "f32")]
+    pub wire: Precision,
 }
 
 impl PartitionKind {
+    /// What is cut and sent unless it is told.
+    pub const USUAL: Self = Self {
+        partition: PartitionChoice::Of(Scheme::OneD),
+        replication: 1,
+        exchange: Exchange::Auto,
+        cuts: Cuts::Equal,
+        stages: None,
+        wire: Precision::F32,
+    };
+
     /// The same, with rows in the place of what is still to be chosen.
     pub fn or_rows(self) -> Self {
         match self.partition {
             PartitionChoice::Of(_) => self,
-            PartitionChoice::Auto => Self { partition: PartitionChoice::default(), ..self },
+            PartitionChoice::Auto => Self { partition: Self::USUAL.partition, ..self },
         }
     }
 }
@@ -503,6 +524,9 @@ pub struct TrainArgs {
     /// Continue from the checkpoints in --out, bit for bit
     #[arg(long, requires = "out")]
     pub resume: bool,
+    /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json", conflicts_with = "plan", value_parser = PathBufValueParser::new().try_map(paths::json))]
+    pub timeline: Option<PathBuf>,
     /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, with the one to choose
     #[arg(long)]
     pub plan: bool,
@@ -795,7 +819,7 @@ impl Settings {
 macro_rules! value_enum {
     ($(#[$doc:meta])* $name:ident for $target:ty { $($(#[$value_doc:meta])* $value:ident),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, ValueEnum)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
         pub enum $name { $($(#[$value_doc])* $value),+ }
 
         impl From<$name> for $target {

@@ -62,6 +62,14 @@ pub fn npy(path: PathBuf) -> Result<PathBuf, String> {
     expect("npy", path)
 }
 
+/// Takes the name of a timeline.
+///
+/// # Errors
+/// When it has another extension.
+pub fn json(path: PathBuf) -> Result<PathBuf, String> {
+    expect("json", path)
+}
+
 fn expect(extension: &str, path: PathBuf) -> Result<PathBuf, String> {
     match path.extension() {
         Some(found) if found.eq_ignore_ascii_case(extension) => Ok(path),

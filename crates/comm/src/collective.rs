@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use girih_compute::Backend;
 
 use crate::CommError;
+use crate::transport::Parcel;
 
 /// Bytes of matrices that a rank has exchanged with others, over a communicator and all that were split from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,6 +149,13 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError>;
+
+    /// Sends the `i`-th message to rank `i`, and returns what each rank sent here, in the order of ranks: for lists, of any
+    /// lengths.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else; when there is not a message for each rank.
+    fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
     /// A communicator of the ranks that give the same `colour`, in the order of their keys (then of their ranks).
     ///

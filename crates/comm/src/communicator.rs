@@ -8,7 +8,7 @@ use half::bf16;
 
 use crate::collective::Counters;
 use crate::operands::{check_pieces, check_shape};
-use crate::transport::{Call, Parcel, Transport, all_gather, members, nothing};
+use crate::transport::{Call, Parcel, Transport, all_gather, all_to_all, members, nothing};
 use crate::{Collective, CommError, Traffic};
 
 /// A rank over a transport of bytes, for backends whose matrices lie in main memory.
@@ -225,6 +225,10 @@ where
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
         let received = all_gather(&self.transport, "all-gather of messages", message)?;
         Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
+    }
+
+    fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
+        all_to_all(&self.transport, "all-to-all of messages", messages)
     }
 
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<B>>, CommError> {

@@ -39,4 +39,4 @@ pub use communicator::Communicator;
 pub use error::CommError;
 pub use failure::RankFailure;
 pub use launch::{Launch, Launcher};
-pub use transport::{Call, Parcel, Transport, all_gather, members};
+pub use transport::{Call, Parcel, Transport, all_gather, all_to_all, members};

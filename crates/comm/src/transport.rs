@@ -74,6 +74,22 @@ pub fn all_gather<T: Transport>(
     transport.exchange(Call { operation, detail: [0, 0] }, vec![Parcel::from(message); transport.size()])
 }
 
+/// The `i`-th message to rank `i`; what each rank sent here, in the order of ranks.
+///
+/// # Errors
+/// When a rank fails, is late, or calls something else; when there is not a message for each rank.
+pub fn all_to_all<T: Transport>(
+    transport: &T,
+    operation: &'static str,
+    messages: Vec<Parcel>,
+) -> Result<Vec<Parcel>, CommError> {
+    if messages.len() != transport.size() {
+        let what = format!("{} messages for {} ranks", messages.len(), transport.size());
+        return Err(CommError::Operand { operation, what });
+    }
+    transport.exchange(Call { operation, detail: [0, 0] }, messages)
+}
+
 /// The longest that an operation waits: clocks end some centuries from now.
 const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 

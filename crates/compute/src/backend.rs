@@ -78,6 +78,15 @@ impl Dtype {
             Self::Bf16 => 2,
         }
     }
+
+    /// What users call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 /// What follows the sum in an epilogue.

@@ -334,7 +334,7 @@ impl Features {
         })
     }
 
-    fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
+    pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
         if self.n_rows() != n_nodes {
             return Err(DatasetError::invalid(format!(
                 "there are {} rows of features for {n_nodes} nodes; each node needs one",
@@ -388,7 +388,7 @@ impl Labels {
         }
     }
 
-    fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
+    pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
         if self.n_nodes() != n_nodes {
             return Err(DatasetError::invalid(format!(
                 "there are {} labels for {n_nodes} nodes; each node needs one",
@@ -442,7 +442,7 @@ impl Split {
         }
     }
 
-    fn validate(&self, n_nodes: usize) -> Result<(), String> {
+    pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), String> {
         let mut part_of: Vec<Option<&str>> = vec![None; n_nodes];
         for (name, ids) in self.parts() {
             if let Some(w) = ids.windows(2).find(|w| w[0] >= w[1]) {

@@ -13,7 +13,8 @@
 
 use std::path::Path;
 
-use girih_graph_format::file::{Folder, FolderWriter, Verify};
+use girih_compress::CompressedFeatures;
+use girih_graph_format::file::{Array, Folder, FolderWriter, Verify};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -21,28 +22,28 @@ use crate::load::{CHECKSUM_LIMIT, open_matrix, open_store};
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
 
 /// Name of the manifest's section.
-const SECTION: &str = "dataset";
+pub(crate) const SECTION: &str = "dataset";
 
 /// The manifest's section of a data set.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DatasetSection {
-    name: String,
-    generated: bool,
-    n_splits: usize,
-    features: FeatureKind,
+pub(crate) struct DatasetSection {
+    pub(crate) name: String,
+    pub(crate) generated: bool,
+    pub(crate) n_splits: usize,
+    pub(crate) features: FeatureKind,
     /// Width of the features; what sparse ones cannot tell from their arrays.
-    n_features: usize,
-    labels: LabelKind,
-    n_classes: usize,
+    pub(crate) n_features: usize,
+    pub(crate) labels: LabelKind,
+    pub(crate) n_classes: usize,
     /// Users, which are the first nodes; only for recommenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    n_users: Option<usize>,
+    pub(crate) n_users: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum FeatureKind {
+pub(crate) enum FeatureKind {
     None,
     Dense,
     Sparse,
@@ -51,7 +52,7 @@ enum FeatureKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum LabelKind {
+pub(crate) enum LabelKind {
     None,
     Single,
     Multi,
@@ -186,6 +187,29 @@ fn read_interactions(folder: &Folder, n_users: usize, graph: &Csr) -> Result<Int
     Interactions::new(train, test)
 }
 
+/// The compressed features of a folder, if it has them.
+pub(crate) fn read_store(
+    folder: &Folder,
+    section: &DatasetSection,
+    n_nodes: usize,
+    verify: Verify,
+) -> Result<Option<CompressedFeatures>, DatasetError> {
+    let store = folder.path().join(FEATURE_STORE);
+    if !store.is_file() && section.features != FeatureKind::Compressed {
+        return Ok(None);
+    }
+    let features = CompressedFeatures::open(&store, verify)?;
+    features.check_nodes(n_nodes).map_err(|e| e.at(&store))?;
+    let (width, stated) = (features.width(), section.n_features);
+    if width != stated && section.features != FeatureKind::None {
+        let message = format!(
+            "compressed features of {width} columns in a folder of data with {stated}; encode the features of this data"
+        );
+        return Err(DatasetError::invalid(message).at(&store));
+    }
+    Ok(Some(features))
+}
+
 /// The features of a folder; compressed ones take the place of those that the manifest names.
 fn read_features(
     folder: &Folder,
@@ -193,17 +217,8 @@ fn read_features(
     n: usize,
     options: &LoadOptions,
 ) -> Result<Option<Features>, DatasetError> {
-    let store = folder.path().join(FEATURE_STORE);
-    if store.is_file() || section.features == FeatureKind::Compressed {
-        let features = open_store(&store, n)?;
-        let (width, stated) = (features.width(), section.n_features);
-        if width != stated && section.features != FeatureKind::None {
-            let message = format!(
-                "compressed features of {width} columns in a folder of data with {stated}; encode the features of this data"
-            );
-            return Err(DatasetError::invalid(message).at(&store));
-        }
-        return Ok(Some(features));
+    if let Some(features) = read_store(folder, section, n, Verify::UpTo(CHECKSUM_LIMIT))? {
+        return Ok(Some(Features::Compressed(features)));
     }
     Ok(match section.features {
         FeatureKind::None | FeatureKind::Compressed => None,
@@ -219,19 +234,21 @@ fn read_features(
 }
 
 fn read_labels(folder: &Folder, section: &DatasetSection) -> Result<Option<Labels>, DatasetError> {
+    if section.labels == LabelKind::None {
+        return Ok(None);
+    }
+    labels_of(folder.array("labels")?, section).map(Some)
+}
+
+/// The labels of all nodes of an array.
+pub(crate) fn labels_of(array: Array, section: &DatasetSection) -> Result<Labels, DatasetError> {
     let n_classes = section.n_classes;
-    Ok(match section.labels {
-        LabelKind::None => None,
-        LabelKind::Single => {
-            let values = folder.array("labels")?.into_i64()?;
-            let classes = values.iter().map(|&c| u32::try_from(c).unwrap_or(UNLABELLED)).collect();
-            Some(Labels::Single { n_classes, classes })
-        }
-        LabelKind::Multi => {
-            let targets: Matrix = folder.array("labels")?.into_matrix()?;
-            Some(Labels::Multi { n_classes, targets })
-        }
-    })
+    if section.labels == LabelKind::Multi {
+        let targets: Matrix = array.into_matrix()?;
+        return Ok(Labels::Multi { n_classes, targets });
+    }
+    let classes = array.into_i64()?.iter().map(|&c| u32::try_from(c).unwrap_or(UNLABELLED)).collect();
+    Ok(Labels::Single { n_classes, classes })
 }
 
 fn read_split(folder: &Folder, i: usize) -> Result<Split, DatasetError> {

@@ -2,6 +2,7 @@
 //!
 //! - [`load()`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
+//! - [`DataSource`]: the same for ranks that each read some rows: of a [`StoredDataset`] nothing else is touched.
 //! - [`Interactions`]: users and items, for recommenders.
 //! - [`Spec`] and [`LoadOptions`]: which data, and how.
 //! - [`OutputFormat`]: the way out, with [`Dataset::save_as`].
@@ -14,6 +15,7 @@
 mod arrays;
 mod components;
 mod dataset;
+mod digest;
 mod error;
 mod feature_norm;
 mod file_kind;
@@ -27,21 +29,30 @@ mod load;
 mod named_arrays;
 mod ogb;
 mod options;
+mod outline;
 mod output;
 mod pickle;
 mod planetoid;
+mod rows;
+mod source;
 mod sparse;
 mod spec;
 mod splits;
+mod stored;
 
 pub use components::Components;
 pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
+pub use digest::RowsDigest;
 pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;
 pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::{FEATURE_STORE, load};
 pub use options::LoadOptions;
+pub use outline::Outline;
 pub use output::OutputFormat;
+pub use rows::NodeRows;
+pub use source::DataSource;
 pub use spec::Spec;
 pub use splits::SplitRule;
+pub use stored::StoredDataset;

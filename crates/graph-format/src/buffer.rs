@@ -1,25 +1,32 @@
 //! [`Buffer`]: an immutable array that is owned or mapped from a file.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use memmap2::Mmap;
 
-/// An immutable array of plain values, owned or memory-mapped; cloning shares it.
+/// An immutable array of plain values, owned or memory-mapped; cloning and slicing share it.
 ///
 /// # Invariants
-/// A mapped buffer lies inside its map and is aligned for `T`; both are checked when it is made.
+/// The values lie inside the storage; mapped ones are aligned for `T`. Both are checked when it is made.
 #[derive(Clone)]
 pub struct Buffer<T> {
     storage: Storage<T>,
+    /// The first of the values.
+    start: usize,
+    len: usize,
 }
 
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    Mapped { map: Arc<Mmap>, offset: usize, len: usize },
+    /// Values from a byte of a map on.
+    Mapped {
+        map: Arc<Mmap>,
+        offset: usize,
+    },
 }
 
 impl<T: Pod> Buffer<T> {
@@ -32,7 +39,17 @@ impl<T: Pod> Buffer<T> {
         let bytes = len.checked_mul(size_of::<T>())?;
         let region = map.get(offset..offset.checked_add(bytes)?)?;
         bytemuck::try_cast_slice::<u8, T>(region).ok()?;
-        Some(Self { storage: Storage::Mapped { map, offset, len } })
+        Some(Self { storage: Storage::Mapped { map, offset }, start: 0, len })
+    }
+
+    /// Some consecutive values, shared.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "values {range:?} of {}", self.len);
+        Self { storage: self.storage.clone(), start: self.start + range.start, len: range.len() }
     }
 
     /// Whether the values lie in a mapped file.
@@ -50,14 +67,21 @@ impl<T: Pod> Buffer<T> {
     pub fn reinterpreted<U: Pod>(self) -> Buffer<U> {
         assert!(size_of::<T>() == size_of::<U>() && align_of::<T>() == align_of::<U>(), "types of different layout");
         match self.storage {
-            Storage::Mapped { map, offset, len } => Buffer { storage: Storage::Mapped { map, offset, len } },
+            Storage::Mapped { map, offset } => {
+                Buffer { storage: Storage::Mapped { map, offset }, start: self.start, len: self.len }
+            }
             Storage::Owned(_) => bytemuck::cast_vec(self.into_vec()).into(),
         }
     }
 
-    /// The values, to be changed: copied first when they are mapped or have another owner.
+    /// Whether these are all values of a vector.
+    fn is_whole(&self) -> bool {
+        matches!(&self.storage, Storage::Owned(values) if values.len() == self.len)
+    }
+
+    /// The values, to be changed: copied first when they are mapped, some of more, or have another owner.
     pub fn make_mut(&mut self) -> &mut [T] {
-        if self.is_mapped() {
+        if !self.is_whole() {
             *self = Self::from(self.to_vec());
         }
         match &mut self.storage {
@@ -70,15 +94,17 @@ impl<T: Pod> Buffer<T> {
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         match self.storage {
-            Storage::Owned(values) => Arc::try_unwrap(values).unwrap_or_else(|shared| shared.as_ref().clone()),
-            Storage::Mapped { .. } => self.to_vec(),
+            Storage::Owned(values) if values.len() == self.len => {
+                Arc::try_unwrap(values).unwrap_or_else(|shared| shared.as_ref().clone())
+            }
+            _ => self.to_vec(),
         }
     }
 }
 
 impl<T> From<Vec<T>> for Buffer<T> {
     fn from(values: Vec<T>) -> Self {
-        Self { storage: Storage::Owned(Arc::new(values)) }
+        Self { start: 0, len: values.len(), storage: Storage::Owned(Arc::new(values)) }
     }
 }
 
@@ -88,8 +114,11 @@ impl<T: Pod> Deref for Buffer<T> {
     #[inline]
     fn deref(&self) -> &[T] {
         match &self.storage {
-            Storage::Owned(values) => values,
-            Storage::Mapped { map, offset, len } => bytemuck::cast_slice(&map[*offset..*offset + len * size_of::<T>()]),
+            Storage::Owned(values) => &values[self.start..self.start + self.len],
+            Storage::Mapped { map, offset } => {
+                let first = offset + self.start * size_of::<T>();
+                bytemuck::cast_slice(&map[first..first + self.len * size_of::<T>()])
+            }
         }
     }
 }

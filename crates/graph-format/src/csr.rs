@@ -68,6 +68,16 @@ impl Csr {
         csr
     }
 
+    /// A matrix of a range of the entries, which are shared.
+    ///
+    /// # Safety
+    /// `indptr` are the offsets of whole rows, of which these are the entries.
+    pub(crate) unsafe fn with_rows(&self, indptr: Vec<u64>, entries: Range<usize>) -> Self {
+        let values = self.values.as_ref().map(|values| values.slice(entries.clone()));
+        // SAFETY: as the caller promised, of a valid matrix.
+        unsafe { Self::new_unchecked(indptr.len() - 1, self.n_cols, indptr, self.indices.slice(entries), values) }
+    }
+
     /// A matrix without entries.
     ///
     /// # Errors
@@ -166,6 +176,12 @@ impl Csr {
     #[inline]
     #[must_use]
     pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// The offsets themselves, shared.
+    #[must_use]
+    pub fn offsets(&self) -> &Buffer<u64> {
         &self.indptr
     }
 

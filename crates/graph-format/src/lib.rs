@@ -47,7 +47,7 @@ pub use coo::{Coo, Duplicates};
 pub use csr::{Csr, MAX_NODES};
 pub use error::FormatError;
 pub use matrix::Matrix;
-pub use normalize::{Norm, Scales};
+pub use normalize::{Norm, Scales, scale_factors};
 pub use ops::Transposed;
 pub use permutation::Permutation;
 pub use reuse::ReuseCurve;

@@ -1,5 +1,7 @@
 //! [`Matrix`]: dense rows of `f32`, owned or mapped.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::{Buffer, Csr, FormatError};
@@ -73,6 +75,16 @@ impl Matrix {
     #[must_use]
     pub fn row(&self, i: usize) -> &[f32] {
         &self.data[i * self.n_cols..(i + 1) * self.n_cols]
+    }
+
+    /// Some consecutive rows, shared.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub fn row_slice(&self, rows: Range<usize>) -> Self {
+        let data = self.data.slice(rows.start * self.n_cols..rows.end * self.n_cols);
+        Self { n_rows: rows.len(), n_cols: self.n_cols, data }
     }
 
     /// Refuses NaN and infinities, naming the first one's row and column.

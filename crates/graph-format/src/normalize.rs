@@ -20,6 +20,24 @@ pub enum Norm {
     Row,
 }
 
+impl Norm {
+    /// To which powers it takes the sums of rows, for `L`, and of columns, for `R`; `None` stands for the identity.
+    #[must_use]
+    pub fn powers(self) -> [Option<f64>; 2] {
+        match self {
+            Self::None => [None, None],
+            Self::Row => [Some(-1.0), None],
+            Self::Symmetric => [Some(-0.5), Some(-0.5)],
+        }
+    }
+}
+
+/// Degrees to a power below zero; zero for those of zero or below.
+#[must_use]
+pub fn scale_factors(degrees: &[f64], power: f64) -> Vec<f32> {
+    degrees.iter().map(|&d| if d > 0.0 { d.powf(power) as f32 } else { 0.0 }).collect()
+}
+
 /// The diagonals of `L` and `R`; `None` stands for the identity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scales {
@@ -42,15 +60,10 @@ impl Csr {
     /// gets the factor zero, so isolated nodes yield zeros, never NaN.
     #[must_use]
     pub fn scales(&self, norm: Norm) -> Scales {
-        let inverse = |sums: Vec<f64>, power: f64| -> Vec<f32> {
-            sums.into_iter().map(|d| if d > 0.0 { d.powf(power) as f32 } else { 0.0 }).collect()
-        };
-        match norm {
-            Norm::None => Scales::default(),
-            Norm::Row => Scales { left: Some(inverse(self.row_sums(), -1.0)), right: None },
-            Norm::Symmetric => {
-                Scales { left: Some(inverse(self.row_sums(), -0.5)), right: Some(inverse(self.column_sums(), -0.5)) }
-            }
+        let [left, right] = norm.powers();
+        Scales {
+            left: left.map(|power| scale_factors(&self.row_sums(), power)),
+            right: right.map(|power| scale_factors(&self.column_sums(), power)),
         }
     }
 

@@ -230,6 +230,19 @@ impl Csr {
         range.start + first..range.start + last
     }
 
+    /// Some consecutive rows, all columns; entries are shared, not copied.
+    ///
+    /// # Panics
+    /// When there are not so many rows.
+    #[must_use]
+    pub fn row_slice(&self, range: Range<usize>) -> Self {
+        let offsets = &self.indptr()[range.start..=range.end];
+        let (first, last) = (offsets[0], offsets[range.len()]);
+        let indptr: Vec<u64> = offsets.iter().map(|offset| offset - first).collect();
+        // SAFETY: whole rows of a valid matrix, with offsets counted from the first of them.
+        unsafe { self.with_rows(indptr, first as usize..last as usize) }
+    }
+
     /// The block of the given rows and columns; its ids count from the start of each range.
     ///
     /// # Errors

@@ -56,6 +56,10 @@ pub(crate) enum Kind {
     Compile { source_name: &'static str, arch: String, log: String },
     #[error("cuBLAS: {0}")]
     Blas(String),
+    #[error(
+        "CUDA's profiling library does not record: {0}; another profiler may be at work, or the system may not let you; train without --timeline"
+    )]
+    Profiler(String),
 }
 
 impl KernelError {

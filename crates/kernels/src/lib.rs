@@ -6,6 +6,7 @@
 //!
 //! - [`Device`]: a card, its stream, its kernels.
 //! - [`NcclRank`]: ranks on cards, one each, that work together.
+//! - [`Timeline`]: what cards do when, to look at.
 //! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in `kernels/`.
 //!
 //! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
@@ -26,6 +27,7 @@ mod pool;
 mod recording;
 mod staging;
 mod survey;
+mod timeline;
 mod timing;
 
 pub use backend::Cuda;
@@ -38,3 +40,4 @@ pub use nccl::NcclRank;
 pub use ops::{BlockKernel, Split, Tiling};
 pub use recording::Recording;
 pub use survey::{Card, FoundLibrary, Survey};
+pub use timeline::Timeline;

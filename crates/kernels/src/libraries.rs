@@ -82,6 +82,19 @@ pub(crate) const NCCL: Library = Library {
     keep: nccl,
 };
 
+/// What a device did when.
+pub(crate) const PROFILER: Library = Library {
+    file: "libcupti.so.13",
+    purpose: "CUDA's profiling library, for timelines",
+    remedy: "install CUDA 13 with its profiling tools, or `pip install 'nvidia-cuda-cupti>=13,<14'` in an active virtual environment, or \
+             set LD_LIBRARY_PATH to where it is",
+    instead: "no --timeline",
+    opens: &[],
+    folders: profiler_folders,
+    present: cudarc::cupti::sys::is_culib_present,
+    keep: cudarc::cupti::sys::culib,
+};
+
 /// Where the Windows subsystem and Kubernetes put the driver.
 const DRIVER_FOLDERS: [&str; 2] = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
 
@@ -173,6 +186,18 @@ fn keep_loaded(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// As [`toolkit_folders`], and the profiling library's own.
+fn profiler_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
+    let mut folders = toolkit_folders(environment);
+    let own: Vec<PathBuf> = folders
+        .iter()
+        .filter(|folder| folder.ends_with("lib64"))
+        .map(|folder| folder.with_file_name("extras").join("CUPTI/lib64"))
+        .collect();
+    folders.extend(own);
+    folders
+}
+
 /// Where installers of CUDA and the active Python environment put its libraries.
 fn toolkit_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| environment(name).map(PathBuf::from));
@@ -242,6 +267,7 @@ mod tests {
         assert_eq!(count("/usr/local/cuda/lib64"), 1);
         assert_eq!(count("/venv/lib/python*/site-packages/nvidia/*/lib"), 1);
         assert_eq!(toolkit_folders(&|_| None).len(), 2, "the usual folder is searched in any case");
+        assert!(profiler_folders(&environment).contains(&"/sdk/cuda/extras/CUPTI/lib64".into()));
     }
 
     #[test]

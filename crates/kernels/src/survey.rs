@@ -6,7 +6,7 @@ use crate::KernelError;
 use crate::compile::compiler_version;
 use crate::device::{check_capability, count, name_of, open_context};
 use crate::driver::Driver;
-use crate::libraries::{BLAS, COMPILER, Library, NCCL, nccl_version};
+use crate::libraries::{BLAS, COMPILER, Library, NCCL, PROFILER, nccl_version};
 
 /// What was found, and why the rest was not. Where nothing is an error, a device can be opened.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct FoundLibrary {
     pub file: &'static str,
     /// What it is needed for.
     pub purpose: &'static str,
-    /// Whether a single device needs it.
+    /// Whether a single device cannot train without it.
     pub is_needed: bool,
     /// Its version, where it has one of its own, and where it is.
     pub found: Result<String, KernelError>,
@@ -72,6 +72,7 @@ impl Survey {
             found(&COMPILER, true, compiler),
             found(&BLAS, true, BLAS.load().map(shown)),
             found(&NCCL, false, nccl),
+            found(&PROFILER, false, PROFILER.load().map(shown)),
         ];
         Self { driver, libraries, cards }
     }

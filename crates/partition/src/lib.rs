@@ -29,6 +29,6 @@ pub use error::PartitionError;
 pub use grid::{ProcessGrid, Scheme, counted};
 pub use halo::{Halo, RankHalo};
 pub use ownership::Ownership;
-pub use plan::{BlockPlan, RankPlan, Reduce, Slicing, Step, place_in};
+pub use plan::{BlockPlan, Cuts, RankPlan, Reduce, Slicing, Step, place_in};
 pub use schedule::{Exchange, Schedule, StepExchange};
 pub use volume::{Volume, block_nnz, evenly_touched, imbalance};

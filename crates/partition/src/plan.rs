@@ -1,10 +1,44 @@
 //! [`BlockPlan`]: what every rank does in a product `Â·H`.
 
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{PartitionError, ProcessGrid, Scheme, counted};
+
+/// Where nodes are cut into panels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cuts {
+    /// Equal numbers of nodes: for orders that stay inside of panels, and for graphs whose edges are spread evenly.
+    #[default]
+    Equal,
+    /// Equal shares of nodes and stored edges: for orders of the whole graph.
+    Weighted,
+}
+
+impl fmt::Display for Cuts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Equal => "equal",
+            Self::Weighted => "weighted",
+        })
+    }
+}
+
+impl FromStr for Cuts {
+    type Err = PartitionError;
+
+    fn from_str(text: &str) -> Result<Self, PartitionError> {
+        match text {
+            "equal" => Ok(Self::Equal),
+            "weighted" => Ok(Self::Weighted),
+            _ => Err(PartitionError::invalid(format!("{text:?} is no way to cut; choose equal or weighted"))),
+        }
+    }
+}
 
 /// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
 ///
@@ -15,7 +49,7 @@ pub struct BlockPlan {
     pub grid: ProcessGrid,
     /// Number of nodes.
     pub n_nodes: usize,
-    /// Ranges of node ids, ascending and nearly equal.
+    /// Ranges of node ids, ascending and nearly equal, in nodes or in work ([`Cuts`]).
     pub panels: Vec<Range<usize>>,
     /// What each rank does.
     pub ranks: Vec<RankPlan>,
@@ -25,7 +59,7 @@ pub struct BlockPlan {
 ///
 /// ```text
 /// own rows, all columns ──slice──▶ panel, a slice of columns      2D and 3D only
-/// for each step: root's panel ──▶ group; sums += Â[rows, panel] · panel
+/// for each stage: panels of its roots ──▶ group; sums += Â[rows, panels] · panels
 /// sums ──reduce──▶ panel's rows ──slice back──▶ own rows, all columns
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,13 +76,16 @@ pub struct RankPlan {
     pub rows: Vec<usize>,
     /// The ranks that share its steps, in the order in which operations count them.
     pub group: Vec<usize>,
-    /// Its steps, in order; all members of the group take the same ones.
+    /// Its steps, by ascending panel; all members of the group take the same ones.
     pub steps: Vec<Step>,
+    /// The steps whose panels travel together, in order.
+    pub stages: Vec<Range<usize>>,
     /// What follows the steps.
     pub reduce: Reduce,
 }
 
-/// One step: the panel goes from the root to its group, and each member multiplies its block with it.
+/// One step: the panel goes from the root to its group, and each member multiplies its block with it. A rank is root of at most one
+/// of the steps of a group, and steps follow each other as their roots do in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The panel of the operand, and the block column of the adjacency.
@@ -124,11 +161,33 @@ fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
 }
 
 impl BlockPlan {
-    /// The plan of `grid` for `n_nodes` nodes.
+    /// The plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in a stage of its own.
     ///
     /// # Errors
     /// When there are fewer nodes than ranks.
     pub fn new(grid: &ProcessGrid, n_nodes: usize) -> Result<Self, PartitionError> {
+        Self::cut_by(grid, n_nodes, |n_panels| cut(&(0..n_nodes), n_panels))
+    }
+
+    /// As [`new`](Self::new), with panels cut as `cuts` says for a graph of which row `v` ends at `indptr[v + 1]`.
+    ///
+    /// # Errors
+    /// When there are fewer nodes than ranks.
+    pub fn of_graph(grid: &ProcessGrid, indptr: &[u64], cuts: Cuts) -> Result<Self, PartitionError> {
+        let n_nodes = indptr.len() - 1;
+        match cuts {
+            Cuts::Equal => Self::new(grid, n_nodes),
+            Cuts::Weighted => {
+                Self::cut_by(grid, n_nodes, |n_panels| weighted(indptr, n_panels, grid.ranks() / n_panels))
+            }
+        }
+    }
+
+    fn cut_by(
+        grid: &ProcessGrid,
+        n_nodes: usize,
+        cut: impl FnOnce(usize) -> Vec<Range<usize>>,
+    ) -> Result<Self, PartitionError> {
         if n_nodes < grid.ranks() {
             return Err(PartitionError::invalid(format!(
                 "{} cannot be cut over {}; take at most one rank a node",
@@ -138,7 +197,7 @@ impl BlockPlan {
         }
         let side = grid.side();
         let n_panels = if grid.scheme() == Scheme::ThreeD { side * side } else { side };
-        let panels = cut(&(0..n_nodes), n_panels);
+        let panels = cut(n_panels);
         let of_rank = |rank| match grid.scheme() {
             Scheme::OneD => one_d(side, rank, &panels),
             Scheme::OneAndHalfD => one_and_half_d(side, grid.replication(), rank, &panels),
@@ -146,7 +205,18 @@ impl BlockPlan {
             Scheme::ThreeD => three_d(side, rank, &panels),
         };
         let ranks = (0..grid.ranks()).map(of_rank).collect();
-        Ok(Self { grid: *grid, n_nodes, panels, ranks })
+        Ok(Self { grid: *grid, n_nodes, panels, ranks }.in_stages(usize::MAX))
+    }
+
+    /// The same plan, in which panels travel in so many stages: in one all at once, which keeps links busy in all directions; in many
+    /// under the products of the stages before, in fewer bytes of memory. No stage is without a step.
+    #[must_use]
+    pub fn in_stages(mut self, n_stages: usize) -> Self {
+        for rank in &mut self.ranks {
+            let steps = 0..rank.steps.len();
+            rank.stages = cut(&steps, n_stages.clamp(1, steps.len().max(1)));
+        }
+        self
     }
 
     /// Rows of the products of a rank, before any reduction.
@@ -161,6 +231,28 @@ impl BlockPlan {
     }
 }
 
+/// Panels with nearly equal shares of nodes and of stored edges, half of either: a node costs dense work, an edge sparse. Each has
+/// at least `least` nodes.
+fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usize>> {
+    let n_nodes = indptr.len() - 1;
+    let (nnz, nodes) = (u128::from(indptr[n_nodes].max(1)), n_nodes as u128);
+    let weight = |v: usize| u128::from(indptr[v]) * nodes + v as u128 * nnz;
+    let all = weight(n_nodes);
+    let mut starts = vec![0];
+    for i in 1..n {
+        let target = all * i as u128 / n as u128;
+        let (mut low, mut high) = (0, n_nodes);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if weight(middle) < target { low = middle + 1 } else { high = middle }
+        }
+        let after = starts[i - 1] + least;
+        starts.push(low.clamp(after, n_nodes - (n - i) * least));
+    }
+    starts.push(n_nodes);
+    starts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
 /// Rank `i` holds panel `i`; step `j` sends panel `j` to all.
 fn one_d(p: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     RankPlan {
@@ -171,6 +263,7 @@ fn one_d(p: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
         rows: vec![rank],
         group: (0..p).collect(),
         steps: (0..p).map(|j| Step { panel: j, root: j }).collect(),
+        stages: Vec::new(),
         reduce: Reduce::None,
     }
 }
@@ -187,6 +280,7 @@ fn one_and_half_d(groups: usize, r: usize, rank: usize, panels: &[Range<usize>])
         rows: vec![group],
         group: (0..groups).map(|g| g * r + member).collect(),
         steps: (member..groups).step_by(r).map(|j| Step { panel: j, root: j * r + member }).collect(),
+        stages: Vec::new(),
         reduce: Reduce::AllReduce { group: (0..r).map(|m| group * r + m).collect() },
     }
 }
@@ -204,6 +298,7 @@ fn two_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
         rows: vec![i],
         group: (0..q).map(|i| i * q + j).collect(),
         steps: (0..q).map(|k| Step { panel: k, root: k * q + j }).collect(),
+        stages: Vec::new(),
         reduce: Reduce::None,
     }
 }
@@ -224,6 +319,7 @@ fn three_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
         rows: (0..q).map(|l| l * q + i).collect(),
         group: (0..q).map(|i| at(l, i, j)).collect(),
         steps: (0..q).map(|k| Step { panel: l * q + k, root: at(l, k, j) }).collect(),
+        stages: Vec::new(),
         reduce: Reduce::Scatter { group: (0..q).map(|l| at(l, i, j)).collect() },
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_partition::{
-    BlockPlan, Exchange, Halo, LinkRates, Machine, Ownership, ProcessGrid, Reduce, Schedule, Scheme, StepExchange,
-    Volume, block_nnz, imbalance,
+    BlockPlan, Cuts, Exchange, Halo, LinkRates, Machine, Ownership, ProcessGrid, Reduce, Schedule, Scheme,
+    StepExchange, Volume, block_nnz, imbalance,
 };
 use proptest::prelude::*;
 
@@ -39,6 +39,45 @@ proptest! {
                 next = plan.ranks[rank].own.end;
             }
             prop_assert_eq!(next, plan.n_nodes);
+        }
+    }
+
+    #[test]
+    fn weighted_panels_share_nodes_and_edges(grid in grids(), degrees in prop::collection::vec(0..40u64, 30..120)) {
+        let indptr: Vec<u64> = std::iter::once(0).chain(degrees.iter().scan(0, |sum, degree| {
+            *sum += degree;
+            Some(*sum)
+        })).collect();
+        let plan = BlockPlan::of_graph(&grid, &indptr, Cuts::Weighted).unwrap();
+        let (n, nnz) = (degrees.len() as f64, indptr[degrees.len()].max(1) as f64);
+        prop_assert_eq!((plan.panels[0].start, plan.panels.last().unwrap().end), (0, degrees.len()));
+        prop_assert!(plan.panels.windows(2).all(|pair| pair[0].end == pair[1].start));
+        let share = |v: usize| 0.5 * (v as f64 / n + indptr[v] as f64 / nnz);
+        let heaviest = 0.5 / n + 0.5 * 40.0 / nnz;
+        let least = grid.ranks() / plan.panels.len();
+        for (i, panel) in plan.panels.iter().enumerate() {
+            prop_assert!(panel.len() >= least);
+            // A cut is at most a node away from its share, where neither end is short of nodes.
+            let is_free = panel.start > i * least && degrees.len() - panel.start > (plan.panels.len() - i) * least;
+            if is_free && plan.panels[..i].iter().all(|panel| panel.len() > least) {
+                prop_assert!((share(panel.start) - i as f64 / plan.panels.len() as f64).abs() <= heaviest + 1e-9);
+            }
+        }
+        prop_assert!(plan.ranks.iter().all(|rank| !rank.own.is_empty()));
+    }
+
+    /// Rows of a stage are gathered in the order of the group, and blocks have their columns in that of panels.
+    #[test]
+    fn stages_have_every_step_once_and_roots_in_order(grid in grids(), extra in 0..50usize, n_stages in 1..12usize) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(n_stages);
+        for rank in &plan.ranks {
+            prop_assert_eq!(rank.stages.len(), n_stages.min(rank.steps.len()).max(1));
+            let steps: Vec<usize> = rank.stages.iter().cloned().flatten().collect();
+            prop_assert_eq!(steps, (0..rank.steps.len()).collect::<Vec<_>>());
+            prop_assert!(rank.stages.iter().all(|stage| !stage.is_empty() || rank.steps.is_empty()));
+            let place = |root| rank.group.iter().position(|&member| member == root).unwrap();
+            prop_assert!(rank.steps.windows(2).all(|pair| place(pair[0].root) < place(pair[1].root)));
+            prop_assert!(rank.steps.windows(2).all(|pair| pair[0].panel < pair[1].panel));
         }
     }
 

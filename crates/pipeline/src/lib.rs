@@ -86,4 +86,4 @@ pub use error::{StageError, StartError};
 pub use items::Items;
 pub use pipeline::{Pipeline, Stage};
 pub use report::{Report, StageReport};
-pub use trace::Trace;
+pub use trace::{Event, Trace, Track};

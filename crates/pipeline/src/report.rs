@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::source;
 use crate::times::Log;
-use crate::trace::{Thread, Trace};
+use crate::trace::{Trace, Track};
 
 /// The name of the thread that takes the items, in reports.
 const CONSUMER: &str = "consumer";
@@ -62,8 +62,8 @@ impl Report {
         let named = workers.into_iter().map(|(stage, log)| (stages[stage].name.clone(), log));
         let named =
             [(source::NAME.to_owned(), source)].into_iter().chain(named).chain([(CONSUMER.to_owned(), consumer)]);
-        let threads = named.map(|(name, log)| Some(Thread { name, spans: log.spans? })).collect::<Option<Vec<_>>>();
-        Self { wall_s: wall.as_secs_f64(), stages: rows, trace: threads.map(Trace::new) }
+        let tracks: Option<Vec<Track>> = named.map(|(name, log)| Track::of_thread(name, log)).collect();
+        Self { wall_s: wall.as_secs_f64(), stages: rows, trace: tracks.map(Trace::new) }
     }
 
     /// The stage whose workers are busy for the largest share of the time: the one that more workers, or a quicker way

@@ -1,4 +1,4 @@
-//! [`Trace`]: what every thread of a pipeline did when, in the Trace Event Format that Perfetto and Chrome open.
+//! [`Trace`]: what was done where and when, in the Trace Event Format that Perfetto and Chrome open.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,28 +7,55 @@ use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 use serde_json::json;
 
-use crate::times::{Activity, Span};
+use crate::times::{Activity, Log};
 
-/// What every thread of a pipeline did when.
-#[derive(Clone, Debug)]
+/// What was done where and when: by the threads of a pipeline, on the streams of a device.
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
-    threads: Vec<Thread>,
+    tracks: Vec<Track>,
 }
 
 /// One row of the picture.
-#[derive(Clone, Debug)]
-pub struct Thread {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Track {
+    /// What several rows are shown below, such as a device.
+    pub group: String,
+    /// What the row is: a thread, a stream.
     pub name: String,
-    pub spans: Vec<Span>,
+    /// What was done there, in any order.
+    pub events: Vec<Event>,
+}
+
+/// A stretch of time in which something was done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// What was done. Events of one name have one colour.
+    pub name: String,
+    /// What kind of thing that is.
+    pub category: &'static str,
+    /// From when, since the start of the trace.
+    pub from: Duration,
+    /// Until when.
+    pub to: Duration,
+    /// The place in the source of the item that it was done for, if it was done for one.
+    pub item: Option<u64>,
 }
 
 impl Trace {
-    pub(crate) fn new(threads: Vec<Thread>) -> Self {
-        Self { threads }
+    /// A picture of these rows, from top to bottom; those of a group follow each other.
+    #[must_use]
+    pub fn new(tracks: Vec<Track>) -> Self {
+        Self { tracks }
     }
 
-    /// Writes one JSON object in Chromium's Trace Event Format: a row a thread, an event for each stretch of work or
-    /// waiting, in microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
+    /// Its rows.
+    #[must_use]
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// Writes one JSON object in Chromium's Trace Event Format: a process a group, a thread a row, an event for each stretch, in
+    /// microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
     ///
     /// # Errors
     /// When `out` fails.
@@ -40,39 +67,59 @@ impl Trace {
 
 impl Serialize for Trace {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map([("traceEvents", Events(&self.threads))])
+        serializer.collect_map([("traceEvents", Events(&self.tracks))])
     }
 }
 
-struct Events<'a>(&'a [Thread]);
+struct Events<'a>(&'a [Track]);
 
 impl Serialize for Events<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut events = serializer.serialize_seq(None)?;
-        for (row, thread) in self.0.iter().enumerate() {
-            let name = json!({ "name": thread.name });
-            events
-                .serialize_element(&json!({ "ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": name }))?;
-            for span in &thread.spans {
-                events.serialize_element(&event(row, &thread.name, span))?;
+        for (pid, group) in self.0.chunk_by(|a, b| a.group == b.group).enumerate() {
+            events.serialize_element(&named("process_name", (pid, 0), &group[0].group))?;
+            for (tid, track) in group.iter().enumerate() {
+                events.serialize_element(&named("thread_name", (pid, tid), &track.name))?;
+                for event in &track.events {
+                    events.serialize_element(&complete((pid, tid), event))?;
+                }
             }
         }
         events.end()
     }
 }
 
-/// A stretch as a complete event: work under the stage's name, so that stages have colours of their own.
-fn event(row: usize, thread: &str, span: &Span) -> serde_json::Value {
-    let (name, category) = match span.activity {
-        Activity::WaitInput => ("wait for input", "wait"),
-        Activity::Work => (thread, "work"),
-        Activity::WaitOutput => ("wait for output", "wait"),
-    };
-    let (ts, dur) = (micros(span.from), micros(span.to - span.from));
-    let args = span.item.map_or_else(|| json!({}), |item| json!({ "item": item }));
-    json!({ "ph": "X", "name": name, "cat": category, "pid": 0, "tid": row, "ts": ts, "dur": dur, "args": args })
+/// What a process or a thread is called.
+fn named(what: &str, (pid, tid): (usize, usize), name: &str) -> serde_json::Value {
+    json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } })
+}
+
+/// A stretch, as a complete event.
+fn complete((pid, tid): (usize, usize), event: &Event) -> serde_json::Value {
+    let Event { name, category, .. } = event;
+    let (ts, dur) = (micros(event.from), micros(event.to.saturating_sub(event.from)));
+    let args = event.item.map_or_else(|| json!({}), |item| json!({ "item": item }));
+    json!({ "ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
 }
 
 fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
+}
+
+impl Track {
+    /// What a thread of a pipeline did, if it was traced: work under the name of its stage, so that stages have colours of their own.
+    pub(crate) fn of_thread(name: String, log: Log) -> Option<Self> {
+        let stage = name.clone();
+        let named = move |activity| match activity {
+            Activity::WaitInput => ("wait for input".to_owned(), "wait"),
+            Activity::Work => (stage.clone(), "work"),
+            Activity::WaitOutput => ("wait for output".to_owned(), "wait"),
+        };
+        let spans = log.spans?.into_iter();
+        let events = spans.map(|span| {
+            let (name, category) = named(span.activity);
+            Event { name, category, from: span.from, to: span.to, item: span.item }
+        });
+        Some(Self { group: "pipeline".to_owned(), name, events: events.collect() })
+    }
 }

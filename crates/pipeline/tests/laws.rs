@@ -444,8 +444,9 @@ fn a_trace_is_complete() {
     report.trace.as_ref().unwrap().write_json(&mut json).unwrap();
     let trace: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!((&events[0]["name"], &events[0]["args"]["name"]), (&"process_name".into(), &"pipeline".into()));
     for (row, name) in ["source", "\"first\"", "second", "consumer"].into_iter().enumerate() {
-        let mut of_thread = events.iter().filter(|event| event["tid"] == row);
+        let mut of_thread = events.iter().filter(|event| event["tid"] == row && event["name"] != "process_name");
         let header = of_thread.next().unwrap();
         assert_eq!((header["ph"].as_str(), header["args"]["name"].as_str()), (Some("M"), Some(name)));
         let (mut until, mut items) = (0.0, Vec::new());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, CommError};
+use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{
     Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand, Transpose,
 };
@@ -138,8 +138,8 @@ fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
 /// Exchanges between the cards.
 fn links(cards: &[Cuda]) -> Result<Links, PlannerError> {
     let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<Links, CommError> {
-        let cuda = &cards[Collective::<girih_compute::Cpu>::rank(&world)];
-        links_of(cuda, &NcclRank::connect(cuda, world.into_transport(), DEADLINE)?)
+        let cuda = &cards[world.transport().rank()];
+        links_of(cuda, &*NcclRank::connect(cuda, world, DEADLINE)?)
     });
     let all = measured.map_err(|failure| PlannerError::Measure(failure.message))?;
     Ok(all[0])
@@ -175,7 +175,6 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
     let at = |rows: usize| usize::from(rows == ROWS[1]);
     let pieces = |rows: usize| vec![rows; size];
     Ok(Links {
-        broadcast: rates(1.0, &mut |rows| world.broadcast(0, &mut whole[at(rows)]))?,
         all_reduce: rates(2.0 * others / size as f64, &mut |rows| world.all_reduce(&mut whole[at(rows)]))?,
         all_gather: rates(others, &mut |rows| world.all_gather(&pieces(rows), &whole[at(rows)], &mut all[at(rows)]))?,
         reduce_scatter: rates(others, &mut |rows| {

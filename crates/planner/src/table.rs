@@ -1,7 +1,7 @@
 //! [`Planner`]: every partition that so many ranks allow, and the quickest that fits.
 
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::RankPlanner;
+use girih_trainer::distributed::{RankOptions, RankPlanner};
 use girih_trainer::{Plan, TrainError};
 use serde::Serialize;
 
@@ -27,6 +27,8 @@ pub struct Forecast {
     /// What a step sends.
     #[serde(serialize_with = "as_text")]
     pub exchange: Exchange,
+    /// In how many stages rows of other ranks come.
+    pub stages: usize,
     /// Bytes that have to be free for the rank that needs most.
     pub needed_bytes: u64,
     /// Whether that is there.
@@ -47,10 +49,18 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
     serializer.collect_str(value)
 }
 
+impl Forecast {
+    /// How ranks share the work by this plan, all else as in `like`.
+    #[must_use]
+    pub fn options(&self, like: &RankOptions) -> RankOptions {
+        RankOptions { grid: self.grid, exchange: self.exchange, stages: self.stages, ..*like }
+    }
+}
+
 /// What all partitions take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// In the order of [`grids`]; of each, whole panels first.
+    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once.
     pub forecasts: Vec<Forecast>,
 }
 
@@ -83,34 +93,41 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 }
 
 impl Planner<'_> {
-    /// What every partition of so many ranks takes, with whole panels and with lists of rows.
+    /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come all at
+    /// once or step by step. Nodes are cut and rows travel as in `like`.
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
-    pub fn table(&self, ranks: usize) -> Result<Table, PlannerError> {
+    pub fn table(&self, like: &RankOptions) -> Result<Table, PlannerError> {
+        let ranks = like.grid.ranks();
         let exchanges = if ranks > 1 { &[Exchange::Dense, Exchange::Rows][..] } else { &[Exchange::Dense] };
         let mut forecasts = Vec::new();
         for grid in grids(ranks) {
             for &exchange in exchanges {
-                forecasts.push(self.forecast(&grid, exchange)?);
+                let stages = if grid.steps() > 1 { vec![1, grid.steps()] } else { vec![1] };
+                for stages in stages {
+                    forecasts.push(self.forecast(&RankOptions { grid, exchange, stages, ..*like })?);
+                }
             }
         }
         Ok(Table { forecasts })
     }
 
-    /// What one partition takes.
+    /// What ranks take that share the work so.
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
-    pub fn forecast(&self, grid: &ProcessGrid, exchange: Exchange) -> Result<Forecast, TrainError> {
-        let plans = self.ranks.plan(grid, exchange)?;
+    pub fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, TrainError> {
+        let plans = self.ranks.plan(ranks)?;
+        let RankOptions { grid, exchange, stages, .. } = *ranks;
         let is_card = matches!(self.ranks.device, girih_trainer::PlanDevice::Card(_));
         let for_exchanges = if grid.ranks() > 1 { EXCHANGE_BYTES } else { 0 };
         let needed = |plan: &Plan| if is_card { plan.device_bytes() + for_exchanges } else { plan.peak_bytes };
         let (needed_bytes, slowest) = (plans.most(needed), plans.slowest());
         Ok(Forecast {
-            grid: *grid,
+            grid,
             exchange,
+            stages,
             needed_bytes,
             fits: self.free_bytes.is_none_or(|free| needed_bytes <= free),
             epoch_ms: 1e3 * slowest.epoch_seconds,

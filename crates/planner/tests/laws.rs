@@ -1,10 +1,12 @@
 //! Laws of plans for ranks: they are those of one device where there is one rank, grow with what is trained, and the
 //! choice is the quickest that fits.
 
+use std::time::Duration;
+
 use girih_compute::Dtype;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_planner::{Figures, Forecast, Planner, Table, grids};
-use girih_trainer::distributed::{PaperGraph, RankPlanner};
+use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
 
 const SIZES: DataSizes = DataSizes {
@@ -30,7 +32,11 @@ fn table(config: &TrainConfig, sizes: &DataSizes, ranks: usize, free_bytes: Opti
     let (figures, data) = (Figures::h200(), sizes);
     let device = PlanDevice::Card(Some(figures.card));
     let ranks_on = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
-    Planner { ranks: ranks_on, free_bytes }.table(ranks).unwrap()
+    Planner { ranks: ranks_on, free_bytes }.table(&by_rows(ranks)).unwrap()
+}
+
+fn by_rows(ranks: usize) -> RankOptions {
+    RankOptions::new(ProcessGrid::new(Scheme::OneD, ranks, 1).unwrap(), Exchange::Dense, Duration::ZERO)
 }
 
 fn alone(config: &TrainConfig) -> Plan {
@@ -70,6 +76,25 @@ fn every_partition_is_tried() {
 }
 
 #[test]
+fn rows_come_all_at_once_or_step_by_step() {
+    let stages = |table: &Table, scheme, replication| -> Vec<usize> {
+        let plans = table.forecasts.iter().filter(|plan| plan.exchange == Exchange::Dense);
+        let plans = plans.filter(|plan| (plan.grid.scheme(), plan.grid.replication()) == (scheme, replication));
+        plans.map(|plan| plan.stages).collect()
+    };
+    let of_8 = table(&gcn(), &SIZES, 8, None);
+    assert_eq!(stages(&of_8, Scheme::OneD, 1), [1, 8]);
+    assert_eq!(stages(&of_8, Scheme::OneAndHalfD, 2), [1, 2]);
+    assert_eq!(stages(&of_8, Scheme::OneAndHalfD, 4), [1]);
+    assert_eq!(stages(&of_8, Scheme::ThreeD, 1), [1, 2]);
+    assert_eq!(stages(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), [1]);
+    let chosen = of_8.choice().unwrap();
+    let options = chosen.options(&RankOptions { wire: Dtype::Bf16, ..by_rows(8) });
+    assert_eq!((options.grid, options.exchange, options.stages), (chosen.grid, chosen.exchange, chosen.stages));
+    assert_eq!(options.wire, Dtype::Bf16, "what is not chosen stays");
+}
+
+#[test]
 fn bytes_are_those_of_block_plans() {
     // Two products each way of 40 columns, of which one rank of four sends its quarter to three others; and sums of
     // gradients.
@@ -93,9 +118,9 @@ fn more_work_takes_longer_and_more_room_and_more_ranks_take_less_room() {
         ("bytes", ranks_4.clone(), &table(&bf16, &small, 4, None)),
     ] {
         for (more, less) in more.forecasts.iter().zip(&less.forecasts) {
-            let (grid, exchange) = (more.grid, more.exchange);
-            assert!(more.epoch_ms > less.epoch_ms, "{what}, {grid}, {exchange}");
-            assert!(more.needed_bytes > less.needed_bytes, "{what}, {grid}, {exchange}");
+            let (grid, exchange, stages) = (more.grid, more.exchange, more.stages);
+            assert!(more.epoch_ms > less.epoch_ms, "{what}, {grid}, {exchange}, {stages}");
+            assert!(more.needed_bytes > less.needed_bytes, "{what}, {grid}, {exchange}, {stages}");
         }
     }
     let room = |ranks| of(&table(&gcn(), &SIZES, ranks, None), Scheme::OneD, 1, Exchange::Dense).needed_bytes;
@@ -132,7 +157,7 @@ fn what_ranks_do_not_share_is_refused() {
     let device = PlanDevice::Card(Some(figures.card));
     let plan = |config: &TrainConfig, ranks| {
         let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, device, network: figures.host() };
-        ranks_on.plan(&ProcessGrid::new(Scheme::OneD, ranks, 1).unwrap(), Exchange::Dense).unwrap_err().to_string()
+        ranks_on.plan(&by_rows(ranks)).unwrap_err().to_string()
     };
     assert!(plan(&recommender, 2).contains("plans for ranks are of networks"));
     assert!(plan(&gcn(), 2_000_000).contains("at most one rank a node"));

@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
-use girih_datasets::{Dataset, Interactions};
+use girih_datasets::{Dataset, Outline};
 use girih_graph_format::{FormatError, Matrix, file};
 use girih_partition::counted;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -97,15 +97,14 @@ impl DataShape {
     /// The identity of a data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
-        Self {
-            name: dataset.name.clone(),
-            n_nodes: dataset.n_nodes(),
-            n_edges: dataset.n_edges(),
-            n_features: dataset.n_features(),
-            n_classes: dataset.n_classes(),
-            n_users: dataset.interactions.as_ref().map(Interactions::n_users),
-            fingerprints: dataset.fingerprints(),
-        }
+        Self::of_outline(&dataset.outline(), dataset.fingerprints())
+    }
+
+    /// The identity of a data set with these hashes of its contents.
+    #[must_use]
+    pub fn of_outline(outline: &Outline, fingerprints: Vec<u32>) -> Self {
+        let &Outline { n_nodes, n_edges, n_features, n_classes, n_users, .. } = outline;
+        Self { name: outline.name.clone(), n_nodes, n_edges, n_features, n_classes, n_users, fingerprints }
     }
 
     /// Whether a run that trained on this data can go on with `other`: the same numbers for the same nodes in the same order,

@@ -1,7 +1,5 @@
 //! [`Classifier`]: a model with the nodes that it is scored on: what runs of any kind of batches share.
 
-use std::ops::Range;
-
 use girih_compute::Backend;
 use girih_datasets::{Labels, Split};
 use girih_graph_format::{Matrix, NodeId};
@@ -18,7 +16,7 @@ use crate::state::RunState;
 use crate::tape::{Loss, Mode, Tape};
 use crate::targets::{Part, Targets};
 
-/// The labels and the split of a run, on the host and on the device.
+/// The labels and the split of a run, on the host and on the device: of the nodes at hand.
 pub struct Task<'a, B: Backend> {
     labels: &'a Labels,
     split: &'a Split,
@@ -34,36 +32,33 @@ impl<'a, B: Backend> Task<'a, B> {
     /// # Errors
     /// When no training node has a label, or the device's memory does not suffice.
     pub fn new(backend: &B, labels: &'a Labels, targets: &'a Targets<B>, split: &'a Split) -> Result<Self, TrainError> {
-        Self::on_rank(backend, labels, targets, split, 0..labels.n_nodes())
+        Self::on_ranks(backend, labels, targets, split, None)
     }
 
-    /// As [`new`](Self::new), of the `own` nodes at hand, whose rows `targets` holds; labels and split are those of all.
+    /// As [`new`](Self::new), of several ranks, each of which gives the labels and the split of its own nodes, counted from the
+    /// first of them; all call it together.
     ///
     /// # Errors
-    /// When no training node has a label, or the device's memory does not suffice.
-    pub fn on_rank(
+    /// As [`new`](Self::new), and when another rank fails.
+    pub fn on_ranks(
         backend: &B,
         labels: &'a Labels,
         targets: &'a Targets<B>,
         split: &'a Split,
-        own: Range<usize>,
+        ranks: Option<&Ranks<B>>,
     ) -> Result<Self, TrainError> {
-        let labelled =
-            |rows: &[NodeId]| -> Vec<NodeId> { rows.iter().copied().filter(|&v| labels.is_labelled(v)).collect() };
-        let train = labelled(&split.train);
-        if train.is_empty() {
+        let labelled = split
+            .parts()
+            .map(|(_, rows)| -> Vec<NodeId> { rows.iter().copied().filter(|&v| labels.is_labelled(v)).collect() });
+        let here = labelled.each_ref().map(|rows| rows.len() as u64);
+        let all = ranks.map_or_else(|| Ok(here.to_vec()), |ranks| ranks.totals(&here))?;
+        if all[0] == 0 {
             return Err(TrainError::invalid(
                 "the split has no training nodes with a label; choose another split or add labels",
             ));
         }
-        Ok(Self {
-            labels,
-            split,
-            targets,
-            train: Part::new(backend, &train, own.clone())?,
-            val: Part::new(backend, &labelled(&split.val), own.clone())?,
-            test: Part::new(backend, &labelled(&split.test), own)?,
-        })
+        let part = |i: usize| Part::new(backend, &labelled[i], all[i] as usize);
+        Ok(Self { labels, split, targets, train: part(0)?, val: part(1)?, test: part(2)? })
     }
 }
 
@@ -75,24 +70,15 @@ pub(crate) struct Classifier<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Classifier<'a, B> {
-    /// Logits of all nodes with the parameters as they are, on the host.
+    /// Logits of the nodes at hand with the parameters as they are, on the host.
     ///
     /// # Errors
-    /// When the backend fails.
+    /// When the backend or another rank fails.
     pub(crate) fn logits(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
-        let logits = self.logits_of_all(state)?;
-        let on_host = state.backend.download(&logits)?;
-        state.pool.give(state.backend, logits);
-        Ok(on_host)
-    }
-
-    /// Logits of all nodes, on the device; of several ranks, all get those of all. They go back to the pool: a step that the
-    /// device repeats writes to every buffer that it found there.
-    fn logits_of_all(&self, state: &mut RunState<'a, B>) -> Result<B::Matrix, TrainError> {
         let ranks = self.inputs.ranks.as_deref();
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
         let logits = self.model.forward(&mut tape, self.inputs)?;
-        Ok(tape.gathered(logits)?)
+        Ok(state.backend.download(tape.value(logits))?)
     }
 
     /// Scores of the parameters as they are.
@@ -124,15 +110,14 @@ impl<'a, B: Backend> Classifier<'a, B> {
                 scores
             }
             _ => {
-                let all = tape.gathered(logits)?;
-                let predictions = Predictions::of(state.backend, &all, self.task.labels)?;
-                state.pool.give(state.backend, all);
+                let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels, ranks)?;
+                drop(tape);
                 Scores {
-                    train_accuracy: predictions.score(&split.train),
-                    val_accuracy: predictions.score(&split.val),
-                    test_accuracy: predictions.score(&split.test),
-                    val_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.val)),
-                    test_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.test)),
+                    train_accuracy: predictions.score(&split.train)?,
+                    val_accuracy: predictions.score(&split.val)?,
+                    test_accuracy: predictions.score(&split.test)?,
+                    val_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.val)?),
+                    test_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.test)?),
                     ..Scores::default()
                 }
             }
@@ -153,10 +138,12 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub(crate) fn test_report(&self, state: &mut RunState<'a, B>) -> Result<TestReport, TrainError> {
-        let logits = self.logits_of_all(state)?;
-        let predictions = Predictions::of(state.backend, &logits, self.task.labels)?;
-        state.pool.give(state.backend, logits);
-        Ok(predictions.report(&self.task.split.test))
+        let ranks = self.inputs.ranks.as_deref();
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
+        let logits = self.model.forward(&mut tape, self.inputs)?;
+        let predictions = Predictions::of(state.backend, tape.value(logits), self.task.labels, ranks)?;
+        drop(tape);
+        predictions.report(&self.task.split.test)
     }
 }
 
@@ -183,6 +170,6 @@ fn accuracy<B: Backend>(
     part: &Part<B>,
 ) -> Result<Option<f64>, TrainError> {
     let here = backend.count_correct(logits, classes, &part.rows)?;
-    let correct = ranks.map_or(Ok(here), |ranks| ranks.total(here))?;
+    let correct = ranks.map_or_else(|| Ok(here), |ranks| ranks.totals(&[here]).map(|all| all[0]))?;
     Ok((part.n_all > 0).then(|| correct as f64 / part.n_all as f64))
 }

@@ -68,7 +68,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
         Ok(StageTimes { optimizer: lap.next(), ..times })
     }
 
-    /// Logits of all nodes with the parameters as they are.
+    /// Logits of the nodes at hand with the parameters as they are.
     ///
     /// # Errors
     /// When the backend fails.

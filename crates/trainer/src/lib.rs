@@ -56,7 +56,7 @@ pub use links::{
 };
 pub use metrics::{
     Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
-    mean_reciprocal_rank, per_label, roc_auc,
+    mean_reciprocal_rank, roc_auc,
 };
 pub use models::{Dims, Model};
 pub use optim::Optimizer;

@@ -1,16 +1,19 @@
-//! [`Predictions`]: what a model says of every node, held against the labels.
+//! [`Predictions`]: what a model says of the nodes at hand, held against the labels.
 
 use girih_compute::Backend;
 use girih_datasets::{Labels, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
-use crate::metrics::{Confusion, RankedMetric, accuracy, average_precision, per_label, roc_auc};
+use crate::distributed::{Ranks, numbers};
+use crate::metrics::{Confusion, RankedMetric, average_precision, count_correct, roc_auc};
 use crate::report::TestReport;
 
-/// What a model says of every node, on the host, with the labels that it is held against.
-pub(crate) struct Predictions<'l> {
+/// What a model says of the nodes at hand, on the host, with the labels that it is held against. Of several ranks, each has its own
+/// nodes, and all call every method together: counts are added up, and scores that are ranked come together, label by label.
+pub(crate) struct Predictions<'l, B: Backend> {
     labels: &'l Labels,
+    ranks: Option<&'l Ranks<B>>,
     said: Said,
 }
 
@@ -21,12 +24,17 @@ enum Said {
     Logits(Matrix),
 }
 
-impl<'l> Predictions<'l> {
-    /// From the logits of all nodes.
+impl<'l, B: Backend> Predictions<'l, B> {
+    /// From the logits of the nodes at hand.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn of<B: Backend>(backend: &B, logits: &B::Matrix, labels: &'l Labels) -> Result<Self, TrainError> {
+    pub(crate) fn of(
+        backend: &B,
+        logits: &B::Matrix,
+        labels: &'l Labels,
+        ranks: Option<&'l Ranks<B>>,
+    ) -> Result<Self, TrainError> {
         let said = match labels {
             Labels::Single { n_classes: 2, .. } => {
                 let host = backend.download(logits)?;
@@ -36,49 +44,95 @@ impl<'l> Predictions<'l> {
             Labels::Single { .. } => Said::Classes(backend.argmax_rows(logits)?),
             Labels::Multi { .. } => Said::Logits(backend.download(logits)?),
         };
-        Ok(Self { labels, said })
+        Ok(Self { labels, ranks, said })
     }
 
     /// Accuracy, or micro-F1 with several labels a node; `None` without labelled rows.
-    pub(crate) fn score(&self, rows: &[NodeId]) -> Option<f64> {
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(crate) fn score(&self, rows: &[NodeId]) -> Result<Option<f64>, TrainError> {
         match (&self.said, self.labels) {
             (Said::Classes(found) | Said::Binary(found, _), Labels::Single { classes, .. }) => {
-                accuracy(found, classes, rows)
+                let counts = self.totals(&count_correct(found, classes, rows))?;
+                Ok((counts[1] > 0).then(|| counts[0] as f64 / counts[1] as f64))
             }
-            _ => (!rows.is_empty()).then(|| self.confusion(rows).f1().micro),
+            _ => {
+                let n_rows = self.totals(&[rows.len() as u64])?[0];
+                let confusion = self.confusion(rows)?;
+                Ok((n_rows > 0).then(|| confusion.f1().micro))
+            }
         }
     }
 
     /// A metric of scores against yes or no: one value for two classes, one for each of several labels a node, none for
     /// more than two classes, where it is not defined.
-    pub(crate) fn ranked(&self, metric: RankedMetric, rows: &[NodeId]) -> Vec<Option<f64>> {
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(crate) fn ranked(&self, metric: RankedMetric, rows: &[NodeId]) -> Result<Vec<Option<f64>>, TrainError> {
         match (&self.said, self.labels) {
             (Said::Binary(_, preferences), Labels::Single { classes, .. }) => {
-                let labelled = || rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
-                let scores: Vec<f32> = labelled().map(|v| preferences[v]).collect();
-                vec![metric(&scores, &labelled().map(|v| classes[v] == 1).collect::<Vec<_>>())]
+                let labelled = rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
+                Ok(vec![self.metric(metric, labelled.map(|v| (preferences[v], classes[v] == 1)))?])
             }
-            (Said::Logits(logits), Labels::Multi { targets, .. }) => per_label(metric, logits, targets, rows),
-            _ => Vec::new(),
+            (Said::Logits(logits), Labels::Multi { targets, .. }) => {
+                let of_label = |label: usize| {
+                    let at = |&v: &NodeId| (logits.row(v as usize)[label], targets.row(v as usize)[label] > 0.5);
+                    self.metric(metric, rows.iter().map(at))
+                };
+                (0..targets.n_cols()).map(of_label).collect()
+            }
+            _ => Ok(Vec::new()),
         }
+    }
+
+    /// A metric of the scores and answers of all ranks, in the order of nodes.
+    fn metric(&self, metric: RankedMetric, here: impl Iterator<Item = (f32, bool)>) -> Result<Option<f64>, TrainError> {
+        let Some(ranks) = self.ranks else {
+            let (scores, answers): (Vec<f32>, Vec<bool>) = here.unzip();
+            return Ok(metric(&scores, &answers));
+        };
+        let message: Vec<u8> = here
+            .flat_map(|(score, answer)| {
+                let [a, b, c, d] = score.to_le_bytes();
+                [a, b, c, d, u8::from(answer)]
+            })
+            .collect();
+        let all = ranks.join(&message)?;
+        let pairs = all
+            .iter()
+            .flat_map(|message| numbers(message))
+            .map(|[score @ .., answer]: [u8; 5]| (f32::from_le_bytes(score), answer == 1));
+        let (scores, answers): (Vec<f32>, Vec<bool>) = pairs.unzip();
+        Ok(metric(&scores, &answers))
     }
 
     /// Everything there is to say of `rows`.
-    pub(crate) fn report(&self, rows: &[NodeId]) -> TestReport {
-        TestReport {
-            f1: self.confusion(rows).f1(),
-            roc_auc: self.ranked(roc_auc, rows),
-            average_precision: self.ranked(average_precision, rows),
-        }
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(crate) fn report(&self, rows: &[NodeId]) -> Result<TestReport, TrainError> {
+        Ok(TestReport {
+            f1: self.confusion(rows)?.f1(),
+            roc_auc: self.ranked(roc_auc, rows)?,
+            average_precision: self.ranked(average_precision, rows)?,
+        })
     }
 
-    fn confusion(&self, rows: &[NodeId]) -> Confusion {
-        match (&self.said, self.labels) {
+    fn confusion(&self, rows: &[NodeId]) -> Result<Confusion, TrainError> {
+        let here = match (&self.said, self.labels) {
             (Said::Classes(found) | Said::Binary(found, _), Labels::Single { n_classes, classes }) => {
                 Confusion::of_classes(*n_classes, found, classes, rows)
             }
             (Said::Logits(logits), Labels::Multi { targets, .. }) => Confusion::of_logits(logits, targets, rows),
             _ => unreachable!("predictions are made for the kind of the labels"),
-        }
+        };
+        Ok(Confusion::of_counts(&self.totals(&here.counts())?))
+    }
+
+    /// Counts of the nodes at hand, added up over all ranks.
+    fn totals(&self, here: &[u64]) -> Result<Vec<u64>, TrainError> {
+        Ok(self.ranks.map_or_else(|| Ok(here.to_vec()), |ranks| ranks.totals(here))?)
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use girih_compute::Backend;
-use girih_datasets::{Dataset, Features, Labels, Split};
+use girih_datasets::{Dataset, Features, Labels, Outline, Split};
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
@@ -287,7 +287,7 @@ struct Prepared<B: Backend> {
     dims: Dims,
 }
 
-/// The model of a run on inputs that are at hand.
+/// The model of a run on inputs that are at hand; labels and splits are those of the nodes at hand.
 pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
@@ -295,8 +295,8 @@ pub(crate) fn start_run<'a, B: Backend>(
     (config, dims): (&'a TrainConfig, Dims),
     run: u64,
 ) -> Result<FullBatch<'a, B>, TrainError> {
-    let own = inputs.ranks.as_ref().map_or(0..inputs.n_nodes, |ranks| ranks.own());
-    let task = Task::on_rank(backend, labels, targets, &splits[run as usize % splits.len()], own)?;
+    let split = &splits[run as usize % splits.len()];
+    let task = Task::on_ranks(backend, labels, targets, split, inputs.ranks.as_deref())?;
     let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
     FullBatch::new(backend, inputs, task, config, model, params, run)
 }
@@ -326,36 +326,57 @@ pub(crate) struct Trainable {
 
 impl Trainable {
     pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        let features = take_features(&mut dataset)?;
-        if dataset.n_classes() == 0 {
-            return Err(missing(
-                &dataset,
-                "labels",
-                "training needs a class per node; give it a file of labels, or choose the task links",
-            ));
-        }
-        if dataset.splits.is_empty() {
-            return Err(missing(
-                &dataset,
-                "split",
-                "training needs training, validation and test nodes; ask for a random split",
-            ));
-        }
-        let labels = dataset.labels.take().ok_or_else(|| missing(&dataset, "labels", "give it a file of labels"))?;
-        if config.metric == Metric::RocAuc && matches!(labels, Labels::Single { n_classes, .. } if n_classes != 2) {
-            return Err(TrainError::invalid(format!(
-                "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
-                dataset.name,
-                labels.n_classes()
-            )));
-        }
+        check_trainable(&dataset.outline(), config)?;
+        let (features, labels) = (dataset.features.take().expect("checked"), dataset.labels.take().expect("checked"));
         Ok(Self { dataset, features, labels })
     }
 }
 
+/// Refuses data that classes of nodes cannot be learnt from, and metrics that do not suit them.
+pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
+    check_features(outline)?;
+    if outline.n_classes == 0 {
+        return Err(missing(
+            outline,
+            "labels",
+            "training needs a class per node; give it a file of labels, or choose the task links",
+        ));
+    }
+    if outline.n_splits == 0 {
+        return Err(missing(
+            outline,
+            "split",
+            "training needs training, validation and test nodes; ask for a random split",
+        ));
+    }
+    if config.metric == Metric::RocAuc && !outline.multi_label && outline.n_classes != 2 {
+        return Err(TrainError::invalid(format!(
+            "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
+            outline.name, outline.n_classes
+        )));
+    }
+    Ok(())
+}
+
 /// What a data set lacks, and what to do.
-fn missing(dataset: &Dataset, what: &str, remedy: &str) -> TrainError {
-    TrainError::invalid(format!("{} has no {what}; {remedy}", dataset.name))
+fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
+    TrainError::invalid(format!("{} has no {what}; {remedy}", outline.name))
+}
+
+/// Refuses data without nodes, with users and items instead, or without features.
+fn check_features(outline: &Outline) -> Result<(), TrainError> {
+    if outline.n_nodes == 0 {
+        return Err(missing(outline, "nodes", "there is nothing to train on"));
+    }
+    if outline.n_users.is_some() {
+        let what = "features or classes, but users and items";
+        return Err(missing(outline, what, "train it with the model lightgcn"));
+    }
+    if outline.n_features == 0 {
+        let remedy = "training needs a row of numbers per node; give it a file of features";
+        return Err(missing(outline, "features", remedy));
+    }
+    Ok(())
 }
 
 /// Takes the features out of data that a model of features can be trained on.
@@ -363,17 +384,8 @@ fn missing(dataset: &Dataset, what: &str, remedy: &str) -> TrainError {
 /// # Errors
 /// When it has no nodes, users and items instead, or no features.
 pub(crate) fn take_features(dataset: &mut Dataset) -> Result<Features, TrainError> {
-    if dataset.n_nodes() == 0 {
-        return Err(missing(dataset, "nodes", "there is nothing to train on"));
-    }
-    if dataset.interactions.is_some() {
-        let what = "features or classes, but users and items";
-        return Err(missing(dataset, what, "train it with the model lightgcn"));
-    }
-    let width = dataset.n_features();
-    dataset.features.take().filter(|_| width > 0).ok_or_else(|| {
-        missing(dataset, "features", "training needs a row of numbers per node; give it a file of features")
-    })
+    check_features(&dataset.outline())?;
+    Ok(dataset.features.take().expect("checked"))
 }
 
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);

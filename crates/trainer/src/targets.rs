@@ -1,7 +1,5 @@
 //! [`Targets`]: what the loss compares logits with, and [`Part`]: on which nodes.
 
-use std::ops::Range;
-
 use girih_compute::{Backend, ComputeError, Dtype};
 use girih_datasets::Labels;
 use girih_graph_format::NodeId;
@@ -15,7 +13,7 @@ pub enum Targets<B: Backend> {
 }
 
 impl<B: Backend> Targets<B> {
-    /// The labels of all nodes.
+    /// The labels of the nodes at hand.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -38,13 +36,11 @@ pub struct Part<B: Backend> {
 }
 
 impl<B: Backend> Part<B> {
-    /// Of `nodes` those in `own`, the nodes at hand.
+    /// Of the nodes at hand these, counted from the first of them, and how many there are on all ranks.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub fn new(backend: &B, nodes: &[NodeId], own: Range<usize>) -> Result<Self, ComputeError> {
-        let here = nodes.iter().filter(|&&v| own.contains(&(v as usize)));
-        let rows: Vec<u32> = here.map(|v| v - own.start as NodeId).collect();
-        Ok(Self { rows: backend.upload_ids(&rows)?, n_here: rows.len(), n_all: nodes.len() })
+    pub fn new(backend: &B, rows: &[NodeId], n_all: usize) -> Result<Self, ComputeError> {
+        Ok(Self { rows: backend.upload_ids(rows)?, n_here: rows.len(), n_all })
     }
 }

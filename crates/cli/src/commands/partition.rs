@@ -5,14 +5,14 @@ use std::path::Path;
 
 use girih_graph_format::{Csr, file};
 use girih_machine::{Machine as Host, readable_bytes};
-use girih_partition::{BlockPlan, Estimate, LinkRates, Machine, Schedule, block_nnz, imbalance};
+use girih_partition::{BlockPlan, Estimate, LinkRates, Machine, ProcessGrid, Schedule, block_nnz, imbalance};
 use girih_reorder::{Auto, OrderKind};
 use serde_json::json;
 
 use super::ordering::Wanted;
 use super::plan::GATHER_SHARE;
 use super::{doctor, load_required, process_grid};
-use crate::args::PartitionArgs;
+use crate::args::{PartitionArgs, PartitionKind};
 use crate::error::CliError;
 use crate::output::Results;
 use crate::paths;
@@ -27,20 +27,20 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     args.plot.as_deref().map_or(Ok(()), paths::check)?;
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;
     let graph = &dataset.graph;
-    let plan = BlockPlan::new(&grid, graph.n_rows())?;
     let machine = machine(args)?;
-    let as_it_is = Figures::of("as it is".to_owned(), graph, &plan, &machine, args);
+    let as_it_is = Figures::of("as it is".to_owned(), graph, &grid, &machine, args)?;
     let mut results = Results::default();
     results
         .add("ranks", grid.ranks(), "Plan", grid.to_string())
         .add_hidden("partition", grid.scheme().to_string())
         .add_hidden("replication", grid.replication())
         .add_hidden("exchange", args.partition.exchange.to_string())
+        .add_hidden("cuts", args.partition.cuts.to_string())
         .add_hidden("nodes", graph.n_rows())
         .add_hidden("edges", graph.nnz())
         .add_hidden("width", args.width);
     as_it_is.describe(&mut results);
-    let compared = args.compare.map_or(Ok(Vec::new()), |kind| compared(graph, kind, &plan, &machine, args))?;
+    let compared = args.compare.map_or(Ok(Vec::new()), |kind| compared(graph, kind, &grid, &machine, args))?;
     if !compared.is_empty() {
         let all: Vec<&Figures> = std::iter::once(&as_it_is).chain(&compared).collect();
         let parts: Vec<_> = compared.iter().map(Figures::to_part).collect();
@@ -68,20 +68,28 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(order: String, graph: &Csr, plan: &BlockPlan, machine: &Machine, args: &PartitionArgs) -> Self {
-        let schedule = Schedule::new(plan, graph, args.partition.exchange);
+    fn of(
+        order: String,
+        graph: &Csr,
+        grid: &ProcessGrid,
+        machine: &Machine,
+        args: &PartitionArgs,
+    ) -> Result<Self, CliError> {
+        let PartitionKind { cuts, stages, .. } = args.partition;
+        let plan = BlockPlan::of_graph(grid, graph.indptr(), cuts)?.in_stages(stages.map_or(usize::MAX, usize::from));
+        let schedule = Schedule::new(&plan, graph, args.partition.exchange);
         let (blocks, step_nnz, width) = (block_nnz(graph, &plan.panels), plan.step_nnz(graph), args.width as usize);
         let volumes = plan.volumes(Some(&schedule), width, size_of::<f32>());
         let of_rank: Vec<u64> = step_nnz.iter().map(|steps| steps.iter().sum()).collect();
         let of_block: Vec<u64> = blocks.iter().flatten().copied().collect();
-        Self {
+        Ok(Self {
             order,
             imbalance: imbalance(&of_block),
             rank_imbalance: imbalance(&of_rank),
             sent: volumes.iter().map(|volume| volume.sent).collect(),
             estimate: plan.estimate(machine, &step_nnz, Some(&schedule), width),
             blocks,
-        }
+        })
     }
 
     fn describe(&self, results: &mut Results) {
@@ -117,16 +125,16 @@ fn most(values: &[u64]) -> u64 {
 fn compared(
     graph: &Csr,
     kind: OrderKind,
-    plan: &BlockPlan,
+    grid: &ProcessGrid,
     machine: &Machine,
     args: &PartitionArgs,
 ) -> Result<Vec<Figures>, CliError> {
     let ordered = |blocks: usize| -> Result<Figures, CliError> {
         let wanted = Wanted { kind, blocks, seed: 0, auto: Auto::here(blocks) };
         let found = wanted.find(graph, args.output)?;
-        Ok(Figures::of(found.name, &graph.permuted(&found.order), plan, machine, args))
+        Figures::of(found.name, &graph.permuted(&found.order), grid, machine, args)
     };
-    let n_panels = plan.panels.len();
+    let n_panels = BlockPlan::new(grid, graph.n_rows())?.panels.len();
     let blocks = if n_panels > 1 { &[1, n_panels][..] } else { &[1] };
     blocks.iter().map(|&blocks| ordered(blocks)).collect()
 }

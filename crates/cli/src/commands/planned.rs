@@ -4,8 +4,8 @@ use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
 use girih_machine::{Machine, readable_bytes};
-use girih_partition::LinkRates;
-use girih_planner::{Figures, Forecast, Planner, Table, measure};
+use girih_partition::{Cuts, Exchange, LinkRates, counted};
+use girih_planner::{Figures, Forecast, Planner, Table, grids, measure};
 use girih_trainer::distributed::{Links, Network, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 use serde_json::json;
@@ -98,14 +98,15 @@ impl RankDevices {
     }
 }
 
-/// Prints what each partition would take; trains nothing.
+/// Prints what each partition for as many ranks would take; trains nothing.
 pub fn run(
-    n: u16,
+    ranks: &RankOptions,
     devices: &RankDevices,
     (dataset, spec, config): (&Dataset, &str, &TrainConfig),
     output: OutputArgs,
 ) -> Result<(), CliError> {
-    let (sizes, table) = planned(usize::from(n), devices, dataset, config)?;
+    let n = ranks.grid.ranks();
+    let (sizes, table) = planned(ranks, devices, dataset, config)?;
     let mut results = Results::default();
     results
         .add("model", config.model.kind.name(), "Model", config.model.kind.name())
@@ -124,10 +125,10 @@ pub fn run(
         "choice",
         json!(choice),
         "Choice",
-        choice.map_or("none fits".to_owned(), |plan| flags(plan, n, devices)),
+        choice.map_or("none fits".to_owned(), |plan| flags(&plan.options(ranks), devices)),
     );
     results.print(output.json);
-    choice.map(drop).ok_or_else(|| nothing_fits(usize::from(n), devices, dataset, (config, &sizes), &table))
+    choice.map(drop).ok_or_else(|| nothing_fits(ranks, devices, dataset, (config, &sizes), &table))
 }
 
 /// The quickest partition that fits, instead of that of `ranks`.
@@ -138,18 +139,20 @@ pub fn choose(
     config: &TrainConfig,
     output: OutputArgs,
 ) -> Result<RankOptions, CliError> {
-    let n = ranks.grid.ranks();
-    let (sizes, table) = planned(n, devices, dataset, config)?;
+    let (sizes, table) = planned(ranks, devices, dataset, config)?;
     let Some(choice) = table.choice() else {
-        return Err(nothing_fits(n, devices, dataset, (config, &sizes), &table));
+        return Err(nothing_fits(ranks, devices, dataset, (config, &sizes), &table));
     };
     if !output.json {
         eprintln!(
-            "partition {}, exchange {}: {:.2} ms an epoch planned",
-            choice.grid, choice.exchange, choice.epoch_ms
+            "partition {}, exchange {}, {}: {:.2} ms an epoch planned",
+            choice.grid,
+            choice.exchange,
+            counted(choice.stages, "stage"),
+            choice.epoch_ms
         );
     }
-    Ok(RankOptions { grid: choice.grid, exchange: choice.exchange, ..*ranks })
+    Ok(choice.options(ranks))
 }
 
 /// Refuses what does not fit into the memory of cards, of which so much is free, before anything is moved there.
@@ -159,13 +162,13 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     let devices = RankDevices { device: PlanDevice::Card(None), ..RankDevices::on_cards(&figures, Some(free)) };
     // What cannot be planned is not refused for its size.
     let Ok(graph) = PaperGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
-    let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(&ranks.grid, ranks.exchange) else {
+    let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(ranks) else {
         return Ok(());
     };
     if forecast.fits {
         return Ok(());
     }
-    let remedies = smaller(&devices, (config, &sizes), &graph, &forecast);
+    let remedies = smaller(&devices, (config, &sizes), &graph, ranks);
     let needed = forecast.needed_bytes;
     Err(CliError::Other(format!(
         "training needs {} ({needed} bytes) on each card by the partition {}, exchange {}, but {} ({free} bytes) are free; {remedies}, \
@@ -178,14 +181,14 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
 }
 
 fn planned(
-    n: usize,
+    ranks: &RankOptions,
     devices: &RankDevices,
     dataset: &Dataset,
     config: &TrainConfig,
 ) -> Result<(DataSizes, Table), CliError> {
     let sizes = DataSizes::of(dataset);
     let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-    let table = planner(devices, config, &sizes, &graph).table(n);
+    let table = planner(devices, config, &sizes, &graph).table(ranks);
     Ok((sizes, table.map_err(|error| CliError::Other(error.to_string()))?))
 }
 
@@ -201,10 +204,10 @@ fn planner<'a>(
 
 /// One line a partition.
 fn shown(table: &Table) -> String {
-    let row = |cells: [&str; 8]| {
-        let [partition, exchange, memory, epoch, products, exchanges, sent, fits] = cells;
+    let row = |cells: [&str; 9]| {
+        let [partition, exchange, stages, memory, epoch, products, exchanges, sent, fits] = cells;
         format!(
-            "{partition:<32} {exchange:<8} {memory:>10} {epoch:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
+            "{partition:<32} {exchange:<8} {stages:>6} {memory:>10} {epoch:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
         )
     };
     let ms = |ms: f64| format!("{ms:.2} ms");
@@ -212,6 +215,7 @@ fn shown(table: &Table) -> String {
         row([
             &plan.grid.to_string(),
             &plan.exchange.to_string(),
+            &plan.stages.to_string(),
             &readable_bytes(plan.needed_bytes),
             &ms(plan.epoch_ms),
             &ms(plan.product_ms),
@@ -220,40 +224,51 @@ fn shown(table: &Table) -> String {
             if plan.fits { "fits" } else { "too large" },
         ])
     };
-    let head = row(["partition", "exchange", "memory", "epoch", "products", "exchanges", "sent", ""]);
+    let head = row(["partition", "exchange", "stages", "memory", "epoch", "products", "exchanges", "sent", ""]);
     std::iter::once(head).chain(table.forecasts.iter().map(of)).collect::<Vec<_>>().join("\n")
 }
 
-/// How to train by a plan.
-fn flags(plan: &Forecast, n: u16, devices: &RankDevices) -> String {
-    let (grid, ranks) = (plan.grid, if devices.are_cards { "--gpus" } else { "--ranks" });
-    let replication =
-        if grid.replication() > 1 { format!(" --replication {}", grid.replication()) } else { String::new() };
-    format!("{ranks} {n} --partition {}{replication} --exchange {}", grid.scheme(), plan.exchange)
+/// How to train so.
+fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
+    let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
+    let many = if devices.are_cards { "--gpus" } else { "--ranks" };
+    let mut flags = format!("{many} {} --partition {}", grid.ranks(), grid.scheme());
+    if grid.replication() > 1 {
+        flags += &format!(" --replication {}", grid.replication());
+    }
+    flags += &format!(" --exchange {exchange} --stages {stages}");
+    if *cuts != Cuts::default() {
+        flags += &format!(" --cuts {cuts}");
+    }
+    if *wire != Dtype::F32 {
+        flags += &format!(" --wire {}", wire.name());
+    }
+    flags
 }
 
 fn nothing_fits(
-    n: usize,
+    ranks: &RankOptions,
     devices: &RankDevices,
     dataset: &Dataset,
     (config, sizes): (&TrainConfig, &DataSizes),
     table: &Table,
 ) -> CliError {
-    let least = table.smallest();
+    let (n, least) = (ranks.grid.ranks(), table.smallest());
     let graph = match PaperGraph::of(&dataset.graph, config, sizes) {
         Ok(graph) => graph,
         Err(error) => return error.into(),
     };
     let (free, needed) = (devices.free_bytes.unwrap_or(0), least.needed_bytes);
     CliError::Other(format!(
-        "no partition for {n} ranks fits: the least is {} ({needed} bytes) for each, by {} with exchange {}, but {} ({free} bytes) are \
+        "no partition for {n} ranks fits: the least is {} ({needed} bytes) for each, by {} with exchange {} in {}, but {} ({free} bytes) are \
          free; {}{}",
         readable_bytes(needed),
         least.grid,
         least.exchange,
+        counted(least.stages, "stage"),
         readable_bytes(free),
-        smaller(devices, (config, sizes), &graph, least),
-        more_ranks(n, devices, (config, sizes)).map_or(String::new(), |ranks| format!(", or about {ranks} ranks")),
+        smaller(devices, (config, sizes), &graph, &least.options(ranks)),
+        more_ranks(ranks, devices, (config, sizes)).map_or(String::new(), |ranks| format!(", or about {ranks} ranks")),
     ))
 }
 
@@ -262,22 +277,26 @@ fn smaller(
     devices: &RankDevices,
     (config, sizes): (&TrainConfig, &DataSizes),
     graph: &PaperGraph,
-    plan: &Forecast,
+    ranks: &RankOptions,
 ) -> String {
-    let fits = |config: &TrainConfig| {
-        planner(devices, config, sizes, graph).forecast(&plan.grid, plan.exchange).is_ok_and(|plan| plan.fits)
-    };
+    let fits =
+        |config: &TrainConfig| planner(devices, config, sizes, graph).forecast(ranks).is_ok_and(|plan| plan.fits);
     remedies(config, fits, "take more ranks, or more memory for each")
 }
 
-/// How many ranks, a power of two times as many, the same would fit on; edges spread evenly.
-fn more_ranks(n: usize, devices: &RankDevices, (config, sizes): (&TrainConfig, &DataSizes)) -> Option<usize> {
+/// How many ranks, a power of two times as many, the same would fit on by rows, step by step; edges spread evenly.
+fn more_ranks(
+    ranks: &RankOptions,
+    devices: &RankDevices,
+    (config, sizes): (&TrainConfig, &DataSizes),
+) -> Option<usize> {
     const MOST: usize = 1024;
     let graph = PaperGraph::even(config, sizes).ok()?;
     let planner = planner(devices, config, sizes, &graph);
-    let fits = |ranks: &usize| {
-        let grid = girih_planner::grids(*ranks)[0];
-        planner.forecast(&grid, girih_partition::Exchange::Dense).is_ok_and(|plan| plan.fits)
+    let fits = |n: &usize| {
+        let options = RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: usize::MAX, ..*ranks };
+        planner.forecast(&options).is_ok_and(|plan| plan.fits)
     };
-    std::iter::successors(Some(2 * n), |ranks| Some(2 * ranks)).take_while(|&ranks| ranks <= MOST).find(fits)
+    let doubled = std::iter::successors(Some(2 * ranks.grid.ranks()), |n| Some(2 * n));
+    doubled.take_while(|&n| n <= MOST).find(fits)
 }

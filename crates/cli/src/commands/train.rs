@@ -6,8 +6,9 @@ mod observer;
 mod outputs;
 mod ranks;
 mod settings;
+mod timeline;
 
-use girih_datasets::{Dataset, LoadOptions, load};
+use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::RankOptions;
 use girih_trainer::{DataSizes, Event, Plan, SessionOptions, TrainConfig};
@@ -16,7 +17,8 @@ use self::cards::{cards, device_of};
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
-use self::ranks::{Company, Place};
+use self::ranks::{Company, Place, sharing};
+use self::timeline::Timeline;
 use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
@@ -57,9 +59,9 @@ fn plan_ranks(
     if let Some(wanted) = wanted_order(args, usize::from(n), config) {
         dataset = ordered(dataset, &wanted, config, args.output)?.0;
     }
-    let n_ranks = usize::from(n);
-    let devices = RankDevices::of(device, n_ranks, (&dataset, config), args.memory, args.output)?;
-    planned::run(n, &devices, (&dataset, spec, config), args.output)
+    let ranks = sharing(&args.ranks, n)?;
+    let devices = RankDevices::of(device, usize::from(n), (&dataset, config), args.memory, args.output)?;
+    planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
 
 /// Trains as all of the company, or as one of it.
@@ -77,17 +79,34 @@ fn train(
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
     let backend = choose(&device, config.precision)?;
-    let mut dataset = load(spec, options)?;
-    let facts = Facts::of(&dataset, spec, config, backend.name());
+    let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
+    let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
+    let wanted = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config);
+    let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
+    let mut data = match ranks {
+        // Each rank reads its own rows, where they lie in their order and no plan counts all of them.
+        Some(_) if wanted.is_none() && !is_planned => DataSource::open(spec, options)?,
+        _ => load(spec, options)?.into(),
+    };
+    let facts = Facts::of(&data.outline(), spec, config, backend.name());
     let mut order = OrderKind::None.to_string();
-    if let Some(wanted) = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config) {
-        (dataset, order) = ordered(dataset, &wanted, config, output)?;
+    if let Some(wanted) = wanted {
+        let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
+        (data, order) = (dataset.into(), name);
     }
-    let chosen = ranks.map(|ranks| arranged(args, ranks, &device, (&dataset, config), output)).transpose()?;
-    let ranks = chosen.as_ref();
-    check_memory(&backend, ranks, config, &dataset)?;
+    // Of rows that each rank will read for itself nothing is planned.
+    if let DataSource::Loaded(dataset) = &data {
+        ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
+        check_memory(&backend, ranks.as_ref(), config, dataset)?;
+    }
+    let ranks = ranks.as_ref();
     if !output.json {
         eprintln!("{}", facts.headline());
+        if company.local_rank().is_some() && !config.batch.is_sampled() && !data.is_stored() {
+            eprintln!(
+                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
+            );
+        }
     }
     let session = SessionOptions {
         checkpoints: args.out.clone(),
@@ -96,20 +115,25 @@ fn train(
         writes: true,
     };
     let mut observer = Observer::new(config, output.json, outputs.clone())?;
-    let mut observe = |event: Event<'_>| observer.observe(&event);
+    let mut observe = |event: Event<'_>| {
+        let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
+        observer.observe(&event, marked)
+    };
     let outcome = match (ranks, backend) {
         (None, backend) => {
+            let dataset = data.into_dataset()?;
             on_backend!(&backend, backend => girih_trainer::train(backend, dataset, config, &session, &mut observe))
         }
-        (Some(ranks), Chosen::Cpu(cpu)) => company.train(&cpu, dataset, config, ranks, &session, &mut observe),
+        (Some(ranks), Chosen::Cpu(cpu)) => company.train(&cpu, data, config, ranks, &session, &mut observe),
         (Some(ranks), Chosen::Cuda(first)) => {
             let n_cards = if company.local_rank().is_some() { 1 } else { ranks.grid.ranks() };
             let cards = cards(*first, &device, n_cards, config.precision)?;
-            company.train_on_cards(&cards, dataset, config, ranks, &session, &mut observe)
+            company.train_on_cards(&cards, data, config, ranks, &session, &mut observe)
         }
     };
     let history = observer.finish()?;
     let outcome = outcome?;
+    timeline.map_or(Ok(()), Timeline::finish)?;
     if !speaks {
         return Ok(());
     }
@@ -129,19 +153,28 @@ fn train(
     Ok(())
 }
 
+/// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
+fn stages(args: &TrainArgs, backend: &Chosen) -> usize {
+    let usual = match backend {
+        Chosen::Cpu(_) => usize::MAX,
+        Chosen::Cuda(_) => 1,
+    };
+    args.ranks.partition.stages.map_or(usual, usize::from)
+}
+
 /// How ranks share the work: as the arguments say, or as is planned to be quickest.
 fn arranged(
     args: &TrainArgs,
-    ranks: &RankOptions,
+    ranks: RankOptions,
     device: &DeviceArgs,
     (dataset, config): (&Dataset, &TrainConfig),
     output: OutputArgs,
 ) -> Result<RankOptions, CliError> {
     match args.ranks.partition.partition {
-        PartitionChoice::Of(_) => Ok(*ranks),
+        PartitionChoice::Of(_) => Ok(ranks),
         PartitionChoice::Auto => {
             let devices = RankDevices::of(device, ranks.grid.ranks(), (dataset, config), None, output)?;
-            planned::choose(ranks, &devices, dataset, config, output)
+            planned::choose(&ranks, &devices, dataset, config, output)
         }
     }
 }
@@ -166,11 +199,14 @@ fn check_memory(
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, stages, wire, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
-            .add_hidden("exchange", exchange.to_string()),
+            .add_hidden("exchange", exchange.to_string())
+            .add_hidden("cuts", cuts.to_string())
+            .add_hidden("stages", (*stages).min(grid.steps()))
+            .add_hidden("wire", wire.name()),
     };
     match order {
         "none" => results.add_hidden("reorder", order),

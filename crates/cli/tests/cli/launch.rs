@@ -36,6 +36,76 @@ fn launched_processes_train_what_threads_do_bit_for_bit() {
     }
 }
 
+/// Data in a folder, of which each rank reads its own rows.
+fn folder(work: &Workspace, name: &str, spec: &str) -> String {
+    let path = work.arg(name);
+    girih(&["convert", "--data", spec, "--out", &path]).ok();
+    path
+}
+
+#[test]
+fn ranks_that_read_their_rows_alone_train_the_same_bits() {
+    let work = Workspace::new();
+    let data = folder(&work, "data", SMALL);
+    for (n, flags) in [
+        ("3", &[][..]),
+        ("4", &["--partition", "2d", "--model", "sage"]),
+        ("4", &["--partition", "1.5d", "--replication", "2", "--model", "gat"]),
+    ] {
+        let train = [&["--epochs", "8", "--json"], flags].concat();
+        let of = |data| [&["--data", data], &train[..]].concat();
+        let whole = curve(girih(&[&["train", "--ranks", n][..], &of(SMALL)].concat()));
+        assert_eq!(curve(launch(n, &of(&data))), whole, "processes, {n} {flags:?}");
+        assert_eq!(curve(girih(&[&["train", "--ranks", n][..], &of(&data)].concat())), whole, "threads, {n} {flags:?}");
+    }
+    // The hash of the data in a checkpoint is that of one process, which goes on with it.
+    let out = work.arg("out");
+    let train = |epochs| ["--data", &data, "--epochs", epochs, "--out", &out, "--resume", "--json"];
+    launch("3", &train("4")).ok();
+    girih(&[&["train"][..], &train("6")].concat()).ok();
+    launch("2", &train("8")).ok();
+}
+
+#[test]
+fn ranks_with_other_or_damaged_data_are_told_before_the_first_step() {
+    let work = Workspace::new();
+    let other = "synth:planted,nodes=600,degree=9,features=24,classes=4";
+    let data = [folder(&work, "data", SMALL), folder(&work, "other", other)];
+    let train = |rank: usize| owned(&["train", "--data", &data[rank], "--epochs", "1"]);
+    for rank in finish(by_hand(&own_variables(2), train)) {
+        let said = rank.refused(1);
+        assert!(says(&said, "its data differ from those of rank 0"), "{said}");
+    }
+    let features = work.path("data/features.npy");
+    let mut bytes = fs::read(&features).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&features, bytes).unwrap();
+    for rank in finish(by_hand(&own_variables(2), |_| train(0))) {
+        let said = rank.refused(1);
+        assert!(says(&said, "features.npy: checksum"), "{said}");
+    }
+}
+
+/// At most 1.2 times its share of the data, mapped pages included, and some numbers for every node of all, beside what a rank
+/// takes for next to nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rank_holds_its_share_of_the_data() {
+    const NODES: u64 = 24_000;
+    let work = Workspace::new();
+    let spec = |nodes: u64| format!("synth:planted,nodes={nodes},degree=8,features=1024,classes=4");
+    let (small, large) = (folder(&work, "small", &spec(400)), folder(&work, "large", &spec(NODES)));
+    let peak = |data: &str| {
+        let train = ["--data", data, "--epochs", "1", "--hidden", "4", "--json"];
+        launch("4", &train).ok().result()["peak_host_bytes"].as_u64().unwrap()
+    };
+    let sizes =
+        |data: &str| fs::read_dir(data).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>();
+    let (taken, share) = (peak(&large).saturating_sub(peak(&small)), sizes(&large) / 4);
+    let most = share * 12 / 10 + 64 * NODES;
+    assert!(taken <= most, "{taken} bytes for a share of {share}, at most {most}");
+}
+
 fn without_ranks<'a>(flags: &[&'a str]) -> Vec<&'a str> {
     let place = flags.iter().position(|flag| *flag == "--ranks");
     let is_left = |i: usize| place.is_none_or(|place| i != place && i != place + 1);

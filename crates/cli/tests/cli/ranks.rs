@@ -17,15 +17,22 @@ fn ranks_train_what_one_rank_does() {
         &["--ranks", "4", "--partition", "1.5d", "--replication", "2", "--exchange", "rows"],
         &["--ranks", "4", "--partition", "2d"],
         &["--ranks", "8", "--partition", "3d", "--exchange", "dense"],
+        &["--ranks", "5", "--cuts", "weighted", "--stages", "2"],
     ] {
         let shared = train(flags);
         assert_eq!(shared["ranks"].as_u64(), Some(flags[1].parse().unwrap()));
-        assert_keys(&shared, &["partition", "replication", "exchange", "reorder"]);
+        assert_keys(&shared, &["partition", "replication", "exchange", "cuts", "wire", "reorder"]);
         for key in ["train_loss", "test_loss"] {
             let (a, b) = (single[key].as_f64().unwrap(), shared[key].as_f64().unwrap());
             assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
         }
     }
+    // Rounding is the same on any number of ranks, and is small.
+    let loss = |flags: &[&str]| train(flags)["train_loss"].as_f64().unwrap();
+    let [two, four] = ["2", "4"].map(|ranks| loss(&["--ranks", ranks, "--wire", "bf16"]));
+    let exact = single["train_loss"].as_f64().unwrap();
+    assert!((two - four).abs() < 1e-4 * two, "{two}, on four ranks {four}");
+    assert!(two != exact && (two - exact).abs() < 1e-2 * exact, "{two}, without rounding {exact}");
 }
 
 #[test]
@@ -257,7 +264,9 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
     assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
     assert!(says(&refusal(2, &["--reorder-blocks", "3"]), "give --reorder ORDER"));
-    for unused in [["--partition", "2d"], ["--exchange", "rows"], ["--rank-deadline", "9"]] {
+    for unused in
+        [["--partition", "2d"], ["--exchange", "rows"], ["--wire", "bf16"], ["--stages", "2"], ["--rank-deadline", "9"]]
+    {
         assert!(says(&girih(&[&["train"], &unused[..]].concat()).refused(2), "give --ranks N"), "{unused:?}");
     }
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
@@ -346,7 +355,9 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let plans = result["plans"].as_array().unwrap();
     let partitions: Vec<&str> = plans.iter().map(|plan| plan["grid"].as_str().unwrap()).collect();
     let schemes: Vec<&str> = partitions.iter().map(|grid| grid.split(',').next().unwrap()).collect();
-    assert_eq!(schemes, ["1d", "1d", "1.5d", "1.5d", "2d", "2d"]);
+    assert_eq!(schemes, ["1d", "1d", "1d", "1d", "1.5d", "1.5d", "2d", "2d", "2d", "2d"]);
+    let stages: Vec<u64> = plans.iter().map(|plan| plan["stages"].as_u64().unwrap()).collect();
+    assert_eq!(stages, [1, 4, 1, 4, 1, 1, 1, 2, 1, 2]);
     let epoch = |plan: &serde_json::Value| plan["epoch_ms"].as_f64().unwrap();
     assert!(plans.iter().all(|plan| plan["fits"] == true && epoch(plan) > 0.0), "{result}");
     assert!(plans.iter().all(|plan| epoch(plan) >= epoch(&result["choice"])), "{result}");
@@ -358,7 +369,12 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
         assert!(shown.contains(part), "no {part}: {shown}");
     }
     let on_processor = plan(&["--ranks", "4", "--json"]).ok().result();
-    assert_eq!(on_processor["plans"].as_array().unwrap().len(), 6);
+    assert_eq!(on_processor["plans"].as_array().unwrap().len(), 10);
+    let flags = ["--gpus", "2", "--memory", "80GB", "--cuts", "weighted", "--wire", "bf16"];
+    let shown = plan(&flags).ok().out;
+    for part in ["--stages ", " --cuts weighted --wire bf16"] {
+        assert!(shown.contains(part), "no {part}: {shown}");
+    }
 }
 
 #[test]
@@ -371,6 +387,7 @@ fn the_quickest_partition_can_be_trained_by() {
     assert_eq!(chosen["ranks"], 4);
     assert!(["1d", "1.5d", "2d"].contains(&chosen["partition"].as_str().unwrap()), "{chosen}");
     assert!(["dense", "rows"].contains(&chosen["exchange"].as_str().unwrap()), "{chosen}");
+    assert!([1, 2, 4].contains(&chosen["stages"].as_u64().unwrap()), "{chosen}");
 }
 
 #[test]

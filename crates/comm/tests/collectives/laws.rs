@@ -114,7 +114,10 @@ macro_rules! laws {
                     comm.all_to_all(&out_rows, &outgoing, &in_rows, &mut incoming)?;
                     let mut back = zeros(out_rows.iter().sum(), 2, Dtype::F32);
                     comm.all_to_all(&in_rows, &incoming, &out_rows, &mut back)?;
-                    Ok((values(&incoming), values(&back) == values(&outgoing)))
+                    let messages = out_rows.iter().map(|&len| vec![comm.rank() as u8; len].into()).collect();
+                    let messages: Vec<u8> = comm.all_to_all_bytes(messages)?.iter().flat_map(|m| m.to_vec()).collect();
+                    let expected: Vec<u8> = in_rows.iter().enumerate().flat_map(|(from, &len)| vec![from as u8; len]).collect();
+                    Ok((values(&incoming), values(&back) == values(&outgoing) && messages == expected))
                 });
                 for (rank, (incoming, returned)) in results.into_iter().enumerate() {
                     prop_assert!(returned);

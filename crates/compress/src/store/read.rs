@@ -116,6 +116,12 @@ impl CompressedFeatures {
         &*self.codec
     }
 
+    /// A hash of all that a store holds but codes, among it their checksums as it states them; of codes in memory, of nothing.
+    #[must_use]
+    pub fn stated_checksum(&self) -> u32 {
+        crc32fast::hash(&self.bytes[..self.codes.start])
+    }
+
     /// The codes of all rows, one after the other.
     #[must_use]
     pub fn codes(&self) -> &[u8] {

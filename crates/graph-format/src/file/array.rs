@@ -1,5 +1,6 @@
 //! [`Array`]: what a `.npy` file holds, and its conversion to the types of this workspace.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
@@ -60,6 +61,24 @@ macro_rules! elements {
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
+            }
+
+            /// Some consecutive values; all but text is shared.
+            fn slice(&self, range: Range<usize>) -> Self {
+                match self {
+                    Self::Bool(v) => Self::Bool(v.slice(range)),
+                    Self::Text(v) => Self::Text(v[range].to_vec()),
+                    $(Self::$variant(v) => Self::$variant(v.slice(range)),)*
+                }
+            }
+
+            /// The bytes of a mapped file that these values are.
+            fn mapped_bytes(&self) -> Option<&[u8]> {
+                match self {
+                    Self::Bool(v) => v.is_mapped().then_some(&v[..]),
+                    Self::Text(_) => None,
+                    $(Self::$variant(v) => v.is_mapped().then(|| bytemuck::cast_slice(&v[..])),)*
+                }
             }
 
             /// NumPy's name of the type.
@@ -152,6 +171,27 @@ impl Array {
     #[must_use]
     pub fn into_values(self) -> Values {
         self.values
+    }
+
+    /// Some consecutive items along the first dimension, shared: of a mapped array, nothing is read yet.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn slice(&self, items: Range<usize>) -> Result<Self, FormatError> {
+        let n_items = self.shape.first().copied().unwrap_or(0);
+        if items.start > items.end || items.end > n_items {
+            return Err(self.error(format!("items {}..{} of {n_items}", items.start, items.end)));
+        }
+        let width: usize = self.shape[1..].iter().product();
+        let values = self.values.slice(items.start * width..items.end * width);
+        let shape = [&[items.len()], &self.shape[1..]].concat();
+        Ok(Self { origin: self.origin.clone(), shape, values })
+    }
+
+    /// The bytes of the values as they lie in the file; `None` of an array that was read into memory.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> Option<&[u8]> {
+        self.values.mapped_bytes()
     }
 
     /// The length of an array of one dimension.

@@ -31,7 +31,7 @@ pub use array::{Array, Element, Values};
 pub use atomic::{NewFolder, write_file};
 pub use csv::{Missing, parse_csv, read_csv, read_integers};
 pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge_list};
-pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, MANIFEST, Verify};
+pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
 pub use metis::{parse_metis, read_metis, write_metis};
 pub use npy::{map_bytes, write_npy, write_npy_rows};

@@ -1,73 +1,65 @@
-//! [`HostAdjacency`]: the normalised adjacency on the host. [`CutAdjacency`]: the same, from which ranks cut their
-//! [`Blocks`].
+//! [`Blocks`]: what a rank multiplies in a product, and which rows travel for it. [`HostBlocks`] has them before they are on a
+//! device: each rank counts in its own rows what it needs, and is told what others do.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand, Transpose};
+use girih_comm::{CommError, Parcel};
+use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, NodeId, Scales};
-use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, place_in};
+use girih_partition::{Exchange, Step, place_in};
 
-use super::ranks::Ranks;
+use super::adjacency::AllScales;
+use super::looped::LoopedRows;
+use super::ranks::{Ranks, failed, totals, words};
 use super::rows::{PeerRows, RowExchange};
-use crate::inputs::Adjacency;
 
-/// Where a rank's blocks come from, one for each step of a product with `op(Â)`.
-pub(crate) trait Blocks<B: Backend>: Send + Sync {
-    /// The blocks of a rank, one for each step of a product with `op(Â)`.
+/// Where a rank's blocks come from: the adjacency, or on paper its sizes.
+pub(crate) trait BlockSource<B: Backend>: Send + Sync {
+    /// How an operand that is stored as `dtype` travels, and is multiplied.
+    fn travelling(&self, dtype: Dtype) -> Dtype;
+
+    /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
     ///
     /// # Errors
-    /// When the device's memory does not suffice.
-    fn blocks(&self, backend: &B, rank: usize, transpose: Transpose) -> Result<Vec<Block<B>>, ComputeError>;
+    /// When the device's memory does not suffice, rows cannot be read again, or another rank fails.
+    fn blocks(&self, backend: &B, ranks: &Ranks<B>, transpose: Transpose) -> Result<Blocks<B>, ComputeError>;
 
-    /// The rows of `Â` that a rank holds, with the columns that they touch.
+    /// The rows of `Â` that a rank holds, with the columns that they touch; all ranks call it together.
     ///
     /// # Errors
-    /// When the device's memory does not suffice.
+    /// As [`blocks`](Self::blocks).
     fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError>;
 }
 
-/// `Â = L·A·R` and, once it is asked for, its transpose.
-pub(crate) struct HostAdjacency {
-    csr: Csr,
-    scales: Scales,
-    symmetric: bool,
-    transposed: OnceLock<Csr>,
+/// How an operand that is stored as `dtype` travels, where those of `f32` do as `wire`.
+pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
+    if dtype == Dtype::F32 { wire } else { dtype }
 }
 
-impl HostAdjacency {
-    /// The adjacency of `graph` as a model wants it.
-    pub(crate) fn new(graph: &Csr, adjacency: Adjacency) -> Self {
-        let csr = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
-        let (scales, symmetric) = (csr.scales(adjacency.norm), csr.is_symmetric());
-        Self { csr, scales, symmetric, transposed: OnceLock::new() }
-    }
-
-    /// The entries of `op(Â)`, and its factors of rows and of columns.
-    fn directed(&self, transpose: Transpose) -> (&Csr, [Option<&[f32]>; 2]) {
-        let [left, right] = [self.scales.left.as_deref(), self.scales.right.as_deref()];
-        match transpose {
-            Transpose::No => (&self.csr, [left, right]),
-            Transpose::Yes if self.symmetric => (&self.csr, [right, left]),
-            Transpose::Yes => (self.transposed.get_or_init(|| self.csr.transposed()), [right, left]),
-        }
-    }
+/// What a rank multiplies in a product.
+pub(crate) struct Blocks<B: Backend> {
+    /// The diagonal of `R` for own rows, by which they are multiplied before they travel: once each, and not wherever an entry
+    /// reads them.
+    pub(super) scale: Option<B::Sparse>,
+    /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
+    pub(super) own: Option<B::Sparse>,
+    pub(super) stages: Vec<Stage<B>>,
 }
 
-/// `Â` as a plan cuts it, shared by the ranks of a process.
-pub(crate) struct CutAdjacency {
-    host: Arc<HostAdjacency>,
-    plan: Arc<BlockPlan>,
-    exchange: Exchange,
-    schedules: [OnceLock<Schedule>; 2],
-    halo: OnceLock<Halo>,
+/// The blocks of a stage, side by side.
+pub(crate) struct Stage<B: Backend> {
+    /// Its columns are the rows that come in the stage. `None` where none come from others.
+    pub(super) matrix: Option<B::Sparse>,
+    pub(super) exchange: StageExchange<B>,
 }
 
-/// The block of one step.
-pub(crate) struct Block<B: Backend> {
-    pub(super) matrix: B::Sparse,
-    /// The rows that are sent for it; `None` where the whole panel is.
-    pub(super) rows: Option<RowExchange<B>>,
+/// What comes in a stage, in the order of the group.
+pub(crate) enum StageExchange<B: Backend> {
+    /// Whole panels: how many rows from each member, this rank's own among them.
+    Panels(Vec<usize>),
+    /// Rows of other members.
+    Rows(RowExchange<B>),
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
@@ -77,124 +69,283 @@ pub(crate) struct Pattern<B: Backend> {
     pub(crate) rows: PeerRows<B>,
 }
 
-impl CutAdjacency {
-    /// An adjacency, to be cut as `plan` says.
-    pub(crate) fn new(host: Arc<HostAdjacency>, plan: Arc<BlockPlan>, exchange: Exchange) -> Self {
-        let (schedules, halo) = Default::default();
-        Self { host, plan, exchange, schedules, halo }
+/// [`Blocks`] on the host, before they are scaled. Clones share entries.
+#[derive(Clone)]
+pub(super) struct HostBlocks {
+    own: Option<HostBlock>,
+    stages: Vec<(Option<HostBlock>, Lists)>,
+}
+
+/// Some columns of the rows that a rank's products have.
+#[derive(Clone)]
+struct HostBlock {
+    csr: Csr,
+    columns: Arc<Columns>,
+}
+
+/// How many rows come from each member of the group.
+#[derive(Clone)]
+enum Lists {
+    /// Whole panels; this rank's own is among them.
+    Panels(Vec<usize>),
+    /// Rows that are listed; and which rows of its panel this rank sends to each.
+    Rows { sent: Vec<Vec<NodeId>>, received: Vec<usize> },
+}
+
+/// Which rows a rank's steps touch.
+struct Touched {
+    /// For each step, of its panel; none where this rank is the root.
+    rows: Vec<Vec<NodeId>>,
+    /// For each step, whether rows are sent, and not the whole panel.
+    by_rows: Vec<bool>,
+    /// For each member of the group, of this rank's panel.
+    by_others: Vec<Vec<NodeId>>,
+}
+
+impl HostBlocks {
+    /// The blocks of a rank, from the rows that its products have; all ranks call it together.
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(super) fn new<B: Backend>(
+        rows: &[LoopedRows],
+        ranks: &Ranks<B>,
+        exchange: Exchange,
+    ) -> Result<Self, CommError> {
+        let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
+        let touched = Touched::new(rows, ranks, exchange)?;
+        let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
+        let own = own_step.map(|step| HostBlock::new(rows, Columns::of(panels[step.panel].clone())));
+        let of_stage = |steps: &Range<usize>| {
+            let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
+                touched.rows_of(steps.clone(), ranks)
+            } else {
+                whole_panels(&mine.steps[steps.clone()], ranks)
+            };
+            let is_from_others = mine.steps[steps.clone()].iter().any(|step| step.root != ranks.rank());
+            (is_from_others.then(|| HostBlock::new(rows, columns)), lists)
+        };
+        Ok(Self { own, stages: mine.stages.iter().map(of_stage).collect() })
     }
 
-    /// Which plan cuts it.
-    pub(super) fn plan(&self) -> &BlockPlan {
-        &self.plan
-    }
-
-    /// The entries of `op(Â)`.
-    pub(super) fn entries(&self, transpose: Transpose) -> &Csr {
-        self.host.directed(transpose).0
-    }
-
-    /// Of a transpose that is the matrix itself, the matrix: what is counted of the one is counted of the other.
-    pub(super) fn direction(&self, transpose: Transpose) -> usize {
-        usize::from(transpose == Transpose::Yes && !self.host.symmetric)
-    }
-
-    pub(super) fn schedule(&self, transpose: Transpose) -> &Schedule {
-        // A symmetric pattern has the same touched rows in both directions.
-        self.schedules[self.direction(transpose)]
-            .get_or_init(|| Schedule::new(&self.plan, self.entries(transpose), self.exchange))
-    }
-
-    pub(super) fn halo(&self) -> &Halo {
-        self.halo.get_or_init(|| Halo::new(&self.plan, &self.host.csr))
+    /// Moves the blocks to a device, with their parts of the scales of all nodes.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(super) fn upload<B: Backend>(
+        self,
+        backend: &B,
+        ranks: &Ranks<B>,
+        [left, right]: &AllScales,
+    ) -> Result<Blocks<B>, ComputeError> {
+        let of_rows = |left: &Arc<[f32]>| -> Vec<f32> {
+            ranks.product_rows(ranks.rank()).flat_map(|rows| &left[rows]).copied().collect()
+        };
+        let left = left.as_ref().map(of_rows);
+        let uploaded = |block: HostBlock| {
+            let scales = Scales { left: left.clone(), right: None };
+            backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names: None })
+        };
+        let scale = right.as_ref().map(|right| diagonal(backend, right[ranks.own()].to_vec())).transpose()?;
+        let stages = self.stages.into_iter().map(|(block, lists)| {
+            let exchange = match lists {
+                Lists::Panels(counts) => StageExchange::Panels(counts),
+                Lists::Rows { sent, received } => StageExchange::Rows(RowExchange::new(backend, &sent, received)?),
+            };
+            Ok(Stage { matrix: block.map(uploaded).transpose()?, exchange })
+        });
+        let stages = stages.collect::<Result<_, ComputeError>>()?;
+        Ok(Blocks { scale, own: self.own.map(uploaded).transpose()?, stages })
     }
 }
 
-impl<B: Backend> Blocks<B> for CutAdjacency {
-    fn blocks(&self, backend: &B, rank: usize, transpose: Transpose) -> Result<Vec<Block<B>>, ComputeError> {
-        let (csr, [left, right]) = self.host.directed(transpose);
-        let mine = &self.plan.ranks[rank];
-        let rows: Vec<Range<usize>> = mine.rows.iter().map(|&panel| self.plan.panels[panel].clone()).collect();
-        let left = left.map(|left| rows.iter().flat_map(|rows| &left[rows.clone()]).copied().collect());
-        let exchanges = self.schedule(transpose).steps(rank);
-        let steps = mine.steps.iter().zip(exchanges).map(|(step, exchange)| {
-            let columns = self.plan.panels[step.panel].clone();
-            let right = right.map(|right| right[columns.clone()].to_vec());
-            let whole = Cut { csr: stacked(csr, &rows, columns), left: left.clone(), right };
-            let (cut, rows) = match exchange {
-                StepExchange::Dense => (whole, None),
-                StepExchange::Rows { lists } if step.root == rank => {
-                    let is_own = |place: usize| mine.group[place] == rank;
-                    let sent = lists.iter().enumerate().map(|(i, list)| if is_own(i) { &[] } else { &list[..] });
-                    let received = vec![0; lists.len()];
-                    (whole, Some(RowExchange::new(backend, &sent.collect::<Vec<_>>(), received)?))
-                }
-                StepExchange::Rows { lists } => {
-                    let touched = &lists[place_in(&mine.group, rank)];
-                    let mut received = vec![0; lists.len()];
-                    received[place_in(&mine.group, step.root)] = touched.len();
-                    let rows = RowExchange::new(backend, &vec![&[]; lists.len()], received)?;
-                    (whole.with_columns(touched), Some(rows))
-                }
-            };
-            Ok(Block { matrix: cut.upload(backend, None)?, rows })
-        });
-        steps.collect()
+/// A matrix with these numbers on its diagonal.
+fn diagonal<B: Backend>(backend: &B, numbers: Vec<f32>) -> Result<B::Sparse, ComputeError> {
+    let n = numbers.len();
+    let (indptr, indices): (Vec<u64>, Vec<NodeId>) = ((0..=n as u64).collect(), (0..n as NodeId).collect());
+    let csr = Csr::new(n, n, indptr, indices, None).expect("an entry a row");
+    let scales = Scales { left: Some(numbers), right: None };
+    backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: true, names: None })
+}
+
+/// Whole panels come: columns of their rows, but none of this rank's own.
+fn whole_panels<B: Backend>(steps: &[Step], ranks: &Ranks<B>) -> (Columns, Lists) {
+    let group = &ranks.mine().group;
+    let (mut columns, mut counts) = (Vec::new(), vec![0; group.len()]);
+    for step in steps {
+        let panel = ranks.plan().panels[step.panel].clone();
+        counts[place_in(group, step.root)] = panel.len();
+        let is_own = step.root == ranks.rank();
+        columns.extend(panel.map(|column| if is_own { Columns::NONE } else { column as NodeId }));
+    }
+    (Columns(columns), Lists::Panels(counts))
+}
+
+impl Touched {
+    fn new<B: Backend>(rows: &[LoopedRows], ranks: &Ranks<B>, exchange: Exchange) -> Result<Self, CommError> {
+        let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
+        if exchange == Exchange::Dense {
+            let n = mine.steps.len();
+            return Ok(Self { rows: vec![Vec::new(); n], by_rows: vec![false; n], by_others: Vec::new() });
+        }
+        let of_step = |step: &Step| match step.root == ranks.rank() {
+            true => Vec::new(),
+            false => touched(rows, &panels[step.panel]),
+        };
+        let rows: Vec<Vec<NodeId>> = mine.steps.iter().map(of_step).collect();
+        let by_rows = match exchange {
+            Exchange::Auto => fewer_rows(&rows, ranks)?,
+            _ => vec![true; rows.len()],
+        };
+        // A rank is the root of one step at most.
+        let mut messages = vec![Parcel::from([]); mine.group.len()];
+        for ((step, rows), by_rows) in mine.steps.iter().zip(&rows).zip(&by_rows) {
+            if *by_rows && step.root != ranks.rank() {
+                messages[place_in(&mine.group, step.root)] = bytemuck::cast_slice(rows).into();
+            }
+        }
+        let lists = ranks.steps.all_to_all_bytes(messages)?;
+        let by_others = lists.iter().map(|list| words(list).collect()).collect();
+        Ok(Self { rows, by_rows, by_others })
     }
 
-    fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
-        let (own, halo) = (&ranks.mine().own, self.halo().of(ranks.rank()));
-        let HostAdjacency { csr, scales, .. } = &*self.host;
-        let whole = Cut {
-            csr: stacked(csr, std::slice::from_ref(own), 0..csr.n_cols()),
-            left: scales.left.as_ref().map(|left| left[own.clone()].to_vec()),
-            right: scales.right.clone(),
+    /// Rows come that this rank's block touches, and all of a panel where that is as good.
+    fn rows_of<B: Backend>(&self, steps: Range<usize>, ranks: &Ranks<B>) -> (Columns, Lists) {
+        let (mine, group) = (ranks.mine(), &ranks.mine().group);
+        let (mut columns, mut sent, mut received) = (Vec::new(), vec![Vec::new(); group.len()], vec![0; group.len()]);
+        for i in steps {
+            let step = &mine.steps[i];
+            let panel = ranks.plan().panels[step.panel].clone();
+            let rows_of = |rows: &Vec<NodeId>| match self.by_rows[i] {
+                true => rows.clone(),
+                false => (0..panel.len() as NodeId).collect(),
+            };
+            if step.root == ranks.rank() {
+                for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| group[*member] != step.root) {
+                    *sent = rows_of(&self.by_others[member]);
+                }
+            } else {
+                let rows = rows_of(&self.rows[i]);
+                received[place_in(group, step.root)] = rows.len();
+                columns.extend(rows.iter().map(|&row| panel.start as NodeId + row));
+            }
+        }
+        (Columns(columns), Lists::Rows { sent, received })
+    }
+}
+
+/// For each step, whether rows that are touched are fewer than whole panels, over all members of the group.
+fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<Vec<bool>, CommError> {
+    let mine = ranks.mine();
+    let counts: Vec<u64> = touched.iter().map(|rows| rows.len() as u64).collect();
+    let sent = totals(&*ranks.steps, &counts)?;
+    let whole = |step: &Step| (ranks.plan().panels[step.panel].len() * (mine.group.len() - 1)) as u64;
+    Ok(mine.steps.iter().zip(sent).map(|(step, sent)| sent < whole(step)).collect())
+}
+
+impl<B: Backend> Pattern<B> {
+    /// From the rank's own rows; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, or another rank fails.
+    pub(super) fn new(
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        own: &LoopedRows,
+        [left, right]: &AllScales,
+    ) -> Result<Self, ComputeError> {
+        let own = std::slice::from_ref(own);
+        let columns = touched(own, &(0..ranks.plan().n_nodes));
+        let of_peer = |nodes: Range<usize>| -> Vec<NodeId> {
+            let below = |end: usize| columns.partition_point(|&c| (c as usize) < end);
+            columns[below(nodes.start)..below(nodes.end)].iter().map(|c| c - nodes.start as NodeId).collect()
         };
-        let names = EntryNames { first_row: own.start as u32, columns: halo.rows.clone().into() };
-        Ok(Pattern {
-            matrix: whole.with_columns(&halo.rows).upload(backend, Some(names))?,
-            rows: PeerRows::new(backend, ranks, &halo.sent, halo.received.clone())?,
+        let wanted: Vec<Vec<NodeId>> = ranks.peer_nodes().map(of_peer).collect();
+        let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
+        let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
+        let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
+        let block = HostBlock::new(own, Columns(columns.clone()));
+        let scales = Scales {
+            left: left.as_ref().map(|left| left[ranks.own()].to_vec()),
+            right: right.as_ref().map(|right| block.columns.scales(right)),
+        };
+        let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
+        Ok(Self {
+            matrix: backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names })?,
+            rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
         })
     }
 }
 
-/// A block on its way to a device.
-struct Cut {
-    csr: Csr,
-    left: Option<Vec<f32>>,
-    right: Option<Vec<f32>>,
-}
+/// The columns of the adjacency that a block's stand for, ascending; [`NONE`](Self::NONE) where a column has no entry.
+struct Columns(Vec<NodeId>);
 
-impl Cut {
-    /// The same entries, with `columns` (ascending; all that occur) alone.
-    fn with_columns(self, columns: &[NodeId]) -> Self {
-        let place = |c: NodeId| columns.binary_search(&c).expect("a column that occurs is listed") as NodeId;
-        let indices: Vec<NodeId> = self.csr.indices().iter().map(|&c| place(c)).collect();
-        let values = self.csr.values().map(<[f32]>::to_vec);
-        let csr =
-            Csr::new(self.csr.n_rows(), columns.len(), self.csr.indptr().to_vec(), indices, values.map(Into::into))
-                .expect("fewer columns in the same order");
-        let right = self.right.map(|right| columns.iter().map(|&c| right[c as usize]).collect());
-        Self { csr, right, ..self }
+impl Columns {
+    /// No column, or no place of one.
+    const NONE: u32 = u32::MAX;
+
+    fn of(columns: Range<usize>) -> Self {
+        Self(columns.map(|column| column as NodeId).collect())
     }
 
-    fn upload<B: Backend>(self, backend: &B, names: Option<EntryNames>) -> Result<B::Sparse, ComputeError> {
-        let scales = Scales { left: self.left, right: self.right };
-        backend.upload_sparse(&SparseOperand { csr: &self.csr, scales, symmetric: false, names })
+    /// From the first to the last.
+    fn range(&self) -> Range<usize> {
+        let mut all = self.0.iter().filter(|column| **column != Self::NONE).map(|&column| column as usize);
+        let first = all.next().unwrap_or(0);
+        first..all.next_back().unwrap_or(first) + 1
     }
-}
 
-/// Ranges of rows of some columns, one below the other.
-fn stacked(csr: &Csr, rows: &[Range<usize>], columns: Range<usize>) -> Csr {
-    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), csr.values().map(|_| Vec::new()));
-    for row in rows.iter().cloned().flatten() {
-        let range = csr.row_range_within(row, &columns);
-        indices.extend(csr.indices()[range.clone()].iter().map(|&c| c - columns.start as NodeId));
-        if let (Some(values), Some(all)) = (&mut values, csr.values()) {
-            values.extend_from_slice(&all[range]);
+    /// The place of every column in a range, counted from its start.
+    fn places(&self, range: &Range<usize>) -> Vec<u32> {
+        let mut places = vec![Self::NONE; range.len()];
+        for (place, &column) in self.0.iter().enumerate().filter(|(_, column)| **column != Self::NONE) {
+            places[column as usize - range.start] = place as u32;
         }
-        indptr.push(indices.len() as u64);
+        places
     }
-    let n_rows = indptr.len() - 1;
-    Csr::new(n_rows, columns.len(), indptr, indices, values.map(Into::into)).expect("rows of a valid matrix")
+
+    /// Of a number for each column of the adjacency, those of the block's.
+    fn scales(&self, scales: &[f32]) -> Vec<f32> {
+        let of_column = |&column: &NodeId| if column == Self::NONE { 0.0 } else { scales[column as usize] };
+        self.0.iter().map(of_column).collect()
+    }
+}
+
+impl HostBlock {
+    /// Some columns of rows, one below the other.
+    fn new(rows: &[LoopedRows], columns: Columns) -> Self {
+        let range = columns.range();
+        let places = columns.places(&range);
+        let is_placed = |id: NodeId| places[id as usize] != Columns::NONE;
+        // Counted first: an array that grows takes more than it holds.
+        let mut indptr = vec![0];
+        for rows in rows {
+            rows.for_each(&range, |_, ids, _| {
+                let n = ids.iter().filter(|&&id| is_placed(id)).count() as u64;
+                indptr.push(indptr[indptr.len() - 1] + n);
+            });
+        }
+        indptr.shrink_to_fit();
+        let (nnz, weighted) = (indptr[indptr.len() - 1] as usize, rows.iter().any(|rows| rows.csr.values().is_some()));
+        let (mut indices, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(if weighted { nnz } else { 0 }));
+        for rows in rows {
+            rows.for_each(&range, |_, ids, weights| {
+                for i in (0..ids.len()).filter(|&i| is_placed(ids[i])) {
+                    indices.push(places[ids[i] as usize]);
+                    values.extend(weights.get(i));
+                }
+            });
+        }
+        let csr = Csr::new(indptr.len() - 1, columns.0.len(), indptr, indices, weighted.then(|| values.into()));
+        Self { csr: csr.expect("rows of a valid matrix"), columns: Arc::new(columns) }
+    }
+}
+
+/// Which of some columns rows name, ascending, counted from the first of them.
+fn touched(rows: &[LoopedRows], columns: &Range<usize>) -> Vec<NodeId> {
+    let mut seen = vec![false; columns.len()];
+    for rows in rows {
+        rows.for_each(columns, |_, ids, _| ids.iter().for_each(|&id| seen[id as usize] = true));
+    }
+    (0..columns.len() as NodeId).filter(|&c| seen[c as usize]).collect()
 }

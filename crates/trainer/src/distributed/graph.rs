@@ -1,33 +1,37 @@
 //! [`CutGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
-use girih_partition::{Reduce, Slicing, Step, place_in};
+use girih_partition::{Reduce, Slicing};
 
-use super::blocks::{Block, Blocks, Pattern};
+use super::blocks::{BlockSource, Blocks, Pattern, Stage, StageExchange};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
 
+/// Stages whose rows travel or are here at a time: one is multiplied while the other comes.
+const AHEAD: usize = 2;
+
 /// The adjacency as one rank sees it.
 pub struct CutGraph<B: Backend> {
     ranks: Arc<Ranks<B>>,
-    adjacency: Arc<dyn Blocks<B>>,
+    adjacency: Arc<dyn BlockSource<B>>,
     /// For each direction, built when it is first needed.
-    blocks: [OnceLock<Vec<Block<B>>>; 2],
+    blocks: [OnceLock<Blocks<B>>; 2],
     pattern: OnceLock<Pattern<B>>,
 }
 
 impl<B: Backend> CutGraph<B> {
-    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<dyn Blocks<B>>) -> Self {
+    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<dyn BlockSource<B>>) -> Self {
         Self { ranks, adjacency, blocks: Default::default(), pattern: OnceLock::new() }
     }
 
-    fn blocks(&self, backend: &B, transpose: Transpose) -> Result<&[Block<B>], ComputeError> {
+    fn blocks(&self, backend: &B, transpose: Transpose) -> Result<&Blocks<B>, ComputeError> {
         let slot = &self.blocks[usize::from(transpose == Transpose::Yes)];
         if slot.get().is_none() {
-            let _ = slot.set(self.adjacency.blocks(backend, self.ranks.rank(), transpose)?);
+            let _ = slot.set(self.adjacency.blocks(backend, &self.ranks, transpose)?);
         }
         Ok(slot.get().expect("just set"))
     }
@@ -46,6 +50,31 @@ impl<B: Backend> CutGraph<B> {
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
+        let dtype = backend.dtype(x);
+        let travelling = self.adjacency.travelling(dtype);
+        if blocks.scale.is_none() && travelling == dtype {
+            return self.multiply_scaled(backend, pool, blocks, x, epilogue, out);
+        }
+        let mut operand = pool.take(backend, backend.shape(x), travelling)?;
+        match &blocks.scale {
+            Some(scale) => backend.spmm((scale, Transpose::No), None, x, Epilogue::default(), &mut operand)?,
+            None => backend.convert(x, &mut operand)?,
+        }
+        self.multiply_scaled(backend, pool, blocks, &operand, epilogue, out)?;
+        pool.give(backend, operand);
+        Ok(())
+    }
+
+    /// `out = epilogue(blocks·X)` for `X` as it travels, own rows among them: the product is the same for any number of ranks.
+    fn multiply_scaled(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        blocks: &Blocks<B>,
+        x: &B::Matrix,
+        epilogue: &Epilogue<'_, B::Matrix>,
+        out: &mut B::Matrix,
+    ) -> Result<(), ComputeError> {
         let mut product = Product { ranks: &self.ranks, backend, pool };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && backend.dtype(out) == Dtype::F32 {
@@ -86,7 +115,7 @@ struct Product<'p, B: Backend> {
 
 impl<B: Backend> Product<'_, B> {
     /// The rank's own rows of the product, in a buffer of the pool.
-    fn summed(&mut self, blocks: &[Block<B>], x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+    fn summed(&mut self, blocks: &Blocks<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
         let (ranks, backend, cols) = (self.ranks, self.backend, self.backend.shape(x).cols);
         let mine = ranks.mine();
         let sliced = mine.slice.as_ref().map(|slicing| self.cut_columns(slicing, x)).transpose()?;
@@ -107,20 +136,20 @@ impl<B: Backend> Product<'_, B> {
     /// `out = epilogue(Σ block · panel)` over the steps.
     fn steps(
         &mut self,
-        blocks: &[Block<B>],
+        blocks: &Blocks<B>,
         operand: &B::Matrix,
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        let (backend, mine) = (self.backend, self.ranks.mine());
-        if blocks.is_empty() && !epilogue.accumulate {
+        let backend = self.backend;
+        let n_products =
+            blocks.own.iter().chain(blocks.stages.iter().filter_map(|stage| stage.matrix.as_ref())).count();
+        if n_products == 0 && !epilogue.accumulate {
             backend.set_zero(out)?;
         }
-        let mut steps = mine.steps.iter().zip(blocks).peekable();
-        let mut arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
-        let mut n_left = blocks.len();
-        let mut multiply = |block: &Block<B>, panel: &B::Matrix| {
-            let (first, last) = (n_left == blocks.len(), n_left == 1);
+        let mut n_left = n_products;
+        let mut multiply = |block: &B::Sparse, panel: &B::Matrix| {
+            let (first, last) = (n_left == n_products, n_left == 1);
             n_left -= 1;
             let epilogue = Epilogue {
                 accumulate: !first || epilogue.accumulate,
@@ -128,41 +157,47 @@ impl<B: Backend> Product<'_, B> {
                 activation: if last { epilogue.activation } else { Activation::Identity },
                 dropout: epilogue.dropout.filter(|_| last),
             };
-            backend.spmm((&block.matrix, Transpose::No), None, panel, epilogue, out)
+            backend.spmm((block, Transpose::No), None, panel, epilogue, out)
         };
-        // The rank's own rows are here already: its block is multiplied while the first of others' travel.
-        let is_own = |step: &Step| step.root == self.ranks.rank();
-        if let Some((_, block)) = mine.steps.iter().zip(blocks).find(|(step, _)| is_own(step)) {
+        let mut arriving = VecDeque::with_capacity(AHEAD);
+        for stage in blocks.stages.iter().take(AHEAD) {
+            arriving.push_back(self.begin(stage, operand)?);
+        }
+        // The rank's own rows are here already: its block is multiplied while those of others travel.
+        if let Some(block) = &blocks.own {
             multiply(block, operand)?;
         }
-        while let Some((step, block)) = steps.next() {
-            let begun = arriving.take().expect("each step is begun before it is taken");
+        for (i, stage) in blocks.stages.iter().enumerate() {
+            let begun = arriving.pop_front().expect("each stage is begun before it is taken");
             let received = begun.finish(backend, self.pool, &*self.ranks.steps)?;
-            // The rows of the next step travel while this one is multiplied.
-            arriving = steps.peek().map(|(step, block)| self.begin(step, block, operand)).transpose()?;
-            if !is_own(step) {
+            if let Some(block) = &stage.matrix {
                 multiply(block, &received)?;
             }
             self.give(Some(received));
+            // What begins now waits for the products that were asked for: the next one goes on meanwhile.
+            if let Some(next) = blocks.stages.get(i + AHEAD) {
+                arriving.push_back(self.begin(next, operand)?);
+            }
         }
         Ok(())
     }
 
-    /// Begins to bring what the block of a step multiplies: the rows that the root sends. The root multiplies its own panel.
-    fn begin(&mut self, step: &Step, block: &Block<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
-        let (backend, ranks) = (self.backend, self.ranks);
-        if let Some(rows) = &block.rows {
-            return rows.begin(backend, self.pool, &*ranks.steps, own);
-        }
-        let shape = Shape::new(ranks.plan().panels[step.panel].len(), backend.shape(own).cols);
-        let mut panel = self.pool.take(backend, shape, backend.dtype(own))?;
-        if step.root == ranks.rank() {
-            backend.convert(own, &mut panel)?;
-        }
-        let place = place_in(&ranks.mine().group, step.root);
+    /// Begins to bring what the blocks of a stage multiply.
+    fn begin(&mut self, stage: &Stage<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
+        let (backend, group) = (self.backend, &*self.ranks.steps);
+        let counts = match &stage.exchange {
+            StageExchange::Rows(rows) => return rows.begin(backend, self.pool, group, own),
+            StageExchange::Panels(counts) => counts,
+        };
+        let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
+        let mut panels = self.pool.take(backend, Shape::new(counts.iter().sum(), cols), dtype)?;
+        // Who is no root of the stage sends nothing.
+        let nothing =
+            (counts[group.rank()] == 0).then(|| self.pool.take(backend, Shape::new(0, cols), dtype)).transpose()?;
+        let sent = nothing.as_ref().unwrap_or(own);
         let pending =
-            ranks.steps.begin(&mut || ranks.steps.broadcast(place, &mut panel)).map_err(|error| failed(&error))?;
-        Ok(Arriving { pending, rows: panel, sent: None })
+            group.begin(&mut || group.all_gather(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
+        Ok(Arriving { pending, rows: panels, sent: nothing })
     }
 
     /// Adds up what several ranks have of the same rows, and leaves each the rows that it holds.

@@ -19,13 +19,21 @@
 //! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
 //! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is.
 //!
+//! A rank reads its own rows of the data alone, where they are in a folder ([`DataSource`](girih_datasets::DataSource)), and
+//! learns by messages what it needs of others: degrees, which of its rows they read, and, where the adjacency is not
+//! symmetric, their entries in its columns. Interactions of a recommender are on every rank.
+//!
 //! [`RankPlanner`] runs all of this for one rank after the other on shapes alone.
 //!
 //! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all
 //! ranks get the same bits and their parameters never drift apart.
 
+mod adjacency;
 mod blocks;
+mod data;
 mod graph;
+mod looped;
+mod mirror;
 mod network;
 mod paper;
 mod planning;
@@ -42,6 +50,7 @@ pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
 pub use session::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 
-pub(crate) use blocks::{Blocks, CutAdjacency, Pattern};
-pub(crate) use ranks::share;
+pub(crate) use adjacency::CutAdjacency;
+pub(crate) use blocks::{BlockSource, Pattern};
+pub(crate) use ranks::{numbers, share};
 pub(crate) use rows::PeerRows;

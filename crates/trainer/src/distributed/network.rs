@@ -4,14 +4,12 @@ use girih_partition::LinkRates;
 use serde::{Deserialize, Serialize};
 
 /// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are:
-/// `b` bytes that are broadcast count `b`; of `b` bytes that `g` ranks gather, each brings some and gets `b·(g − 1)/g`,
-/// and as much counts where each gets some of a sum; an all-reduce is both, one after the other. Of pieces for all,
-/// whichever is more of what a rank sends and gets.
+/// who brings `b` bytes for each of `g` ranks sends `b·(g − 1)`, and of gathered rows whoever sends most counts. Of pieces
+/// for single ranks, whichever is more of what a rank sends and gets. Where each gets some of a sum of `b` bytes,
+/// `b·(g − 1)/g` count, and for an all-reduce twice as much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Links {
-    /// One rank's matrix for all.
-    pub broadcast: LinkRates,
-    /// The rows of all ranks for all.
+    /// Rows of each rank, or of some, for all.
     pub all_gather: LinkRates,
     /// A sum for all.
     pub all_reduce: LinkRates,
@@ -25,12 +23,11 @@ impl Links {
     /// Links that are as fast for all operations.
     #[must_use]
     pub fn alike(rates: LinkRates) -> Self {
-        Self { broadcast: rates, all_gather: rates, all_reduce: rates, reduce_scatter: rates, all_to_all: rates }
+        Self { all_gather: rates, all_reduce: rates, reduce_scatter: rates, all_to_all: rates }
     }
 
     fn of(&self, operation: Operation) -> LinkRates {
         match operation {
-            Operation::Broadcast => self.broadcast,
             Operation::AllGather => self.all_gather,
             Operation::AllReduce => self.all_reduce,
             Operation::ReduceScatter => self.reduce_scatter,
@@ -42,7 +39,6 @@ impl Links {
 /// What ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    Broadcast,
     AllGather,
     AllReduce,
     ReduceScatter,
@@ -71,8 +67,8 @@ impl Network {
 
     /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
     ///
-    /// Rows for all ranks of a host come in once, over the adapters of all of its members, and are passed on inside;
-    /// pieces for single ranks come over their own adapters. Latencies between hosts add up over as many rounds as a
+    /// Rows and pieces go from each rank to each, over its own adapter. Sums come into a host once, over the adapters of all of
+    /// its members, and are passed on inside. Latencies between hosts add up over as many rounds as a
     /// tree of hosts is deep.
     pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
         let inside = self.links.of(operation);
@@ -82,8 +78,8 @@ impl Network {
         }
         let (size, per_host) = (members.len() as f64, members.len() as f64 / n_hosts as f64);
         let (crossing, adapters) = match operation {
-            Operation::AllToAll => (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0),
-            _ => (bytes, per_host),
+            Operation::AllGather | Operation::AllToAll => (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0),
+            Operation::AllReduce | Operation::ReduceScatter => (bytes, per_host),
         };
         let rounds = f64::from((n_hosts - 1).ilog2() + 1);
         inside.latency
@@ -114,18 +110,20 @@ mod tests {
 
     #[test]
     fn a_host_is_as_fast_as_its_links() {
-        assert_eq!(hosts_of_two().seconds(Operation::Broadcast, &[2, 3], 100.0), 2.0);
+        assert_eq!(hosts_of_two().seconds(Operation::AllGather, &[2, 3], 100.0), 2.0);
         assert_eq!(Network::one_host(hosts_of_two().links, true).seconds(Operation::AllReduce, &[0, 9], 100.0), 2.0);
     }
 
     #[test]
-    fn hosts_pass_on_what_is_for_all_of_their_ranks() {
+    fn sums_cross_once_and_rows_go_to_each() {
         let network = hosts_of_two();
         // Two adapters bring 100 bytes at 10 a second each.
-        assert_eq!(network.seconds(Operation::Broadcast, &[0, 1, 2, 3], 100.0), 1.0 + 3.0 + 5.0);
+        assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 1, 2, 3], 100.0), 1.0 + 3.0 + 5.0);
         // One rank of each host: one adapter. Four hosts are two rounds apart.
-        assert_eq!(network.seconds(Operation::Broadcast, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
+        assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
         // Two of three pieces leave the host, each over the adapter of whom it is for.
-        assert_eq!(network.seconds(Operation::AllToAll, &[0, 1, 2, 3], 90.0), 1.0 + 3.0 + 6.0);
+        for operation in [Operation::AllToAll, Operation::AllGather] {
+            assert_eq!(network.seconds(operation, &[0, 1, 2, 3], 90.0), 1.0 + 3.0 + 6.0);
+        }
     }
 }

@@ -5,15 +5,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use girih_comm::{Collective, CommError, Counters, Pending, Traffic};
+use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
-use girih_graph_format::Csr;
-use girih_partition::{BlockPlan, Exchange, evenly_touched, place_in};
+use girih_graph_format::{Csr, Norm};
+use girih_partition::{BlockPlan, Exchange, Halo, Schedule, Step, evenly_touched, place_in};
 
-use super::blocks::{Block, Blocks, CutAdjacency, HostAdjacency, Pattern};
+use super::blocks::{BlockSource, Blocks, Pattern, Stage, StageExchange, travelling};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
+use super::session::RankOptions;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::inputs::Adjacency;
@@ -21,11 +22,43 @@ use crate::plan::DataSizes;
 
 /// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the
 /// size is known, whose edges are spread evenly.
-pub struct PaperGraph(Source);
+#[derive(Clone)]
+pub struct PaperGraph {
+    adjacency: Adjacency,
+    weighted: bool,
+    entries: Entries,
+}
 
-enum Source {
-    Counted(Arc<HostAdjacency>),
-    Even { n_edges: u64, weighted: bool, self_loops: bool },
+#[derive(Clone)]
+enum Entries {
+    Counted(Arc<Counted>),
+    /// So many stored edges.
+    Even(u64),
+}
+
+/// A graph that is at hand.
+struct Counted {
+    /// As it is stored: where nodes are cut depends on that.
+    stored: Csr,
+    /// With self loops, if the network asks for them.
+    looped: Csr,
+    transposed: OnceLock<Csr>,
+    symmetric: bool,
+}
+
+impl Counted {
+    /// The entries of `op(Â)`.
+    fn directed(&self, transpose: Transpose) -> &Csr {
+        match self.direction(transpose) {
+            0 => &self.looped,
+            _ => self.transposed.get_or_init(|| self.looped.transposed()),
+        }
+    }
+
+    /// Of a transpose that is the matrix itself, the matrix: what is counted of the one is counted of the other.
+    fn direction(&self, transpose: Transpose) -> usize {
+        usize::from(transpose == Transpose::Yes && !self.symmetric)
+    }
 }
 
 impl PaperGraph {
@@ -34,10 +67,12 @@ impl PaperGraph {
     /// # Errors
     /// When the configuration is refused.
     pub fn of(graph: &Csr, config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        // A network that reads no graph asks for no blocks either.
-        let plain = Adjacency { self_loops: false, norm: girih_graph_format::Norm::None };
-        let adjacency = data.needs(config)?.graph.unwrap_or(plain);
-        Ok(Self(Source::Counted(Arc::new(HostAdjacency::new(graph, adjacency)))))
+        let adjacency = adjacency_of(config, data)?;
+        let looped = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
+        let (stored, transposed) = (graph.clone(), OnceLock::new());
+        let counted = Counted { stored, looped, transposed, symmetric: data.symmetric };
+        let weighted = graph.values().is_some();
+        Ok(Self { adjacency, weighted, entries: Entries::Counted(Arc::new(counted)) })
     }
 
     /// A graph of the size that `data` says.
@@ -45,33 +80,45 @@ impl PaperGraph {
     /// # Errors
     /// When the configuration is refused.
     pub fn even(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        let self_loops = data.needs(config)?.graph.is_some_and(|adjacency| adjacency.self_loops);
-        Ok(Self(Source::Even { n_edges: data.n_edges as u64, weighted: data.weighted, self_loops }))
+        let (adjacency, weighted) = (adjacency_of(config, data)?, data.weighted);
+        Ok(Self { adjacency, weighted, entries: Entries::Even(data.n_edges as u64) })
     }
 
     /// Whether only its size is known, so that ranks do alike.
-    pub(crate) fn is_even(&self) -> bool {
-        matches!(self.0, Source::Even { .. })
+    pub(super) fn is_even(&self) -> bool {
+        matches!(self.entries, Entries::Even(_))
     }
 
-    /// Its blocks, as `plan` cuts them.
-    pub(crate) fn cut(&self, plan: Arc<BlockPlan>, exchange: Exchange) -> PaperBlocks {
-        match &self.0 {
-            Source::Counted(host) => PaperBlocks::Counted {
-                cut: CutAdjacency::new(Arc::clone(host), plan, exchange),
-                nnz: Default::default(),
-            },
-            &Source::Even { n_edges, weighted, self_loops } => {
-                PaperBlocks::Even { plan, exchange, n_edges, weighted, self_loops }
-            }
-        }
+    /// Its blocks, as ranks of a plan hold them.
+    ///
+    /// # Errors
+    /// When there are more ranks than nodes.
+    pub(super) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<PaperBlocks, TrainError> {
+        let plan = match &self.entries {
+            Entries::Counted(counted) => ranks.plan(n_nodes, || Ok(counted.stored.offsets().clone()))?,
+            // Where edges are spread evenly, panels of equal work are of equal size.
+            Entries::Even(_) => BlockPlan::new(&ranks.grid, n_nodes)?.in_stages(ranks.stages),
+        };
+        let RankOptions { exchange, wire, .. } = *ranks;
+        let (counts, halo) = Default::default();
+        Ok(PaperBlocks { graph: self.clone(), plan: Arc::new(plan), exchange, wire, counts, halo })
     }
 }
 
+/// The adjacency as the network reads it; one that reads none asks for no blocks either.
+fn adjacency_of(config: &TrainConfig, data: &DataSizes) -> Result<Adjacency, TrainError> {
+    Ok(data.needs(config)?.graph.unwrap_or(Adjacency { self_loops: false, norm: Norm::None }))
+}
+
 /// The sizes of the blocks of all ranks.
-pub(crate) enum PaperBlocks {
-    Counted { cut: CutAdjacency, nnz: [OnceLock<Vec<Vec<u64>>>; 2] },
-    Even { plan: Arc<BlockPlan>, exchange: Exchange, n_edges: u64, weighted: bool, self_loops: bool },
+pub(super) struct PaperBlocks {
+    graph: PaperGraph,
+    pub(super) plan: Arc<BlockPlan>,
+    exchange: Exchange,
+    wire: Dtype,
+    /// Of a graph that is at hand, for each direction: the entries of each rank's steps, and what these send.
+    counts: [OnceLock<(Vec<Vec<u64>>, Schedule)>; 2],
+    halo: OnceLock<Halo>,
 }
 
 /// What a step multiplies and sends.
@@ -90,66 +137,94 @@ struct PatternSizes {
 }
 
 impl PaperBlocks {
-    fn plan(&self) -> &BlockPlan {
-        match self {
-            Self::Counted { cut, .. } => cut.plan(),
-            Self::Even { plan, .. } => plan,
-        }
-    }
-
-    fn weighted(&self) -> bool {
-        match self {
-            Self::Counted { cut, .. } => cut.entries(Transpose::No).values().is_some(),
-            Self::Even { weighted, .. } => *weighted,
-        }
-    }
-
     fn step(&self, rank: usize, i: usize, transpose: Transpose) -> StepSizes {
-        match self {
-            Self::Counted { cut, nnz } => {
-                let nnz = nnz[cut.direction(transpose)].get_or_init(|| cut.plan().step_nnz(cut.entries(transpose)));
-                let rows = cut.schedule(transpose).steps(rank)[i].n_rows();
-                StepSizes { nnz: nnz[rank][i], rows }
+        match &self.graph.entries {
+            Entries::Counted(counted) => {
+                let (nnz, schedule) = self.counts[counted.direction(transpose)].get_or_init(|| {
+                    let entries = counted.directed(transpose);
+                    (self.plan.step_nnz(entries), Schedule::new(&self.plan, entries, self.exchange))
+                });
+                StepSizes { nnz: nnz[rank][i], rows: schedule.steps(rank)[i].n_rows() }
             }
-            Self::Even { plan, exchange, n_edges, self_loops, .. } => {
-                let (mine, nnz) = (&plan.ranks[rank], plan.even_nnz(rank, i, *n_edges));
-                let step = mine.steps[i];
-                let columns = plan.panels[step.panel].len();
-                let touched = evenly_touched(columns, nnz);
-                let others = mine.group.len() - 1;
-                let sends_rows = match exchange {
-                    Exchange::Dense => false,
-                    Exchange::Rows => true,
-                    Exchange::Auto => touched * others < columns * others,
-                };
-                let loops = if *self_loops && mine.rows.contains(&step.panel) { columns as u64 } else { 0 };
-                StepSizes { nnz: nnz + loops, rows: sends_rows.then(|| vec![touched; mine.group.len()]) }
-            }
+            &Entries::Even(n_edges) => self.even_step(rank, i, n_edges),
         }
+    }
+
+    fn even_step(&self, rank: usize, i: usize, n_edges: u64) -> StepSizes {
+        let (mine, nnz) = (&self.plan.ranks[rank], self.plan.even_nnz(rank, i, n_edges));
+        let step = mine.steps[i];
+        let columns = self.plan.panels[step.panel].len();
+        let touched = evenly_touched(columns, nnz);
+        let others = mine.group.len() - 1;
+        let sends_rows = match self.exchange {
+            Exchange::Dense => false,
+            Exchange::Rows => true,
+            Exchange::Auto => touched * others < columns * others,
+        };
+        let has_loops = self.graph.adjacency.self_loops && mine.rows.contains(&step.panel);
+        let loops = if has_loops { columns as u64 } else { 0 };
+        StepSizes { nnz: nnz + loops, rows: sends_rows.then(|| vec![touched; mine.group.len()]) }
     }
 
     fn pattern_sizes(&self, rank: usize) -> PatternSizes {
-        match self {
-            Self::Counted { cut, .. } => {
-                let (own, halo) = (&cut.plan().ranks[rank].own, cut.halo().of(rank));
-                let indptr = cut.entries(Transpose::No).indptr();
+        match &self.graph.entries {
+            Entries::Counted(counted) => {
+                let own = &self.plan.ranks[rank].own;
+                let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &counted.looped)).of(rank);
+                let indptr = counted.looped.indptr();
                 PatternSizes {
                     nnz: indptr[own.end] - indptr[own.start],
                     received: halo.received.clone(),
                     sent: halo.sent.iter().map(Vec::len).collect(),
                 }
             }
-            Self::Even { plan, n_edges, self_loops, .. } => {
-                let (n, own) = (plan.n_nodes as f64, plan.ranks[rank].own.len());
-                let touched = |peer: usize| match plan.ranks[peer].own.len() {
-                    rows if peer == rank && *self_loops => rows,
-                    rows => evenly_touched(rows, (*n_edges as f64 * (own as f64 / n) * (rows as f64 / n)) as u64),
-                };
-                let received: Vec<usize> = plan.peers(plan.ranks[rank].replica).map(touched).collect();
-                let nnz = (*n_edges as f64 * own as f64 / n) as u64 + if *self_loops { own as u64 } else { 0 };
-                PatternSizes { nnz, sent: received.clone(), received }
+            &Entries::Even(n_edges) => self.even_pattern(rank, n_edges as f64),
+        }
+    }
+
+    fn even_pattern(&self, rank: usize, n_edges: f64) -> PatternSizes {
+        let (plan, self_loops) = (&self.plan, self.graph.adjacency.self_loops);
+        let (n, own) = (plan.n_nodes as f64, plan.ranks[rank].own.len());
+        let touched = |peer: usize| match plan.ranks[peer].own.len() {
+            rows if peer == rank && self_loops => rows,
+            rows => evenly_touched(rows, (n_edges * (own as f64 / n) * (rows as f64 / n)) as u64),
+        };
+        let received: Vec<usize> = plan.peers(plan.ranks[rank].replica).map(touched).collect();
+        let nnz = (n_edges * own as f64 / n) as u64 + if self_loops { own as u64 } else { 0 };
+        PatternSizes { nnz, sent: received.clone(), received }
+    }
+
+    fn sparse(&self, meter: &Meter, shape: Shape, nnz: u64) -> <Meter as girih_compute::Backend>::Sparse {
+        meter.sparse(shape, nnz as usize, self.graph.weighted, false)
+    }
+
+    /// The blocks of some steps side by side, as `HostBlocks` has them.
+    fn stage(&self, meter: &Meter, ranks: &Ranks<Meter>, steps: &[(Step, StepSizes)]) -> Stage<Meter> {
+        let group = &ranks.mine().group;
+        let place = place_in(group, ranks.rank());
+        let by_rows = steps.iter().any(|(_, sizes)| sizes.rows.is_some());
+        let (mut sent, mut received, mut nnz, mut is_from_others) =
+            (vec![0; group.len()], vec![0; group.len()], 0, false);
+        for (step, sizes) in steps {
+            let panel = self.plan.panels[step.panel].len();
+            let rows_for = |member: usize| sizes.rows.as_ref().map_or(panel, |rows| rows[member]);
+            let root = place_in(group, step.root);
+            if root != place {
+                received[root] = rows_for(place);
+                nnz += sizes.nnz;
+                is_from_others = true;
+            } else if by_rows {
+                sent = (0..group.len()).map(|member| if member == place { 0 } else { rows_for(member) }).collect();
+            } else {
+                received[place] = panel;
             }
         }
+        let shape = Shape::new(self.plan.n_product_rows(ranks.rank()), received.iter().sum());
+        let exchange = match by_rows {
+            true => StageExchange::Rows(exchange_of(meter, sent, received)),
+            false => StageExchange::Panels(received),
+        };
+        Stage { matrix: is_from_others.then(|| self.sparse(meter, shape, nnz)), exchange }
     }
 }
 
@@ -158,37 +233,31 @@ fn exchange_of(meter: &Meter, sent: Vec<usize>, received: Vec<usize>) -> RowExch
     RowExchange::of_ids(meter.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
 }
 
-impl Blocks<Meter> for PaperBlocks {
-    fn blocks(&self, meter: &Meter, rank: usize, transpose: Transpose) -> Result<Vec<Block<Meter>>, ComputeError> {
-        let (plan, n_rows) = (self.plan(), self.plan().n_product_rows(rank));
-        let mine = &plan.ranks[rank];
-        let steps = mine.steps.iter().enumerate().map(|(i, step)| {
-            let (sizes, columns) = (self.step(rank, i, transpose), plan.panels[step.panel].len());
-            let (place, root) = (place_in(&mine.group, rank), place_in(&mine.group, step.root));
-            let nobody = vec![0; mine.group.len()];
-            let (columns, rows) = match sizes.rows {
-                None => (columns, None),
-                Some(mut sent) if root == place => {
-                    sent[place] = 0;
-                    (columns, Some(exchange_of(meter, sent, nobody)))
-                }
-                Some(rows) => {
-                    let mut received = nobody.clone();
-                    received[root] = rows[place];
-                    (rows[place], Some(exchange_of(meter, nobody, received)))
-                }
-            };
-            let shape = Shape::new(n_rows, columns);
-            Block { matrix: meter.sparse(shape, sizes.nnz as usize, self.weighted(), false), rows }
+impl BlockSource<Meter> for PaperBlocks {
+    fn travelling(&self, dtype: Dtype) -> Dtype {
+        travelling(dtype, self.wire)
+    }
+
+    fn blocks(&self, meter: &Meter, ranks: &Ranks<Meter>, transpose: Transpose) -> Result<Blocks<Meter>, ComputeError> {
+        let (rank, mine, n_own) = (ranks.rank(), ranks.mine(), ranks.own().len());
+        let steps = mine.steps.iter().enumerate().map(|(i, step)| (*step, self.step(rank, i, transpose)));
+        let steps: Vec<(Step, StepSizes)> = steps.collect();
+        let own = steps.iter().find(|(step, _)| step.root == rank).map(|(step, sizes)| {
+            let shape = Shape::new(self.plan.n_product_rows(rank), self.plan.panels[step.panel].len());
+            self.sparse(meter, shape, sizes.nnz)
         });
-        Ok(steps.collect())
+        let [left, right] = self.graph.adjacency.norm.powers();
+        let scales = if transpose == Transpose::Yes { left } else { right };
+        let scale = scales.map(|_| meter.sparse(Shape::new(n_own, n_own), n_own, false, true));
+        let stages = mine.stages.iter().map(|stage| self.stage(meter, ranks, &steps[stage.clone()])).collect();
+        Ok(Blocks { scale, own, stages })
     }
 
     fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {
         let PatternSizes { nnz, received, sent } = self.pattern_sizes(ranks.rank());
         let shape = Shape::new(ranks.own().len(), received.iter().sum());
-        let matrix = meter.sparse(shape, nnz as usize, self.weighted(), false);
-        Ok(Pattern { matrix, rows: PeerRows::of(ranks, exchange_of(meter, sent, received)) })
+        let (matrix, rows) = (self.sparse(meter, shape, nnz), exchange_of(meter, sent, received));
+        Ok(Pattern { matrix, rows: PeerRows::of(ranks, rows) })
     }
 }
 
@@ -256,9 +325,13 @@ impl PaperRank {
         Traffic { sent: moved, received: moved }
     }
 
+    fn n_others(&self) -> f64 {
+        (self.members.len() - 1) as f64
+    }
+
     /// The share of all rows that others have.
     fn share_of_others(&self) -> f64 {
-        (self.members.len() - 1) as f64 / self.members.len() as f64
+        self.n_others() / self.members.len() as f64
     }
 }
 
@@ -277,7 +350,7 @@ impl Collective<Meter> for PaperRank {
             true => Traffic { sent: (self.members.len() as u64 - 1) * bytes, received: 0 },
             false => Traffic { sent: 0, received: bytes },
         };
-        self.exchange(Operation::Broadcast, bytes as f64, traffic);
+        self.exchange(Operation::AllGather, bytes as f64 * self.n_others(), traffic);
         Ok(())
     }
 
@@ -318,10 +391,12 @@ impl Collective<Meter> for PaperRank {
         Ok(())
     }
 
+    /// Rows go from each to each: all wait for whoever has most.
     fn all_gather(&self, rows: &[usize], _input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
+        let most = bytes_of(out, rows.iter().copied().max().unwrap_or(0));
         let (all, own) = (bytes_of(out, out.shape().rows), bytes_of(out, rows[self.place]));
         let traffic = Traffic { sent: (self.members.len() as u64 - 1) * own, received: all - own };
-        self.exchange(Operation::AllGather, all as f64 * self.share_of_others(), traffic);
+        self.exchange(Operation::AllGather, most as f64 * self.n_others(), traffic);
         Ok(())
     }
 
@@ -350,6 +425,11 @@ impl Collective<Meter> for PaperRank {
     /// The message of this rank from everyone.
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
         Ok(vec![message.to_vec(); self.members.len()])
+    }
+
+    /// The messages of this rank, as if others had sent them.
+    fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
+        Ok(messages)
     }
 
     fn split(&self, _colour: usize, _key: usize) -> Result<Box<dyn Collective<Meter>>, CommError> {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use girih_partition::{BlockPlan, Exchange, ProcessGrid};
 use rayon::prelude::*;
 
 use super::graph::CutGraph;
 use super::network::Network;
 use super::paper::{PaperBlocks, PaperGraph, PaperRank};
-use super::session::check_task;
+use super::session::{RankOptions, check_task};
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::graph::Graph;
@@ -53,11 +52,11 @@ impl RankPlans {
 }
 
 impl RankPlanner<'_> {
-    /// The plans of the ranks of `grid`.
+    /// The plans of ranks that share the work so.
     ///
     /// # Errors
     /// When the configuration is refused, ranks do not share such work, or there are more ranks than nodes.
-    pub fn plan(&self, grid: &ProcessGrid, exchange: Exchange) -> Result<RankPlans, TrainError> {
+    pub fn plan(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         let Self { config, data, graph, device, network } = *self;
         check_task(config)?;
         if config.batch.is_sampled() || config.model.kind.is_recommender() {
@@ -66,16 +65,15 @@ impl RankPlanner<'_> {
             ));
         }
         let reads_graph = data.needs(config)?.graph.is_some();
-        let plan = Arc::new(BlockPlan::new(grid, data.n_nodes)?);
-        let blocks = Arc::new(graph.cut(Arc::clone(&plan), exchange));
+        let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);
         let of_rank = |rank: usize| {
             let meter = device.meter(config);
-            let ranks = PaperRank::ranks(&plan, rank, network, &meter);
+            let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
             let graph =
                 reads_graph.then(|| Graph::Cut(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks))));
             Plan::on((&meter, device), config, data, Some(Share { ranks, graph }))
         };
-        let last = grid.ranks() - 1;
+        let last = ranks.grid.ranks() - 1;
         let ranks: Vec<usize> = if graph.is_even() && last > 0 { vec![0, last] } else { (0..=last).collect() };
         Ok(RankPlans { ranks: ranks.into_par_iter().map(of_rank).collect::<Result<_, _>>()? })
     }

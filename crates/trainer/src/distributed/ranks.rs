@@ -112,6 +112,22 @@ impl<B: Backend> Ranks<B> {
         self.plan.peers(self.mine().replica).map(|peer| self.plan.ranks[peer].own.clone())
     }
 
+    /// The ranges of rows that the products of a rank have, in their order.
+    pub(super) fn product_rows(&self, rank: usize) -> impl Iterator<Item = Range<usize>> {
+        self.plan.ranks[rank].rows.iter().map(|&panel| self.plan.panels[panel].clone())
+    }
+
+    /// The numbers of all nodes, from those that each rank has of its own.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(super) fn join_rows(&self, own: &[f32]) -> Result<Vec<f32>, CommError> {
+        let pieces = self.peers.all_gather_bytes(bytemuck::cast_slice(own))?;
+        let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() / size_of::<f32>()).sum());
+        pieces.iter().for_each(|piece| all.extend(numbers(piece).map(f32::from_le_bytes)));
+        Ok(all)
+    }
+
     /// How many ranks hold every node once together, and the place of this one among them.
     pub(crate) fn peers(&self) -> (usize, usize) {
         (self.peers.size(), self.peers.rank())
@@ -134,15 +150,17 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails.
     pub(crate) fn gather_on_host(&self, rows: &Matrix) -> Result<Matrix, CommError> {
-        let pieces = self.peers.all_gather_bytes(bytemuck::cast_slice(rows.data()))?;
-        let all: Vec<f32> = pieces.iter().flat_map(|piece| numbers(piece).map(f32::from_ne_bytes)).collect();
+        let all = self.join_rows(rows.data())?;
         Ok(Matrix::new(self.plan.n_nodes, rows.n_cols(), all).expect("the rows of every node once"))
     }
 
     /// The way back of [`gather_on_host`](Self::gather_on_host): this rank's own rows of a matrix; `None` when it has not a
     /// row for each node.
     pub(crate) fn own_rows(&self, all: &Matrix) -> Option<Matrix> {
-        (all.n_rows() == self.plan.n_nodes).then(|| rows_of(all, self.own()))
+        // A copy: what a rank holds does not keep the rows of others.
+        let copied =
+            |rows: Matrix| Matrix::new(rows.n_rows(), rows.n_cols(), rows.data().to_vec()).expect("whole rows");
+        (all.n_rows() == self.plan.n_nodes).then(|| copied(all.row_slice(self.own())))
     }
 
     /// This rank's share of `0..n`, where all ranks share work that needs no rows of their own.
@@ -150,13 +168,20 @@ impl<B: Backend> Ranks<B> {
         share(n, self.world.rank(), self.world.size())
     }
 
-    /// The sum of what each rank has counted of its own nodes, each node counted once.
+    /// The sums of what each rank has counted of its own nodes, each node counted once.
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn total(&self, count: u64) -> Result<u64, CommError> {
-        let counts = self.peers.all_gather_bytes(&count.to_le_bytes())?;
-        Ok(counts.iter().flat_map(|count| numbers(count).map(u64::from_le_bytes)).sum())
+    pub(crate) fn totals(&self, counts: &[u64]) -> Result<Vec<u64>, CommError> {
+        totals(&*self.peers, counts)
+    }
+
+    /// The messages of all ranks about their own nodes, in the order of nodes.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn join(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+        self.peers.all_gather_bytes(own)
     }
 
     /// The ids that each rank found for its [share](Self::share_of), one behind the other.
@@ -165,7 +190,7 @@ impl<B: Backend> Ranks<B> {
     /// When a rank fails.
     pub(crate) fn join_shares(&self, ids: &[NodeId]) -> Result<Vec<NodeId>, CommError> {
         let pieces = self.world.all_gather_bytes(bytemuck::cast_slice(ids))?;
-        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_ne_bytes)).collect())
+        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_le_bytes)).collect())
     }
 }
 
@@ -174,16 +199,24 @@ pub(crate) fn share(n: usize, i: usize, n_shares: usize) -> Range<usize> {
     n * i / n_shares..n * (i + 1) / n_shares
 }
 
-/// Some consecutive rows of a matrix.
-pub(super) fn rows_of(matrix: &Matrix, rows: Range<usize>) -> Matrix {
-    let cols = matrix.n_cols();
-    let values = matrix.data()[rows.start * cols..rows.end * cols].to_vec();
-    Matrix::new(rows.len(), cols, values).expect("whole rows")
+/// The sums of what each rank of a group has counted.
+pub(super) fn totals<B: Backend>(group: &dyn Collective<B>, counts: &[u64]) -> Result<Vec<u64>, CommError> {
+    let all = group.all_gather_bytes(bytemuck::cast_slice(counts))?;
+    let mut sums = vec![0; counts.len()];
+    for counts in &all {
+        sums.iter_mut().zip(numbers(counts)).for_each(|(sum, count)| *sum += u64::from_le_bytes(count));
+    }
+    Ok(sums)
 }
 
-/// The bytes of 32-bit numbers, number by number: messages are not aligned.
-fn numbers<const N: usize>(message: &[u8]) -> impl Iterator<Item = [u8; N]> {
+/// The bytes of numbers, number by number: messages are not aligned.
+pub(crate) fn numbers<const N: usize>(message: &[u8]) -> impl Iterator<Item = [u8; N]> {
     message.as_chunks().0.iter().copied()
+}
+
+/// The 32-bit numbers of a message.
+pub(super) fn words(message: &[u8]) -> impl Iterator<Item = u32> {
+    numbers(message).map(u32::from_le_bytes)
 }
 
 /// A failure among ranks, as operations report it.

@@ -57,6 +57,18 @@ impl<B: Backend> RowExchange<B> {
         Self { ids, sent, received }
     }
 
+    /// How many rows go to each member.
+    #[cfg(test)]
+    pub(super) fn sent(&self) -> &[usize] {
+        &self.sent
+    }
+
+    /// How many rows come from each member.
+    #[cfg(test)]
+    pub(super) fn received(&self) -> &[usize] {
+        &self.received
+    }
+
     /// Sends rows of `x`; returns what came, in the order of members.
     pub(super) fn send(
         &self,

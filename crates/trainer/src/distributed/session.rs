@@ -1,30 +1,23 @@
 //! [`train_on_threads`], [`train_on_devices`] and [`train_as_rank`]: a training session on several ranks.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
-use girih_compute::{Backend, HostMatrix};
-use girih_datasets::{Dataset, Features, Interactions, Labels, Split};
-use girih_graph_format::Csr;
-use girih_partition::{BlockPlan, Exchange, ProcessGrid, Scheme};
+use girih_compute::{Backend, Dtype, HostMatrix};
+use girih_datasets::{DataSource, Dataset, DatasetError};
+use girih_graph_format::Buffer;
+use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
-use super::blocks::{CutAdjacency, HostAdjacency};
-use super::ranks::{Ranks, rows_of};
+use super::data::CutData;
+use super::ranks::Ranks;
 use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
 use crate::config::{NormKind, TaskKind, TrainConfig};
-use crate::inputs::{Inputs, Needs};
-use crate::models::Dims;
-use crate::recommend::{self, interactions_of};
 use crate::sampled;
-use crate::session::{
-    Control, Event, Observer, Outcome, SessionOptions, Trainable, build_model, start_run, train_runs,
-};
-use crate::targets::Targets;
+use crate::session::{Control, Event, Observer, Outcome, SessionOptions, train_runs};
 
 /// How ranks share the work.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +26,35 @@ pub struct RankOptions {
     pub grid: ProcessGrid,
     /// How operands of products travel.
     pub exchange: Exchange,
+    /// Where nodes are cut.
+    pub cuts: Cuts,
+    /// In how many stages operands travel, at most; as [`BlockPlan::in_stages`] has it.
+    pub stages: usize,
+    /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
+    pub wire: Dtype,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
+}
+
+impl RankOptions {
+    /// Equal cuts, a stage for each step, and operands as they are: as the papers have it.
+    #[must_use]
+    pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
+        Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, wire: Dtype::F32, deadline }
+    }
+
+    /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
+    pub(super) fn plan(
+        &self,
+        n_nodes: usize,
+        offsets: impl FnOnce() -> Result<Buffer<u64>, DatasetError>,
+    ) -> Result<BlockPlan, TrainError> {
+        let plan = match self.cuts {
+            Cuts::Equal => BlockPlan::new(&self.grid, n_nodes)?,
+            Cuts::Weighted => BlockPlan::of_graph(&self.grid, &offsets()?, self.cuts)?,
+        };
+        Ok(plan.in_stages(self.stages))
+    }
 }
 
 /// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices
@@ -44,7 +64,7 @@ pub struct RankOptions {
 /// As [`train_on_devices`].
 pub fn train_on_threads<B: Backend>(
     backend: impl Fn() -> B,
-    dataset: Dataset,
+    data: impl Into<DataSource>,
     config: &TrainConfig,
     ranks: &RankOptions,
     options: &SessionOptions,
@@ -55,13 +75,13 @@ where
 {
     let backends: Vec<B> = (0..ranks.grid.ranks()).map(|_| backend()).collect();
     let connect = |_: &B, world: ThreadRank| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) };
-    train_on_devices((&backends, connect), dataset, config, ranks, options, observe)
+    train_on_devices((&backends, connect), data, config, ranks, options, observe)
 }
 
 /// Trains all runs of `config` on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank
 /// one that moves the matrices of its backend.
 ///
-/// The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
+/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`]). The result is that of one rank, up to the rounding of sums that are added in another order. The first rank tells
 /// `observe` what happens and writes checkpoints, which any number of ranks can resume.
 ///
 /// # Errors
@@ -69,7 +89,7 @@ where
 /// which ends all of them with the error of that rank.
 pub fn train_on_devices<B: Backend>(
     (backends, connect): (&[B], impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync),
-    dataset: Dataset,
+    data: impl Into<DataSource>,
     config: &TrainConfig,
     ranks: &RankOptions,
     options: &SessionOptions,
@@ -82,8 +102,8 @@ pub fn train_on_devices<B: Backend>(
             "{found} devices are there for a plan of {wanted} ranks; give one for each"
         )));
     }
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
-    let shared = Shared::new(&backends[0], dataset, config, ranks)?;
+    let data = data.into().with_codec(config.codec, config.seed)?;
+    let shared = Shared::new(&backends[0], data, config, ranks)?;
     let observe = Mutex::new(observe);
     let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
         let mut observe = |event: Event<'_>| {
@@ -100,14 +120,14 @@ pub fn train_on_devices<B: Backend>(
 }
 
 /// Trains as one of several ranks, each of which calls this with the same data and settings: for ranks that are processes.
-/// As [`train_on_threads`] otherwise.
+/// Before the first step they compare hashes of both. As [`train_on_threads`] otherwise.
 ///
 /// # Errors
 /// As [`train_on_threads`]; and when ranks disagree on the data, the settings or the plan, before the first step.
 pub fn train_as_rank<B: Backend>(
     backend: &B,
     world: Box<dyn Collective<B>>,
-    dataset: Dataset,
+    data: impl Into<DataSource>,
     config: &TrainConfig,
     ranks: &RankOptions,
     options: &SessionOptions,
@@ -118,11 +138,16 @@ pub fn train_as_rank<B: Backend>(
         let (found, wanted) = (world.size(), ranks.grid.ranks());
         return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
     }
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
-    agree(&*world, "data", dataset.fingerprint())?;
-    let plan = format!("{config:?} {} {}", ranks.grid, ranks.exchange);
+    let mut data = data.into().with_codec(config.codec, config.seed)?;
+    if config.batch.is_sampled() {
+        // Read whole in any case, and so hashed whole.
+        data = data.into_dataset()?.into();
+    }
+    agree(&*world, "data", data.fingerprint())?;
+    let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
+    let plan = format!("{config:?} {grid} {exchange} {cuts} {stages} {wire:?}");
     agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
-    let shared = Shared::new(backend, dataset, config, ranks)?;
+    let shared = Shared::new(backend, data, config, ranks)?;
     shared.train(backend, world, config, options, &mut |event| observe(event))
 }
 
@@ -146,49 +171,19 @@ enum Shared {
     Whole(Box<Dataset>),
 }
 
-/// What ranks read, each its part of it.
-pub(super) struct CutData {
-    pub(super) plan: Arc<BlockPlan>,
-    adjacency: Option<Arc<CutAdjacency>>,
-    lesson: Lesson,
-    data: DataShape,
-    dims: Dims,
-    needs: Needs,
-}
-
-/// What is learnt on the graph.
-enum Lesson {
-    /// Classes of nodes.
-    Classes { features: Features, labels: Labels, splits: Vec<Split> },
-    /// Items that users will like.
-    Rankings(Interactions),
-}
-
-impl Lesson {
-    /// The graph, and what the model of `config` learns on it.
-    fn of(dataset: Dataset, config: &TrainConfig) -> Result<(Csr, Self), TrainError> {
-        if config.model.kind.is_recommender() {
-            let (dataset, interactions) = interactions_of(dataset, config)?;
-            return Ok((dataset.graph, Self::Rankings(interactions)));
-        }
-        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        Ok((dataset.graph, Self::Classes { features, labels, splits: dataset.splits }))
-    }
-}
-
 impl Shared {
     fn new<B: Backend>(
         backend: &B,
-        dataset: Dataset,
+        data: DataSource,
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
         check_task(config)?;
         if config.batch.is_sampled() {
             check_batches(config, &ranks.grid)?;
-            return Ok(Self::Whole(Box::new(dataset)));
+            return Ok(Self::Whole(Box::new(data.into_dataset()?)));
         }
-        Ok(Self::Cut(Box::new(CutData::new(backend, dataset, config, ranks)?)))
+        Ok(Self::Cut(Box::new(CutData::new(backend, data, config, ranks)?)))
     }
 
     /// What one rank does.
@@ -288,74 +283,5 @@ fn first_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
             rank,
             "it resumes from another epoch than rank 0; give all ranks the same folder of checkpoints",
         )),
-    }
-}
-
-impl CutData {
-    pub(super) fn new<B: Backend>(
-        backend: &B,
-        dataset: Dataset,
-        config: &TrainConfig,
-        ranks: &RankOptions,
-    ) -> Result<Self, TrainError> {
-        let (data, dims) = (DataShape::of(&dataset), Dims::of(&dataset));
-        let (graph, lesson) = Lesson::of(dataset, config)?;
-        let plan = Arc::new(BlockPlan::new(&ranks.grid, graph.n_rows())?);
-        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
-        let cut = |adjacency| {
-            let host = Arc::new(HostAdjacency::new(&graph, adjacency));
-            Arc::new(CutAdjacency::new(host, Arc::clone(&plan), ranks.exchange))
-        };
-        let adjacency = needs.graph.map(cut);
-        Ok(Self { plan, adjacency, lesson, data, dims, needs })
-    }
-
-    /// Trains all runs on the rank's own rows.
-    pub(super) fn train_all_runs<B: Backend>(
-        &self,
-        backend: &B,
-        ranks: &Arc<Ranks<B>>,
-        config: &TrainConfig,
-        options: &SessionOptions,
-        observe: &mut dyn FnMut(Event<'_>) -> Control,
-    ) -> Result<Outcome, TrainError> {
-        let (ranks, own, adjacency) = (Arc::clone(ranks), ranks.own(), self.adjacency.clone());
-        let model = (config, self.dims);
-        match &self.lesson {
-            Lesson::Classes { features, labels, splits } => {
-                let features = rows_of_features(features, own.clone());
-                let inputs = Inputs::of_rank(backend, ranks, adjacency, features, &self.needs, config.precision)?;
-                let targets = Targets::upload(backend, &rows_of_labels(labels, own))?;
-                let task = (labels, &targets, &splits[..]);
-                let start = |run| start_run(backend, &inputs, task, model, run);
-                train_runs(config, &self.data, options, observe, |run| Ok(Box::new(start(run)?)))
-            }
-            Lesson::Rankings(interactions) => {
-                let inputs = Inputs::of_graph_on_rank(ranks, adjacency);
-                let start = |run| recommend::start_run(backend, &inputs, interactions, model, run);
-                train_runs(config, &self.data, options, observe, |run| Ok(Box::new(start(run)?)))
-            }
-        }
-    }
-}
-
-/// The features of some nodes, and how many stored values the nodes before them have.
-fn rows_of_features(features: &Features, own: Range<usize>) -> (Features, usize) {
-    match features {
-        Features::Dense(matrix) => (Features::Dense(rows_of(matrix, own)), 0),
-        Features::Compressed(features) => (Features::Compressed(features.rows(own)), 0),
-        Features::Sparse(csr) => {
-            let rows = csr.block(own.clone(), 0..csr.n_cols()).expect("nodes of the data set");
-            (Features::Sparse(rows), csr.indptr()[own.start] as usize)
-        }
-    }
-}
-
-fn rows_of_labels(labels: &Labels, own: Range<usize>) -> Labels {
-    match labels {
-        Labels::Single { n_classes, classes } => {
-            Labels::Single { n_classes: *n_classes, classes: classes[own].to_vec() }
-        }
-        Labels::Multi { n_classes, targets } => Labels::Multi { n_classes: *n_classes, targets: rows_of(targets, own) },
     }
 }

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Rates, Shape, Transpose};
-use girih_datasets::{Dataset, Interactions, LoadOptions, load};
+use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
-use girih_partition::{BlockPlan, Exchange, LinkRates, ProcessGrid, Schedule, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme};
 
-use super::blocks::HostAdjacency;
-use super::session::{CutData, RankOptions};
+use super::blocks::{BlockSource, Blocks, StageExchange};
+use super::data::CutData;
+use super::paper::PaperRank;
+use super::session::RankOptions;
 use super::{CutAdjacency, CutGraph, Links, Network, PaperGraph, RankPlanner, Ranks};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 use crate::inputs::Adjacency;
 use crate::tape::Pool;
-use crate::{Control, DataSizes, Event, PlanDevice, SessionOptions, TrainError, checkpoint_path};
+use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError, checkpoint_path};
 
 const N: usize = 53;
 const COLS: usize = 7;
@@ -31,12 +33,26 @@ fn operand() -> Matrix {
     Matrix::new(N, COLS, (0..N * COLS).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<_>>()).unwrap()
 }
 
+/// Adjacencies that are their own transpose or not, with weights or not.
+fn adjacencies() -> [(Csr, Adjacency); 3] {
+    let weights: Vec<f32> = (0..graph().nnz()).map(|e| 0.25 + (e % 7) as f32).collect();
+    let weighted = graph().with_values(Some(weights.into())).unwrap();
+    let looped = Adjacency { self_loops: true, norm: Norm::Symmetric };
+    let rows = Adjacency { self_loops: false, norm: Norm::Row };
+    [(graph(), rows), (weighted.symmetrized(), looped), (weighted, looped)]
+}
+
+/// `A`, with self loops where they are asked for.
+fn looped(graph: &Csr, adjacency: Adjacency) -> Csr {
+    if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() }
+}
+
 /// `op(Â)·X` on one device.
-fn whole(adjacency: Adjacency, transpose: Transpose) -> Matrix {
+fn whole(graph: &Csr, adjacency: Adjacency, transpose: Transpose) -> Matrix {
     let cpu = Cpu::new();
-    let csr = graph();
+    let csr = looped(graph, adjacency);
+    let scales = csr.scales(adjacency.norm);
     let csr = if transpose == Transpose::Yes { csr.transposed() } else { csr };
-    let scales = graph().scales(adjacency.norm);
     let scales = if transpose == Transpose::Yes { scales.transposed() } else { scales };
     let operand_ = girih_compute::SparseOperand { csr: &csr, scales, symmetric: false, names: None };
     let (a, x) = (cpu.upload_sparse(&operand_).unwrap(), cpu.upload(&operand(), Dtype::F32).unwrap());
@@ -47,7 +63,6 @@ fn whole(adjacency: Adjacency, transpose: Transpose) -> Matrix {
 
 #[test]
 fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
-    let adjacency = Adjacency { self_loops: false, norm: Norm::Row };
     for (scheme, p, r) in [
         (Scheme::OneD, 4, 1),
         (Scheme::OneAndHalfD, 4, 2),
@@ -57,23 +72,37 @@ fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
     ] {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
             for transpose in [Transpose::No, Transpose::Yes] {
-                check(adjacency, (scheme, p, r), exchange, transpose);
+                for (cuts, stages) in [(Cuts::Equal, usize::MAX), (Cuts::Weighted, 2), (Cuts::Equal, 1)] {
+                    let plan = BlockPlan::of_graph(&ProcessGrid::new(scheme, p, r).unwrap(), graph().indptr(), cuts);
+                    let plan = Arc::new(plan.unwrap().in_stages(stages));
+                    for (graph, adjacency) in adjacencies() {
+                        for wire in [Dtype::F32, Dtype::Bf16] {
+                            check((&graph, adjacency), &plan, (exchange, wire), transpose);
+                        }
+                    }
+                }
             }
         }
     }
 }
 
-fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange: Exchange, transpose: Transpose) {
-    let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
-    let host = Arc::new(HostAdjacency::new(&graph(), adjacency));
-    let cut = Arc::new(CutAdjacency::new(host, Arc::clone(&plan), exchange));
+fn check(
+    (graph, adjacency): (&Csr, Adjacency),
+    plan: &Arc<BlockPlan>,
+    (exchange, wire): (Exchange, Dtype),
+    transpose: Transpose,
+) {
+    let p = plan.ranks.len();
+    let dataset = Dataset::new("small", graph.clone(), None, None, Vec::new()).unwrap();
+    let source = Arc::new(DataSource::from(dataset));
     let results = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
         let (cpu, mut pool) = (Cpu::new(), Pool::default());
-        let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
+        let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(plan), Box::new(world))?);
         let own = ranks.own();
         let mine = Matrix::new(own.len(), COLS, operand().data()[own.start * COLS..own.end * COLS].to_vec())?;
         let (x, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), COLS), Dtype::F32)?);
-        let graph = CutGraph::new(Arc::clone(&ranks), Arc::<CutAdjacency>::clone(&cut));
+        let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, wire))?;
+        let graph = CutGraph::new(Arc::clone(&ranks), Arc::new(cut));
         let before = ranks.world().traffic();
         graph.multiply(&cpu, &mut pool, transpose, &x, &Epilogue::default(), &mut out)?;
         let after = ranks.world().traffic();
@@ -83,13 +112,48 @@ fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange:
     .unwrap_or_else(|failure| panic!("{}", failure.message));
 
     let what = format!("{}, {exchange}, {transpose:?}", plan.grid);
-    let expected = whole(adjacency, transpose);
-    let csr = if transpose == Transpose::Yes { graph().transposed() } else { graph() };
-    let volumes = plan.volumes(Some(&Schedule::new(&plan, &csr, exchange)), COLS, 4);
+    let expected = whole(graph, adjacency, transpose);
+    let csr = looped(graph, adjacency);
+    let csr = if transpose == Transpose::Yes { csr.transposed() } else { csr };
+    let volumes = plan.volumes(Some(&Schedule::new(plan, &csr, exchange)), COLS, wire.n_bytes());
+    // Sums travel as f32 whatever operands do.
+    let is_operand_alone = plan.grid.scheme() == Scheme::OneD;
+    // Rounding to bf16 is off by 2^-9 of each operand; signs of operands differ.
+    let error = if wire == Dtype::F32 { 1e-5 } else { 2e-2 };
     for ((found, moved), volume) in results.into_iter().zip(volumes) {
-        assert_eq!(moved, Traffic { sent: volume.sent, received: volume.received }, "{what}");
+        if wire == Dtype::F32 || is_operand_alone {
+            assert_eq!(moved, Traffic { sent: volume.sent, received: volume.received }, "{what}");
+        }
         for (a, b) in expected.data().iter().zip(found.data()) {
-            assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{what}: {b} instead of {a}");
+            assert!((a - b).abs() <= error * a.abs().max(1.0), "{what}: {b} instead of {a}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
+    for (scheme, p, r) in
+        [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
+    {
+        let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
+        let adjacency = Adjacency { self_loops: true, norm: Norm::None };
+        let halo = Halo::new(&plan, &looped(&graph(), adjacency));
+        let source = Arc::new(DataSource::from(Dataset::new("small", graph(), None, None, Vec::new()).unwrap()));
+        let fetched = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+            let (cpu, mut pool) = (Cpu::new(), Pool::default());
+            let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
+            let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
+            let pattern = cut.pattern(&cpu, &ranks)?;
+            let ids: Vec<f32> = ranks.own().map(|node| node as f32).collect();
+            let ids = cpu.upload(&Matrix::new(ids.len(), 1, ids)?, Dtype::F32)?;
+            let fetched = cpu.download(&pattern.rows.fetch(&cpu, &mut pool, &ids)?)?;
+            Ok((fetched.data().to_vec(), cpu.nnz(&pattern.matrix)))
+        });
+        let fetched = fetched.unwrap_or_else(|failure| panic!("{}", failure.message));
+        for (rank, (fetched, nnz)) in fetched.into_iter().enumerate() {
+            let wanted: Vec<f32> = halo.of(rank).rows.iter().map(|&node| node as f32).collect();
+            let rows = looped(&graph(), adjacency).row_slice(plan.ranks[rank].own.clone());
+            assert_eq!((fetched, nnz), (wanted, rows.nnz()), "{scheme:?}, rank {rank}");
         }
     }
 }
@@ -97,7 +161,7 @@ fn check(adjacency: Adjacency, (scheme, p, r): (Scheme, usize, usize), exchange:
 /// What each rank of a partition would write after a few epochs.
 fn checkpoints(dataset: &Dataset, config: &TrainConfig, (scheme, p, r): (Scheme, usize, usize)) -> Vec<Checkpoint> {
     let grid = ProcessGrid::new(scheme, p, r).unwrap();
-    let options = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(30) };
+    let options = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(30));
     let shared = CutData::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let folder = tempfile::tempdir().unwrap();
@@ -112,7 +176,7 @@ fn checkpoints(dataset: &Dataset, config: &TrainConfig, (scheme, p, r): (Scheme,
 
 #[test]
 fn parameters_and_the_optimisers_state_are_the_same_on_all_ranks() {
-    let nodes = load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap();
+    let nodes = few();
     let normalised = TrainConfig {
         model: ModelConfig { hidden: 9, norm: NormKind::Batch, ..ModelConfig::default() },
         epochs: 4,
@@ -139,6 +203,77 @@ fn parameters_and_the_optimisers_state_are_the_same_on_all_ranks() {
                 assert_eq!(embedding.n_rows(), dataset.n_nodes(), "the rows of all ranks");
             }
             assert!(found.iter().all(|checkpoint| *checkpoint == found[0]), "{partition:?}: {:?}", config.model.kind);
+        }
+    }
+}
+
+fn few() -> Dataset {
+    load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap()
+}
+
+fn network(overlaps: bool) -> Network {
+    Network::one_host(Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e10 }), overlaps)
+}
+
+/// Partitions with every way to cut and to send.
+fn sharings() -> Vec<RankOptions> {
+    let partitions = [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)];
+    let mut sharings = Vec::new();
+    for (scheme, p, r) in partitions {
+        for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
+            for (cuts, stages, wire) in
+                [(Cuts::Equal, usize::MAX, Dtype::F32), (Cuts::Weighted, 1, Dtype::F32), (Cuts::Equal, 2, Dtype::Bf16)]
+            {
+                let grid = ProcessGrid::new(scheme, p, r).unwrap();
+                let options = RankOptions::new(grid, exchange, Duration::from_secs(30));
+                sharings.push(RankOptions { cuts, stages, wire, ..options });
+            }
+        }
+    }
+    sharings
+}
+
+/// The shape and the entries of each matrix of a rank's blocks, and how many rows come.
+type Sizes = (Vec<Option<(Shape, usize)>>, Vec<Vec<usize>>);
+
+fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
+    let of = |matrix: &B::Sparse| (backend.sparse_shape(matrix), backend.nnz(matrix));
+    let first = [blocks.scale.as_ref().map(of), blocks.own.as_ref().map(of)];
+    let stages = blocks.stages.iter().map(|stage| stage.matrix.as_ref().map(of));
+    let received = blocks.stages.iter().map(|stage| match &stage.exchange {
+        StageExchange::Panels(counts) => counts.clone(),
+        StageExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
+    });
+    (first.into_iter().chain(stages).collect(), received.collect())
+}
+
+#[test]
+fn blocks_on_paper_have_the_sizes_of_those_that_are_multiplied() {
+    let config = TrainConfig::default();
+    for directed in [few().graph, graph()] {
+        let dataset = Dataset::new("some", directed.clone(), None, None, Vec::new()).unwrap();
+        let data = DataSizes { n_features: 12, n_classes: 3, ..DataSizes::of(&dataset) };
+        let (source, n) = (Arc::new(DataSource::from(dataset)), data.n_nodes);
+        let paper = PaperGraph::of(&directed, &config, &data).unwrap();
+        let adjacency = data.needs(&config).unwrap().graph.unwrap();
+        for options in sharings() {
+            let on_paper = paper.cut(n, &options).unwrap();
+            for transpose in [Transpose::No, Transpose::Yes] {
+                let found = threads::run(options.grid.ranks(), options.deadline, |world| -> Result<_, TrainError> {
+                    let (cpu, wire) = (Cpu::new(), (options.exchange, options.wire));
+                    let ranks = Ranks::<Cpu>::new(Arc::clone(&on_paper.plan), Box::new(world))?;
+                    let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, wire)?;
+                    Ok(sizes(&cpu, &cut.blocks(&cpu, &ranks, transpose)?))
+                });
+                let found = found.unwrap_or_else(|failure| panic!("{}", failure.message));
+                let planned = |rank: usize| {
+                    let meter = PlanDevice::Card(None).meter(&config);
+                    let ranks = PaperRank::ranks(&on_paper.plan, rank, network(true), &meter);
+                    sizes(&meter, &on_paper.blocks(&meter, &ranks, transpose).unwrap())
+                };
+                let planned: Vec<Sizes> = (0..found.len()).map(planned).collect();
+                assert_eq!(planned, found, "{options:?}, {transpose:?}");
+            }
         }
     }
 }
@@ -173,47 +308,43 @@ fn plans_exchange_what_ranks_do() {
     ] {
         let config = TrainConfig { model, epochs: 3, eval_every: 3, ..TrainConfig::default() };
         let graph = PaperGraph::of(&dataset.graph, &config, &data).unwrap();
-        for (scheme, p, r) in
-            [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
-        {
-            for exchange in [Exchange::Dense, Exchange::Rows] {
-                let grid = ProcessGrid::new(scheme, p, r).unwrap();
-                let found = epoch_traffic(
-                    &dataset,
-                    &config,
-                    &RankOptions { grid, exchange, deadline: Duration::from_secs(30) },
-                );
-                let link = LinkRates { latency: 0.0, bytes_per_second: 1e9 };
-                let network = Network::one_host(Links::alike(link), true);
-                let device = PlanDevice::Card(None);
-                let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
-                let plans = planner.plan(&grid, exchange).unwrap();
-                let planned: Vec<Traffic> = plans.ranks.iter().map(|plan| plan.exchanged).collect();
-                assert_eq!(planned, found, "{:?}, {grid}, {exchange}", config.model.kind);
-            }
+        for options in sharings() {
+            let found = epoch_traffic(&dataset, &config, &options);
+            let device = PlanDevice::Card(None);
+            let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(true) };
+            let plans = planner.plan(&options).unwrap();
+            let planned: Vec<Traffic> = plans.ranks.iter().map(|plan| plan.exchanged).collect();
+            assert_eq!(planned, found, "{:?}, {options:?}", config.model.kind);
         }
     }
 }
 
-#[test]
-fn exchanges_that_are_begun_take_their_time_beside_products() {
+/// An epoch on ranks of a large graph whose edges are spread evenly.
+fn planned(stages: usize, overlaps: bool) -> Plan {
     let data = DataSizes { n_nodes: 100_000, n_edges: 2_000_000, ..DataSizes::of(&few()) };
     let config = TrainConfig::default();
     let graph = PaperGraph::even(&config, &data).unwrap();
-    let rates = Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 };
-    let link = LinkRates { latency: 1e-6, bytes_per_second: 1e10 };
-    let epoch = |overlaps| {
-        let network = Network::one_host(Links::alike(link), overlaps);
-        let device = PlanDevice::Processor(rates);
-        let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
-        planner.plan(&ProcessGrid::new(Scheme::OneD, 4, 1).unwrap(), Exchange::Dense).unwrap().slowest().clone()
-    };
-    let (beside, after) = (epoch(true), epoch(false));
-    assert_eq!(beside.exchange_seconds, after.exchange_seconds);
-    assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
-    assert!(beside.epoch_seconds >= beside.product_seconds.max(beside.exchange_seconds));
+    let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
+    let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(overlaps) };
+    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
+    let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
+    planner.plan(&RankOptions { stages, ..options }).unwrap().slowest().clone()
 }
 
-fn few() -> Dataset {
-    load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap()
+#[test]
+fn exchanges_that_are_begun_take_their_time_beside_products() {
+    for stages in [1, 4] {
+        let (beside, after) = (planned(stages, true), planned(stages, false));
+        assert_eq!(beside.exchange_seconds, after.exchange_seconds);
+        assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
+        assert!(beside.epoch_seconds >= beside.product_seconds.max(beside.exchange_seconds));
+    }
+}
+
+#[test]
+fn one_stage_uses_links_of_all_ranks_and_more_take_less_memory() {
+    let (once, step_by_step) = (planned(1, true), planned(usize::MAX, true));
+    assert_eq!(once.exchanged, step_by_step.exchanged);
+    assert!(once.exchange_seconds < step_by_step.exchange_seconds);
+    assert!(once.peak_bytes > step_by_step.peak_bytes, "{once:?}, {step_by_step:?}");
 }

@@ -5,20 +5,19 @@ mod ranked;
 use girih_datasets::UNLABELLED;
 use girih_graph_format::{Matrix, NodeId};
 
-pub use self::ranked::{
-    RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, per_label, roc_auc,
-};
+pub use self::ranked::{RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, roc_auc};
 
 /// Share of `rows` whose prediction is their class; `None` when no row has a label.
 #[must_use]
 pub fn accuracy(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<f64> {
-    let labelled = rows.iter().filter(|&&v| classes[v as usize] != UNLABELLED);
-    let (mut n, mut correct) = (0u64, 0u64);
-    for &v in labelled {
-        n += 1;
-        correct += u64::from(predicted[v as usize] == classes[v as usize]);
-    }
+    let [correct, n] = count_correct(predicted, classes, rows);
     (n > 0).then(|| correct as f64 / n as f64)
+}
+
+/// Of how many `rows` the prediction is their class, and how many have a label.
+pub(crate) fn count_correct(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> [u64; 2] {
+    let labelled = rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
+    labelled.fold([0, 0], |[correct, n], v| [correct + u64::from(predicted[v] == classes[v]), n + 1])
 }
 
 /// Hits and misses of every class.
@@ -78,6 +77,22 @@ impl Confusion {
             }
         }
         confusion
+    }
+
+    /// All numbers: of true positives, of false ones, of false negatives, class by class.
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        [&self.true_positives[..], &self.false_positives, &self.false_negatives].concat()
+    }
+
+    /// The way back of [`counts`](Self::counts).
+    pub(crate) fn of_counts(counts: &[u64]) -> Self {
+        let (positive, negatives) = counts.split_at(counts.len() / 3 * 2);
+        let (true_positives, false_positives) = positive.split_at(counts.len() / 3);
+        Self {
+            true_positives: true_positives.to_vec(),
+            false_positives: false_positives.to_vec(),
+            false_negatives: negatives.to_vec(),
+        }
     }
 
     /// The two averages.

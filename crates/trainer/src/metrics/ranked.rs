@@ -1,7 +1,5 @@
 //! Metrics of scores against yes or no: how well the scores rank the positives before the negatives.
 
-use girih_graph_format::{Matrix, NodeId};
-
 /// A metric of scores against yes or no; `None` where it is not defined.
 pub type RankedMetric = fn(&[f32], &[bool]) -> Option<f64>;
 
@@ -81,21 +79,6 @@ fn falling(scores: &[f32]) -> Vec<usize> {
     order
 }
 
-/// A metric of every label of `rows`; `None` for labels where it is not defined.
-///
-/// # Panics
-/// When shapes differ, or a row does not exist.
-#[must_use]
-pub fn per_label(metric: RankedMetric, scores: &Matrix, targets: &Matrix, rows: &[NodeId]) -> Vec<Option<f64>> {
-    assert_eq!(scores.n_cols(), targets.n_cols(), "a score for each target");
-    let of_label = |label: usize| {
-        let column: Vec<f32> = rows.iter().map(|&v| scores.row(v as usize)[label]).collect();
-        let wanted: Vec<bool> = rows.iter().map(|&v| targets.row(v as usize)[label] > 0.5).collect();
-        metric(&column, &wanted)
-    };
-    (0..scores.n_cols()).map(of_label).collect()
-}
-
 /// The mean over labels where the metric is defined.
 #[must_use]
 pub fn mean_over_labels(values: &[Option<f64>]) -> Option<f64> {
@@ -162,9 +145,7 @@ mod tests {
 
     #[test]
     fn labels_without_both_answers_are_left_out_of_the_mean() {
-        let scores = Matrix::new(2, 2, vec![1.0, 1.0, 2.0, 2.0]).unwrap();
-        let targets = Matrix::new(2, 2, vec![0.0, 1.0, 1.0, 1.0]).unwrap();
-        let values = per_label(roc_auc, &scores, &targets, &[0, 1]);
+        let values = [[false, true], [true, true]].map(|labels| roc_auc(&[1.0, 2.0], &labels));
         assert_eq!(values, [Some(1.0), None]);
         assert_eq!(mean_over_labels(&values), Some(1.0));
     }

@@ -12,7 +12,7 @@ mod sgc;
 mod stack;
 
 use girih_compute::{Backend, ComputeError};
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, Outline};
 
 pub use appnp::Appnp;
 pub use gat::{Gat, GatLayer, Gatv2};
@@ -69,6 +69,12 @@ impl Dims {
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
         Self { n_nodes: dataset.n_nodes(), n_features: dataset.n_features(), n_classes: dataset.n_classes() }
+    }
+
+    /// The same, before the data set is read.
+    #[must_use]
+    pub fn of_outline(outline: &Outline) -> Self {
+        Self { n_nodes: outline.n_nodes, n_features: outline.n_features, n_classes: outline.n_classes }
     }
 
     /// One layer after the other, each made by `layer` from its number, its input width and its output width:

@@ -14,6 +14,6 @@ mod triples;
 pub(crate) use batch::Batch;
 pub use metrics::{Ranking, TOP_K};
 pub(crate) use rank::top_items;
-pub(crate) use session::{Prepared, interactions_of, start_run};
+pub(crate) use session::{Prepared, check_interactions, start_run};
 pub use session::{Recommendations, recommend};
 pub use train::Recommender;

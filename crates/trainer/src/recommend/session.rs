@@ -1,7 +1,7 @@
 //! What all runs of a recommender share, and a trained one applied.
 
 use girih_compute::Backend;
-use girih_datasets::{Dataset, Interactions};
+use girih_datasets::{Dataset, Interactions, Outline};
 use girih_graph_format::NodeId;
 
 use super::metrics::TOP_K;
@@ -48,14 +48,21 @@ pub(crate) fn interactions_of(
     mut dataset: Dataset,
     config: &TrainConfig,
 ) -> Result<(Dataset, Interactions), TrainError> {
-    match dataset.interactions.take() {
-        Some(interactions) => Ok((dataset, interactions)),
-        None => Err(TrainError::invalid(format!(
-            "{} has no interactions of users and items, which the model {} learns from; choose another model",
-            dataset.name,
-            config.model.kind.name()
-        ))),
+    check_interactions(&dataset.outline(), config)?;
+    let interactions = dataset.interactions.take().expect("checked");
+    Ok((dataset, interactions))
+}
+
+/// Refuses data without users and items.
+pub(crate) fn check_interactions(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
+    if outline.n_users.is_some() {
+        return Ok(());
     }
+    Err(TrainError::invalid(format!(
+        "{} has no interactions of users and items, which the model {} learns from; choose another model",
+        outline.name,
+        config.model.kind.name()
+    )))
 }
 
 /// The model of a run on inputs that are at hand.

@@ -212,7 +212,7 @@ fn ranks_train_what_one_rank_does() {
 
 fn ranks(n_ranks: usize) -> RankOptions {
     let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
-    RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(60) }
+    RankOptions::new(grid, Exchange::Auto, Duration::from_secs(60))
 }
 
 #[test]

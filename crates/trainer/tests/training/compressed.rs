@@ -60,7 +60,7 @@ fn losses(dataset: &Dataset, config: &TrainConfig, ranks: Option<usize>) -> (Vec
         None => girih_trainer::train(&Cpu::new(), data, config, &session, &mut observe),
         Some(ranks) => {
             let grid = ProcessGrid::new(Scheme::OneD, ranks, 1).unwrap();
-            let ranks = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(60) };
+            let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(60));
             train_on_threads(Cpu::new, data, config, &ranks, &session, &mut observe)
         }
     };

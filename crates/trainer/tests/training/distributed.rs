@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Interactions};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{RankOptions, train_on_threads};
 use girih_trainer::{
     Aggregator, Checkpoint, Control, Event, ModelConfig, ModelKind, NormKind, Outcome, SessionOptions, TrainConfig,
@@ -30,7 +30,7 @@ const GRIDS: [(Scheme, usize, usize); 8] = [
 
 fn options(scheme: Scheme, ranks: usize, replication: usize, exchange: Exchange) -> RankOptions {
     let grid = ProcessGrid::new(scheme, ranks, replication).unwrap();
-    RankOptions { grid, exchange, deadline: Duration::from_secs(60) }
+    RankOptions::new(grid, exchange, Duration::from_secs(60))
 }
 
 /// Losses of all epochs, and what came out.
@@ -97,6 +97,23 @@ fn rows_or_whole_panels_give_the_same() {
     for (scheme, ranks, replication) in GRIDS {
         for exchange in [Exchange::Dense, Exchange::Rows] {
             assert_same(&dataset, &config(ModelKind::Gcn, 5), &options(scheme, ranks, replication, exchange));
+        }
+    }
+}
+
+#[test]
+fn cuts_and_stages_change_the_order_of_sums_alone() {
+    let dataset = planted("nodes=307,gamma=2.1");
+    for (scheme, ranks, replication) in GRIDS {
+        for (exchange, cuts, stages) in [
+            (Exchange::Dense, Cuts::Weighted, 1),
+            (Exchange::Rows, Cuts::Weighted, 2),
+            (Exchange::Auto, Cuts::Equal, 1),
+        ] {
+            let base = options(scheme, ranks, replication, exchange);
+            let ranks = RankOptions { cuts, stages, ..base };
+            assert_same(&dataset, &config(ModelKind::Gat, 5), &ranks);
+            assert_same(&dataset, &config(ModelKind::Gcn, 5), &ranks);
         }
     }
 }

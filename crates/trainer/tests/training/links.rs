@@ -199,7 +199,7 @@ fn what_makes_no_sense_is_refused_by_name() {
     let message = train(without_labels(communities()), &config(ModelKind::Gcn, 1)).unwrap_err().to_string();
     assert!(message.contains("task links"), "{message}");
     let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();
-    let ranks = RankOptions { grid, exchange: Exchange::Auto, deadline: Duration::from_secs(60) };
+    let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(60));
     let session = SessionOptions::default();
     let on_ranks =
         train_on_threads(Cpu::new, communities(), &gcn(), &ranks, &session, &mut |_| Control::Continue).unwrap_err();

@@ -1,11 +1,8 @@
-//! Devices of ranks: which each is on, and how ranks on CUDA devices come together.
+//! Devices of ranks: which each is on.
 
-use girih_comm::threads::ThreadRank;
-use girih_comm::{Collective, CommError, Communicator, Transport};
 use girih_compute::Dtype;
-use girih_kernels::{Cuda, NcclRank};
+use girih_kernels::Cuda;
 use girih_trainer::TrainConfig;
-use girih_trainer::distributed::RankOptions;
 
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::commands::device::open;
@@ -62,36 +59,16 @@ pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype)
     Ok(cards)
 }
 
-/// Makes of ranks that are threads ranks on cards.
-pub fn connect_threads(
-    ranks: &RankOptions,
-) -> impl Fn(&Cuda, ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> + Sync {
-    let ranks = *ranks;
-    move |cuda, world| connect(cuda, world, &ranks)
-}
-
-/// Makes of a rank on a processor one on a card.
-pub fn connect<T: Transport>(
-    cuda: &Cuda,
-    world: Communicator<T>,
-    ranks: &RankOptions,
-) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-    Ok(Box::new(NcclRank::connect(cuda, world.into_transport(), ranks.deadline)?))
-}
-
 #[cfg(test)]
 mod tests {
     use girih_kernels::Tiling;
-    use girih_partition::Exchange;
     use girih_trainer::{BatchConfig, BatchKind};
 
     use super::*;
-    use crate::args::{PartitionChoice, PartitionKind};
+    use crate::args::PartitionKind;
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
-        let partition =
-            PartitionKind { partition: PartitionChoice::default(), replication: 1, exchange: Exchange::default() };
-        RankArgs { ranks, gpus, partition, rank_deadline: None, rendezvous: None }
+        RankArgs { ranks, gpus, partition: PartitionKind::USUAL, rank_deadline: None, rendezvous: None }
     }
 
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {

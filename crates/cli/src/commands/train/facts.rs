@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_datasets::{Dataset, Features};
+use girih_datasets::Outline;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{
@@ -31,23 +31,20 @@ pub struct Facts {
 
 impl Facts {
     /// Of a data set and a configuration, on a device.
-    pub fn of(dataset: &Dataset, spec: &str, config: &TrainConfig, device: String) -> Self {
+    pub fn of(outline: &Outline, spec: &str, config: &TrainConfig, device: String) -> Self {
+        let &Outline { generated, n_nodes, n_edges, n_features, n_classes, multi_label, .. } = outline;
+        let sizes = |n_users| InteractionSizes { n_users, n_items: n_nodes - n_users, n_train: n_edges / 2 };
         Self {
             data: spec.to_owned(),
             device,
-            n_nodes: dataset.n_nodes(),
-            n_edges: dataset.n_edges(),
-            n_features: dataset.n_features(),
-            n_classes: dataset.n_classes(),
-            generated: dataset.generated,
-            multi_label: dataset.is_multi_label(),
-            interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
-            codes: match &dataset.features {
-                Some(Features::Compressed(features)) => {
-                    Some((features.codec().spec().to_string(), features.codec().row_bytes()))
-                }
-                _ => None,
-            },
+            n_nodes,
+            n_edges,
+            n_features,
+            n_classes,
+            generated,
+            multi_label,
+            interactions: outline.n_users.map(sizes),
+            codes: outline.codes.clone(),
             task: config.task,
             model: config.model.kind.name(),
         }

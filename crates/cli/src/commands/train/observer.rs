@@ -40,8 +40,8 @@ impl Observer {
         Ok(Self { json, bar, outputs, history, epochs, runs, interrupted, failure: None })
     }
 
-    /// Takes note of an event; says to stop on Ctrl-C and when something cannot be written.
-    pub fn observe(&mut self, event: &Event<'_>) -> Control {
+    /// Takes note of an event, and of whether another has; says to stop on Ctrl-C and when something cannot be written.
+    pub fn observe(&mut self, event: &Event<'_>, other: Result<(), CliError>) -> Control {
         let done = match event {
             Event::Prepared => Ok(()),
             Event::RunStarted { run, epochs_done } => self.start(*run, *epochs_done),
@@ -55,7 +55,7 @@ impl Observer {
                 Ok(())
             }
         };
-        if let Err(error) = done {
+        if let Err(error) = other.and(done) {
             self.failure.get_or_insert(error);
         }
         let stop = self.failure.is_some() || self.interrupted.load(Ordering::Relaxed);

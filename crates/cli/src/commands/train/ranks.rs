@@ -6,13 +6,12 @@ use std::time::Duration;
 use girih_comm::tcp::{self, TcpRank};
 use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::Cpu;
-use girih_datasets::Dataset;
-use girih_kernels::Cuda;
-use girih_partition::{Exchange, counted};
+use girih_datasets::DataSource;
+use girih_kernels::{Cuda, NcclRank};
+use girih_partition::counted;
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
-use super::cards::{connect, connect_threads};
 use crate::args::{PartitionChoice, PartitionKind, RankArgs};
 use crate::commands::{launch, process_grid};
 use crate::error::CliError;
@@ -99,9 +98,7 @@ impl Place {
                     .to_owned(),
             ));
         }
-        // What is chosen when the data is there is chosen for as many ranks; until then any partition stands for it.
-        let (grid, exchange) = (process_grid(&args.partition.or_rows(), ranks)?, args.partition.exchange);
-        Ok(Some(RankOptions { grid, exchange, deadline: deadline(args) }))
+        sharing(args, ranks).map(Some)
     }
 
     /// Runs `work` together with the other processes, if there are any.
@@ -148,10 +145,15 @@ pub enum Company {
 impl Company {
     /// Whether this process reports: of several, the first.
     pub fn speaks(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// The number of this process.
+    pub fn rank(&self) -> usize {
         match self {
-            Self::Threads => true,
-            Self::Tcp { world, .. } => world.transport().rank() == 0,
-            Self::Mpi { rank, .. } => *rank == 0,
+            Self::Threads => 0,
+            Self::Tcp { world, .. } => world.transport().rank(),
+            Self::Mpi { rank, .. } => *rank,
         }
     }
 
@@ -167,7 +169,7 @@ impl Company {
     pub fn train_on_cards(
         self,
         cards: &[Cuda],
-        dataset: Dataset,
+        data: DataSource,
         config: &TrainConfig,
         ranks: &RankOptions,
         session: &SessionOptions,
@@ -175,17 +177,18 @@ impl Company {
     ) -> Result<Outcome, TrainError> {
         match self {
             Self::Threads => {
-                train_on_devices((cards, connect_threads(ranks)), dataset, config, ranks, session, observe)
+                let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline);
+                train_on_devices((cards, connect), data, config, ranks, session, observe)
             }
             Self::Tcp { world, .. } => {
-                let world = connect(&cards[0], *world, ranks)?;
-                train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
+                let world = NcclRank::connect(&cards[0], *world, ranks.deadline)?;
+                train_as_rank(&cards[0], world, data, config, ranks, session, observe)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
                 let as_rank = |world| {
-                    let world = connect(&cards[0], world, ranks)?;
-                    train_as_rank(&cards[0], world, dataset, config, ranks, session, observe)
+                    let world = NcclRank::connect(&cards[0], world, ranks.deadline)?;
+                    train_as_rank(&cards[0], world, data, config, ranks, session, observe)
                 };
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
             }
@@ -198,7 +201,7 @@ impl Company {
     pub fn train(
         self,
         backend: &Cpu,
-        dataset: Dataset,
+        data: DataSource,
         config: &TrainConfig,
         ranks: &RankOptions,
         session: &SessionOptions,
@@ -207,12 +210,12 @@ impl Company {
         match self {
             Self::Threads => {
                 let backend = || Cpu::new().gathering(config.precision);
-                train_on_threads(backend, dataset, config, ranks, session, observe)
+                train_on_threads(backend, data, config, ranks, session, observe)
             }
-            Self::Tcp { world, .. } => train_as_rank(backend, world, dataset, config, ranks, session, observe),
+            Self::Tcp { world, .. } => train_as_rank(backend, world, data, config, ranks, session, observe),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
-                let as_rank = |world| train_as_rank(backend, Box::new(world), dataset, config, ranks, session, observe);
+                let as_rank = |world| train_as_rank(backend, Box::new(world), data, config, ranks, session, observe);
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
             }
             #[cfg(not(feature = "mpi"))]
@@ -226,6 +229,14 @@ fn without_mpi() -> TrainError {
     TrainError::invalid("this program was built without MPI: build it with --features mpi")
 }
 
+/// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen when the data is there is chosen for as many ranks; until
+/// then rows stand for it.
+pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
+    let PartitionKind { exchange, cuts, wire, .. } = args.partition;
+    let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
+    Ok(RankOptions { cuts, wire: wire.into(), ..usual })
+}
+
 fn deadline(args: &RankArgs) -> Duration {
     args.rank_deadline.map_or(DEADLINE, Duration::from_secs)
 }
@@ -236,12 +247,11 @@ fn too_many(ranks: usize) -> CliError {
 
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
-    let usual = PartitionKind { partition: PartitionChoice::default(), replication: 1, exchange: Exchange::default() };
-    if args.partition == usual && args.rank_deadline.is_none() {
+    if args.partition == PartitionKind::USUAL && args.rank_deadline.is_none() {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages, --wire and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))

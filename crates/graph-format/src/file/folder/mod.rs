@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::FormatError;
 
-pub use read::{Folder, Verify};
+pub use read::{Folder, GraphSizes, Verify};
 pub use write::{ArrayWriter, FolderWriter};
 
 /// Name of the manifest: a folder that holds one is girih's.

@@ -1,5 +1,6 @@
 //! Reading a folder: the manifest first, then what it lists.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -25,6 +26,21 @@ pub enum Verify {
 pub struct Folder {
     path: PathBuf,
     manifest: Manifest,
+    /// Of the manifest's text.
+    crc32: u32,
+}
+
+/// The sizes of the graph of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphSizes {
+    /// Rows.
+    pub n_rows: usize,
+    /// Columns.
+    pub n_cols: usize,
+    /// Stored entries.
+    pub nnz: usize,
+    /// Whether entries carry weights.
+    pub weighted: bool,
 }
 
 impl Folder {
@@ -36,7 +52,7 @@ impl Folder {
         let manifest_path = path.join(MANIFEST);
         let text = std::fs::read_to_string(&manifest_path).map_err(|e| FormatError::io(e).at(&manifest_path))?;
         let manifest = parse_manifest(&text).map_err(|e| e.at(&manifest_path))?;
-        let folder = Self { path: path.to_owned(), manifest };
+        let folder = Self { path: path.to_owned(), manifest, crc32: crc32fast::hash(text.as_bytes()) };
         folder.check_sizes()?;
         let checksums = match verify {
             Verify::Full => true,
@@ -53,6 +69,12 @@ impl Folder {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A hash of the manifest, which has the size and the checksum of every array: folders of other contents have another one.
+    #[must_use]
+    pub fn fingerprint(&self) -> u32 {
+        self.crc32
     }
 
     /// Bytes of all arrays.
@@ -115,17 +137,89 @@ impl Folder {
     /// # Errors
     /// When the folder holds none, or it breaks an invariant.
     pub fn graph(&self) -> Result<Csr, FormatError> {
+        let sizes = self.graph_sizes()?;
+        let indptr = self.array(INDPTR)?.into_offsets()?;
+        let indices = self.array(INDICES)?.into_ids()?;
+        let values = if sizes.weighted { Some(self.array(VALUES)?.into_f32()?) } else { None };
+        if indices.len() != sizes.nnz {
+            let message = format!("the manifest declares {} entries, found {}", sizes.nnz, indices.len());
+            return Err(FormatError::corrupt(message).at(&self.path));
+        }
+        Csr::new(sizes.n_rows, sizes.n_cols, indptr, indices, values).map_err(|e| e.at(&self.path))
+    }
+
+    /// The sizes of the graph as the manifest has them; no array is read.
+    ///
+    /// # Errors
+    /// When the folder holds none.
+    pub fn graph_sizes(&self) -> Result<GraphSizes, FormatError> {
         let section: GraphSection = self
             .section(GRAPH_SECTION)?
             .ok_or_else(|| FormatError::invalid("the folder holds no graph").at(&self.path))?;
-        let indptr = self.array(INDPTR)?.into_offsets()?;
-        let indices = self.array(INDICES)?.into_ids()?;
-        let values = if section.weighted { Some(self.array(VALUES)?.into_f32()?) } else { None };
-        if indices.len() != section.nnz {
-            let message = format!("the manifest declares {} entries, found {}", section.nnz, indices.len());
-            return Err(FormatError::corrupt(message).at(&self.path));
+        let GraphSection { n_rows, n_cols, nnz, weighted } = section;
+        Ok(GraphSizes { n_rows, n_cols, nnz, weighted })
+    }
+
+    /// Some consecutive rows of the graph, all columns. Nothing else of its arrays is read, and of these rows every
+    /// invariant of [`Csr`] is checked; that of the offsets holds for all rows where it holds for ranges that cover them.
+    ///
+    /// # Errors
+    /// When the folder holds no graph, not so many rows, or these rows break an invariant.
+    pub fn graph_rows(&self, rows: Range<usize>) -> Result<Csr, FormatError> {
+        let sizes = self.graph_sizes()?;
+        self.csr_rows([INDPTR, INDICES, VALUES], (rows, sizes.n_rows, sizes.n_cols), sizes.weighted)
+    }
+
+    /// As [`graph_rows`](Self::graph_rows), of the sparse matrix of `n_rows × n_cols` whose offsets, columns and weights
+    /// are the arrays of these names.
+    ///
+    /// # Errors
+    /// As [`graph_rows`](Self::graph_rows).
+    pub fn csr_rows(
+        &self,
+        [indptr, indices, values]: [&str; 3],
+        (rows, n_rows, n_cols): (Range<usize>, usize, usize),
+        weighted: bool,
+    ) -> Result<Csr, FormatError> {
+        let (offsets, columns) = (self.array(indptr)?, self.array(indices)?);
+        let nnz = columns.expect_1d()?;
+        if offsets.expect_1d()? != n_rows + 1 {
+            let message = format!("offsets of another number of rows than {n_rows}");
+            return Err(FormatError::corrupt(message).at(offsets.origin()));
         }
-        Csr::new(section.n_rows, section.n_cols, indptr, indices, values).map_err(|e| e.at(&self.path))
+        let origin = offsets.origin().to_owned();
+        let offsets = offsets.slice(rows.start..rows.end + 1)?.into_offsets()?;
+        let (first, last) = (offsets[0], offsets[rows.len()]);
+        let starts = rows.start > 0 || first == 0;
+        let ends = rows.end < n_rows || last == nnz as u64;
+        if !starts || !ends || first > last || last > nnz as u64 {
+            let message = format!("rows {rows:?} are the entries {first}..{last} of {nnz}");
+            return Err(FormatError::corrupt(message).at(&origin));
+        }
+        let entries = first as usize..last as usize;
+        let columns = columns.slice(entries.clone())?.into_ids()?;
+        let values = if weighted { Some(self.array(values)?.slice(entries)?.into_f32()?) } else { None };
+        // An offset below the first one wraps, and is refused as one that decreases.
+        let indptr: Vec<u64> = offsets.iter().map(|offset| offset.wrapping_sub(first)).collect();
+        let named =
+            |e: FormatError| FormatError::invalid(format!("rows counted from {}: {e}", rows.start)).at(&self.path);
+        Csr::new(rows.len(), n_cols, indptr, columns, values).map_err(named)
+    }
+
+    /// Compares a checksum of the values of an array, made piece by piece, with the manifest; of the file, only what is before
+    /// the values is read.
+    ///
+    /// # Errors
+    /// When it is another one, or the file cannot be read.
+    pub fn check_values(&self, name: &str, crc32: u32, n_bytes: u64) -> Result<(), FormatError> {
+        let path = array_path(&self.path, name);
+        let Some(entry) = self.manifest.arrays.get(name) else { return Ok(()) };
+        let file = map_file(&path)?;
+        let n_before = file.len().saturating_sub(usize::try_from(n_bytes).unwrap_or(usize::MAX));
+        let mut whole = crc32fast::Hasher::new();
+        whole.update(&file[..n_before]);
+        whole.combine(&crc32fast::Hasher::new_with_initial_len(crc32, n_bytes));
+        compare(&path, whole.finalize(), entry.crc32)
     }
 
     /// Compares the checksum of every array with the manifest: reads every byte once.
@@ -135,12 +229,7 @@ impl Folder {
     pub fn check_checksums(&self) -> Result<(), FormatError> {
         self.manifest.arrays.iter().try_for_each(|(name, entry)| {
             let path = array_path(&self.path, name);
-            let found = crc32fast::hash(&map_file(&path)?);
-            if found == entry.crc32 {
-                return Ok(());
-            }
-            let message = format!("checksum {found:08x}, the manifest has {:08x}", entry.crc32);
-            Err(FormatError::corrupt(message).at(&path))
+            compare(&path, crc32fast::hash(&map_file(&path)?), entry.crc32)
         })
     }
 
@@ -155,4 +244,11 @@ impl Folder {
             Err(FormatError::corrupt(message).at(&path))
         })
     }
+}
+
+fn compare(path: &Path, found: u32, expected: u32) -> Result<(), FormatError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(FormatError::corrupt(format!("checksum {found:08x}, the manifest has {expected:08x}")).at(path))
 }

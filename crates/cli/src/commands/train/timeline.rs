@@ -1,0 +1,92 @@
+//! `--timeline`: what cards did while they trained, as a file to look at.
+
+use std::path::{Path, PathBuf};
+
+use girih_graph_format::file;
+use girih_trainer::Event;
+
+use crate::commands::device::Chosen;
+use crate::error::CliError;
+use crate::paths;
+
+/// A recording that is under way, and where it will be written.
+pub struct Timeline {
+    path: PathBuf,
+    recording: girih_kernels::Timeline,
+}
+
+impl Timeline {
+    /// Starts to record, if there is a path. Of several processes each writes a file: that of the first is `path`, others have the
+    /// number of their rank before the extension.
+    ///
+    /// # Errors
+    /// When the processor trains, nothing can be recorded, or nothing written there.
+    pub fn begin(path: Option<&Path>, device: &Chosen, rank: usize) -> Result<Option<Self>, CliError> {
+        let Some(path) = path else { return Ok(None) };
+        if let Chosen::Cpu(_) = device {
+            return Err(CliError::Usage(
+                "--timeline records CUDA devices, and the processor trains: leave it out, or give --device cuda"
+                    .to_owned(),
+            ));
+        }
+        let path = of_rank(path, rank);
+        paths::check(&path)?;
+        let recording = girih_kernels::Timeline::begin().map_err(failed)?;
+        Ok(Some(Self { path, recording }))
+    }
+
+    /// Marks where epochs end.
+    ///
+    /// # Errors
+    /// When the recording fails.
+    pub fn mark(&self, event: &Event<'_>) -> Result<(), CliError> {
+        let name = match event {
+            Event::Prepared => "preparation".to_owned(),
+            Event::Epoch { run, report } if *run > 0 => format!("epoch {} of run {}", report.epoch, run + 1),
+            Event::Epoch { report, .. } => format!("epoch {}", report.epoch),
+            Event::RunStarted { .. } | Event::Batch { .. } | Event::RunFinished(_) => return Ok(()),
+        };
+        self.recording.mark(&name).map_err(failed)
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> Result<(), CliError> {
+        let trace = self.recording.finish().map_err(failed)?;
+        paths::make_parents(&self.path)?;
+        Ok(file::write_file(&self.path, |out| Ok(trace.write_json(out)?))?)
+    }
+}
+
+fn failed(error: girih_kernels::KernelError) -> CliError {
+    CliError::Other(error.to_string())
+}
+
+/// `a.json` of the first rank, `a.2.json` of the rank 2.
+fn of_rank(path: &Path, rank: usize) -> PathBuf {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    if rank == 0 { path.to_owned() } else { path.with_extension(format!("{rank}.{extension}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_compute::Cpu;
+
+    use super::*;
+
+    #[test]
+    fn each_rank_has_a_file_of_its_own() {
+        let path = Path::new("out/a.json");
+        assert_eq!([0, 2].map(|rank| of_rank(path, rank)), ["out/a.json", "out/a.2.json"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn processors_are_not_recorded() {
+        let cpu = Chosen::Cpu(Cpu::new());
+        assert!(Timeline::begin(None, &cpu, 0).is_ok_and(|none| none.is_none()));
+        let refused = Timeline::begin(Some(Path::new("a.json")), &cpu, 0).err().expect("refused");
+        assert!(refused.to_string().contains("--device cuda"), "{refused}");
+    }
+}

@@ -1,0 +1,53 @@
+//! [`Outline`]: what is known of a data set before its rows are read.
+
+use crate::{Dataset, Features, Interactions};
+
+/// What is known of a data set before its rows are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Name for people and records.
+    pub name: String,
+    /// Whether a generator made this data.
+    pub generated: bool,
+    /// Nodes.
+    pub n_nodes: usize,
+    /// Stored edges.
+    pub n_edges: usize,
+    /// Width of the features; 0 without features.
+    pub n_features: usize,
+    /// Codec and bytes of a row of compressed features.
+    pub codes: Option<(String, usize)>,
+    /// Classes; 0 without labels.
+    pub n_classes: usize,
+    /// Whether a node may have several labels.
+    pub multi_label: bool,
+    /// Split sets.
+    pub n_splits: usize,
+    /// Users among the nodes, of data for a recommender: the first ones. All others are items, and each interaction is two
+    /// edges.
+    pub n_users: Option<usize>,
+}
+
+impl Dataset {
+    /// Its outline.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        Outline {
+            name: self.name.clone(),
+            generated: self.generated,
+            n_nodes: self.n_nodes(),
+            n_edges: self.n_edges(),
+            n_features: self.n_features(),
+            codes: match &self.features {
+                Some(Features::Compressed(features)) => {
+                    Some((features.codec().spec().to_string(), features.codec().row_bytes()))
+                }
+                _ => None,
+            },
+            n_classes: self.n_classes(),
+            multi_label: self.is_multi_label(),
+            n_splits: self.splits.len(),
+            n_users: self.interactions.as_ref().map(Interactions::n_users),
+        }
+    }
+}

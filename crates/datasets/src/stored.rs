@@ -1,0 +1,283 @@
+//! [`StoredDataset`]: a folder of girih's of which rows are read when they are asked for.
+
+use std::ops::Range;
+use std::path::Path;
+
+use girih_compress::{CodecSpec, CompressedFeatures};
+use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
+use girih_graph_format::{Buffer, Csr, NodeId};
+
+use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, read_store};
+use crate::rows::places_of;
+use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
+
+/// The arrays of sparse features.
+pub(crate) const SPARSE: [&str; 3] = ["features_indptr", "features_indices", "features_values"];
+/// The parts of a split, as arrays are named after them.
+const PARTS: [&str; 3] = ["train", "val", "test"];
+
+/// A data set in a folder of girih's, of which rows are read when they are asked for, and checked then as those of a
+/// [`Dataset`] are. Opening it reads the manifest, and of the arrays their headers.
+#[derive(Clone, Debug)]
+pub struct StoredDataset {
+    spec: String,
+    options: LoadOptions,
+    pub(crate) folder: std::sync::Arc<Folder>,
+    section: DatasetSection,
+    pub(crate) graph: GraphSizes,
+    pub(crate) store: Option<CompressedFeatures>,
+    outline: Outline,
+}
+
+impl StoredDataset {
+    /// The folder that a SPEC names; `None` when it names something else, or data that have to be read as a whole: they are
+    /// changed on the way (other features or labels, features to be encoded), are users and items, or are stored in types that
+    /// girih does not write.
+    ///
+    /// # Errors
+    /// When the SPEC is wrong, or the folder is damaged as far as it is read.
+    pub fn open(spec: &str, options: &LoadOptions) -> Result<Option<Self>, DatasetError> {
+        let Spec::Path(path) = spec.parse()? else { return Ok(None) };
+        if !path.join(MANIFEST).is_file() || options.features.is_some() || options.labels.is_some() {
+            return Ok(None);
+        }
+        Self::of_folder(spec, &path, options).map_err(|e| e.at(&path))
+    }
+
+    fn of_folder(spec: &str, path: &Path, options: &LoadOptions) -> Result<Option<Self>, DatasetError> {
+        let folder = Folder::open(path, Verify::Structure)?;
+        let Some(section) = folder.section::<DatasetSection>(SECTION)? else { return Ok(None) };
+        let graph = folder.graph_sizes()?;
+        let is_other = section.n_users.is_some() || graph.n_rows != graph.n_cols;
+        if is_other || options.split.is_some_and(|split| split >= section.n_splits) {
+            return Ok(None);
+        }
+        let store = read_store(&folder, &section, graph.n_rows, Verify::Structure)?;
+        let outline = outline(&section, &graph, store.as_ref());
+        let n_splits = options.split.map_or(section.n_splits, |_| 1);
+        let (spec, options, folder) = (spec.to_owned(), options.clone(), folder.into());
+        let outline = Outline { n_splits, ..outline };
+        let stored = Self { spec, options, folder, section, graph, store, outline };
+        let is_encoded = stored.options.codec.is_none_or(|codec| stored.has_codes_of(codec));
+        Ok((is_encoded && stored.lies_as_it_is_used()?).then_some(stored))
+    }
+
+    /// Whether the features are codes of this codec.
+    pub(crate) fn has_codes_of(&self, codec: CodecSpec) -> bool {
+        self.store.as_ref().is_some_and(|store| codec.accepts(store.codec().spec(), store.codec().row_bytes()))
+    }
+
+    /// Whether all arrays are mapped, in the types that girih writes, with a row for each node where that is due.
+    fn lies_as_it_is_used(&self) -> Result<bool, DatasetError> {
+        let (n, section) = (self.graph.n_rows, &self.section);
+        for name in self.arrays() {
+            let array = self.folder.array(&name)?;
+            let fits = match (name.as_str(), section.labels) {
+                ("features", _) => array.shape() == [n, section.n_features],
+                ("labels", LabelKind::Multi) => array.shape() == [n, section.n_classes],
+                ("labels", _) => array.shape() == [n],
+                _ if name.starts_with("split") => matches!(array.values(), Values::U32(_)) && array.shape().len() == 1,
+                _ => true,
+            };
+            if !fits || array.mapped_bytes().is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The names of the arrays that are read.
+    pub(crate) fn arrays(&self) -> Vec<String> {
+        let mut names = self.graph_arrays();
+        names.extend(self.feature_arrays().iter().map(ToString::to_string));
+        if self.section.labels != LabelKind::None {
+            names.push("labels".to_owned());
+        }
+        names.extend(self.splits().flat_map(|i| PARTS.map(|part| split_array(i, part))));
+        names
+    }
+
+    fn graph_arrays(&self) -> Vec<String> {
+        let names = ["indptr", "indices", "values"];
+        names[..if self.graph.weighted { 3 } else { 2 }].iter().map(ToString::to_string).collect()
+    }
+
+    /// The arrays that features are read from: none of compressed ones.
+    pub(crate) fn feature_arrays(&self) -> &'static [&'static str] {
+        match self.section.features {
+            _ if self.store.is_some() => &[],
+            FeatureKind::None | FeatureKind::Compressed => &[],
+            FeatureKind::Dense => &["features"],
+            FeatureKind::Sparse if self.folder.contains(SPARSE[2]) => &SPARSE,
+            FeatureKind::Sparse => &SPARSE[..2],
+        }
+    }
+
+    pub(crate) fn has_labels(&self) -> bool {
+        self.section.labels != LabelKind::None
+    }
+
+    /// The numbers of the split sets that are used.
+    pub(crate) fn splits(&self) -> impl Iterator<Item = usize> + use<> {
+        match self.options.split {
+            Some(split) => split..split + 1,
+            None => 0..self.section.n_splits,
+        }
+    }
+
+    /// What is known of all rows.
+    #[must_use]
+    pub fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
+    /// A hash of the sizes and checksums that the folder states, and of which split is used.
+    #[must_use]
+    pub fn fingerprint(&self) -> u32 {
+        let mut hash = crc32fast::Hasher::new();
+        hash.update(&self.folder.fingerprint().to_le_bytes());
+        hash.update(format!("{:?}", self.options.split).as_bytes());
+        hash.update(&self.store.as_ref().map_or(0, CompressedFeatures::stated_checksum).to_le_bytes());
+        hash.finalize()
+    }
+
+    /// The offsets of all rows of the graph, which are not compared with each other.
+    ///
+    /// # Errors
+    /// When they are of another number of rows, or cannot be read.
+    pub fn offsets(&self) -> Result<Buffer<u64>, DatasetError> {
+        let array = self.folder.array("indptr")?;
+        let offsets = array.clone().into_offsets()?;
+        if offsets.len() != self.graph.n_rows + 1 {
+            let message = format!("{} offsets for {} rows", offsets.len(), self.graph.n_rows);
+            return Err(DatasetError::corrupt(message).at(array.origin()));
+        }
+        Ok(offsets)
+    }
+
+    /// Some consecutive rows of the graph, all columns.
+    ///
+    /// # Errors
+    /// When they break an invariant of a [`Csr`], or the file cannot be read.
+    pub fn graph_rows(&self, rows: Range<usize>) -> Result<Csr, DatasetError> {
+        Ok(self.folder.graph_rows(rows)?)
+    }
+
+    /// What there is of some consecutive nodes beside the graph.
+    ///
+    /// # Errors
+    /// When it breaks a rule of a [`Dataset`], or a file cannot be read.
+    pub fn rows(&self, nodes: Range<usize>) -> Result<NodeRows, DatasetError> {
+        let counted = |e: DatasetError| {
+            let message = format!("nodes counted from {}: {e}", nodes.start);
+            DatasetError::invalid(message).at(self.folder.path())
+        };
+        let features = self.features_of(nodes.clone())?;
+        if let Some(features) = &features {
+            features.validate(nodes.len()).map_err(counted)?;
+        }
+        let labels = self.labels_of(nodes.clone())?;
+        if let Some(labels) = &labels {
+            labels.validate(nodes.len()).map_err(counted)?;
+        }
+        let splits = self.splits().map(|i| {
+            let split = self.split_of(i, &nodes)?;
+            split.validate(nodes.len()).map_err(|what| counted(DatasetError::invalid(format!("split {i}: {what}"))))?;
+            Ok(split)
+        });
+        let splits = splits.collect::<Result<Vec<_>, DatasetError>>()?;
+        Ok(NodeRows { first_value: self.first_value(nodes.start)?, features, labels, splits })
+    }
+
+    fn features_of(&self, nodes: Range<usize>) -> Result<Option<Features>, DatasetError> {
+        if let Some(store) = &self.store {
+            return Ok(Some(Features::Compressed(store.rows(nodes))));
+        }
+        Ok(match self.section.features {
+            FeatureKind::None | FeatureKind::Compressed => None,
+            FeatureKind::Dense => Some(Features::Dense(self.folder.array("features")?.slice(nodes)?.into_matrix()?)),
+            FeatureKind::Sparse => {
+                let sizes = (nodes, self.graph.n_rows, self.section.n_features);
+                let weighted = self.folder.contains(SPARSE[2]);
+                Some(Features::Sparse(self.folder.csr_rows(SPARSE, sizes, weighted)?))
+            }
+        })
+    }
+
+    /// How many stored values of sparse features the nodes before one have.
+    fn first_value(&self, node: usize) -> Result<usize, DatasetError> {
+        if self.feature_arrays().first() != Some(&SPARSE[0]) {
+            return Ok(0);
+        }
+        let offset = self.folder.array(SPARSE[0])?.slice(node..node + 1)?.into_offsets()?;
+        Ok(offset[0] as usize)
+    }
+
+    pub(crate) fn labels_of(&self, nodes: Range<usize>) -> Result<Option<Labels>, DatasetError> {
+        if !self.has_labels() {
+            return Ok(None);
+        }
+        labels_of(self.folder.array("labels")?.slice(nodes)?, &self.section).map(Some)
+    }
+
+    fn split_of(&self, i: usize, nodes: &Range<usize>) -> Result<Split, DatasetError> {
+        let part = |name: &str| -> Result<Vec<NodeId>, DatasetError> {
+            let ids = self.part_of_split(&split_array(i, name), nodes)?.0.into_ids()?;
+            ids.iter()
+                .map(|&id| {
+                    let inside = nodes.contains(&(id as usize)).then(|| id - nodes.start as NodeId);
+                    inside.ok_or_else(|| {
+                        DatasetError::invalid(format!("{name}: node {id} is not in its place; ids must ascend"))
+                    })
+                })
+                .collect()
+        };
+        Ok(Split { train: part(PARTS[0])?, val: part(PARTS[1])?, test: part(PARTS[2])? })
+    }
+
+    /// Of an array of ascending ids those in a range, and where they are in it: a search in the file.
+    pub(crate) fn part_of_split(
+        &self,
+        name: &str,
+        nodes: &Range<usize>,
+    ) -> Result<(Array, Range<usize>), DatasetError> {
+        let array = self.folder.array(name)?;
+        let places = match array.values() {
+            Values::U32(ids) => places_of(ids, nodes),
+            _ => 0..0,
+        };
+        Ok((array.slice(places.clone())?, places))
+    }
+
+    /// The arrays of a split set.
+    pub(crate) fn split_arrays(i: usize) -> [String; 3] {
+        PARTS.map(|part| split_array(i, part))
+    }
+
+    /// All of it, as [`load()`] does.
+    ///
+    /// # Errors
+    /// As [`load()`].
+    pub fn load(self) -> Result<Dataset, DatasetError> {
+        load(&self.spec, &self.options)
+    }
+}
+
+fn split_array(i: usize, part: &str) -> String {
+    format!("split{i}_{part}")
+}
+
+fn outline(section: &DatasetSection, graph: &GraphSizes, store: Option<&CompressedFeatures>) -> Outline {
+    Outline {
+        name: section.name.clone(),
+        generated: section.generated,
+        n_nodes: graph.n_rows,
+        n_edges: graph.nnz,
+        n_features: store.map_or(section.n_features, CompressedFeatures::width),
+        codes: store.map(|store| (store.codec().spec().to_string(), store.codec().row_bytes())),
+        n_classes: if section.labels == LabelKind::None { 0 } else { section.n_classes },
+        multi_label: section.labels == LabelKind::Multi,
+        n_splits: section.n_splits,
+        n_users: None,
+    }
+}

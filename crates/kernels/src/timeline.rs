@@ -1,0 +1,313 @@
+//! [`Timeline`]: what the cards of this process do when, as NVIDIA's profiling library (CUPTI) sees it.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ffi::{CStr, c_char};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cudarc::cupti::result::{CuptiError, activity, get_timestamp};
+use cudarc::cupti::sys::{
+    CUpti_Activity, CUpti_ActivityKernel10, CUpti_ActivityKind, CUpti_ActivityMemcpy6, CUpti_ActivityMemset4,
+};
+use cudarc::driver::sys::CUcontext;
+use girih_pipeline::{Event, Trace, Track};
+
+use crate::error::{KernelError, Kind};
+use crate::libraries;
+
+/// What is recorded: kernels, which may run side by side, copies and fillings.
+const KINDS: [CUpti_ActivityKind; 3] = [
+    CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+    CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMCPY,
+    CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMSET,
+];
+/// Records that are kept: the last ones.
+const KEPT: usize = 200_000;
+/// A buffer that the library fills: 4 MiB, aligned as it has to be.
+const BUFFER: Layout = Layout::new::<[u64; 1 << 19]>();
+/// Also what buffers hold that are not full.
+const FORCED: u32 = 1;
+
+/// The recording that is under way in this process, if there is one.
+static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+
+/// A recording of what all cards of this process do, the last 200 000 kernels and copies of it. It costs each kernel about a
+/// microsecond. Whatever is captured as a graph has to be captured after the recording began.
+#[derive(Debug)]
+pub struct Timeline(());
+
+#[derive(Default)]
+struct Recording {
+    spans: VecDeque<Span>,
+    names: HashSet<Arc<str>>,
+    marks: Vec<Mark>,
+}
+
+/// What the program was at until a moment.
+struct Mark {
+    name: String,
+    /// Nanoseconds, by the clock of spans.
+    until: u64,
+}
+
+/// Something that a card did.
+struct Span {
+    device: u32,
+    stream: u32,
+    /// Nanoseconds.
+    from: u64,
+    to: u64,
+    name: Arc<str>,
+    category: &'static str,
+}
+
+impl Timeline {
+    /// What a kernel of NCCL is an event of, in the trace.
+    pub const EXCHANGE: &str = "exchange";
+    /// What any other kernel is.
+    pub const KERNEL: &str = "kernel";
+    /// What copies and fillings are.
+    pub const COPY: &str = "copy";
+    /// What is marked.
+    pub const MARK: &str = "mark";
+
+    /// Starts to record.
+    ///
+    /// # Errors
+    /// When the library is missing or refuses, or this process records already.
+    pub fn begin() -> Result<Self, KernelError> {
+        libraries::PROFILER.load()?;
+        {
+            let mut recording = lock();
+            if recording.is_some() {
+                return Err(Kind::Profiler("this process records a timeline already".to_owned()).into());
+            }
+            *recording = Some(Recording::default());
+        }
+        let timeline = Self(());
+        timeline.mark("")?;
+        activity::register_callbacks(Some(give_buffer), Some(take_buffer)).map_err(refused)?;
+        for kind in KINDS {
+            activity::enable(kind).map_err(refused)?;
+        }
+        Ok(timeline)
+    }
+
+    /// Notes that what was done since the last mark, or since the recording began, has been `name`.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn mark(&self, name: &str) -> Result<(), KernelError> {
+        let mut until = 0;
+        // SAFETY: the function writes a number.
+        unsafe { get_timestamp(&raw mut until) }.map_err(refused)?;
+        if let Some(recording) = lock().as_mut() {
+            recording.marks.push(Mark { name: name.to_owned(), until });
+        }
+        Ok(())
+    }
+
+    /// Ends the recording, once all that was asked of the cards is done. A group of the trace is a card, `cuda:0`, a row one of its
+    /// streams; the first row of all is what was marked. Time starts with the recording.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn finish(self) -> Result<Trace, KernelError> {
+        activity::flush_all(FORCED).map_err(refused)?;
+        let recording = lock().take().unwrap_or_default();
+        Ok(trace(recording))
+    }
+}
+
+impl Drop for Timeline {
+    fn drop(&mut self) {
+        for kind in KINDS {
+            // What is not recorded cannot be stopped either, and nobody looks at it any more.
+            let _ = activity::disable(kind);
+        }
+        lock().take();
+    }
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Option<Recording>> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refused(error: CuptiError) -> KernelError {
+    let what =
+        error.error_string().map_or_else(|_| format!("{:?}", error.0), |text| text.to_string_lossy().into_owned());
+    Kind::Profiler(what).into()
+}
+
+/// Gives the library a buffer to fill.
+unsafe extern "C" fn give_buffer(buffer: *mut *mut u8, size: *mut usize, n_records_max: *mut usize) {
+    // SAFETY: the library passes places to write to. It takes no buffer where there is none.
+    unsafe {
+        *buffer = alloc(BUFFER);
+        *size = if (*buffer).is_null() { 0 } else { BUFFER.size() };
+        *n_records_max = 0;
+    }
+}
+
+/// Takes what a buffer holds, and frees it.
+unsafe extern "C" fn take_buffer(_: CUcontext, _: u32, buffer: *mut u8, _: usize, n_bytes: usize) {
+    if buffer.is_null() {
+        return;
+    }
+    let (mut recording, mut record) = (lock(), std::ptr::null_mut());
+    // SAFETY: the library gives back a buffer of `give_buffer` with so many bytes of records, and steps through them.
+    while unsafe { activity::get_next_record(buffer, n_bytes, &raw mut record) }.is_ok() {
+        if let Some(recording) = recording.as_mut() {
+            // SAFETY: the record lies in the buffer.
+            unsafe { recording.take(record) };
+        }
+    }
+    drop(recording);
+    // SAFETY: `give_buffer` allocated it, and nobody else has it any more.
+    unsafe { dealloc(buffer, BUFFER) };
+}
+
+/// Device, stream, start and end of a record.
+macro_rules! span {
+    ($record:expr, $kind:ty) => {{
+        let record = $record.cast::<$kind>();
+        // Records are packed, and hold enumerations that newer libraries extend: only these fields are read.
+        let (device, stream) = (&raw const (*record).deviceId, &raw const (*record).streamId);
+        let (from, to) = (&raw const (*record).start, &raw const (*record).end);
+        (device.read_unaligned(), stream.read_unaligned(), from.read_unaligned(), to.read_unaligned())
+    }};
+}
+
+impl Recording {
+    /// # Safety
+    /// `record` is one of CUPTI's, of version 13.0 or one that starts like it.
+    unsafe fn take(&mut self, record: *const CUpti_Activity) {
+        // SAFETY: every record starts with its kind, which is 32 bits, and is what that says.
+        let kind = unsafe { record.cast::<u32>().read_unaligned() };
+        let ((device, stream, from, to), name) = match KINDS.map(|kind| kind as u32).iter().position(|&k| k == kind) {
+            // SAFETY: as above. Names live as long as the kernels.
+            Some(0) => unsafe {
+                let name = (&raw const (*record.cast::<CUpti_ActivityKernel10>()).name).read_unaligned();
+                (span!(record, CUpti_ActivityKernel10), kernel_name(name))
+            },
+            // SAFETY: as above.
+            Some(1) => (unsafe { span!(record, CUpti_ActivityMemcpy6) }, "copy".to_owned()),
+            // SAFETY: as above.
+            Some(_) => (unsafe { span!(record, CUpti_ActivityMemset4) }, "fill".to_owned()),
+            None => return,
+        };
+        let category = match name.as_str() {
+            "copy" | "fill" => Timeline::COPY,
+            name if name.contains("nccl") => Timeline::EXCHANGE,
+            _ => Timeline::KERNEL,
+        };
+        let name = self.name(name);
+        if self.spans.len() == KEPT {
+            self.spans.pop_front();
+        }
+        self.spans.push_back(Span { device, stream, from, to, name, category });
+    }
+
+    /// The one copy of a name.
+    fn name(&mut self, name: String) -> Arc<str> {
+        if let Some(known) = self.names.get(name.as_str()) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name));
+        name
+    }
+}
+
+/// What a kernel is called; of C++'s names without a namespace, the name alone.
+///
+/// # Safety
+/// `name` is a string or null.
+unsafe fn kernel_name(name: *const c_char) -> String {
+    if name.is_null() {
+        return "kernel".to_owned();
+    }
+    // SAFETY: the caller's.
+    readable(&unsafe { CStr::from_ptr(name) }.to_string_lossy()).to_owned()
+}
+
+/// `name` of `_Z4nameIiEvi`.
+fn readable(name: &str) -> &str {
+    let plain = name.strip_prefix("_Z").and_then(|rest| {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let len: usize = rest[..digits].parse().ok()?;
+        rest[digits..].get(..len)
+    });
+    plain.unwrap_or(name)
+}
+
+/// A row of marks, and those of all streams by device and number.
+fn trace(Recording { spans, marks, .. }: Recording) -> Trace {
+    let start = marks.first().map_or(0, |mark| mark.until);
+    let since = |nanoseconds: u64| Duration::from_nanos(nanoseconds.saturating_sub(start));
+    let stretches = marks.windows(2).map(|pair| Event {
+        name: pair[1].name.clone(),
+        category: Timeline::MARK,
+        from: since(pair[0].until),
+        to: since(pair[1].until),
+        item: None,
+    });
+    let marked = Track { group: "girih".to_owned(), name: "training".to_owned(), events: stretches.collect() };
+    let mut streams: BTreeMap<(u32, u32), Vec<Event>> = BTreeMap::new();
+    for Span { device, stream, from, to, name, category } in spans {
+        let event = Event { name: name.to_string(), category, from: since(from), to: since(to), item: None };
+        streams.entry((device, stream)).or_default().push(event);
+    }
+    let of_stream = |((device, stream), events)| Track {
+        group: format!("cuda:{device}"),
+        name: format!("stream {stream}"),
+        events,
+    };
+    Trace::new([marked].into_iter().chain(streams.into_iter().map(of_stream)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_kernels_are_readable() {
+        for (name, expected) in [
+            ("spmm_rows", "spmm_rows"),
+            ("_Z23ncclDevKernel_AllReduce8ncclArgs", "ncclDevKernel_AllReduce"),
+            ("_Z4nameIiEvi", "name"),
+            ("_ZN3abc4nameEv", "_ZN3abc4nameEv"),
+            ("_Z99short", "_Z99short"),
+        ] {
+            assert_eq!(readable(name), expected);
+        }
+    }
+
+    #[test]
+    fn rows_are_marks_and_streams_of_devices() {
+        let span = |device, stream, from: u64| Span {
+            device,
+            stream,
+            from,
+            to: from + 10,
+            name: "k".into(),
+            category: Timeline::KERNEL,
+        };
+        let mark = |name: &str, until| Mark { name: name.to_owned(), until };
+        let spans = [span(1, 7, 1_020), span(0, 9, 1_000), span(1, 7, 1_040)].into_iter().collect();
+        let marks = vec![mark("", 990), mark("epoch 1", 1_030), mark("epoch 2", 1_060)];
+        let trace = trace(Recording { spans, marks, ..Recording::default() });
+        let found: Vec<_> = trace
+            .tracks()
+            .iter()
+            .map(|track| {
+                (track.group.as_str(), track.name.as_str(), track.events[0].from.as_nanos(), track.events.len())
+            })
+            .collect();
+        let expected = [("girih", "training", 0, 2), ("cuda:0", "stream 9", 10, 1), ("cuda:1", "stream 7", 30, 2)];
+        assert_eq!(found, expected);
+        let second = &trace.tracks()[0].events[1];
+        assert_eq!((second.name.as_str(), second.from.as_nanos(), second.to.as_nanos()), ("epoch 2", 40, 70));
+    }
+}

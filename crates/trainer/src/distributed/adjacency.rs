@@ -1,0 +1,110 @@
+//! [`CutAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by messages.
+//!
+//! ```text
+//! rows       read, checked and dropped again whenever blocks are made of them
+//! symmetric  whether hashes of all entries and of all mirrored ones agree
+//! degrees    of own rows; those of columns where the adjacency is not symmetric from who holds their entries
+//! transpose  entries that others hold in their rows, when a product first needs them
+//! ```
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use girih_compute::{Backend, ComputeError, Dtype, Transpose};
+use girih_datasets::DataSource;
+use girih_graph_format::scale_factors;
+use girih_partition::Exchange;
+
+use super::blocks::{BlockSource, Blocks, HostBlocks, Pattern, travelling};
+use super::looped::LoopedRows;
+use super::mirror::{column_sums, is_symmetric, transposed};
+use super::ranks::{Ranks, failed};
+use crate::TrainError;
+use crate::inputs::Adjacency;
+
+/// The diagonals of `L` and `R`, a number for each node; `None` stands for the identity.
+pub(super) type AllScales = [Option<Arc<[f32]>>; 2];
+
+/// `Â = L·A·R`, of which a rank reads its own rows.
+pub(crate) struct CutAdjacency {
+    source: Arc<DataSource>,
+    self_loops: bool,
+    exchange: Exchange,
+    wire: Dtype,
+    /// The factors of all rows and of all columns.
+    scales: AllScales,
+    symmetric: bool,
+    /// The blocks of a symmetric adjacency, from when one direction has been asked for until the other has.
+    blocks: Mutex<Option<HostBlocks>>,
+}
+
+impl CutAdjacency {
+    /// The adjacency of `source` as a model wants it, operands in `f32` travelling as `wire`; all ranks call it together.
+    ///
+    /// # Errors
+    /// When rows that this rank reads break an invariant, or another rank fails.
+    pub(crate) fn new<B: Backend>(
+        source: Arc<DataSource>,
+        adjacency: Adjacency,
+        ranks: &Ranks<B>,
+        (exchange, wire): (Exchange, Dtype),
+    ) -> Result<Self, TrainError> {
+        let own = ranks.own();
+        let rows = LoopedRows::new(source.graph_rows(own.clone())?, own.start, adjacency.self_loops);
+        let symmetric = is_symmetric(&rows, ranks)?;
+        let [left, right] = adjacency.norm.powers();
+        let joined = |sums: Vec<f64>, power| ranks.join_rows(&scale_factors(&sums, power)).map(Arc::from);
+        let left: Option<Arc<[f32]>> = left.map(|power| joined(rows.sums(), power)).transpose()?;
+        let right = match right {
+            None => None,
+            Some(power) if symmetric && adjacency.norm.powers()[0] == Some(power) => left.clone(),
+            Some(power) => Some(joined(column_sums(&rows, ranks)?, power)?),
+        };
+        let (self_loops, blocks) = (adjacency.self_loops, Mutex::default());
+        Ok(Self { source, self_loops, exchange, wire, scales: [left, right], symmetric, blocks })
+    }
+
+    /// The rows of `op(A)` of each panel that this rank's products have; of the transpose, the columns of its steps.
+    fn panels<B: Backend>(&self, ranks: &Ranks<B>, transpose: Transpose) -> Result<Vec<LoopedRows>, ComputeError> {
+        if transpose == Transpose::Yes && !self.symmetric {
+            return transposed(&self.rows(ranks.own())?, ranks).map_err(|error| failed(&error));
+        }
+        ranks.product_rows(ranks.rank()).map(|rows| self.rows(rows)).collect()
+    }
+
+    fn rows(&self, rows: Range<usize>) -> Result<LoopedRows, ComputeError> {
+        let first = rows.start;
+        let csr = self.source.graph_rows(rows);
+        let csr = csr.map_err(|error| ComputeError::device("reading rows of the graph", error.to_string()))?;
+        Ok(LoopedRows::new(csr, first, self.self_loops))
+    }
+}
+
+impl<B: Backend> BlockSource<B> for CutAdjacency {
+    fn travelling(&self, dtype: Dtype) -> Dtype {
+        travelling(dtype, self.wire)
+    }
+
+    fn blocks(&self, backend: &B, ranks: &Ranks<B>, transpose: Transpose) -> Result<Blocks<B>, ComputeError> {
+        let mut kept = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = match kept.take() {
+            Some(blocks) => blocks,
+            None => {
+                let rows = self.panels(ranks, transpose)?;
+                let blocks = HostBlocks::new(&rows, ranks, self.exchange).map_err(|error| failed(&error))?;
+                // The other direction of a symmetric adjacency differs in the scales alone.
+                *kept = self.symmetric.then(|| blocks.clone());
+                blocks
+            }
+        };
+        let mut scales = self.scales.clone();
+        if transpose == Transpose::Yes {
+            scales.reverse();
+        }
+        blocks.upload(backend, ranks, &scales)
+    }
+
+    fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
+        Pattern::new(backend, ranks, &self.rows(ranks.own())?, &self.scales)
+    }
+}

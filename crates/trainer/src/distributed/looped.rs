@@ -1,0 +1,61 @@
+//! [`LoopedRows`]: some rows of an adjacency, with self loops that are not stored.
+
+use std::ops::Range;
+
+use girih_graph_format::{Csr, NodeId};
+
+/// Consecutive rows of a square matrix, each with an entry on the diagonal if that is asked for: one of weight one where there is
+/// none.
+pub(super) struct LoopedRows {
+    /// The rows as they are stored.
+    pub(super) csr: Csr,
+    /// The number of the first row.
+    pub(super) first: usize,
+    pub(super) self_loops: bool,
+}
+
+impl LoopedRows {
+    pub(super) fn new(csr: Csr, first: usize, self_loops: bool) -> Self {
+        Self { csr, first, self_loops }
+    }
+
+    /// Appends the entries of row `i`, counted from the first, whose columns are in a range, counted from its start; weights
+    /// where there are some.
+    pub(super) fn append(&self, i: usize, columns: &Range<usize>, (ids, weights): (&mut Vec<NodeId>, &mut Vec<f32>)) {
+        let range = self.csr.row_range_within(i, columns);
+        let (row, own, shift) = (&self.csr.indices()[range.clone()], self.first + i, columns.start as NodeId);
+        let is_missing = self.self_loops && columns.contains(&own);
+        let place = if is_missing { row.binary_search(&(own as NodeId)).err() } else { None };
+        let (before, after) = row.split_at(place.unwrap_or(row.len()));
+        ids.extend(before.iter().map(|c| c - shift));
+        ids.extend(place.map(|_| own as NodeId - shift));
+        ids.extend(after.iter().map(|c| c - shift));
+        if let Some(values) = self.csr.values() {
+            let (before, after) = values[range].split_at(before.len());
+            weights.extend_from_slice(before);
+            weights.extend(place.map(|_| 1.0));
+            weights.extend_from_slice(after);
+        }
+    }
+
+    /// Calls `visit` with each row's number, columns and weights, of which there are none where all are one.
+    pub(super) fn for_each(&self, columns: &Range<usize>, mut visit: impl FnMut(usize, &[NodeId], &[f32])) {
+        let (mut ids, mut weights) = (Vec::new(), Vec::new());
+        for i in 0..self.csr.n_rows() {
+            ids.clear();
+            weights.clear();
+            self.append(i, columns, (&mut ids, &mut weights));
+            visit(self.first + i, &ids, &weights);
+        }
+    }
+
+    /// Sum of the weights of each row; the degree where there are none.
+    pub(super) fn sums(&self) -> Vec<f64> {
+        let mut sums = Vec::with_capacity(self.csr.n_rows());
+        self.for_each(&(0..self.csr.n_cols()), |_, ids, weights| {
+            let weighed = || weights.iter().map(|&w| f64::from(w)).sum();
+            sums.push(if self.csr.values().is_some() { weighed() } else { ids.len() as f64 });
+        });
+        sums
+    }
+}

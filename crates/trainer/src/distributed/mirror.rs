@@ -1,0 +1,144 @@
+//! What ranks learn of the other half of an adjacency, of which each has read some rows: whether it is symmetric, the sums of its
+//! columns, and rows of its transpose.
+
+use std::ops::Range;
+
+use girih_comm::{CommError, Parcel};
+use girih_compute::Backend;
+use girih_graph_format::{Csr, NodeId};
+
+use super::looped::LoopedRows;
+use super::ranks::{Ranks, numbers, words};
+
+/// Whether the matrix of which each rank has some rows is its own transpose: the sum of a hash of every entry above the
+/// diagonal is that of the mirrored ones below it. Different matrices agree by accident once in 2¹²⁸ times.
+pub(super) fn is_symmetric<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<bool, CommError> {
+    let mut sums = [0u64; 2];
+    for i in 0..rows.csr.n_rows() {
+        let r = (rows.first + i) as NodeId;
+        for (c, weight) in rows.csr.row_entries(i).filter(|&(c, _)| c != r) {
+            // Adding zero makes both zeros the same.
+            let pair = u64::from(r.min(c)) << 32 | u64::from(r.max(c));
+            let hashes =
+                [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f].map(|seed| mixed(pair, (weight + 0.0).to_bits(), seed));
+            for (sum, hash) in sums.iter_mut().zip(hashes) {
+                *sum = if r < c { sum.wrapping_add(hash) } else { sum.wrapping_sub(hash) };
+            }
+        }
+    }
+    let message = [sums[0].to_le_bytes(), sums[1].to_le_bytes()].concat();
+    let all = ranks.peers.all_gather_bytes(&message)?;
+    let total = |i: usize| {
+        let sums = all.iter().map(|sums| numbers(sums).map(u64::from_le_bytes).nth(i).unwrap_or(1));
+        sums.fold(0, u64::wrapping_add)
+    };
+    Ok(total(0) == 0 && total(1) == 0)
+}
+
+/// Bits of a pair of nodes and a weight, mixed well (the finalizer of `SplitMix64`: Steele et al., OOPSLA 2014).
+fn mixed(pair: u64, weight: u32, seed: u64) -> u64 {
+    let finalized = |mut x: u64| {
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    };
+    finalized(finalized(pair.wrapping_add(seed)) ^ (u64::from(weight) << 17).wrapping_add(seed))
+}
+
+/// The sums of the columns whose numbers are those of a rank's own rows: of what peers have in their rows, in the order of rows.
+pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<f64>, CommError> {
+    let entries_of = |nodes: Range<usize>| -> Parcel {
+        let mut message = Vec::new();
+        rows.for_each(&nodes, |_, ids, weights| {
+            for (i, id) in ids.iter().enumerate() {
+                message.extend([*id, weights.get(i).map_or(1.0f32, |w| *w).to_bits()]);
+            }
+        });
+        bytemuck::cast_slice(&message).into()
+    };
+    let all = ranks.peers.all_to_all_bytes(ranks.peer_nodes().map(entries_of).collect())?;
+    let mut sums = vec![0.0; ranks.own().len()];
+    for entries in &all {
+        let mut words = words(entries);
+        while let (Some(id), Some(weight)) = (words.next(), words.next()) {
+            sums[id as usize] += f64::from(f32::from_bits(weight));
+        }
+    }
+    Ok(sums)
+}
+
+/// The rows of the transpose of each panel that this rank's products have, with the columns of its steps: from those who
+/// together hold every row once, each of which sends the entries that it has of them. While they travel they take twice the
+/// bytes of the entries themselves.
+pub(super) fn transposed<B: Backend>(own: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<LoopedRows>, CommError> {
+    let (plan, mine) = (ranks.plan(), ranks.mine());
+    let to_rank = |rank: usize| -> Parcel {
+        let theirs = &plan.ranks[rank];
+        let multiplies = || theirs.steps.iter().any(|step| contains(&plan.panels[step.panel], &mine.own));
+        let mut message: Vec<u32> = Vec::new();
+        if theirs.replica == mine.replica && multiplies() {
+            let mut n_before = 0;
+            for columns in ranks.product_rows(rank) {
+                add_mirrored(own, &columns, n_before, &mut message);
+                n_before += columns.len();
+            }
+        }
+        bytemuck::cast_slice(&message).into()
+    };
+    let messages = (0..plan.ranks.len()).map(to_rank).collect();
+    let all = ranks.world().all_to_all_bytes(messages)?;
+    let sizes = (plan.n_product_rows(ranks.rank()), plan.n_nodes);
+    let csr = collected(&all, sizes, own.csr.values().is_some());
+    let mut n_before = 0;
+    let of_panel = |rows: Range<usize>| {
+        n_before += rows.len();
+        LoopedRows::new(csr.row_slice(n_before - rows.len()..n_before), rows.start, own.self_loops)
+    };
+    Ok(ranks.product_rows(ranks.rank()).map(of_panel).collect())
+}
+
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// Appends the entries of some columns, row after row: the column, which is counted from `first`, the row, and the weight where
+/// there are some.
+fn add_mirrored(rows: &LoopedRows, columns: &Range<usize>, first: usize, message: &mut Vec<u32>) {
+    for i in 0..rows.csr.n_rows() {
+        for e in rows.csr.row_range_within(i, columns) {
+            let row = rows.csr.indices()[e] - columns.start as NodeId + first as NodeId;
+            message.extend([row, (rows.first + i) as NodeId]);
+            message.extend(rows.csr.values().map(|values| values[e].to_bits()));
+        }
+    }
+}
+
+/// The matrix of entries whose columns ascend in each row, whoever sent them.
+fn collected(messages: &[Parcel], (n_rows, n_cols): (usize, usize), weighted: bool) -> Csr {
+    let entries = || {
+        messages.iter().flat_map(|message| {
+            let mut words = words(message);
+            let mut next = move || words.next();
+            std::iter::from_fn(move || {
+                let (row, column) = (next()?, next()?);
+                Some((row as usize, column, if weighted { f32::from_bits(next()?) } else { 1.0 }))
+            })
+        })
+    };
+    let mut indptr = vec![0u64; n_rows + 1];
+    entries().for_each(|(row, ..)| indptr[row + 1] += 1);
+    for row in 0..n_rows {
+        indptr[row + 1] += indptr[row];
+    }
+    let (mut next, nnz) = (indptr.clone(), indptr[n_rows] as usize);
+    let (mut indices, mut values) = (vec![0; nnz], vec![0.0; if weighted { nnz } else { 0 }]);
+    for (row, column, weight) in entries() {
+        let place = next[row] as usize;
+        next[row] += 1;
+        indices[place] = column;
+        if let Some(value) = values.get_mut(place) {
+            *value = weight;
+        }
+    }
+    Csr::new(n_rows, n_cols, indptr, indices, weighted.then(|| values.into())).expect("entries of a matrix, mirrored")
+}
