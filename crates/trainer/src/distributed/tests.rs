@@ -328,7 +328,7 @@ fn planned(stages: usize, overlaps: bool) -> Plan {
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(overlaps) };
     let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
-    planner.plan(&RankOptions { stages, ..options }).unwrap().slowest().clone()
+    *planner.plan(&RankOptions { stages, ..options }).unwrap().slowest()
 }
 
 #[test]
