@@ -175,6 +175,7 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
     let at = |rows: usize| usize::from(rows == ROWS[1]);
     let pieces = |rows: usize| vec![rows; size];
     Ok(Links {
+        broadcast: rates(1.0, &mut |rows| world.broadcast(0, &mut whole[at(rows)]))?,
         all_reduce: rates(2.0 * others / size as f64, &mut |rows| world.all_reduce(&mut whole[at(rows)]))?,
         all_gather: rates(others, &mut |rows| world.all_gather(&pieces(rows), &whole[at(rows)], &mut all[at(rows)]))?,
         reduce_scatter: rates(others, &mut |rows| {

@@ -27,11 +27,11 @@ fn ranks_train_what_one_rank_does() {
             assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
         }
     }
-    // Rounding is the same on any number of ranks, and is small.
+    // Rounding is small; sums in another order flip it now and then.
     let loss = |flags: &[&str]| train(flags)["train_loss"].as_f64().unwrap();
     let [two, four] = ["2", "4"].map(|ranks| loss(&["--ranks", ranks, "--wire", "bf16"]));
     let exact = single["train_loss"].as_f64().unwrap();
-    assert!((two - four).abs() < 1e-4 * two, "{two}, on four ranks {four}");
+    assert!((two - four).abs() < 1e-3 * two, "{two}, on four ranks {four}");
     assert!(two != exact && (two - exact).abs() < 1e-2 * exact, "{two}, without rounding {exact}");
 }
 
@@ -269,6 +269,8 @@ fn ranks_that_cannot_share_are_refused() {
     {
         assert!(says(&girih(&[&["train"], &unused[..]].concat()).refused(2), "give --ranks N"), "{unused:?}");
     }
+    assert!(says(&girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2), "--timeline records CUDA"));
+    assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
     girih(&["train", "--ranks", "0"]).refused(2);
 }

@@ -39,9 +39,6 @@ pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
 
 /// What a rank multiplies in a product.
 pub(crate) struct Blocks<B: Backend> {
-    /// The diagonal of `R` for own rows, by which they are multiplied before they travel: once each, and not wherever an entry
-    /// reads them.
-    pub(super) scale: Option<B::Sparse>,
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
     pub(super) own: Option<B::Sparse>,
     pub(super) stages: Vec<Stage<B>>,
@@ -143,10 +140,10 @@ impl HostBlocks {
         };
         let left = left.as_ref().map(of_rows);
         let uploaded = |block: HostBlock| {
-            let scales = Scales { left: left.clone(), right: None };
+            let right = right.as_ref().map(|right| block.columns.scales(right));
+            let scales = Scales { left: left.clone(), right };
             backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names: None })
         };
-        let scale = right.as_ref().map(|right| diagonal(backend, right[ranks.own()].to_vec())).transpose()?;
         let stages = self.stages.into_iter().map(|(block, lists)| {
             let exchange = match lists {
                 Lists::Panels(counts) => StageExchange::Panels(counts),
@@ -155,17 +152,8 @@ impl HostBlocks {
             Ok(Stage { matrix: block.map(uploaded).transpose()?, exchange })
         });
         let stages = stages.collect::<Result<_, ComputeError>>()?;
-        Ok(Blocks { scale, own: self.own.map(uploaded).transpose()?, stages })
+        Ok(Blocks { own: self.own.map(uploaded).transpose()?, stages })
     }
-}
-
-/// A matrix with these numbers on its diagonal.
-fn diagonal<B: Backend>(backend: &B, numbers: Vec<f32>) -> Result<B::Sparse, ComputeError> {
-    let n = numbers.len();
-    let (indptr, indices): (Vec<u64>, Vec<NodeId>) = ((0..=n as u64).collect(), (0..n as NodeId).collect());
-    let csr = Csr::new(n, n, indptr, indices, None).expect("an entry a row");
-    let scales = Scales { left: Some(numbers), right: None };
-    backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: true, names: None })
 }
 
 /// Whole panels come: columns of their rows, but none of this rank's own.

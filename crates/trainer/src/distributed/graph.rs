@@ -52,21 +52,18 @@ impl<B: Backend> CutGraph<B> {
         let blocks = self.blocks(backend, transpose)?;
         let dtype = backend.dtype(x);
         let travelling = self.adjacency.travelling(dtype);
-        if blocks.scale.is_none() && travelling == dtype {
-            return self.multiply_scaled(backend, pool, blocks, x, epilogue, out);
+        if travelling == dtype {
+            return self.multiply_travelling(backend, pool, blocks, x, epilogue, out);
         }
         let mut operand = pool.take(backend, backend.shape(x), travelling)?;
-        match &blocks.scale {
-            Some(scale) => backend.spmm((scale, Transpose::No), None, x, Epilogue::default(), &mut operand)?,
-            None => backend.convert(x, &mut operand)?,
-        }
-        self.multiply_scaled(backend, pool, blocks, &operand, epilogue, out)?;
+        backend.convert(x, &mut operand)?;
+        self.multiply_travelling(backend, pool, blocks, &operand, epilogue, out)?;
         pool.give(backend, operand);
         Ok(())
     }
 
-    /// `out = epilogue(blocks·X)` for `X` as it travels, own rows among them: the product is the same for any number of ranks.
-    fn multiply_scaled(
+    /// `out = epilogue(blocks·X)` for `X` as it travels, own rows among them: how many ranks there are changes no operand.
+    fn multiply_travelling(
         &self,
         backend: &B,
         pool: &mut Pool<B>,
@@ -191,9 +188,17 @@ impl<B: Backend> Product<'_, B> {
         };
         let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
         let mut panels = self.pool.take(backend, Shape::new(counts.iter().sum(), cols), dtype)?;
+        let mut roots = (0..counts.len()).filter(|&place| counts[place] > 0);
+        if let (Some(root), None) = (roots.next(), roots.next()) {
+            if root == group.rank() {
+                backend.convert(own, &mut panels)?;
+            }
+            let pending = group.begin(&mut || group.broadcast(root, &mut panels)).map_err(|error| failed(&error))?;
+            return Ok(Arriving { pending, rows: panels, sent: None });
+        }
         // Who is no root of the stage sends nothing.
-        let nothing =
-            (counts[group.rank()] == 0).then(|| self.pool.take(backend, Shape::new(0, cols), dtype)).transpose()?;
+        let nothing = counts[group.rank()] == 0;
+        let nothing = nothing.then(|| self.pool.take(backend, Shape::new(0, cols), dtype)).transpose()?;
         let sent = nothing.as_ref().unwrap_or(own);
         let pending =
             group.begin(&mut || group.all_gather(counts, sent, &mut panels)).map_err(|error| failed(&error))?;

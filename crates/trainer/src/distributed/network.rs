@@ -4,11 +4,14 @@ use girih_partition::LinkRates;
 use serde::{Deserialize, Serialize};
 
 /// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are:
-/// who brings `b` bytes for each of `g` ranks sends `b·(g − 1)`, and of gathered rows whoever sends most counts. Of pieces
+/// `b` bytes that one rank has for all count `b`. Where several of `g` ranks have some, who has `b` bytes sends `b·(g − 1)`, and
+/// whoever sends most counts. Of pieces
 /// for single ranks, whichever is more of what a rank sends and gets. Where each gets some of a sum of `b` bytes,
 /// `b·(g − 1)/g` count, and for an all-reduce twice as much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Links {
+    /// One rank's matrix for all.
+    pub broadcast: LinkRates,
     /// Rows of each rank, or of some, for all.
     pub all_gather: LinkRates,
     /// A sum for all.
@@ -23,11 +26,12 @@ impl Links {
     /// Links that are as fast for all operations.
     #[must_use]
     pub fn alike(rates: LinkRates) -> Self {
-        Self { all_gather: rates, all_reduce: rates, reduce_scatter: rates, all_to_all: rates }
+        Self { broadcast: rates, all_gather: rates, all_reduce: rates, reduce_scatter: rates, all_to_all: rates }
     }
 
     fn of(&self, operation: Operation) -> LinkRates {
         match operation {
+            Operation::Broadcast => self.broadcast,
             Operation::AllGather => self.all_gather,
             Operation::AllReduce => self.all_reduce,
             Operation::ReduceScatter => self.reduce_scatter,
@@ -39,6 +43,7 @@ impl Links {
 /// What ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
+    Broadcast,
     AllGather,
     AllReduce,
     ReduceScatter,
@@ -67,7 +72,7 @@ impl Network {
 
     /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
     ///
-    /// Rows and pieces go from each rank to each, over its own adapter. Sums come into a host once, over the adapters of all of
+    /// Rows and pieces go from each rank to each, over its own adapter. A matrix of one rank and sums come into a host once, over the adapters of all of
     /// its members, and are passed on inside. Latencies between hosts add up over as many rounds as a
     /// tree of hosts is deep.
     pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
@@ -79,7 +84,7 @@ impl Network {
         let (size, per_host) = (members.len() as f64, members.len() as f64 / n_hosts as f64);
         let (crossing, adapters) = match operation {
             Operation::AllGather | Operation::AllToAll => (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0),
-            Operation::AllReduce | Operation::ReduceScatter => (bytes, per_host),
+            Operation::Broadcast | Operation::AllReduce | Operation::ReduceScatter => (bytes, per_host),
         };
         let rounds = f64::from((n_hosts - 1).ilog2() + 1);
         inside.latency
@@ -120,7 +125,7 @@ mod tests {
         // Two adapters bring 100 bytes at 10 a second each.
         assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 1, 2, 3], 100.0), 1.0 + 3.0 + 5.0);
         // One rank of each host: one adapter. Four hosts are two rounds apart.
-        assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
+        assert_eq!(network.seconds(Operation::Broadcast, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
         // Two of three pieces leave the host, each over the adapter of whom it is for.
         for operation in [Operation::AllToAll, Operation::AllGather] {
             assert_eq!(network.seconds(operation, &[0, 1, 2, 3], 90.0), 1.0 + 3.0 + 6.0);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
-use girih_graph_format::{Csr, Norm};
+use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, Exchange, Halo, Schedule, Step, evenly_touched, place_in};
 
 use super::blocks::{BlockSource, Blocks, Pattern, Stage, StageExchange, travelling};
@@ -17,14 +17,13 @@ use super::rows::{PeerRows, RowExchange};
 use super::session::RankOptions;
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::inputs::Adjacency;
 use crate::plan::DataSizes;
 
 /// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the
 /// size is known, whose edges are spread evenly.
 #[derive(Clone)]
 pub struct PaperGraph {
-    adjacency: Adjacency,
+    self_loops: bool,
     weighted: bool,
     entries: Entries,
 }
@@ -67,12 +66,12 @@ impl PaperGraph {
     /// # Errors
     /// When the configuration is refused.
     pub fn of(graph: &Csr, config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        let adjacency = adjacency_of(config, data)?;
-        let looped = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
+        let self_loops = has_self_loops(config, data)?;
+        let looped = if self_loops { graph.with_self_loops() } else { graph.clone() };
         let (stored, transposed) = (graph.clone(), OnceLock::new());
         let counted = Counted { stored, looped, transposed, symmetric: data.symmetric };
         let weighted = graph.values().is_some();
-        Ok(Self { adjacency, weighted, entries: Entries::Counted(Arc::new(counted)) })
+        Ok(Self { self_loops, weighted, entries: Entries::Counted(Arc::new(counted)) })
     }
 
     /// A graph of the size that `data` says.
@@ -80,8 +79,8 @@ impl PaperGraph {
     /// # Errors
     /// When the configuration is refused.
     pub fn even(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        let (adjacency, weighted) = (adjacency_of(config, data)?, data.weighted);
-        Ok(Self { adjacency, weighted, entries: Entries::Even(data.n_edges as u64) })
+        let (self_loops, entries) = (has_self_loops(config, data)?, Entries::Even(data.n_edges as u64));
+        Ok(Self { self_loops, weighted: data.weighted, entries })
     }
 
     /// Whether only its size is known, so that ranks do alike.
@@ -105,9 +104,9 @@ impl PaperGraph {
     }
 }
 
-/// The adjacency as the network reads it; one that reads none asks for no blocks either.
-fn adjacency_of(config: &TrainConfig, data: &DataSizes) -> Result<Adjacency, TrainError> {
-    Ok(data.needs(config)?.graph.unwrap_or(Adjacency { self_loops: false, norm: Norm::None }))
+/// Whether every node is its own neighbour; a network that reads no adjacency asks for no blocks either.
+fn has_self_loops(config: &TrainConfig, data: &DataSizes) -> Result<bool, TrainError> {
+    Ok(data.needs(config)?.graph.is_some_and(|adjacency| adjacency.self_loops))
 }
 
 /// The sizes of the blocks of all ranks.
@@ -161,7 +160,7 @@ impl PaperBlocks {
             Exchange::Rows => true,
             Exchange::Auto => touched * others < columns * others,
         };
-        let has_loops = self.graph.adjacency.self_loops && mine.rows.contains(&step.panel);
+        let has_loops = self.graph.self_loops && mine.rows.contains(&step.panel);
         let loops = if has_loops { columns as u64 } else { 0 };
         StepSizes { nnz: nnz + loops, rows: sends_rows.then(|| vec![touched; mine.group.len()]) }
     }
@@ -183,7 +182,7 @@ impl PaperBlocks {
     }
 
     fn even_pattern(&self, rank: usize, n_edges: f64) -> PatternSizes {
-        let (plan, self_loops) = (&self.plan, self.graph.adjacency.self_loops);
+        let (plan, self_loops) = (&self.plan, self.graph.self_loops);
         let (n, own) = (plan.n_nodes as f64, plan.ranks[rank].own.len());
         let touched = |peer: usize| match plan.ranks[peer].own.len() {
             rows if peer == rank && self_loops => rows,
@@ -239,18 +238,15 @@ impl BlockSource<Meter> for PaperBlocks {
     }
 
     fn blocks(&self, meter: &Meter, ranks: &Ranks<Meter>, transpose: Transpose) -> Result<Blocks<Meter>, ComputeError> {
-        let (rank, mine, n_own) = (ranks.rank(), ranks.mine(), ranks.own().len());
+        let (rank, mine) = (ranks.rank(), ranks.mine());
         let steps = mine.steps.iter().enumerate().map(|(i, step)| (*step, self.step(rank, i, transpose)));
         let steps: Vec<(Step, StepSizes)> = steps.collect();
         let own = steps.iter().find(|(step, _)| step.root == rank).map(|(step, sizes)| {
             let shape = Shape::new(self.plan.n_product_rows(rank), self.plan.panels[step.panel].len());
             self.sparse(meter, shape, sizes.nnz)
         });
-        let [left, right] = self.graph.adjacency.norm.powers();
-        let scales = if transpose == Transpose::Yes { left } else { right };
-        let scale = scales.map(|_| meter.sparse(Shape::new(n_own, n_own), n_own, false, true));
         let stages = mine.stages.iter().map(|stage| self.stage(meter, ranks, &steps[stage.clone()])).collect();
-        Ok(Blocks { scale, own, stages })
+        Ok(Blocks { own, stages })
     }
 
     fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {
@@ -350,7 +346,7 @@ impl Collective<Meter> for PaperRank {
             true => Traffic { sent: (self.members.len() as u64 - 1) * bytes, received: 0 },
             false => Traffic { sent: 0, received: bytes },
         };
-        self.exchange(Operation::AllGather, bytes as f64 * self.n_others(), traffic);
+        self.exchange(Operation::Broadcast, bytes as f64, traffic);
         Ok(())
     }
 

@@ -238,13 +238,13 @@ type Sizes = (Vec<Option<(Shape, usize)>>, Vec<Vec<usize>>);
 
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
     let of = |matrix: &B::Sparse| (backend.sparse_shape(matrix), backend.nnz(matrix));
-    let first = [blocks.scale.as_ref().map(of), blocks.own.as_ref().map(of)];
+    let own = std::iter::once(blocks.own.as_ref().map(of));
     let stages = blocks.stages.iter().map(|stage| stage.matrix.as_ref().map(of));
     let received = blocks.stages.iter().map(|stage| match &stage.exchange {
         StageExchange::Panels(counts) => counts.clone(),
         StageExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
     });
-    (first.into_iter().chain(stages).collect(), received.collect())
+    (own.chain(stages).collect(), received.collect())
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Timeline {
         }
         let path = of_rank(path, rank);
         paths::check(&path)?;
-        let recording = girih_kernels::Timeline::begin().map_err(failed)?;
+        let recording = girih_kernels::Timeline::begin().map_err(|error| failed(&error))?;
         Ok(Some(Self { path, recording }))
     }
 
@@ -46,7 +46,7 @@ impl Timeline {
             Event::Epoch { report, .. } => format!("epoch {}", report.epoch),
             Event::RunStarted { .. } | Event::Batch { .. } | Event::RunFinished(_) => return Ok(()),
         };
-        self.recording.mark(&name).map_err(failed)
+        self.recording.mark(&name).map_err(|error| failed(&error))
     }
 
     /// Writes the file.
@@ -54,13 +54,13 @@ impl Timeline {
     /// # Errors
     /// When it cannot be written.
     pub fn finish(self) -> Result<(), CliError> {
-        let trace = self.recording.finish().map_err(failed)?;
+        let trace = self.recording.finish().map_err(|error| failed(&error))?;
         paths::make_parents(&self.path)?;
         Ok(file::write_file(&self.path, |out| Ok(trace.write_json(out)?))?)
     }
 }
 
-fn failed(error: girih_kernels::KernelError) -> CliError {
+fn failed(error: &girih_kernels::KernelError) -> CliError {
     CliError::Other(error.to_string())
 }
 
