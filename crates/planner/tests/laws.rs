@@ -43,7 +43,7 @@ fn alone(config: &TrainConfig) -> Plan {
     Plan::on_device(config, &SIZES, PlanDevice::Card(Some(Figures::h200().card))).unwrap()
 }
 
-fn of<'t>(table: &'t Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &'t Forecast {
+fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &Forecast {
     let is_it = |plan: &&Forecast| {
         (plan.grid.scheme(), plan.grid.replication(), plan.exchange) == (scheme, replication, exchange)
     };
