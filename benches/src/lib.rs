@@ -16,6 +16,7 @@ pub mod peer;
 pub mod provenance;
 pub mod record;
 pub mod sampled;
+mod scaling_page;
 pub mod suites;
 pub mod table;
 pub mod timing;

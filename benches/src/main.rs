@@ -64,6 +64,9 @@ struct Arguments {
     /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
+    /// Folder of documents in which the suite scaling puts its table and plot.
+    #[arg(long, value_name = "DIR")]
+    docs: Option<PathBuf>,
     /// Layers of the network (suite gpu-ranks) [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     layers: Option<u8>,
@@ -105,6 +108,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         peer: arguments.peer,
         runs: arguments.runs.into(),
         ncu: arguments.ncu,
+        docs: arguments.docs,
         timelines: arguments.timelines,
     };
     arguments.suite.run(&setup, &mut report)?;

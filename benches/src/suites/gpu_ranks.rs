@@ -20,12 +20,15 @@ use girih_trainer::{Control, Event, ModelConfig, Observer, Outcome, SessionOptio
 use super::epochs::Epochs;
 use super::gpu::{self, Order};
 use super::gpu_fullbatch::{gcn, hidden};
+use super::predicted::Predictions;
 use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Report, graphs, occupancy};
 
 /// Layers of the network unless it is told.
 const LAYERS: usize = 2;
+/// Most devices that are compared.
+const CARDS_MAX: usize = 4;
 /// How long a rank waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Epochs of a training whose timeline is recorded: until steps are graphs, and a few of those.
@@ -38,6 +41,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
+    let mut predictions = Predictions::new(n_cards.min(CARDS_MAX))?;
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
         let mut alone = Vec::new();
@@ -51,11 +55,14 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
             for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
+                    let predicted = predictions.of(dataset, &suite.config(precision))?;
+                    let group = format!("{kind}-{where_}/{}/{n}", precision.name());
                     for plan @ (scheme, exchange, stages) in plans(n) {
-                        let name = format!("{kind}-{where_}/{}/{n}/{scheme}/{exchange}/{stages}", precision.name());
                         let several = Several::new((n, cuts), plan, precision)?;
                         let time = suite.on_several(dataset, &several)?;
-                        let mut case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
+                        let case = Case::new(format!("{group}/{scheme}/{exchange}/{stages}"), time)
+                            .with("x_one", one.median_s / time.median_s);
+                        let mut case = predictions.beside(case, &group, predicted.epoch_ms(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
                         }
@@ -66,6 +73,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             }
         }
     }
+    report.goals.extend(predictions.goals());
     Ok(())
 }
 
@@ -77,6 +85,11 @@ fn plans(n: usize) -> Vec<(Scheme, Exchange, usize)> {
         plans.extend([(Scheme::OneAndHalfD, Exchange::Dense, 1), (Scheme::TwoD, Exchange::Dense, 1)]);
     }
     plans
+}
+
+/// So many devices, two of which hold the same rows where that is the scheme.
+fn grid(n: usize, scheme: Scheme) -> Result<ProcessGrid, Error> {
+    Ok(ProcessGrid::new(scheme, n, if scheme == Scheme::OneAndHalfD { 2 } else { 1 })?)
 }
 
 /// The data in an order.
@@ -169,9 +182,7 @@ impl Several {
         (scheme, exchange, stages): (Scheme, Exchange, usize),
         precision: Dtype,
     ) -> Result<Self, Error> {
-        let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
-        let grid = ProcessGrid::new(scheme, n, replication)?;
-        let ranks = RankOptions { cuts, stages, ..RankOptions::new(grid, exchange, DEADLINE) };
+        let ranks = RankOptions { cuts, stages, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
         Ok(Self { ranks, precision })
     }
 
@@ -193,8 +204,7 @@ mod tests {
     fn four_devices_make_grids_that_two_do_not() {
         assert!(plans(2).iter().all(|(scheme, ..)| *scheme == Scheme::OneD));
         for (scheme, ..) in plans(4) {
-            let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
-            assert!(ProcessGrid::new(scheme, 4, replication).is_ok());
+            assert!(grid(4, scheme).is_ok());
         }
     }
 

@@ -16,8 +16,10 @@ mod gpu_spmm;
 mod io;
 mod lightgcn;
 mod minibatch;
+mod predicted;
 mod reorder;
 mod sampling;
+mod scaling;
 mod spmm;
 mod trainings;
 
@@ -70,6 +72,8 @@ pub enum Suite {
     GpuRanks,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
+    /// Epochs on 1 to 1024 CUDA devices, planned from what was recorded on few; nothing runs.
+    Scaling,
     /// Generating, writing and reading graphs in every format.
     Io,
 }
@@ -95,6 +99,7 @@ impl Suite {
             Self::GpuProfile => "gpu-profile",
             Self::GpuRanks => "gpu-ranks",
             Self::GpuAccuracy => "gpu-accuracy",
+            Self::Scaling => "scaling",
             Self::Io => "io",
         }
     }
@@ -124,6 +129,7 @@ impl Suite {
             Self::GpuProfile => gpu_profile::run(setup, report),
             Self::GpuRanks => gpu_ranks::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
+            Self::Scaling => scaling::run(setup, report),
             Self::Io => io::run(setup, report),
         }
     }
@@ -153,6 +159,8 @@ pub struct Setup {
     pub runs: u64,
     /// NVIDIA's profiler of kernels, for the suite that asks it.
     pub ncu: Option<PathBuf>,
+    /// Folder of documents whose made parts are made anew, for the suite that has some.
+    pub docs: Option<PathBuf>,
     /// Folder for timelines of devices, for the suite that records them.
     pub timelines: Option<PathBuf>,
     /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.

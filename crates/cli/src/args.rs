@@ -1,7 +1,9 @@
 //! What a user can write: commands and flags.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -212,10 +214,10 @@ fn parse_latency(text: &str) -> Result<f64, String> {
 pub struct RankArgs {
     /// Train on this many ranks, threads of this process, each of which holds a part of the graph and of the features
     /// [default: one, or as many as `girih launch` or another launcher started processes]
-    #[arg(long, value_name = "N", conflicts_with = "plan", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: Option<u16>,
     /// Train on this many CUDA devices of this machine, a rank each
-    #[arg(long, value_name = "N", conflicts_with_all = ["plan", "ranks"], value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
     #[command(flatten)]
     pub partition: PartitionKind,
@@ -231,9 +233,9 @@ pub struct RankArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct PartitionKind {
     /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
-    /// cube (3d)
-    #[arg(long, value_name = "1d|1.5d|2d|3d", default_value_t)]
-    pub partition: Scheme,
+    /// cube (3d); in training also as a plan predicts to be quickest, exchange and stages included (auto)
+    #[arg(long, value_name = "1d|1.5d|2d|3d|auto", default_value_t)]
+    pub partition: PartitionChoice,
     /// Ranks that hold the same rows, of 1.5d
     #[arg(long, value_name = "R", default_value_t = 1)]
     pub replication: usize,
@@ -257,13 +259,54 @@ pub struct PartitionKind {
 impl PartitionKind {
     /// What is cut and sent unless it is told.
     pub const USUAL: Self = Self {
-        partition: Scheme::OneD,
+        partition: PartitionChoice::Of(Scheme::OneD),
         replication: 1,
         exchange: Exchange::Auto,
         cuts: Cuts::Equal,
         stages: None,
         wire: Precision::F32,
     };
+
+    /// The same, with rows in the place of what is still to be chosen.
+    pub fn or_rows(self) -> Self {
+        match self.partition {
+            PartitionChoice::Of(_) => self,
+            PartitionChoice::Auto => Self { partition: Self::USUAL.partition, ..self },
+        }
+    }
+}
+
+/// A partition, or the one that a plan predicts to be quickest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionChoice {
+    Of(Scheme),
+    Auto,
+}
+
+impl Default for PartitionChoice {
+    fn default() -> Self {
+        Self::Of(Scheme::default())
+    }
+}
+
+impl fmt::Display for PartitionChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(scheme) => scheme.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl FromStr for PartitionChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Of).map_err(|error| format!("{error}, or auto")),
+        }
+    }
 }
 
 /// `girih reorder`.
@@ -484,7 +527,7 @@ pub struct TrainArgs {
     /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
     #[arg(long, value_name = "FILE.json", conflicts_with = "plan", value_parser = PathBufValueParser::new().try_map(paths::json))]
     pub timeline: Option<PathBuf>,
-    /// Predict memory and time, and train nothing
+    /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, with the one to choose
     #[arg(long)]
     pub plan: bool,
     /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a machine

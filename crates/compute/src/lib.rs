@@ -30,5 +30,5 @@ pub use backend::{
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
-pub use meter::{Cost, Meter, MeterMatrix, MeterSparse, Rates};
+pub use meter::{ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates};
 pub use reference::Reference;

@@ -4,7 +4,9 @@
 //! each operation adds the bytes that it would move and the arithmetic that it would do. What a plan says is therefore
 //! what the executor does, operation for operation.
 
+mod clock;
 mod cuda;
+mod rates;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -16,16 +18,9 @@ use crate::{
     Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
-/// What a device does in a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
-    /// Bytes read or written in order.
-    pub stream_bytes: f64,
-    /// Bytes of rows gathered in a sparse product.
-    pub gather_bytes: f64,
-    /// Floating-point operations of a dense product.
-    pub flops: f64,
-}
+pub use clock::MeterClock;
+use rates::Speed;
+pub use rates::{ByDtype, CardRates, EntrySeconds, Rates};
 
 /// What operations cost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,14 +33,18 @@ pub struct Cost {
     pub moved_bytes: f64,
     /// Floating-point operations.
     pub flops: f64,
-    /// Seconds that the operations would take, one after the other.
+    /// Seconds that the operations would take, one after the other; with ranks, what the device waits for exchanges, too.
     pub seconds: f64,
+    /// Seconds of them in products with sparse matrices.
+    pub product_seconds: f64,
+    /// Seconds of exchanges with other ranks, of which some go on beside operations.
+    pub exchange_seconds: f64,
 }
 
 /// A device on paper.
 #[derive(Debug)]
 pub struct Meter {
-    rates: Rates,
+    speed: Speed,
     /// Counts what a CUDA device allocates besides matrices; the processor's scratch memory is small.
     cuda: bool,
     /// How rows of nodes are stored.
@@ -82,15 +81,20 @@ impl Meter {
     /// A processor with the given rates.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
-        Self { rates, cuda: false, activations: Dtype::F32, cost: Arc::default() }
+        Self { speed: Speed::Processor(rates), cuda: false, activations: Dtype::F32, cost: Arc::default() }
     }
 
-    /// A CUDA device that stores activations as `activations`, of which only the memory counts: time is not predicted, all
-    /// seconds are zero.
+    /// A CUDA device that stores activations as `activations`. Without rates only the memory counts: all seconds are zero.
     #[must_use]
-    pub fn cuda(activations: Dtype) -> Self {
-        let rates = Rates { stream_bytes: f64::INFINITY, gather_bytes: f64::INFINITY, flops: f64::INFINITY };
-        Self { rates, cuda: true, activations, cost: Arc::default() }
+    pub fn cuda(activations: Dtype, rates: Option<CardRates>) -> Self {
+        let speed = rates.map_or(Speed::Unknown, Speed::Card);
+        Self { speed, cuda: true, activations, cost: Arc::default() }
+    }
+
+    /// The clock that operations put forward.
+    #[must_use]
+    pub fn clock(&self) -> MeterClock {
+        MeterClock(Arc::clone(&self.cost))
     }
 
     /// What all operations so far cost.
@@ -158,9 +162,9 @@ impl Meter {
         }
     }
 
-    /// An operation that moves `bytes` in order and computes `flops`; whichever takes longer decides.
-    fn operation(&self, bytes: f64, flops: f64) {
-        self.charge(bytes, flops, (bytes / self.rates.stream_bytes).max(flops / self.rates.flops));
+    /// An operation that moves `bytes` in order and computes `flops` on operands of `dtype`.
+    fn operation(&self, bytes: f64, flops: f64, dtype: Dtype) {
+        self.charge(bytes, flops, self.speed.operation(bytes, flops, dtype));
     }
 
     fn charge(&self, bytes: f64, flops: f64, seconds: f64) {
@@ -184,30 +188,32 @@ impl Meter {
         }
     }
 
-    fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix) {
-        let gathered = (a.nnz * x.shape.cols * x.dtype.n_bytes()) as f64;
+    /// A product with `x`, whose result is added to what is in `out`, or takes its place.
+    fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix, adds: bool) {
+        let gathered = (a.nnz * x.row_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
         self.scratch(|| {
             cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, out.dtype])
         });
         // Packing the operand reads and writes it once; the result is written once.
-        let streamed = (2 * x.n_bytes() + out.n_bytes()) as f64;
-        self.charge(
-            gathered + streamed,
-            flops,
-            gathered / self.rates.gather_bytes + streamed / self.rates.stream_bytes,
-        );
+        let streamed = (2 * x.n_bytes() + if adds { 2 } else { 1 } * out.n_bytes()) as f64;
+        let seconds =
+            self.speed.gather(a.nnz as f64, x.shape.cols, x.dtype) + self.speed.operation(streamed, 0.0, x.dtype);
+        self.charge(gathered + streamed, flops, seconds);
+        update(&self.cost, |cost| cost.product_seconds += seconds);
     }
 
-    /// Reads `n` rows of `row_bytes` each in no order.
-    fn gather(&self, n: usize, row_bytes: usize) {
-        let bytes = (n * row_bytes) as f64;
-        self.charge(bytes, 0.0, bytes / self.rates.gather_bytes);
+    /// Reads a row of each `gathered` matrix for `n` entries in no order.
+    fn gather(&self, n: usize, gathered: &[&MeterMatrix]) {
+        for x in gathered {
+            let seconds = self.speed.gather(n as f64, x.shape.cols, x.dtype);
+            self.charge((n * x.row_bytes()) as f64, 0.0, seconds);
+        }
     }
 
     /// An operation that passes over matrices a few times.
     fn pass(&self, matrices: &[&MeterMatrix]) {
-        self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0);
+        self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0, Dtype::F32);
     }
 }
 
@@ -216,6 +222,18 @@ fn update(cost: &Mutex<Cost>, change: impl FnOnce(&mut Cost)) {
 }
 
 impl MeterMatrix {
+    /// Rows and columns.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Bytes of an element.
+    #[must_use]
+    pub fn element_bytes(&self) -> usize {
+        self.dtype.n_bytes()
+    }
+
     fn n_bytes(&self) -> u64 {
         (self.shape.len() * self.dtype.n_bytes()) as u64
     }
@@ -312,7 +330,8 @@ impl Backend for Meter {
         self.scratch(|| cuda::gemm((a, b), dropout, (plain, self.activations), out));
         let inner = if ta == Transpose::Yes { a.shape.rows } else { a.shape.cols };
         let bytes = a.n_bytes() + b.n_bytes() + out.n_bytes();
-        self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64);
+        let dtype = if a.dtype == b.dtype { a.dtype } else { self.activations };
+        self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64, dtype);
         Ok(())
     }
 
@@ -321,7 +340,7 @@ impl Backend for Meter {
         (a, ta): (&MeterSparse, Transpose),
         weights: Option<&MeterMatrix>,
         x: &MeterMatrix,
-        _epilogue: Epilogue<'_, MeterMatrix>,
+        epilogue: Epilogue<'_, MeterMatrix>,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
         if ta == Transpose::Yes {
@@ -330,7 +349,7 @@ impl Backend for Meter {
         if weights.is_none() {
             self.need_tiles(a, ta == Transpose::Yes);
         }
-        self.sparse_product(a, x, out);
+        self.sparse_product(a, x, out, epilogue.accumulate);
         Ok(())
     }
 
@@ -344,7 +363,7 @@ impl Backend for Meter {
             x.n_bytes() as usize
                 + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype; 2])
         });
-        self.sparse_product(a, x, x);
+        self.sparse_product(a, x, x, false);
         Ok(())
     }
 
@@ -467,7 +486,7 @@ impl Backend for Meter {
         y: &MeterMatrix,
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
-        self.gather(a.nnz, y.row_bytes());
+        self.gather(a.nnz, &[y]);
         self.pass(&[x, out]);
         Ok(())
     }
@@ -518,8 +537,7 @@ impl Backend for Meter {
             let Shape { rows, cols } = attention.values.shape;
             cuda::attention(attention.graph.nnz, attention.heads, cols, rows)
         });
-        self.gather(attention.graph.nnz, attention.source.row_bytes());
-        self.gather(attention.graph.nnz, attention.values.row_bytes());
+        self.gather(attention.graph.nnz, &[attention.source, attention.values]);
         self.pass(&[attention.destination, out, log_sums]);
         Ok(())
     }
@@ -535,9 +553,7 @@ impl Backend for Meter {
         let (nnz, dropout) = (attention.graph.nnz, attention.dropout.is_some());
         self.need_transpose(attention.graph, true);
         self.scratch(|| cuda::attention_backward(nnz, attention.heads, grad.shape, dropout));
-        for gathered in [attention.source, attention.values, attention.destination, grad, log_sums] {
-            self.gather(attention.graph.nnz, gathered.row_bytes());
-        }
+        self.gather(nnz, &[attention.source, attention.values, attention.destination, grad, log_sums]);
         self.pass(&[out, grad, grads.destination, grads.source, grads.values]);
         Ok(())
     }
@@ -622,7 +638,7 @@ impl Backend for Meter {
         _out: &mut MeterMatrix,
         _to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        self.operation((2 * shape.len() * x.dtype.n_bytes()) as f64, 0.0);
+        self.operation((2 * shape.len() * x.dtype.n_bytes()) as f64, 0.0, x.dtype);
         Ok(())
     }
 
@@ -687,7 +703,7 @@ impl Backend for Meter {
         out: &mut MeterMatrix,
         winners: Option<&mut MeterMatrix>,
     ) -> Result<(), ComputeError> {
-        self.gather(a.nnz, x.row_bytes());
+        self.gather(a.nnz, &[x]);
         self.pass(&[out]);
         if let Some(winners) = winners {
             self.pass(&[winners]);
@@ -703,7 +719,7 @@ impl Backend for Meter {
         x_grad: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
         self.need_transpose(a, false);
-        self.gather(a.nnz, grad.shape.cols * (grad.dtype.n_bytes() + winners.dtype.n_bytes()));
+        self.gather(a.nnz, &[grad, winners]);
         self.pass(&[x_grad]);
         Ok(())
     }
@@ -716,8 +732,8 @@ impl Backend for Meter {
         out: &mut MeterMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::lstm(a, inputs, weight));
-        self.gather(a.nnz, inputs.row_bytes());
-        self.operation(out.n_bytes() as f64, 2.0 * (a.nnz * weight.shape.len()) as f64);
+        self.gather(a.nnz, &[inputs]);
+        self.operation(out.n_bytes() as f64, 2.0 * (a.nnz * weight.shape.len()) as f64, inputs.dtype);
         Ok(())
     }
 
@@ -731,9 +747,9 @@ impl Backend for Meter {
         self.need_transpose(a, true);
         self.scratch(|| cuda::lstm_backward(a, inputs, weight));
         // Forward again, then a product for the states and one for the weight, and gates added to their inputs.
-        self.gather(2 * a.nnz, inputs.row_bytes());
+        self.gather(2 * a.nnz, &[inputs]);
         let bytes = (grad.n_bytes() + inputs_grad.n_bytes()) as f64;
-        self.operation(bytes, 6.0 * (a.nnz * weight.shape.len()) as f64);
+        self.operation(bytes, 6.0 * (a.nnz * weight.shape.len()) as f64, inputs.dtype);
         Ok(())
     }
 }
@@ -757,7 +773,7 @@ mod tests {
 
     #[test]
     fn a_cuda_device_makes_a_transpose_once_and_scratch_memory_for_a_while() {
-        let (meter, shape) = (Meter::cuda(Dtype::F32), Shape::new(100, 100));
+        let (meter, shape) = (Meter::cuda(Dtype::F32, None), Shape::new(100, 100));
         let (x, mut out) = (meter.matrix(Shape::new(100, 8), Dtype::F32), meter.matrix(Shape::new(100, 8), Dtype::F32));
         for (symmetric, other_weights, transposes) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
             let a = meter.sparse(shape, 5000, false, symmetric);

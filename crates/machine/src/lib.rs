@@ -3,17 +3,20 @@
 //! - [`Machine`]: processor, caches, memory, as far as the operating system tells.
 //! - [`Ceilings`]: bandwidths and arithmetic rates, measured in a few seconds by loops that do nothing else.
 //! - [`Hierarchy`]: caches and memory, and what a product with a sparse matrix takes of them.
+//! - [`cache_folder()`]: where measurements are kept.
 //! - [`memory`]: what this process uses.
 //! - [`prefetch()`]: a hint to the caches.
 //!
 //! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.
 
+mod cache_folder;
 mod ceilings;
 mod hierarchy;
 mod machine;
 pub mod memory;
 mod prefetch;
 
+pub use cache_folder::cache_folder;
 pub use ceilings::Ceilings;
 pub use hierarchy::{Cache, Hierarchy, PASS_BYTES_MIN, Product};
 pub use machine::{Machine, readable_bytes};

@@ -129,6 +129,12 @@ impl ProcessGrid {
     pub fn side(&self) -> usize {
         self.side
     }
+
+    /// How many steps a product takes: those of the rank that takes most.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.side.div_ceil(self.replication)
+    }
 }
 
 impl fmt::Display for ProcessGrid {

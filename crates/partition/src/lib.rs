@@ -31,4 +31,4 @@ pub use halo::{Halo, RankHalo};
 pub use ownership::Ownership;
 pub use plan::{BlockPlan, Cuts, RankPlan, Reduce, Slicing, Step, place_in};
 pub use schedule::{Exchange, Schedule, StepExchange};
-pub use volume::{Volume, block_nnz, imbalance};
+pub use volume::{Volume, block_nnz, evenly_touched, imbalance};

@@ -58,6 +58,17 @@ pub enum StepExchange {
     },
 }
 
+impl StepExchange {
+    /// How many rows each member of the group is sent; `None` where all get the whole panel.
+    #[must_use]
+    pub fn n_rows(&self) -> Option<Vec<usize>> {
+        match self {
+            Self::Dense => None,
+            Self::Rows { lists } => Some(lists.iter().map(Vec::len).collect()),
+        }
+    }
+}
+
 /// What every step of every group sends, for one adjacency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {

@@ -108,15 +108,16 @@ impl BlockPlan {
     /// [`step_nnz`](Self::step_nnz) of a graph with `nnz` stored edges spread evenly: for graphs that are not at hand.
     #[must_use]
     pub fn even_step_nnz(&self, nnz: u64) -> Vec<Vec<u64>> {
-        let n = self.n_nodes as f64;
-        let share = |rows: usize, panel: usize| {
-            (nnz as f64 * (rows as f64 / n) * (self.panels[panel].len() as f64 / n)).round() as u64
-        };
-        let of_rank = |rank: usize| {
-            let rows = self.n_product_rows(rank);
-            self.ranks[rank].steps.iter().map(|step| share(rows, step.panel)).collect()
-        };
+        let of_rank = |rank: usize| (0..self.ranks[rank].steps.len()).map(|i| self.even_nnz(rank, i, nnz)).collect();
         (0..self.ranks.len()).map(of_rank).collect()
+    }
+
+    /// The non-zeros of one rank in its step `i`, of a graph with `nnz` stored edges spread evenly.
+    #[must_use]
+    pub fn even_nnz(&self, rank: usize, i: usize, nnz: u64) -> u64 {
+        let n = self.n_nodes as f64;
+        let columns = self.panels[self.ranks[rank].steps[i].panel].len();
+        (nnz as f64 * (self.n_product_rows(rank) as f64 / n) * (columns as f64 / n)).round() as u64
     }
 }
 
@@ -152,4 +153,15 @@ pub fn imbalance(work: &[u64]) -> f64 {
         return 1.0;
     }
     *work.iter().max().expect("a total has parts") as f64 * work.len() as f64 / total as f64
+}
+
+/// How many of `columns` a block with `nnz` entries touches that are spread evenly: as many as are expected. Of real
+/// graphs less, where a few columns have many of the entries.
+#[must_use]
+pub fn evenly_touched(columns: usize, nnz: u64) -> usize {
+    match columns {
+        0 | 1 => columns.min(nnz as usize),
+        // 1 − (1 − 1/c)ⁿ, without losing small shares to rounding.
+        _ => (-(nnz as f64 * (-1.0 / columns as f64).ln_1p()).exp_m1() * columns as f64).round() as usize,
+    }
 }

@@ -306,3 +306,20 @@ fn parts_that_there_are_not_are_refused() {
     let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
     assert!(BlockPlan::new(&grid, 3).unwrap_err().to_string().contains("3 nodes cannot be cut over 4 ranks"));
 }
+
+#[test]
+fn evenly_spread_entries_touch_as_many_columns_as_draws_do() {
+    for (columns, nnz) in [(1, 3), (100, 10), (1000, 1000), (1000, 5000)] {
+        // Draws of a multiplicative generator, whose high bits are spread evenly.
+        let mut state = 12_345u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) as usize * columns) >> 31
+        };
+        let drawn: std::collections::BTreeSet<usize> = (0..nnz).map(|_| draw()).collect();
+        let (found, expected) = (girih_partition::evenly_touched(columns, nnz) as f64, drawn.len() as f64);
+        assert!((found / expected - 1.0).abs() < 0.1, "{nnz} in {columns}: {found}, drawn {expected}");
+    }
+    assert_eq!(girih_partition::evenly_touched(0, 0), 0);
+    assert_eq!(girih_partition::evenly_touched(10, 0), 0);
+}

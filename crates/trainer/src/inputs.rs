@@ -10,7 +10,7 @@ use girih_datasets::Features;
 use girih_graph_format::{Csr, Matrix, Norm};
 
 use crate::config::ModelConfig;
-use crate::distributed::{CutAdjacency, CutGraph, Ranks};
+use crate::distributed::{BlockSource, CutAdjacency, CutGraph, Ranks};
 use crate::encoded::EncodedInput;
 use crate::graph::Graph;
 use crate::tape::Pool;
@@ -212,7 +212,8 @@ impl<B: Backend> Inputs<B> {
 }
 
 fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Option<Graph<B>> {
-    adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(ranks), adjacency)))
+    let blocks = |adjacency: Arc<CutAdjacency>| -> Arc<dyn BlockSource<B>> { adjacency };
+    adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(ranks), blocks(adjacency))))
 }
 
 /// A graph, normalised as a model wants it.

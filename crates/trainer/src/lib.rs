@@ -61,7 +61,7 @@ pub use metrics::{
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
-pub use plan::{DataSizes, InteractionSizes, Plan};
+pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
 pub use sampled::{MiniBatch, Neighborhoods};

@@ -3,17 +3,20 @@
 //! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use girih_compute::{Backend, Cost, Dtype, Meter, MeterMatrix, Rates, Shape};
+use girih_comm::Traffic;
+use girih_compute::{Backend, CardRates, Cost, Dtype, Meter, Rates, Shape};
 use girih_datasets::{Dataset, Features, Interactions};
 use girih_graph_format::Csr;
 use girih_random::Key;
 
 use crate::TrainError;
 use crate::config::{TaskKind, TrainConfig};
+use crate::distributed::Ranks;
 use crate::encoded::{EncodedInput, OnPaper};
 use crate::graph::Graph;
-use crate::inputs::{self, FeatureInput, Inputs, Needs, Propagation};
+use crate::inputs::{self, Adjacency, FeatureInput, Inputs, Needs, Propagation};
 use crate::links::{LinkSizes, Pairs};
 use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
@@ -21,7 +24,7 @@ use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
 use crate::sampled::{self, BatchPlan};
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
-use crate::targets::Targets;
+use crate::targets::{Part, Targets};
 
 /// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (32 MiB on the largest cards), code of kernels.
 const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;
@@ -79,6 +82,12 @@ pub struct Plan {
     pub prepare_seconds: f64,
     /// Seconds of an epoch: its training steps.
     pub epoch_seconds: f64,
+    /// Seconds of it in products with sparse matrices.
+    pub product_seconds: f64,
+    /// Seconds of exchanges with other ranks in an epoch, of which some go on beside products.
+    pub exchange_seconds: f64,
+    /// Bytes of matrices that are exchanged with other ranks in an epoch.
+    pub exchanged: Traffic,
     /// Seconds of an evaluation.
     pub evaluate_seconds: f64,
     /// Seconds of all epochs of all runs, when patience never runs out.
@@ -87,21 +96,58 @@ pub struct Plan {
     pub aggregates_once: bool,
 }
 
+/// What a session is planned for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlanDevice {
+    /// A processor, which has the main memory.
+    Processor(Rates),
+    /// A CUDA device. Without rates, bytes alone are planned, and seconds are zero.
+    Card(Option<CardRates>),
+}
+
+impl PlanDevice {
+    pub(crate) fn meter(&self, config: &TrainConfig) -> Meter {
+        match self {
+            Self::Processor(rates) => Meter::new(*rates),
+            Self::Card(rates) => Meter::cuda(config.precision, *rates),
+        }
+    }
+
+    fn is_main_memory(&self) -> bool {
+        matches!(self, Self::Processor(_))
+    }
+}
+
+/// What one of several ranks has of the work.
+pub(crate) struct Share {
+    pub(crate) ranks: Arc<Ranks<Meter>>,
+    /// Its blocks of the adjacency, if the model reads it.
+    pub(crate) graph: Option<Graph<Meter>>,
+}
+
 impl Plan {
     /// The plan of `config` on data of the given sizes, on a processor with the given rates.
     ///
     /// # Errors
     /// When the configuration is refused.
     pub fn new(config: &TrainConfig, data: &DataSizes, rates: Rates) -> Result<Self, TrainError> {
-        Self::on((&Meter::new(rates), true), config, data)
+        Self::on_device(config, data, PlanDevice::Processor(rates))
     }
 
-    /// The same on a CUDA device: bytes alone, since nobody has measured how fast it is. Seconds are zero.
+    /// The same on a CUDA device, of which nobody has said how fast it is: bytes alone. Seconds are zero.
     ///
     /// # Errors
     /// When the configuration is refused.
     pub fn on_cuda(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        Self::on((&Meter::cuda(config.precision), false), config, data)
+        Self::on_device(config, data, PlanDevice::Card(None))
+    }
+
+    /// The same on any device.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn on_device(config: &TrainConfig, data: &DataSizes, device: PlanDevice) -> Result<Self, TrainError> {
+        Self::on((&device.meter(config), device), config, data, None)
     }
 
     /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own software
@@ -111,13 +157,21 @@ impl Plan {
         self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
-    /// The plan on a device, whose memory may be the main memory.
-    fn on((meter, is_main_memory): (&Meter, bool), config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
+    /// The plan on a device, of all of the work or of one rank's share.
+    pub(crate) fn on(
+        (meter, device): (&Meter, PlanDevice),
+        config: &TrainConfig,
+        data: &DataSizes,
+        share: Option<Share>,
+    ) -> Result<Self, TrainError> {
         config.validate()?;
+        let is_main_memory = device.is_main_memory();
+        let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
+        let among = ranks.as_deref();
         let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));
         let data = &links.as_ref().map_or(*data, |links| links.messages(data));
         let _all_links = links.as_ref().filter(|_| is_main_memory).map(|links| links.on_host(meter, data));
-        let mut init = ParamInit::new(meter, config.seed, 0);
+        let mut init = ParamInit::new(meter, config.seed, 0).among(among);
         let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
         let model = models::build(&config.model, dims, &mut init)?;
         let mut params = init.finish();
@@ -125,21 +179,25 @@ impl Plan {
         let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
         let parameter_bytes = meter.cost().live_bytes;
 
-        let data = &data.as_stored(config);
+        let n_train = data.n_train;
+        let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(config);
         let needs = if config.batch.is_sampled() { sampled::raw(&model.needs()) } else { model.needs() };
-        let inputs = data.inputs((meter, is_main_memory), &needs, config.precision)?;
-        let task = data.task(meter, config, &*model, links.as_ref())?;
+        let graph = blocks.unwrap_or_else(|| needs.graph.map(|adjacency| data.whole_graph(meter, adjacency)));
+        let inputs = data.inputs((meter, is_main_memory), graph, &needs, config.precision)?;
+        let inputs = Inputs { ranks: ranks.clone(), ..inputs };
+        let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
         let sampled = BatchPlan::new(config, data, &model.needs(), links.as_ref());
         let _drawn_from = sampled.as_ref().map(|batch| batch.neighborhoods(meter, data));
-        let prepared = meter.cost();
+        let (prepared, traffic) = (meter.cost(), exchanged(among, Traffic::default()));
 
         let mut pool = Pool::default();
         let _ahead = sampled.as_ref().map(|batch| batch.ahead(meter, config.batch.prefetch));
         let batch = sampled.as_ref().map(|batch| batch.inputs(meter, data, &inputs, config.precision));
         let seen = batch.as_ref().unwrap_or(&inputs);
-        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0)));
+        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0))).among(among);
         let loss = task.loss(&mut tape, &*model, seen, config)?;
         let loss = tape.backward(loss, &mut gradients)?;
+        among.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut gradients))?;
         let step = optimizer.begin(config.optimizer.lr);
         optimizer.apply(meter, step, &gradients, &mut params)?;
         pool.give(meter, loss);
@@ -148,9 +206,9 @@ impl Plan {
             pool = Pool::default();
         }
         drop(batch);
-        let stepped = meter.cost();
+        let (stepped, traffic) = (meter.cost(), exchanged(among, traffic));
 
-        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate);
+        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
         let output = model.forward(&mut tape, &inputs)?;
         task.evaluate(&mut tape, output)?;
         drop(tape);
@@ -167,6 +225,9 @@ impl Plan {
             peak_bytes: evaluated.peak_bytes,
             prepare_seconds: prepared.seconds,
             epoch_seconds: epoch,
+            product_seconds: steps_per_epoch * (stepped.product_seconds - prepared.product_seconds),
+            exchange_seconds: steps_per_epoch * (stepped.exchange_seconds - prepared.exchange_seconds),
+            exchanged: traffic,
             evaluate_seconds: evaluate,
             total_seconds: prepared.seconds + config.runs as f64 * (epochs * epoch + evaluations * evaluate),
             aggregates_once: inputs.propagated.is_some(),
@@ -174,9 +235,15 @@ impl Plan {
     }
 }
 
+/// What a rank has exchanged `since`.
+fn exchanged(ranks: Option<&Ranks<Meter>>, since: Traffic) -> Traffic {
+    let now = ranks.map_or(since, |ranks| ranks.world().traffic());
+    Traffic { sent: now.sent - since.sent, received: now.received - since.received }
+}
+
 /// What the loss of a step compares with, on paper.
 enum Task {
-    Classes { targets: Targets<Meter>, rows: MeterMatrix },
+    Classes { targets: Targets<Meter>, train: Part<Meter> },
     Ranking { sizes: InteractionSizes, embedding: ParamId, batch: Batch<Meter> },
     Links { step: Box<Pairs<Meter>>, held_out: Box<[Pairs<Meter>; 2]> },
 }
@@ -190,9 +257,9 @@ impl Task {
         config: &TrainConfig,
     ) -> Result<Loss<Meter>, TrainError> {
         Ok(match self {
-            Self::Classes { targets, rows } => {
+            Self::Classes { targets, train } => {
                 let logits = model.forward(tape, inputs)?;
-                tape.loss(logits, targets, rows)?
+                tape.loss_of(logits, targets, train)?
             }
             Self::Ranking { embedding, batch, .. } => {
                 batch.loss(tape, model, inputs, *embedding, config.optimizer.weight_decay as f32)?
@@ -277,16 +344,41 @@ impl DataSizes {
         }
     }
 
+    /// What the model of `config` reads of the data.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub(crate) fn needs(&self, config: &TrainConfig) -> Result<Needs, TrainError> {
+        config.validate()?;
+        let meter = Meter::cuda(config.precision, None);
+        let dims = Dims { n_nodes: self.n_nodes, n_features: self.n_features, n_classes: self.n_classes };
+        Ok(models::build(&config.model, dims, &mut ParamInit::new(&meter, config.seed, 0))?.needs())
+    }
+
+    /// What one of several ranks has of them, with so many nodes.
+    fn of_rank(&self, n_nodes: usize) -> Self {
+        let share = |n: usize| (n as u128 * n_nodes as u128).div_ceil(self.n_nodes.max(1) as u128) as usize;
+        Self {
+            n_nodes,
+            n_edges: share(self.n_edges),
+            feature_nnz: self.feature_nnz.map(share),
+            n_train: share(self.n_train),
+            ..*self
+        }
+    }
+
+    fn whole_graph(&self, meter: &Meter, adjacency: Adjacency) -> Graph<Meter> {
+        let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
+        Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
+    }
+
     fn inputs(
         &self,
         (meter, is_main_memory): (&Meter, bool),
+        graph: Option<Graph<Meter>>,
         needs: &Needs,
         precision: Dtype,
     ) -> Result<Inputs<Meter>, TrainError> {
-        let graph = needs.graph.map(|adjacency| {
-            let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
-            Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
-        });
         if self.interactions.is_some() {
             return Ok(Inputs {
                 graphs: graph.into(),
@@ -317,13 +409,13 @@ impl DataSizes {
         Ok(Inputs::assemble(meter, graph, features, self.n_nodes, needs, precision)?)
     }
 
-    /// What a step of the model compares with.
+    /// What a step of the model compares with, where `n_train` nodes train on all ranks together.
     fn task(
         &self,
         meter: &Meter,
         config: &TrainConfig,
         model: &dyn Model<Meter>,
-        links: Option<&LinkSizes>,
+        (links, n_train): (Option<&LinkSizes>, usize),
     ) -> Result<Task, TrainError> {
         if let Some(links) = links {
             let held_out = Box::new(links.held_out.map(|n_links| Pairs::on_paper(meter, 2 * n_links)));
@@ -331,7 +423,8 @@ impl DataSizes {
         }
         let Some(embedding) = model.embedding() else {
             let rows = meter.matrix(Shape::new(self.n_train, 1), Dtype::F32);
-            return Ok(Task::Classes { targets: self.targets(meter), rows });
+            let train = Part { rows, n_here: self.n_train, n_all: n_train };
+            return Ok(Task::Classes { targets: self.targets(meter), train });
         };
         let sizes = self.interactions.ok_or_else(|| {
             let name = config.model.kind.name();

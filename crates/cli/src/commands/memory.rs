@@ -28,14 +28,17 @@ impl Room {
             self.device,
             readable_bytes(self.free),
             self.free,
-            remedies(config, sizes, self.free)
+            remedies(
+                config,
+                |config| Plan::on_cuda(config, sizes).is_ok_and(|plan| plan.device_bytes() <= self.free),
+                "take --device cpu, or a card with more memory"
+            )
         )))
     }
 }
 
-/// What fits into so many bytes instead, from what changes least.
-fn remedies(config: &TrainConfig, sizes: &DataSizes, free: u64) -> String {
-    let fits = |config: &TrainConfig| Plan::on_cuda(config, sizes).is_ok_and(|plan| plan.device_bytes() <= free);
+/// What `fits` instead, from what changes least; what helps whatever is trained comes `last`.
+pub fn remedies(config: &TrainConfig, fits: impl Fn(&TrainConfig) -> bool, last: &str) -> String {
     let bf16 = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
     let narrower = |config: &TrainConfig| {
         let mut narrower = config.clone();
@@ -57,9 +60,9 @@ fn remedies(config: &TrainConfig, sizes: &DataSizes, free: u64) -> String {
         remedies.push(format!("--precision bf16 with --hidden {hidden} fits"));
     }
     if remedies.is_empty() {
-        return "no --hidden is small enough: take --device cpu, or a card with more memory".to_owned();
+        return format!("no --hidden is small enough: {last}");
     }
-    format!("{}; else take --device cpu, or a card with more memory", remedies.join(", "))
+    format!("{}; else {last}", remedies.join(", "))
 }
 
 #[cfg(test)]

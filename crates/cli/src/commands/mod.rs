@@ -10,6 +10,7 @@ mod memory;
 mod ordering;
 mod partition;
 mod plan;
+mod planned;
 mod reorder;
 mod sample;
 mod stats;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_partition::ProcessGrid;
 
-use crate::args::{Command, DataArgs, PartitionKind};
+use crate::args::{Command, DataArgs, PartitionChoice, PartitionKind};
 use crate::error::CliError;
 
 /// The data of `girih train` without `--data`.
@@ -57,6 +58,11 @@ fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliE
 
 /// The arrangement of ranks that the flags ask for.
 fn process_grid(kind: &PartitionKind, ranks: u16) -> Result<ProcessGrid, CliError> {
-    let grid = ProcessGrid::new(kind.partition, usize::from(ranks), kind.replication);
+    let PartitionChoice::Of(scheme) = kind.partition else {
+        return Err(CliError::Usage(
+            "auto is what training chooses: give it to girih train, and here one of 1d, 1.5d, 2d, 3d".to_owned(),
+        ));
+    };
+    let grid = ProcessGrid::new(scheme, usize::from(ranks), kind.replication);
     grid.map_err(|error| CliError::Usage(error.to_string()))
 }

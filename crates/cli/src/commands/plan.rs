@@ -112,7 +112,7 @@ fn add_bytes(results: &mut Results, plan: &Plan) {
 }
 
 /// What kernels reach of what the machine does.
-fn rates(ceilings: &Ceilings, gathered: Dtype) -> Rates {
+pub(super) fn rates(ceilings: &Ceilings, gathered: Dtype) -> Rates {
     // The meter counts rows as they are stored; rows rounded on their way into a panel pass twice as fast.
     let rows_per_stored = (Dtype::F32.n_bytes() / gathered.n_bytes()) as f64;
     Rates {

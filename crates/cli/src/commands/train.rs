@@ -17,12 +17,13 @@ use self::cards::{cards, device_of};
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
-use self::ranks::{Company, Place};
+use self::ranks::{Company, Place, sharing};
 use self::timeline::Timeline;
 use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
-use crate::args::{OutputArgs, TrainArgs};
+use super::planned::{self, RankDevices};
+use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -38,10 +39,29 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         let device = device_of(&args.device, &args.ranks, None, &config)?;
-        return plan::run(&spec, &options, &config, (&device, args.memory), args.output);
+        return match args.ranks.ranks.or(args.ranks.gpus) {
+            None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
+            Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
+        };
     }
     let ranks = place.options(&args.ranks)?;
     place.with_the_others(&args.ranks, |company| train(args, &spec, &config, &options, ranks.as_ref(), company))
+}
+
+/// Prints what every partition for `n` ranks would take, in the order of nodes that training would have.
+fn plan_ranks(
+    args: &TrainArgs,
+    n: u16,
+    (spec, options, config): (&str, &LoadOptions, &TrainConfig),
+    device: &DeviceArgs,
+) -> Result<(), CliError> {
+    let mut dataset = load(spec, options)?;
+    if let Some(wanted) = wanted_order(args, usize::from(n), config) {
+        dataset = ordered(dataset, &wanted, config, args.output)?.0;
+    }
+    let ranks = sharing(&args.ranks, n)?;
+    let devices = RankDevices::of(device, usize::from(n), (&dataset, config), args.memory, args.output)?;
+    planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
 
 /// Trains as all of the company, or as one of it.
@@ -59,24 +79,27 @@ fn train(
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
     let backend = choose(&device, config.precision)?;
-    let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
-    let ranks = ranks.as_ref();
+    let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
-    let wanted = wanted_order(args, ranks, config);
+    let wanted = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config);
+    let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
     let mut data = match ranks {
-        // Each rank reads its own rows, where they lie in their order.
-        Some(_) if wanted.is_none() => DataSource::open(spec, options)?,
+        // Each rank reads its own rows, where they lie in their order and no plan counts all of them.
+        Some(_) if wanted.is_none() && !is_planned => DataSource::open(spec, options)?,
         _ => load(spec, options)?.into(),
     };
-    if let (None, DataSource::Loaded(dataset)) = (ranks, &data) {
-        check_memory(&backend, config, dataset)?;
-    }
     let facts = Facts::of(&data.outline(), spec, config, backend.name());
     let mut order = OrderKind::None.to_string();
     if let Some(wanted) = wanted {
         let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
         (data, order) = (dataset.into(), name);
     }
+    // Of rows that each rank will read for itself nothing is planned.
+    if let DataSource::Loaded(dataset) = &data {
+        ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
+        check_memory(&backend, ranks.as_ref(), config, dataset)?;
+    }
+    let ranks = ranks.as_ref();
     if !output.json {
         eprintln!("{}", facts.headline());
         if company.local_rank().is_some() && !config.batch.is_sampled() && !data.is_stored() {
@@ -139,9 +162,34 @@ fn stages(args: &TrainArgs, backend: &Chosen) -> usize {
     args.ranks.partition.stages.map_or(usual, usize::from)
 }
 
+/// How ranks share the work: as the arguments say, or as is planned to be quickest.
+fn arranged(
+    args: &TrainArgs,
+    ranks: RankOptions,
+    device: &DeviceArgs,
+    (dataset, config): (&Dataset, &TrainConfig),
+    output: OutputArgs,
+) -> Result<RankOptions, CliError> {
+    match args.ranks.partition.partition {
+        PartitionChoice::Of(_) => Ok(ranks),
+        PartitionChoice::Auto => {
+            let devices = RankDevices::of(device, ranks.grid.ranks(), (dataset, config), None, output)?;
+            planned::choose(&ranks, &devices, dataset, config, output)
+        }
+    }
+}
+
 /// Refuses what does not fit into a device's memory, before anything is moved there.
-fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Result<(), CliError> {
+fn check_memory(
+    backend: &Chosen,
+    ranks: Option<&RankOptions>,
+    config: &TrainConfig,
+    dataset: &Dataset,
+) -> Result<(), CliError> {
     let Some(room) = backend.room()? else { return Ok(()) };
+    if let Some(ranks) = ranks {
+        return planned::check(ranks, room.free, dataset, config);
+    }
     let sizes = DataSizes::of(dataset);
     // What cannot be planned cannot be trained either, and training says why.
     Plan::on_cuda(config, &sizes).map_or(Ok(()), |plan| room.check(&plan, config, &sizes))
@@ -151,12 +199,13 @@ fn check_memory(backend: &Chosen, config: &TrainConfig, dataset: &Dataset) -> Re
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, cuts, wire, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, stages, wire, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
             .add_hidden("cuts", cuts.to_string())
+            .add_hidden("stages", (*stages).min(grid.steps()))
             .add_hidden("wire", wire.name()),
     };
     match order {
@@ -166,12 +215,13 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &s
 }
 
 /// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as the
-/// partition has row blocks, unless they say otherwise.
-fn wanted_order(args: &TrainArgs, ranks: Option<&RankOptions>, config: &TrainConfig) -> Option<Wanted> {
+/// partition has row blocks, unless they say otherwise. For a partition that is still to be chosen as many as there are ranks: the row
+/// blocks of all partitions are made of these.
+fn wanted_order(args: &TrainArgs, row_blocks: usize, config: &TrainConfig) -> Option<Wanted> {
     if args.reorder == OrderKind::None {
         return None;
     }
-    let blocks = args.reorder_blocks.map_or_else(|| ranks.map_or(1, |ranks| ranks.grid.side()), |b| b as usize);
+    let blocks = args.reorder_blocks.map_or(row_blocks, |b| b as usize);
     let auto = Auto {
         row_bytes: config.model.hidden * size_of::<f32>(),
         n_products: (config.epochs as usize * config.runs as usize * products_per_epoch(config)) as f64,

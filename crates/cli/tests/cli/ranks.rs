@@ -2,7 +2,7 @@
 
 use girih_graph_format::file::{self, Array};
 
-use crate::girih::{SMALL, Workspace, assert_keys, girih, names_in, says};
+use crate::girih::{Finished, SMALL, Workspace, assert_keys, girih, names_in, says};
 use crate::recommend::{QUICK, write_tastes};
 
 #[test]
@@ -348,4 +348,67 @@ fn an_array_of_the_order_has_one_number_a_node() {
     for (old, &new) in ids.iter().enumerate() {
         assert_eq!(old * 3 / 600, new as usize * 3 / 600, "nodes stay in their range");
     }
+}
+
+#[test]
+fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
+    let plan = |extra: &[&str]| girih(&[&["train", "--data", SMALL, "--plan"], extra].concat());
+    let result = plan(&["--gpus", "4", "--memory", "80GB", "--json"]).ok().result();
+    let plans = result["plans"].as_array().unwrap();
+    let partitions: Vec<&str> = plans.iter().map(|plan| plan["grid"].as_str().unwrap()).collect();
+    let schemes: Vec<&str> = partitions.iter().map(|grid| grid.split(',').next().unwrap()).collect();
+    assert_eq!(schemes, ["1d", "1d", "1d", "1d", "1.5d", "1.5d", "2d", "2d", "2d", "2d"]);
+    let stages: Vec<u64> = plans.iter().map(|plan| plan["stages"].as_u64().unwrap()).collect();
+    assert_eq!(stages, [1, 4, 1, 4, 1, 1, 1, 2, 1, 2]);
+    let epoch = |plan: &serde_json::Value| plan["epoch_ms"].as_f64().unwrap();
+    assert!(plans.iter().all(|plan| plan["fits"] == true && epoch(plan) > 0.0), "{result}");
+    assert!(plans.iter().all(|plan| epoch(plan) >= epoch(&result["choice"])), "{result}");
+    assert_eq!(result["available_bytes"], 80_000_000_000u64);
+    assert!(result["figures"].as_str().unwrap().contains("H200"), "{result}");
+
+    let shown = plan(&["--gpus", "8", "--memory", "80GB"]).ok().out;
+    for part in ["3d, 8 ranks, 2 × 2 × 2", "8 ranks in 4 groups of 2", "rows", "Choice", "--gpus 8 --partition"] {
+        assert!(shown.contains(part), "no {part}: {shown}");
+    }
+    let on_processor = plan(&["--ranks", "4", "--json"]).ok().result();
+    assert_eq!(on_processor["plans"].as_array().unwrap().len(), 10);
+    let flags = ["--gpus", "2", "--memory", "80GB", "--cuts", "weighted", "--wire", "bf16"];
+    let shown = plan(&flags).ok().out;
+    for part in ["--stages ", " --cuts weighted --wire bf16"] {
+        assert!(shown.contains(part), "no {part}: {shown}");
+    }
+}
+
+#[test]
+fn the_quickest_partition_can_be_trained_by() {
+    let train = |flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", "3", "--json", "--reorder", "degree"];
+        girih(&[&args, flags].concat()).ok().result()
+    };
+    let chosen = train(&["--ranks", "4", "--partition", "auto"]);
+    assert_eq!(chosen["ranks"], 4);
+    assert!(["1d", "1.5d", "2d"].contains(&chosen["partition"].as_str().unwrap()), "{chosen}");
+    assert!(["dense", "rows"].contains(&chosen["exchange"].as_str().unwrap()), "{chosen}");
+    assert!([1, 2, 4].contains(&chosen["stages"].as_u64().unwrap()), "{chosen}");
+}
+
+#[test]
+fn what_no_partition_fits_is_refused_with_remedies() {
+    let wide = ["--hidden", "4096", "--gpus", "4", "--plan", "--memory", "1300MB"];
+    let data = "synth:planted,nodes=20000,degree=8,features=64,classes=4";
+    let finished = girih(&[&["train", "--data", data], &wide[..]].concat());
+    assert!(finished.out.contains("too large") && finished.out.contains("none fits"), "{}", finished.out);
+    let refused = Finished { out: String::new(), ..finished }.refused(1);
+    for part in ["no partition for 4 ranks fits", "for each", "are free", "--hidden"] {
+        assert!(says(&refused, part), "no {part}: {refused}");
+    }
+    let refused = |args: &[&str]| girih(&[&["train", "--data", SMALL], args].concat()).refused(2);
+    assert!(says(&refused(&["--partition", "auto"]), "give --ranks N or --gpus N"));
+    assert!(says(&refused(&["--ranks", "2", "--partition", "4d"]), "or auto"));
+    let partition = girih(&["partition", "--data", SMALL, "--ranks", "4", "--partition", "auto"]).refused(2);
+    assert!(says(&partition, "girih train"), "{partition}");
+    let too_many = girih(&["train", "--data", SMALL, "--gpus", "1000", "--plan", "--memory", "80GB"]).refused(1);
+    assert!(says(&too_many, "at most one rank a node"), "{too_many}");
+    let links = girih(&["train", "--data", SMALL, "--task", "links", "--gpus", "2", "--plan", "--memory", "80GB"]);
+    assert!(says(&links.refused(1), "ranks do not share the pairs"));
 }

@@ -52,6 +52,18 @@ impl Preset {
         self.nodes
     }
 
+    /// Width of the features.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// Number of classes.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
     /// Mean number of stored edges of a node.
     #[must_use]
     pub fn mean_degree(&self) -> f64 {

@@ -15,7 +15,7 @@ use girih_datasets::DataSource;
 use girih_graph_format::scale_factors;
 use girih_partition::Exchange;
 
-use super::blocks::{Blocks, HostBlocks, Pattern};
+use super::blocks::{BlockSource, Blocks, HostBlocks, Pattern, travelling};
 use super::looped::LoopedRows;
 use super::mirror::{column_sums, is_symmetric, transposed};
 use super::ranks::{Ranks, failed};
@@ -64,21 +64,28 @@ impl CutAdjacency {
         Ok(Self { source, self_loops, exchange, wire, scales: [left, right], symmetric, blocks })
     }
 
-    /// How an operand that is stored as `dtype` travels, and is multiplied.
-    pub(super) fn travelling(&self, dtype: Dtype) -> Dtype {
-        if dtype == Dtype::F32 { self.wire } else { dtype }
+    /// The rows of `op(A)` of each panel that this rank's products have; of the transpose, the columns of its steps.
+    fn panels<B: Backend>(&self, ranks: &Ranks<B>, transpose: Transpose) -> Result<Vec<LoopedRows>, ComputeError> {
+        if transpose == Transpose::Yes && !self.symmetric {
+            return transposed(&self.rows(ranks.own())?, ranks).map_err(|error| failed(&error));
+        }
+        ranks.product_rows(ranks.rank()).map(|rows| self.rows(rows)).collect()
     }
 
-    /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice, rows cannot be read again, or another rank fails.
-    pub(super) fn blocks<B: Backend>(
-        &self,
-        backend: &B,
-        ranks: &Ranks<B>,
-        transpose: Transpose,
-    ) -> Result<Blocks<B>, ComputeError> {
+    fn rows(&self, rows: Range<usize>) -> Result<LoopedRows, ComputeError> {
+        let first = rows.start;
+        let csr = self.source.graph_rows(rows);
+        let csr = csr.map_err(|error| ComputeError::device("reading rows of the graph", error.to_string()))?;
+        Ok(LoopedRows::new(csr, first, self.self_loops))
+    }
+}
+
+impl<B: Backend> BlockSource<B> for CutAdjacency {
+    fn travelling(&self, dtype: Dtype) -> Dtype {
+        travelling(dtype, self.wire)
+    }
+
+    fn blocks(&self, backend: &B, ranks: &Ranks<B>, transpose: Transpose) -> Result<Blocks<B>, ComputeError> {
         let mut kept = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let blocks = match kept.take() {
             Some(blocks) => blocks,
@@ -97,26 +104,7 @@ impl CutAdjacency {
         blocks.upload(backend, ranks, &scales)
     }
 
-    /// The rows of `Â` that a rank holds, with the columns that they touch; all ranks call it together.
-    ///
-    /// # Errors
-    /// As [`blocks`](Self::blocks).
-    pub(super) fn pattern<B: Backend>(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
+    fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError> {
         Pattern::new(backend, ranks, &self.rows(ranks.own())?, &self.scales)
-    }
-
-    /// The rows of `op(A)` of each panel that this rank's products have; of the transpose, the columns of its steps.
-    fn panels<B: Backend>(&self, ranks: &Ranks<B>, transpose: Transpose) -> Result<Vec<LoopedRows>, ComputeError> {
-        if transpose == Transpose::Yes && !self.symmetric {
-            return transposed(&self.rows(ranks.own())?, ranks).map_err(|error| failed(&error));
-        }
-        ranks.product_rows(ranks.rank()).map(|rows| self.rows(rows)).collect()
-    }
-
-    fn rows(&self, rows: Range<usize>) -> Result<LoopedRows, ComputeError> {
-        let first = rows.start;
-        let csr = self.source.graph_rows(rows);
-        let csr = csr.map_err(|error| ComputeError::device("reading rows of the graph", error.to_string()))?;
-        Ok(LoopedRows::new(csr, first, self.self_loops))
     }
 }

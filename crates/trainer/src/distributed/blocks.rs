@@ -1,11 +1,11 @@
-//! [`HostBlocks`]: what a rank multiplies in a product, and which rows travel for it: each rank counts in its own rows what it
-//! needs, and is told what others do.
+//! [`Blocks`]: what a rank multiplies in a product, and which rows travel for it. [`HostBlocks`] has them before they are on a
+//! device: each rank counts in its own rows what it needs, and is told what others do.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::{CommError, Parcel};
-use girih_compute::{Backend, ComputeError, EntryNames, SparseOperand};
+use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_partition::{Exchange, Step, place_in};
 
@@ -14,22 +14,45 @@ use super::looped::LoopedRows;
 use super::ranks::{Ranks, failed, totals, words};
 use super::rows::{PeerRows, RowExchange};
 
+/// Where a rank's blocks come from: the adjacency, or on paper its sizes.
+pub(crate) trait BlockSource<B: Backend>: Send + Sync {
+    /// How an operand that is stored as `dtype` travels, and is multiplied.
+    fn travelling(&self, dtype: Dtype) -> Dtype;
+
+    /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, rows cannot be read again, or another rank fails.
+    fn blocks(&self, backend: &B, ranks: &Ranks<B>, transpose: Transpose) -> Result<Blocks<B>, ComputeError>;
+
+    /// The rows of `Â` that a rank holds, with the columns that they touch; all ranks call it together.
+    ///
+    /// # Errors
+    /// As [`blocks`](Self::blocks).
+    fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError>;
+}
+
+/// How an operand that is stored as `dtype` travels, where those of `f32` do as `wire`.
+pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
+    if dtype == Dtype::F32 { wire } else { dtype }
+}
+
 /// What a rank multiplies in a product.
-pub(super) struct Blocks<B: Backend> {
+pub(crate) struct Blocks<B: Backend> {
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
     pub(super) own: Option<B::Sparse>,
     pub(super) stages: Vec<Stage<B>>,
 }
 
 /// The blocks of a stage, side by side.
-pub(super) struct Stage<B: Backend> {
+pub(crate) struct Stage<B: Backend> {
     /// Its columns are the rows that come in the stage. `None` where none come from others.
     pub(super) matrix: Option<B::Sparse>,
     pub(super) exchange: StageExchange<B>,
 }
 
 /// What comes in a stage, in the order of the group.
-pub(super) enum StageExchange<B: Backend> {
+pub(crate) enum StageExchange<B: Backend> {
     /// Whole panels: how many rows from each member, this rank's own among them.
     Panels(Vec<usize>),
     /// Rows of other members.

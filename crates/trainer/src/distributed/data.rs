@@ -48,7 +48,7 @@ impl CutData {
         } else {
             check_trainable(&outline, config)?;
         }
-        let plan = Arc::new(ranks.plan(&source)?);
+        let plan = Arc::new(ranks.plan(outline.n_nodes, || source.offsets())?);
         let needs = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.needs();
         let shape = match &source {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),

@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing};
 
-use super::adjacency::CutAdjacency;
-use super::blocks::{Blocks, Pattern, Stage, StageExchange};
+use super::blocks::{BlockSource, Blocks, Pattern, Stage, StageExchange};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -18,14 +17,14 @@ const AHEAD: usize = 2;
 /// The adjacency as one rank sees it.
 pub struct CutGraph<B: Backend> {
     ranks: Arc<Ranks<B>>,
-    adjacency: Arc<CutAdjacency>,
+    adjacency: Arc<dyn BlockSource<B>>,
     /// For each direction, built when it is first needed.
     blocks: [OnceLock<Blocks<B>>; 2],
     pattern: OnceLock<Pattern<B>>,
 }
 
 impl<B: Backend> CutGraph<B> {
-    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<CutAdjacency>) -> Self {
+    pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<dyn BlockSource<B>>) -> Self {
         Self { ranks, adjacency, blocks: Default::default(), pattern: OnceLock::new() }
     }
 

@@ -23,6 +23,8 @@
 //! learns by messages what it needs of others: degrees, which of its rows they read, and, where the adjacency is not
 //! symmetric, their entries in its columns. Interactions of a recommender are on every rank.
 //!
+//! [`RankPlanner`] runs all of this for one rank after the other on shapes alone.
+//!
 //! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all
 //! ranks get the same bits and their parameters never drift apart.
 
@@ -32,6 +34,9 @@ mod data;
 mod graph;
 mod looped;
 mod mirror;
+mod network;
+mod paper;
+mod planning;
 mod ranks;
 mod rows;
 mod session;
@@ -39,10 +44,13 @@ mod session;
 mod tests;
 
 pub use graph::CutGraph;
+pub use network::{Links, Network};
+pub use paper::PaperGraph;
+pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
 pub use session::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 
 pub(crate) use adjacency::CutAdjacency;
-pub(crate) use blocks::Pattern;
+pub(crate) use blocks::{BlockSource, Pattern};
 pub(crate) use ranks::{numbers, share};
 pub(crate) use rows::PeerRows;

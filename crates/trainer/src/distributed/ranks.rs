@@ -35,18 +35,28 @@ impl<B: Backend> Ranks<B> {
     /// # Panics
     /// When the plan is for another number of ranks.
     pub fn new(plan: Arc<BlockPlan>, world: Box<dyn Collective<B>>) -> Result<Self, CommError> {
+        let rank = world.rank();
+        // Ranks of a group name it by its first member, and stand in it in the order in which it lists them.
+        Self::of(plan, world, |world, members| world.split(members[0], place_in(members, rank)))
+    }
+
+    /// As [`new`](Self::new), with groups that `group` makes of the world and their members.
+    pub(super) fn of(
+        plan: Arc<BlockPlan>,
+        world: Box<dyn Collective<B>>,
+        group: impl Fn(&dyn Collective<B>, &[usize]) -> Result<Box<dyn Collective<B>>, CommError>,
+    ) -> Result<Self, CommError> {
         assert_eq!(plan.ranks.len(), world.size(), "a plan for these ranks");
         let rank = world.rank();
         let mine = &plan.ranks[rank];
-        // Ranks of a group name it by its first member, and stand in it in the order in which it lists them.
-        let group = |members: &[usize]| world.split(members[0], place_in(members, rank));
+        let group = |members: &[usize]| group(&*world, members);
         let steps = group(&mine.group)?;
         let slices = mine.slice.as_ref().map(|slicing| group(&slicing.group)).transpose()?;
         let sums = match mine.reduce.group() {
             [] => None,
             members => Some(group(members)?),
         };
-        let peers = world.split(mine.replica, rank)?;
+        let peers = group(&plan.peers(mine.replica).collect::<Vec<_>>())?;
         Ok(Self { rank, world, peers, steps, slices, sums, plan })
     }
 

@@ -49,7 +49,24 @@ impl<B: Backend> RowExchange<B> {
     pub(super) fn new(backend: &B, sent: &[impl AsRef<[NodeId]>], received: Vec<usize>) -> Result<Self, ComputeError> {
         let ids: Vec<NodeId> = sent.iter().flat_map(AsRef::as_ref).copied().collect();
         let sent = sent.iter().map(|rows| rows.as_ref().len()).collect();
-        Ok(Self { ids: backend.upload_ids(&ids)?, sent, received })
+        Ok(Self::of_ids(backend.upload_ids(&ids)?, sent, received))
+    }
+
+    /// From the ids of rows that are sent, list after list, how many go to each member, and how many come from each.
+    pub(super) fn of_ids(ids: B::Ids, sent: Vec<usize>, received: Vec<usize>) -> Self {
+        Self { ids, sent, received }
+    }
+
+    /// How many rows go to each member.
+    #[cfg(test)]
+    pub(super) fn sent(&self) -> &[usize] {
+        &self.sent
+    }
+
+    /// How many rows come from each member.
+    #[cfg(test)]
+    pub(super) fn received(&self) -> &[usize] {
+        &self.received
     }
 
     /// Sends rows of `x`; returns what came, in the order of members.
@@ -117,7 +134,12 @@ impl<B: Backend> PeerRows<B> {
         sent: &[impl AsRef<[NodeId]>],
         received: Vec<usize>,
     ) -> Result<Self, ComputeError> {
-        Ok(Self { ranks: Arc::clone(ranks), exchange: RowExchange::new(backend, sent, received)? })
+        Ok(Self::of(ranks, RowExchange::new(backend, sent, received)?))
+    }
+
+    /// The rows that peers exchange so.
+    pub(super) fn of(ranks: &Arc<Ranks<B>>, exchange: RowExchange<B>) -> Self {
+        Self { ranks: Arc::clone(ranks), exchange }
     }
 
     /// The rows of the nodes that each peer wants, as all peers know: `wanted(i, range)` lists those in a range of ids that

@@ -6,7 +6,8 @@ use std::time::Duration;
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, Dtype, HostMatrix};
-use girih_datasets::{DataSource, Dataset};
+use girih_datasets::{DataSource, Dataset, DatasetError};
+use girih_graph_format::Buffer;
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
 use super::data::CutData;
@@ -42,11 +43,15 @@ impl RankOptions {
         Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, wire: Dtype::F32, deadline }
     }
 
-    /// The plan for the graph of some data.
-    pub(super) fn plan(&self, data: &DataSource) -> Result<BlockPlan, TrainError> {
+    /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
+    pub(super) fn plan(
+        &self,
+        n_nodes: usize,
+        offsets: impl FnOnce() -> Result<Buffer<u64>, DatasetError>,
+    ) -> Result<BlockPlan, TrainError> {
         let plan = match self.cuts {
-            Cuts::Equal => BlockPlan::new(&self.grid, data.outline().n_nodes)?,
-            Cuts::Weighted => BlockPlan::of_graph(&self.grid, &data.offsets()?, self.cuts)?,
+            Cuts::Equal => BlockPlan::new(&self.grid, n_nodes)?,
+            Cuts::Weighted => BlockPlan::of_graph(&self.grid, &offsets()?, self.cuts)?,
         };
         Ok(plan.in_stages(self.stages))
     }
@@ -174,11 +179,7 @@ impl Shared {
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
-        if config.task == TaskKind::Links {
-            return Err(TrainError::invalid(
-                "ranks do not share the pairs that links are predicted for; leave --ranks out, or choose the task nodes",
-            ));
-        }
+        check_task(config)?;
         if config.batch.is_sampled() {
             check_batches(config, &ranks.grid)?;
             return Ok(Self::Whole(Box::new(data.into_dataset()?)));
@@ -211,6 +212,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// Refuses tasks that ranks do not share.
+pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
+    if config.task == TaskKind::Links {
+        return Err(TrainError::invalid(
+            "ranks do not share the pairs that links are predicted for; leave --ranks out, or choose the task nodes",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses mini-batches that ranks cannot share.

@@ -4,19 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, Rates, Shape, Transpose};
 use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
-use girih_partition::{BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme};
 
+use super::blocks::{BlockSource, Blocks, StageExchange};
 use super::data::CutData;
+use super::paper::PaperRank;
 use super::session::RankOptions;
-use super::{CutAdjacency, CutGraph, Ranks};
+use super::{CutAdjacency, CutGraph, Links, Network, PaperGraph, RankPlanner, Ranks};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 use crate::inputs::Adjacency;
 use crate::tape::Pool;
-use crate::{Control, SessionOptions, TrainError, checkpoint_path};
+use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError, checkpoint_path};
 
 const N: usize = 53;
 const COLS: usize = 7;
@@ -174,7 +176,7 @@ fn checkpoints(dataset: &Dataset, config: &TrainConfig, (scheme, p, r): (Scheme,
 
 #[test]
 fn parameters_and_the_optimisers_state_are_the_same_on_all_ranks() {
-    let nodes = load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap();
+    let nodes = few();
     let normalised = TrainConfig {
         model: ModelConfig { hidden: 9, norm: NormKind::Batch, ..ModelConfig::default() },
         epochs: 4,
@@ -203,4 +205,146 @@ fn parameters_and_the_optimisers_state_are_the_same_on_all_ranks() {
             assert!(found.iter().all(|checkpoint| *checkpoint == found[0]), "{partition:?}: {:?}", config.model.kind);
         }
     }
+}
+
+fn few() -> Dataset {
+    load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap()
+}
+
+fn network(overlaps: bool) -> Network {
+    Network::one_host(Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e10 }), overlaps)
+}
+
+/// Partitions with every way to cut and to send.
+fn sharings() -> Vec<RankOptions> {
+    let partitions = [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)];
+    let mut sharings = Vec::new();
+    for (scheme, p, r) in partitions {
+        for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
+            for (cuts, stages, wire) in
+                [(Cuts::Equal, usize::MAX, Dtype::F32), (Cuts::Weighted, 1, Dtype::F32), (Cuts::Equal, 2, Dtype::Bf16)]
+            {
+                let grid = ProcessGrid::new(scheme, p, r).unwrap();
+                let options = RankOptions::new(grid, exchange, Duration::from_secs(30));
+                sharings.push(RankOptions { cuts, stages, wire, ..options });
+            }
+        }
+    }
+    sharings
+}
+
+/// The shape and the entries of each matrix of a rank's blocks, and how many rows come.
+type Sizes = (Vec<Option<(Shape, usize)>>, Vec<Vec<usize>>);
+
+fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
+    let of = |matrix: &B::Sparse| (backend.sparse_shape(matrix), backend.nnz(matrix));
+    let own = std::iter::once(blocks.own.as_ref().map(of));
+    let stages = blocks.stages.iter().map(|stage| stage.matrix.as_ref().map(of));
+    let received = blocks.stages.iter().map(|stage| match &stage.exchange {
+        StageExchange::Panels(counts) => counts.clone(),
+        StageExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
+    });
+    (own.chain(stages).collect(), received.collect())
+}
+
+#[test]
+fn blocks_on_paper_have_the_sizes_of_those_that_are_multiplied() {
+    let config = TrainConfig::default();
+    for directed in [few().graph, graph()] {
+        let dataset = Dataset::new("some", directed.clone(), None, None, Vec::new()).unwrap();
+        let data = DataSizes { n_features: 12, n_classes: 3, ..DataSizes::of(&dataset) };
+        let (source, n) = (Arc::new(DataSource::from(dataset)), data.n_nodes);
+        let paper = PaperGraph::of(&directed, &config, &data).unwrap();
+        let adjacency = data.needs(&config).unwrap().graph.unwrap();
+        for options in sharings() {
+            let on_paper = paper.cut(n, &options).unwrap();
+            for transpose in [Transpose::No, Transpose::Yes] {
+                let found = threads::run(options.grid.ranks(), options.deadline, |world| -> Result<_, TrainError> {
+                    let (cpu, wire) = (Cpu::new(), (options.exchange, options.wire));
+                    let ranks = Ranks::<Cpu>::new(Arc::clone(&on_paper.plan), Box::new(world))?;
+                    let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, wire)?;
+                    Ok(sizes(&cpu, &cut.blocks(&cpu, &ranks, transpose)?))
+                });
+                let found = found.unwrap_or_else(|failure| panic!("{}", failure.message));
+                let planned = |rank: usize| {
+                    let meter = PlanDevice::Card(None).meter(&config);
+                    let ranks = PaperRank::ranks(&on_paper.plan, rank, network(true), &meter);
+                    sizes(&meter, &on_paper.blocks(&meter, &ranks, transpose).unwrap())
+                };
+                let planned: Vec<Sizes> = (0..found.len()).map(planned).collect();
+                assert_eq!(planned, found, "{options:?}, {transpose:?}");
+            }
+        }
+    }
+}
+
+/// What each rank exchanges in an epoch that trains and evaluates nothing.
+fn epoch_traffic(dataset: &Dataset, config: &TrainConfig, options: &RankOptions) -> Vec<Traffic> {
+    let shared = CutData::new(&Cpu::new(), dataset.clone(), config, options).unwrap();
+    let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
+        let (ranks, mut seen) = (Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?), Vec::new());
+        shared.train_all_runs(&Cpu::new(), &ranks, config, &SessionOptions::default(), &mut |event| {
+            if let Event::Epoch { .. } = event {
+                seen.push(ranks.world().traffic());
+            }
+            Control::Continue
+        })?;
+        Ok(Traffic { sent: seen[1].sent - seen[0].sent, received: seen[1].received - seen[0].received })
+    };
+    threads::run(options.grid.ranks(), options.deadline, |world| of_rank(Box::new(world)))
+        .unwrap_or_else(|failure| panic!("{}", failure.message))
+}
+
+#[test]
+fn plans_exchange_what_ranks_do() {
+    let dataset = few();
+    let data = DataSizes::of(&dataset);
+    let model = |kind, norm| ModelConfig { kind, norm, hidden: 9, ..TrainConfig::for_model(kind).model };
+    for model in [
+        model(ModelKind::Gcn, NormKind::Batch),
+        model(ModelKind::Sage, NormKind::None),
+        model(ModelKind::Gat, NormKind::None),
+        ModelConfig { dropout: 0.0, ..model(ModelKind::Gcn, NormKind::None) },
+    ] {
+        let config = TrainConfig { model, epochs: 3, eval_every: 3, ..TrainConfig::default() };
+        let graph = PaperGraph::of(&dataset.graph, &config, &data).unwrap();
+        for options in sharings() {
+            let found = epoch_traffic(&dataset, &config, &options);
+            let device = PlanDevice::Card(None);
+            let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(true) };
+            let plans = planner.plan(&options).unwrap();
+            let planned: Vec<Traffic> = plans.ranks.iter().map(|plan| plan.exchanged).collect();
+            assert_eq!(planned, found, "{:?}, {options:?}", config.model.kind);
+        }
+    }
+}
+
+/// An epoch on ranks of a large graph whose edges are spread evenly.
+fn planned(stages: usize, overlaps: bool) -> Plan {
+    let data = DataSizes { n_nodes: 100_000, n_edges: 2_000_000, ..DataSizes::of(&few()) };
+    let config = TrainConfig::default();
+    let graph = PaperGraph::even(&config, &data).unwrap();
+    let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
+    let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(overlaps) };
+    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
+    let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
+    *planner.plan(&RankOptions { stages, ..options }).unwrap().slowest()
+}
+
+#[test]
+fn exchanges_that_are_begun_take_their_time_beside_products() {
+    for stages in [1, 4] {
+        let (beside, after) = (planned(stages, true), planned(stages, false));
+        assert_eq!(beside.exchange_seconds, after.exchange_seconds);
+        assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
+        assert!(beside.epoch_seconds >= beside.product_seconds.max(beside.exchange_seconds));
+    }
+}
+
+#[test]
+fn one_stage_uses_links_of_all_ranks_and_more_take_less_memory() {
+    let (once, step_by_step) = (planned(1, true), planned(usize::MAX, true));
+    assert_eq!(once.exchanged, step_by_step.exchanged);
+    assert!(once.exchange_seconds < step_by_step.exchange_seconds);
+    assert!(once.peak_bytes > step_by_step.peak_bytes, "{once:?}, {step_by_step:?}");
 }

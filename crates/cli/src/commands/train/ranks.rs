@@ -12,7 +12,7 @@ use girih_partition::counted;
 use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
 use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
-use crate::args::{PartitionKind, RankArgs};
+use crate::args::{PartitionChoice, PartitionKind, RankArgs};
 use crate::commands::{launch, process_grid};
 use crate::error::CliError;
 
@@ -91,9 +91,14 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        let PartitionKind { exchange, cuts, wire, .. } = args.partition;
-        let base = RankOptions::new(process_grid(&args.partition, ranks)?, exchange, deadline(args));
-        Ok(Some(RankOptions { cuts, wire: wire.into(), ..base }))
+        if args.partition.partition == PartitionChoice::Auto && self.launch().is_some() {
+            return Err(CliError::Usage(
+                "processes that a launcher started would each choose for themselves: give the partition that \
+                 `girih train --gpus N --plan` names instead of auto"
+                    .to_owned(),
+            ));
+        }
+        sharing(args, ranks).map(Some)
     }
 
     /// Runs `work` together with the other processes, if there are any.
@@ -222,6 +227,14 @@ impl Company {
 #[cfg(not(feature = "mpi"))]
 fn without_mpi() -> TrainError {
     TrainError::invalid("this program was built without MPI: build it with --features mpi")
+}
+
+/// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen when the data is there is chosen for as many ranks; until
+/// then rows stand for it.
+pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
+    let PartitionKind { exchange, cuts, wire, .. } = args.partition;
+    let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
+    Ok(RankOptions { cuts, wire: wire.into(), ..usual })
 }
 
 fn deadline(args: &RankArgs) -> Duration {

@@ -1,0 +1,143 @@
+//! The parts of `docs/scaling.md` that the suite `scaling` makes: a plot, and a table between two marks.
+
+use std::fs;
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use crate::{Case, Error, Report};
+
+const PAGE: &str = "scaling.md";
+const PLOT: &str = "scaling.svg";
+const BEGIN: &str = "<!-- made by: cargo xtask bench scaling --docs docs -->\n";
+const END: &str = "<!-- end of what is made -->\n";
+const SIZE: (u32, u32) = (760, 440);
+const COLORS: [RGBColor; 5] = [
+    RGBColor(0x1f, 0x77, 0xb4),
+    RGBColor(0xd6, 0x5f, 0x0e),
+    RGBColor(0x2c, 0x8a, 0x3d),
+    RGBColor(0x94, 0x67, 0xbd),
+    RGBColor(0x8c, 0x56, 0x4b),
+];
+
+/// What was chosen for a number of cards.
+struct Point<'a> {
+    graph: &'a str,
+    cards: u32,
+    scheme: &'a str,
+    case: &'a Case,
+}
+
+/// Draws the plot in the folder of documents, and puts the table into the page there.
+///
+/// # Errors
+/// When files cannot be read or written, or the page lacks the marks.
+pub fn write(docs: &Path, report: &Report) -> Result<(), Error> {
+    let points: Vec<Point<'_>> = report.cases.iter().filter_map(Point::of).collect();
+    let path = docs.join(PAGE);
+    let page = fs::read_to_string(&path)?;
+    fs::write(&path, with_table(&page, &table(&points, report)).ok_or("the page has no marks for the table")?)?;
+    fs::write(docs.join(PLOT), plot(&points)?)?;
+    Ok(())
+}
+
+impl<'a> Point<'a> {
+    fn of(case: &'a Case) -> Option<Self> {
+        case.metrics.get("is_choice")?;
+        let mut parts = case.name.split('/');
+        let (graph, cards, scheme) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+        Some(Self { graph, cards, scheme, case })
+    }
+
+    fn ms(&self) -> f64 {
+        1e3 * self.case.time.median_s
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        self.case.metrics.get(name).copied().unwrap_or(0.0)
+    }
+}
+
+/// The page with another table between the marks.
+fn with_table(page: &str, table: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+fn table(points: &[Point<'_>], report: &Report) -> String {
+    let mut rows = vec![
+        "| graph | cards | partition | exchange | epoch, ms | products | exchanges | sent, MB | memory, GB | times one |".to_owned(),
+        "|---|---|---|---|---|---|---|---|---|---|".to_owned(),
+    ];
+    rows.extend(points.iter().map(|point| {
+        let sizes = ["products_ms", "exchanges_ms", "sent_mb", "memory_gb", "x_one"].map(|name| point.metric(name));
+        let sizes = sizes.map(|size| format!("{size:.2}")).join(" | ");
+        let exchange = point.case.variant.as_deref().unwrap_or("");
+        format!("| {} | {} | {} | {exchange} | {:.2} | {sizes} |", point.graph, point.cards, point.scheme, point.ms())
+    }));
+    rows.push(String::new());
+    rows.push(
+        "| epoch that was recorded on one card | measured, ms | predicted, ms | predicted over measured |".to_owned(),
+    );
+    rows.push("|---|---|---|---|".to_owned());
+    let checked = report.cases.iter().filter(|case| case.metrics.contains_key("predicted_over_measured"));
+    rows.extend(checked.map(|case| {
+        let metric = |name: &str| case.metrics.get(name).copied().unwrap_or(0.0);
+        let (predicted, ratio) = (metric("predicted_ms"), metric("predicted_over_measured"));
+        format!("| {} | {:.2} | {predicted:.2} | {ratio:.3} |", case.name, 1e3 * case.time.median_s)
+    }));
+    rows.join("\n") + "\n"
+}
+
+/// Milliseconds of an epoch over cards, both on logarithmic axes, a line for each graph.
+fn plot(points: &[Point<'_>]) -> Result<String, Error> {
+    let mut graphs: Vec<&str> = points.iter().map(|point| point.graph).collect();
+    graphs.dedup();
+    let cards_max = points.iter().map(|point| f64::from(point.cards)).fold(1.0, f64::max);
+    let ms = || points.iter().map(Point::ms);
+    let (least, most) = (ms().fold(f64::INFINITY, f64::min), ms().fold(f64::MIN_POSITIVE, f64::max));
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE)?;
+        let (x, y) = ((1.0..1.2 * cards_max).log_scale(), (0.8 * least..1.3 * most).log_scale());
+        let mut chart =
+            ChartBuilder::on(&area).margin(12).x_label_area_size(40).y_label_area_size(64).build_cartesian_2d(x, y)?;
+        chart.configure_mesh().x_desc("cards").y_desc("epoch, ms").light_line_style(WHITE).draw()?;
+        for (graph, color) in graphs.iter().zip(COLORS.into_iter().cycle()) {
+            let of_graph = points.iter().filter(|point| point.graph == *graph);
+            let line = of_graph.map(|point| (f64::from(point.cards), point.ms()));
+            let series = chart.draw_series(LineSeries::new(line, color.stroke_width(2)))?;
+            series
+                .label(*graph)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2)));
+        }
+        chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::Summary;
+
+    #[test]
+    fn a_table_takes_the_place_of_the_one_before() {
+        let page = format!("# Title\n{BEGIN}old\n{END}after\n");
+        assert_eq!(with_table(&page, "new\n").unwrap(), format!("# Title\n{BEGIN}new\n{END}after\n"));
+        assert!(with_table("# Title\n", "new\n").is_none());
+    }
+
+    #[test]
+    fn choices_are_points_of_a_line() {
+        let case = |name: &str, ms: f64| Case::new(name, Summary::of(&[ms / 1e3])).with("is_choice", 1.0);
+        let cases = [case("reddit/1/1d", 4.0), case("reddit/2/2d", 2.5), Case::new("reddit/2/1d", Summary::of(&[1.0]))];
+        let points: Vec<Point<'_>> = cases.iter().filter_map(Point::of).collect();
+        assert_eq!(points.iter().map(|point| (point.cards, point.scheme)).collect::<Vec<_>>(), [(1, "1d"), (2, "2d")]);
+        let drawn = plot(&points).unwrap();
+        assert!(drawn.starts_with("<svg") && drawn.contains("reddit"));
+    }
+}

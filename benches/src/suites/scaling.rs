@@ -1,0 +1,227 @@
+//! `scaling`: what epochs would take on 1 to 1024 cards, planned from figures that were measured on few; nothing runs.
+//!
+//! Graphs have the papers' sizes, with edges spread evenly; times of entries of sparse products come from the records
+//! of `gpu-spmm`. What was recorded of whole epochs on one card is held against the same plans.
+
+use std::time::Duration;
+
+use girih_compute::{ByDtype, Dtype, EntrySeconds, Shape};
+use girih_datasets::generate::Preset;
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_planner::measure::entry_seconds;
+use girih_planner::{Figures, Forecast, Planner, Table};
+use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
+
+use super::gpu_fullbatch::gcn;
+use super::{DTYPES, Setup};
+use crate::scaling_page;
+use crate::timing::{Protocol, Summary};
+use crate::{Case, Error, Goal, Report, folder};
+
+/// Most cards, a power of two, and those of a quick run.
+const CARDS_MAX: usize = 1024;
+const CARDS_SMALL: usize = 16;
+/// A prediction is good within a fifth.
+const TOLERANCE: f64 = 0.2;
+/// Entries of 16 columns, which `gpu-spmm` does not measure, by those of 32: what fits the epochs of `gpu-fullbatch`
+/// best, whose products have as many columns as there are classes.
+const NARROW: ByDtype<f64> = ByDtype { f32: 0.39, bf16: 0.64 };
+
+/// A graph of a paper's size, and the network that is trained on it.
+struct Subject {
+    name: &'static str,
+    hidden: usize,
+    /// Whose entries were measured.
+    entries_of: &'static str,
+}
+
+const SUBJECTS: [Subject; 5] = [
+    Subject { name: "reddit", hidden: 128, entries_of: "reddit" },
+    Subject { name: "proteins", hidden: 128, entries_of: "proteins" },
+    Subject { name: "products", hidden: 64, entries_of: "products" },
+    Subject { name: "archaea", hidden: 128, entries_of: "archaea" },
+    Subject { name: "papers100m", hidden: 128, entries_of: "products" },
+];
+
+/// Adds cases for every graph and number of cards, and for what is recorded of one card.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let cards_max = if setup.small { CARDS_SMALL } else { CARDS_MAX };
+    for subject in &SUBJECTS {
+        let planned = subject.planned(Dtype::F32)?;
+        let mut one = None;
+        for cards in std::iter::successors(Some(1), |cards| Some(2 * cards)).take_while(|cards| *cards <= cards_max) {
+            let table = planned.table(cards)?;
+            let Some(choice) = table.choice() else { continue };
+            let first = *one.get_or_insert(choice.epoch_ms * cards as f64);
+            eprintln!("{}, {cards}: {:.2} ms by {}, {}", subject.name, choice.epoch_ms, choice.grid, choice.exchange);
+            for forecast in best_of_schemes(&table) {
+                let case = case(subject.name, cards, forecast).with("x_one", first / forecast.epoch_ms);
+                report.cases.push(if forecast == choice { case.with("is_choice", 1.0) } else { case });
+            }
+        }
+        check(subject, report)?;
+    }
+    if let Some(docs) = &setup.docs {
+        scaling_page::write(docs, report)?;
+    }
+    Ok(())
+}
+
+/// The quickest of each scheme that fits.
+fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Forecast> {
+    Scheme::ALL.into_iter().filter_map(|scheme| {
+        let of_scheme = table.forecasts.iter().filter(move |plan| plan.fits && plan.grid.scheme() == scheme);
+        of_scheme.min_by(|a, b| a.epoch_ms.total_cmp(&b.epoch_ms))
+    })
+}
+
+fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
+    let stages = match plan.stages {
+        1 => String::new(),
+        stages => format!(", {stages} stages"),
+    };
+    let replicas = match plan.grid.replication() {
+        1 => String::new(),
+        replicas => format!(", {replicas} replicas"),
+    };
+    Case::new(format!("{graph}/{cards}/{}", plan.grid.scheme()), Summary::of(&[plan.epoch_ms / 1e3]))
+        .by(format!("{}{stages}{replicas}", plan.exchange))
+        .with("products_ms", plan.product_ms)
+        .with("exchanges_ms", plan.exchange_ms)
+        .with("sent_mb", plan.sent_bytes as f64 / 1e6)
+        .with("memory_gb", plan.needed_bytes as f64 / 1e9)
+}
+
+/// Holds plans for one card against the epochs that were recorded.
+fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
+    let Some(recorded) = recorded("gpu-fullbatch", subject.name)? else { return Ok(()) };
+    let mut worst = 0.0f64;
+    for dtype in DTYPES {
+        let planned = subject.planned(dtype)?;
+        for (aggregates, aggregate_once) in [("once", true), ("every", false)] {
+            let name = format!("community/{}/{aggregates}", dtype.name());
+            let Some(measured) = recorded.cases.iter().find(|case| case.name == name) else { continue };
+            let config = subject.config(dtype, aggregate_once);
+            let device = PlanDevice::Card(Some(planned.figures.card));
+            let epoch_ms = 1e3 * Plan::on_device(&config, &planned.sizes, device)?.epoch_seconds;
+            let ratio = epoch_ms / (1e3 * measured.time.median_s);
+            worst = worst.max((ratio - 1.0).abs());
+            let case = Case::new(format!("{}/1/recorded/{}/{aggregates}", subject.name, dtype.name()), measured.time);
+            report.cases.push(case.with("predicted_ms", epoch_ms).with("predicted_over_measured", ratio));
+        }
+    }
+    report.goals.push(Goal::at_most(format!("{}: one card's epochs, share off", subject.name), worst, TOLERANCE));
+    Ok(())
+}
+
+/// A subject with its sizes and figures.
+struct Planned {
+    config: TrainConfig,
+    sizes: DataSizes,
+    figures: Figures,
+}
+
+impl Subject {
+    fn config(&self, precision: Dtype, aggregate_once: bool) -> TrainConfig {
+        gcn(self.hidden, precision, aggregate_once, Protocol { warm_up: 1, repeats: 1 })
+    }
+
+    fn planned(&self, precision: Dtype) -> Result<Planned, Error> {
+        let preset = Preset::find(self.name).ok_or("a preset for each graph")?;
+        let n_edges = (preset.mean_degree() * preset.nodes() as f64).round() as usize;
+        let sizes = DataSizes {
+            n_nodes: preset.nodes(),
+            n_edges,
+            weighted: false,
+            symmetric: true,
+            n_features: preset.features(),
+            feature_nnz: None,
+            code_bytes: None,
+            n_classes: preset.classes(),
+            multi_label: false,
+            n_train: preset.nodes() / 10,
+            interactions: None,
+        };
+        let figures = Figures::h200().with_entries(recorded_entries(self.entries_of)?);
+        Ok(Planned { config: self.config(precision, true), sizes, figures })
+    }
+}
+
+impl Planned {
+    fn table(&self, cards: usize) -> Result<Table, Error> {
+        let Self { config, sizes: data, figures } = self;
+        let graph = PaperGraph::even(config, data)?;
+        let device = PlanDevice::Card(Some(figures.card));
+        let ranks = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
+        let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
+        // Equal panels, operands as they are; nobody waits on paper.
+        let like = RankOptions::new(by_rows, Exchange::Dense, Duration::ZERO);
+        Ok(Planner { ranks, free_bytes: Some(figures.memory_bytes) }.table(&like)?)
+    }
+}
+
+/// The record of a suite on a graph; of several the last.
+fn recorded(suite: &str, graph: &str) -> Result<Option<Report>, Error> {
+    let prefix = format!("{suite}-{graph}-");
+    let mut found: Vec<Report> = Vec::new();
+    for entry in std::fs::read_dir(folder().join("record"))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or("");
+        // What follows is a commit: other words are of other runs.
+        if name.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('-')) {
+            found.push(Report::read(&path)?);
+        }
+    }
+    Ok(found.into_iter().max_by(|a, b| a.date.cmp(&b.date)))
+}
+
+/// What entries take, from the record of products.
+fn recorded_entries(graph: &str) -> Result<ByDtype<EntrySeconds>, Error> {
+    let report = recorded("gpu-spmm", graph)?.ok_or("a record of products")?;
+    let copied = 1e9 * report.device.as_ref().ok_or("a record of a device")?.copy_gb_s;
+    let described = report.graph.as_deref().unwrap_or("");
+    let count = |of: &str| -> Result<usize, Error> {
+        let before = described.split(of).next().unwrap_or("");
+        Ok(before.rsplit(' ').next().unwrap_or("").parse()?)
+    };
+    let (n, nnz) = (count(" nodes")?, count(" edges")?);
+    let of = |dtype: Dtype| -> Result<EntrySeconds, Error> {
+        let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
+        for (seconds, cols) in seconds.iter_mut().zip(EntrySeconds::WIDTHS).skip(1) {
+            let name = format!("community/w{cols}/{}/girih", dtype.name());
+            let case = report.cases.iter().find(|case| case.name == name).ok_or("a product of each width")?;
+            *seconds = entry_seconds(case.time.median_s, (Shape::new(n, n), nnz), cols * dtype.n_bytes(), copied);
+        }
+        seconds[0] = NARROW.of(dtype) * seconds[1];
+        Ok(EntrySeconds::new(seconds))
+    };
+    Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_machine::{Ceilings, Machine};
+
+    use super::*;
+
+    #[test]
+    fn plans_for_one_card_come_out_as_recorded() {
+        let ceilings = Ceilings::measure(&Machine::here()).unwrap();
+        let mut report = Report::new("scaling", &folder(), ceilings);
+        for subject in &SUBJECTS {
+            check(subject, &mut report).unwrap();
+        }
+        assert_eq!(report.goals.len(), 4, "four graphs are recorded");
+        assert!(report.goals.iter().all(|goal| goal.is_met), "{:?}", report.goals);
+    }
+
+    #[test]
+    fn the_best_of_each_scheme_fits() {
+        let planned = SUBJECTS[4].planned(Dtype::F32).unwrap();
+        assert!(planned.table(1).unwrap().choice().is_none(), "Papers100M is too large for one card");
+        let table = planned.table(64).unwrap();
+        let best: Vec<Scheme> = best_of_schemes(&table).map(|plan| plan.grid.scheme()).collect();
+        assert_eq!(best, Scheme::ALL);
+    }
+}

@@ -1,0 +1,302 @@
+//! What ranks would take, by every partition: the table of `girih train --plan`, and the choice of `--partition auto`.
+
+use girih_compute::Dtype;
+use girih_datasets::Dataset;
+use girih_kernels::{Cuda, KernelError};
+use girih_machine::{Machine, readable_bytes};
+use girih_partition::{Cuts, Exchange, LinkRates, counted};
+use girih_planner::{Figures, Forecast, Planner, Table, grids, measure};
+use girih_trainer::distributed::{Links, Network, PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
+use serde_json::json;
+
+use super::device::open;
+use super::doctor;
+use super::memory::remedies;
+use super::plan::rates;
+use crate::args::{Device, DeviceArgs, OutputArgs};
+use crate::error::CliError;
+use crate::output::Results;
+
+/// Of the bytes that memory streams a second, what an exchange through it moves: they are written and read again.
+const COPIED_SHARE: f64 = 0.5;
+/// Seconds until threads have met.
+const MEETING_SECONDS: f64 = 20e-6;
+
+/// What ranks compute and exchange with.
+pub struct RankDevices {
+    /// What results call it.
+    name: String,
+    /// Whether ranks have cards.
+    are_cards: bool,
+    device: PlanDevice,
+    network: Network,
+    /// Bytes that are free for each rank, as far as that is known.
+    free_bytes: Option<u64>,
+}
+
+impl RankDevices {
+    /// Those that `n` ranks would have for `dataset`: cards that are here, which are measured; cards with so much
+    /// `memory` that are not; or equal shares of the processor here.
+    pub fn of(
+        args: &DeviceArgs,
+        n: usize,
+        (dataset, config): (&Dataset, &TrainConfig),
+        memory: Option<u64>,
+        output: OutputArgs,
+    ) -> Result<Self, CliError> {
+        match (args.device, memory) {
+            (Device::Cpu, memory) => Self::on_processor(n, config, memory, output),
+            (_, Some(memory)) => Ok(Self::on_cards(&Figures::h200(), Some(memory))),
+            (_, None) => Self::on_cards_here(args, n, dataset, config.precision),
+        }
+    }
+
+    fn on_processor(n: usize, config: &TrainConfig, memory: Option<u64>, output: OutputArgs) -> Result<Self, CliError> {
+        let here = Machine::here();
+        let memory = memory.or(here.memory_bytes);
+        let all = rates(&doctor::measure(&here, "", output)?, config.precision);
+        let share = |rate: f64| rate / n as f64;
+        let link = LinkRates { latency: MEETING_SECONDS, bytes_per_second: share(COPIED_SHARE * all.stream_bytes) };
+        Ok(Self {
+            name: "the processor here, in equal shares".to_owned(),
+            are_cards: false,
+            device: PlanDevice::Processor(girih_compute::Rates {
+                stream_bytes: share(all.stream_bytes),
+                gather_bytes: share(all.gather_bytes),
+                flops: share(all.flops),
+            }),
+            network: Network::one_host(Links::alike(link), false),
+            free_bytes: memory.map(|memory| memory / n as u64),
+        })
+    }
+
+    fn on_cards(figures: &Figures, free_bytes: Option<u64>) -> Self {
+        Self {
+            name: figures.name.clone(),
+            are_cards: true,
+            device: PlanDevice::Card(Some(figures.card)),
+            network: figures.host(),
+            free_bytes,
+        }
+    }
+
+    fn on_cards_here(args: &DeviceArgs, n: usize, dataset: &Dataset, precision: Dtype) -> Result<Self, CliError> {
+        let failed = |error: KernelError| {
+            CliError::Other(format!(
+                "{error}; to plan for cards that are not here, say how much memory they have: --memory 80GB"
+            ))
+        };
+        let first = open(0, args, precision).map_err(failed)?;
+        let others = (1..n).map_while(|ordinal| open(ordinal, args, precision).ok());
+        let cards: Vec<Cuda> = std::iter::once(first).chain(others).collect();
+        let (free, _) = cards[0].device().memory().map_err(failed)?;
+        let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
+        let entries = measure::entries(&cards[0], &dataset.graph, precision).map_err(measured)?;
+        let figures = measure::figures(&cards).map_err(measured)?.with_entries(entries);
+        Ok(Self::on_cards(&figures, Some(free as u64)))
+    }
+}
+
+/// Prints what each partition for as many ranks would take; trains nothing.
+pub fn run(
+    ranks: &RankOptions,
+    devices: &RankDevices,
+    (dataset, spec, config): (&Dataset, &str, &TrainConfig),
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let n = ranks.grid.ranks();
+    let (sizes, table) = planned(ranks, devices, dataset, config)?;
+    let mut results = Results::default();
+    results
+        .add("model", config.model.kind.name(), "Model", config.model.kind.name())
+        .add("data", spec, "Data", spec)
+        .add("ranks", n, "Ranks", n.to_string())
+        .add("figures", devices.name.clone(), "Figures", devices.name.clone())
+        .add(
+            "available_bytes",
+            devices.free_bytes,
+            "Memory of each",
+            devices.free_bytes.map_or(String::new(), readable_bytes),
+        )
+        .add("plans", json!(table.forecasts), "", shown(&table));
+    let choice = table.choice();
+    results.add(
+        "choice",
+        json!(choice),
+        "Choice",
+        choice.map_or("none fits".to_owned(), |plan| flags(&plan.options(ranks), devices)),
+    );
+    results.print(output.json);
+    choice.map(drop).ok_or_else(|| nothing_fits(ranks, devices, dataset, (config, &sizes), &table))
+}
+
+/// The quickest partition that fits, instead of that of `ranks`.
+pub fn choose(
+    ranks: &RankOptions,
+    devices: &RankDevices,
+    dataset: &Dataset,
+    config: &TrainConfig,
+    output: OutputArgs,
+) -> Result<RankOptions, CliError> {
+    let (sizes, table) = planned(ranks, devices, dataset, config)?;
+    let Some(choice) = table.choice() else {
+        return Err(nothing_fits(ranks, devices, dataset, (config, &sizes), &table));
+    };
+    if !output.json {
+        eprintln!(
+            "partition {}, exchange {}, {}: {:.2} ms an epoch planned",
+            choice.grid,
+            choice.exchange,
+            counted(choice.stages, "stage"),
+            choice.epoch_ms
+        );
+    }
+    Ok(choice.options(ranks))
+}
+
+/// Refuses what does not fit into the memory of cards, of which so much is free, before anything is moved there.
+pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
+    let sizes = DataSizes::of(dataset);
+    let figures = Figures::h200();
+    let devices = RankDevices { device: PlanDevice::Card(None), ..RankDevices::on_cards(&figures, Some(free)) };
+    // What cannot be planned is not refused for its size.
+    let Ok(graph) = PaperGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
+    let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(ranks) else {
+        return Ok(());
+    };
+    if forecast.fits {
+        return Ok(());
+    }
+    let remedies = smaller(&devices, (config, &sizes), &graph, ranks);
+    let needed = forecast.needed_bytes;
+    Err(CliError::Other(format!(
+        "training needs {} ({needed} bytes) on each card by the partition {}, exchange {}, but {} ({free} bytes) are free; {remedies}, \
+         or see other partitions with --plan",
+        readable_bytes(needed),
+        ranks.grid,
+        ranks.exchange,
+        readable_bytes(free),
+    )))
+}
+
+fn planned(
+    ranks: &RankOptions,
+    devices: &RankDevices,
+    dataset: &Dataset,
+    config: &TrainConfig,
+) -> Result<(DataSizes, Table), CliError> {
+    let sizes = DataSizes::of(dataset);
+    let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
+    let table = planner(devices, config, &sizes, &graph).table(ranks);
+    Ok((sizes, table.map_err(|error| CliError::Other(error.to_string()))?))
+}
+
+fn planner<'a>(
+    devices: &RankDevices,
+    config: &'a TrainConfig,
+    data: &'a DataSizes,
+    graph: &'a PaperGraph,
+) -> Planner<'a> {
+    let RankDevices { device, network, free_bytes, .. } = *devices;
+    Planner { ranks: RankPlanner { config, data, graph, device, network }, free_bytes }
+}
+
+/// One line a partition.
+fn shown(table: &Table) -> String {
+    let row = |cells: [&str; 9]| {
+        let [partition, exchange, stages, memory, epoch, products, exchanges, sent, fits] = cells;
+        format!(
+            "{partition:<32} {exchange:<8} {stages:>6} {memory:>10} {epoch:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
+        )
+    };
+    let ms = |ms: f64| format!("{ms:.2} ms");
+    let of = |plan: &Forecast| {
+        row([
+            &plan.grid.to_string(),
+            &plan.exchange.to_string(),
+            &plan.stages.to_string(),
+            &readable_bytes(plan.needed_bytes),
+            &ms(plan.epoch_ms),
+            &ms(plan.product_ms),
+            &ms(plan.exchange_ms),
+            &readable_bytes(plan.sent_bytes),
+            if plan.fits { "fits" } else { "too large" },
+        ])
+    };
+    let head = row(["partition", "exchange", "stages", "memory", "epoch", "products", "exchanges", "sent", ""]);
+    std::iter::once(head).chain(table.forecasts.iter().map(of)).collect::<Vec<_>>().join("\n")
+}
+
+/// How to train so.
+fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
+    let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
+    let many = if devices.are_cards { "--gpus" } else { "--ranks" };
+    let mut flags = format!("{many} {} --partition {}", grid.ranks(), grid.scheme());
+    if grid.replication() > 1 {
+        flags += &format!(" --replication {}", grid.replication());
+    }
+    flags += &format!(" --exchange {exchange} --stages {stages}");
+    if *cuts != Cuts::default() {
+        flags += &format!(" --cuts {cuts}");
+    }
+    if *wire != Dtype::F32 {
+        flags += &format!(" --wire {}", wire.name());
+    }
+    flags
+}
+
+fn nothing_fits(
+    ranks: &RankOptions,
+    devices: &RankDevices,
+    dataset: &Dataset,
+    (config, sizes): (&TrainConfig, &DataSizes),
+    table: &Table,
+) -> CliError {
+    let (n, least) = (ranks.grid.ranks(), table.smallest());
+    let graph = match PaperGraph::of(&dataset.graph, config, sizes) {
+        Ok(graph) => graph,
+        Err(error) => return error.into(),
+    };
+    let (free, needed) = (devices.free_bytes.unwrap_or(0), least.needed_bytes);
+    CliError::Other(format!(
+        "no partition for {n} ranks fits: the least is {} ({needed} bytes) for each, by {} with exchange {} in {}, but {} ({free} bytes) are \
+         free; {}{}",
+        readable_bytes(needed),
+        least.grid,
+        least.exchange,
+        counted(least.stages, "stage"),
+        readable_bytes(free),
+        smaller(devices, (config, sizes), &graph, &least.options(ranks)),
+        more_ranks(ranks, devices, (config, sizes)).map_or(String::new(), |ranks| format!(", or about {ranks} ranks")),
+    ))
+}
+
+/// What fits by the same partition.
+fn smaller(
+    devices: &RankDevices,
+    (config, sizes): (&TrainConfig, &DataSizes),
+    graph: &PaperGraph,
+    ranks: &RankOptions,
+) -> String {
+    let fits =
+        |config: &TrainConfig| planner(devices, config, sizes, graph).forecast(ranks).is_ok_and(|plan| plan.fits);
+    remedies(config, fits, "take more ranks, or more memory for each")
+}
+
+/// How many ranks, a power of two times as many, the same would fit on by rows, step by step; edges spread evenly.
+fn more_ranks(
+    ranks: &RankOptions,
+    devices: &RankDevices,
+    (config, sizes): (&TrainConfig, &DataSizes),
+) -> Option<usize> {
+    const MOST: usize = 1024;
+    let graph = PaperGraph::even(config, sizes).ok()?;
+    let planner = planner(devices, config, sizes, &graph);
+    let fits = |n: &usize| {
+        let options = RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: usize::MAX, ..*ranks };
+        planner.forecast(&options).is_ok_and(|plan| plan.fits)
+    };
+    let doubled = std::iter::successors(Some(2 * ranks.grid.ranks()), |n| Some(2 * n));
+    doubled.take_while(|&n| n <= MOST).find(fits)
+}

@@ -1,0 +1,124 @@
+//! [`Rates`] and [`CardRates`]: what devices do in a second.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Dtype;
+
+/// What a processor does in a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Bytes read or written in order.
+    pub stream_bytes: f64,
+    /// Bytes of rows gathered in a sparse product.
+    pub gather_bytes: f64,
+    /// Floating-point operations of a dense product.
+    pub flops: f64,
+}
+
+/// What a CUDA device takes for its operations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CardRates {
+    /// Bytes a second, read or written in order.
+    pub stream_bytes: f64,
+    /// Floating-point operations a second of dense products, by storage type.
+    pub flops: ByDtype<f64>,
+    /// Sparse products, by the storage type of the operand.
+    pub entries: ByDtype<EntrySeconds>,
+    /// Seconds that an operation takes before its first byte, launched as part of a graph.
+    pub launch_seconds: f64,
+}
+
+/// A number for each storage type.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ByDtype<T> {
+    /// Of `f32`.
+    pub f32: T,
+    /// Of bf16.
+    pub bf16: T,
+}
+
+impl<T: Copy> ByDtype<T> {
+    /// That of a storage type.
+    #[must_use]
+    pub fn of(&self, dtype: Dtype) -> T {
+        match dtype {
+            Dtype::F32 => self.f32,
+            Dtype::Bf16 => self.bf16,
+        }
+    }
+}
+
+/// Seconds of a stored entry in a sparse product, besides passing over operand and result once: which depends on the
+/// graph and on the order of its nodes, because caches and dense blocks decide.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EntrySeconds([f64; N_WIDTHS]);
+
+/// How many widths there are times for.
+const N_WIDTHS: usize = 5;
+
+impl EntrySeconds {
+    /// The columns of operands that times are known for, ascending.
+    pub const WIDTHS: [usize; N_WIDTHS] = [16, 32, 64, 128, 256];
+
+    /// From a time for each of [`WIDTHS`](Self::WIDTHS).
+    #[must_use]
+    pub const fn new(seconds: [f64; N_WIDTHS]) -> Self {
+        Self(seconds)
+    }
+
+    /// The time at `cols` columns: on straight lines between those that are known; for fewer columns the first one,
+    /// since an id costs what it costs; for more in proportion.
+    #[must_use]
+    pub fn at(&self, cols: usize) -> f64 {
+        let (widths, last) = (Self::WIDTHS, Self::WIDTHS.len() - 1);
+        match widths.iter().position(|&width| cols <= width) {
+            Some(0) => self.0[0],
+            Some(i) => {
+                let share = (cols - widths[i - 1]) as f64 / (widths[i] - widths[i - 1]) as f64;
+                self.0[i - 1] + share * (self.0[i] - self.0[i - 1])
+            }
+            None => self.0[last] * cols as f64 / widths[last] as f64,
+        }
+    }
+}
+
+/// How fast a device on paper is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Speed {
+    /// Nobody has measured it: nothing takes any time.
+    Unknown,
+    Processor(Rates),
+    Card(CardRates),
+}
+
+impl Speed {
+    /// Seconds of an operation that moves `bytes` in order and computes `flops` on operands of `dtype`; whichever takes
+    /// longer decides.
+    pub(super) fn operation(&self, bytes: f64, flops: f64, dtype: Dtype) -> f64 {
+        match self {
+            Self::Unknown => 0.0,
+            Self::Processor(rates) => (bytes / rates.stream_bytes).max(flops / rates.flops),
+            Self::Card(rates) => rates.launch_seconds + (bytes / rates.stream_bytes).max(flops / rates.flops.of(dtype)),
+        }
+    }
+
+    /// Seconds of gathering `n` rows of `cols` columns in no order.
+    pub(super) fn gather(&self, n: f64, cols: usize, dtype: Dtype) -> f64 {
+        match self {
+            Self::Unknown => 0.0,
+            Self::Processor(rates) => n * (cols * dtype.n_bytes()) as f64 / rates.gather_bytes,
+            Self::Card(rates) => rates.launch_seconds + n * rates.entries.of(dtype).at(cols),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_widths_lie_on_lines() {
+        let entries = EntrySeconds::new([1.0, 2.0, 4.0, 8.0, 16.0]);
+        assert_eq!([1, 16, 24, 64, 96, 256, 512].map(|cols| entries.at(cols)), [1.0, 1.0, 1.5, 4.0, 6.0, 16.0, 32.0]);
+    }
+}

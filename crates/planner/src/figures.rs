@@ -1,0 +1,80 @@
+//! [`Figures`]: what cards and their links do.
+
+use girih_compute::{ByDtype, CardRates, EntrySeconds};
+use girih_partition::LinkRates;
+use girih_trainer::distributed::{Links, Network};
+use serde::{Deserialize, Serialize};
+
+/// What a kind of card and its links do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Which card, and where the figures come from.
+    pub name: String,
+    /// What a card takes for operations. Times of sparse products are those of some graph: [`Figures::with_entries`]
+    /// puts in those of the graph at hand.
+    pub card: CardRates,
+    /// Exchanges between the cards of a host.
+    pub links: Links,
+    /// Bytes of a card that are free when nothing runs on it.
+    pub memory_bytes: u64,
+}
+
+/// Cards of a host, where there are several hosts.
+pub const CARDS_PER_HOST: usize = 8;
+
+/// Between hosts, for each card: an adapter of 400 Gbit/s of which NCCL reaches nine tenths, and rounds of five
+/// microseconds. Stated, not measured.
+pub const BETWEEN_HOSTS: LinkRates = LinkRates { latency: 5e-6, bytes_per_second: 45e9 };
+
+impl Figures {
+    /// NVIDIA H200 (141 GB) whose links are NVLink 4 through switches.
+    ///
+    /// The card: records `gpu-spmm-*-4ec26bf0af7a` and `gpu-fullbatch-*-5124092158fb` in `benches/record`, one card.
+    /// Times of entries are means over the four graphs there in community order, from 32 columns on. The other five
+    /// numbers were fitted to the sixteen epochs of `gpu-fullbatch`, which then come out within 6 % each: they are what
+    /// training reaches, not what the card could. Links: NCCL on four cards of one host: broadcasts 336 GB/s, whole panels from each to
+    /// each 300 to 400 GB/s a card, rows for each 407, and all-reduces 214 of the matrix, which moves 1.5 times as much;
+    /// calls take 20 to 40 µs until their first byte.
+    #[must_use]
+    pub fn h200() -> Self {
+        let link = |bytes_per_second| LinkRates { latency: 25e-6, bytes_per_second };
+        Self {
+            name: "NVIDIA H200, built in".to_owned(),
+            card: CardRates {
+                stream_bytes: 2.73e12,
+                flops: ByDtype { f32: 55e12, bf16: 230e12 },
+                entries: ByDtype {
+                    f32: EntrySeconds::new([3.2e-12, 8.2e-12, 14.4e-12, 27.9e-12, 54.1e-12]),
+                    bf16: EntrySeconds::new([3.5e-12, 5.4e-12, 7.6e-12, 14.3e-12, 27.5e-12]),
+                },
+                launch_seconds: 7e-6,
+            },
+            links: Links {
+                broadcast: link(336e9),
+                all_gather: link(350e9),
+                all_reduce: link(321e9),
+                reduce_scatter: link(321e9),
+                all_to_all: link(407e9),
+            },
+            memory_bytes: 138 << 30,
+        }
+    }
+
+    /// The same with the times of sparse products of a graph.
+    #[must_use]
+    pub fn with_entries(self, entries: ByDtype<EntrySeconds>) -> Self {
+        Self { card: CardRates { entries, ..self.card }, ..self }
+    }
+
+    /// The links of cards of one host.
+    #[must_use]
+    pub fn host(&self) -> Network {
+        Network::one_host(self.links, true)
+    }
+
+    /// The links of hosts of [`CARDS_PER_HOST`], connected as [`BETWEEN_HOSTS`] says.
+    #[must_use]
+    pub fn hosts(&self) -> Network {
+        Network { ranks_per_host: CARDS_PER_HOST, between_hosts: BETWEEN_HOSTS, ..self.host() }
+    }
+}

@@ -1,0 +1,81 @@
+//! Figures on disk: what was measured once is read from then on.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::PlannerError;
+
+/// What was measured `of` something: what is on disk, else what `measure` returns now, which is then kept there if it
+/// can be.
+///
+/// # Errors
+/// Those of `measure`.
+pub(crate) fn kept<T: Serialize + DeserializeOwned>(
+    of: &str,
+    measure: impl FnOnce() -> Result<T, PlannerError>,
+) -> Result<T, PlannerError> {
+    kept_in(girih_machine::cache_folder("figures").map(|folder| folder.join(file_name(of))).as_deref(), measure)
+}
+
+fn kept_in<T: Serialize + DeserializeOwned>(
+    path: Option<&Path>,
+    measure: impl FnOnce() -> Result<T, PlannerError>,
+) -> Result<T, PlannerError> {
+    let read = |path: &Path| serde_json::from_str(&fs::read_to_string(path).ok()?).ok();
+    if let Some(found) = path.and_then(read) {
+        return Ok(found);
+    }
+    let measured = measure()?;
+    if let Some(path) = path
+        && let Err(error) = write(path, &measured)
+    {
+        tracing::debug!("figures are not kept in {}: {error}", path.display());
+    }
+    Ok(measured)
+}
+
+/// Files appear whole: others may read meanwhile.
+fn write(path: &Path, figures: &impl Serialize) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let unfinished = path.with_extension(std::process::id().to_string());
+    let mut file = fs::File::create(&unfinished)?;
+    file.write_all(serde_json::to_string_pretty(figures)?.as_bytes())?;
+    fs::rename(unfinished, path)
+}
+
+/// Letters and digits alone, and a short hash so that no two names become one.
+fn file_name(of: &str) -> PathBuf {
+    let plain: String = of.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let hash = of.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    PathBuf::from(format!("{plain}-{hash:016x}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_not_measured_again_and_what_is_damaged_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("below").join("a.json");
+        let measured = |value: f64| move || Ok(value);
+        assert_eq!(kept_in(Some(&path), measured(1.0)).unwrap(), 1.0);
+        assert_eq!(kept_in(Some(&path), measured(2.0)).unwrap(), 1.0);
+        fs::write(&path, "1.").unwrap();
+        assert_eq!(kept_in(Some(&path), measured(3.0)).unwrap(), 3.0);
+        assert_eq!(kept_in(None, measured(4.0)).unwrap(), 4.0);
+        let refused = || -> Result<f64, PlannerError> { Err(PlannerError::Measure("no".to_owned())) };
+        assert!(kept_in(None, refused).is_err());
+    }
+
+    #[test]
+    fn names_of_files_differ_as_what_they_stand_for() {
+        assert_ne!(file_name("a b"), file_name("a-b"));
+        assert!(file_name("NVIDIA H200, 4").to_string_lossy().starts_with("NVIDIA-H200--4-"));
+    }
+}

@@ -1,0 +1,25 @@
+//! What each way to share a training among cards would take, and which to choose.
+//!
+//! ```text
+//! Figures      what a kind of card and its links do: built in (H200), or measured here once and kept
+//!    │         sparse products are measured on the graph itself, since its order decides
+//! Planner      every partition that so many ranks allow, each run by the trainer on shapes (RankPlanner)
+//!    │
+//! Table        memory, milliseconds and bytes of each; the quickest that fits is the choice
+//! ```
+//!
+//! - [`Planner`]: start here.
+//! - [`Figures`]: the numbers that it counts with.
+//! - [`measure`]: where they come from, if there are cards.
+//!
+//! Not here: what training does (`girih-trainer`, whose code runs on shapes), how products are cut (`girih-partition`).
+
+mod error;
+mod figures;
+mod kept;
+pub mod measure;
+mod table;
+
+pub use error::PlannerError;
+pub use figures::Figures;
+pub use table::{Forecast, Planner, Table, grids};

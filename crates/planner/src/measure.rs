@@ -1,0 +1,218 @@
+//! Figures measured on the cards at hand.
+
+use std::time::Duration;
+
+use girih_comm::threads::{self, ThreadRank};
+use girih_comm::{Collective, CommError, Transport};
+use girih_compute::{
+    Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand, Transpose,
+};
+use girih_graph_format::{Csr, Norm};
+use girih_kernels::{Cuda, NcclRank, Survey};
+use girih_partition::LinkRates;
+use girih_trainer::distributed::Links;
+
+use crate::kept::kept;
+use crate::{Figures, PlannerError};
+
+/// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
+const REPEATS: usize = 5;
+/// What operations reach of the rate at which a card copies, and dense products of that of a single large one: on an
+/// H200 the one was fitted to epochs (2.73 of 4.22 TB/s), the other is as much of what is left to overheads.
+const STREAM_SHARE: f64 = 0.65;
+const DENSE_SHARE: f64 = 0.65;
+/// The card whose built-in figures were fitted to whole epochs, which says more than single operations do.
+const FITTED: &str = "H200";
+/// Rows of a large and of a small exchange, of [`COLUMNS`] columns: 64 MiB and 1 KiB.
+const ROWS: [usize; 2] = [1, 1 << 16];
+const COLUMNS: usize = 256;
+/// Exchanges that are timed together.
+const EXCHANGES: usize = 10;
+/// How long a card waits for another.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Of the memory that is free, what a product that is measured may take.
+const FREE_SHARE: usize = 3;
+
+/// The figures of the cards, of which there is at least one, from the first time that such cards were met. What cannot
+/// be measured by one operation after the other, launching as a graph, is that of the H200.
+///
+/// # Errors
+/// When a card fails.
+pub fn figures(cards: &[Cuda]) -> Result<Figures, PlannerError> {
+    let name = cards[0].device().name();
+    let driver = Survey::here()
+        .driver
+        .map_or_else(|_| String::new(), |driver| format!("{:?} {:?}", driver.release, driver.cuda));
+    kept(&format!("{name}, {} of them, driver {driver}, girih {}", cards.len(), env!("CARGO_PKG_VERSION")), || {
+        let known = Figures::h200();
+        let links = if cards.len() > 1 { links(cards)? } else { known.links };
+        let memory_bytes = cards[0].device().memory().map_or(known.memory_bytes, |(free, _)| free as u64);
+        let card = if name.contains(FITTED) { known.card } else { card_rates(&cards[0], known.card)? };
+        let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
+        Ok(Figures { name, card, links, memory_bytes })
+    })
+}
+
+/// The shortest of some measurements, after one that does not count.
+fn shortest(mut measure: impl FnMut() -> Result<f64, ComputeError>) -> Result<f64, ComputeError> {
+    measure()?;
+    (0..REPEATS).try_fold(f64::INFINITY, |best, _| Ok(best.min(measure()?)))
+}
+
+/// What operations of a card reach that is not the `known` one.
+fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, ComputeError> {
+    let ByDtype { f32, bf16 } = flops(cuda)?;
+    let flops = ByDtype { f32: DENSE_SHARE * f32, bf16: DENSE_SHARE * bf16 };
+    Ok(CardRates { stream_bytes: STREAM_SHARE * 1e9 * cuda.copy_gb_s()?, flops, ..known })
+}
+
+/// Floating-point operations a second of a layer's product with its weight.
+fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
+    const SHAPE: (usize, usize, usize) = (1 << 18, 512, 256);
+    let (rows, inner, cols) = SHAPE;
+    let of = |dtype: Dtype| -> Result<f64, ComputeError> {
+        let (a, b) = (cuda.zeros(Shape::new(rows, inner), dtype)?, cuda.zeros(Shape::new(inner, cols), dtype)?);
+        let mut out = cuda.zeros(Shape::new(rows, cols), dtype)?;
+        let mut product = || cuda.gemm((&a, Transpose::No), None, (&b, Transpose::No), Epilogue::default(), &mut out);
+        let seconds = shortest(|| cuda.elapsed(&mut product))?;
+        Ok(2.0 * (rows * inner * cols) as f64 / seconds)
+    };
+    Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
+}
+
+/// Times of the entries of `graph` in sparse products: of all of it, or of as many rows as fit into the memory that is
+/// free. Of bf16 only where `precision` is.
+///
+/// # Errors
+/// When the card fails.
+pub fn entries(cuda: &Cuda, graph: &Csr, precision: Dtype) -> Result<ByDtype<EntrySeconds>, PlannerError> {
+    let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
+    let part = part_that_fits(graph, free / FREE_SHARE);
+    let graph = part.as_ref().unwrap_or(graph);
+    let scales = graph.scales(Norm::None);
+    let matrix = cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?;
+    let copied_bytes = 1e9 * cuda.copy_gb_s()?;
+    let shape = Shape::new(graph.n_rows(), graph.n_cols());
+    let at = |cols: usize, dtype: Dtype| -> Result<f64, ComputeError> {
+        let x = cuda.zeros(Shape::new(graph.n_cols(), cols), dtype)?;
+        let mut out = cuda.zeros(Shape::new(graph.n_rows(), cols), dtype)?;
+        let mut product = || cuda.spmm((&matrix, Transpose::No), None, &x, Epilogue::default(), &mut out);
+        let seconds = shortest(|| cuda.elapsed(&mut product))?;
+        Ok(entry_seconds(seconds, (shape, graph.nnz()), cols * dtype.n_bytes(), copied_bytes))
+    };
+    let of = |dtype: Dtype| -> Result<EntrySeconds, ComputeError> {
+        let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
+        for (seconds, cols) in seconds.iter_mut().zip(EntrySeconds::WIDTHS) {
+            *seconds = at(cols, dtype)?;
+        }
+        Ok(EntrySeconds::new(seconds))
+    };
+    let f32 = of(Dtype::F32)?;
+    Ok(ByDtype { f32, bf16: if precision == Dtype::Bf16 { of(Dtype::Bf16)? } else { f32 } })
+}
+
+/// What an entry takes of a product with a matrix of some shape and number of entries, besides passing over the operand
+/// twice and over the result once, at the rate at which the card copies.
+///
+/// A tenth of the product is left where these passes would take all of it.
+#[must_use]
+pub fn entry_seconds(seconds: f64, (shape, nnz): (Shape, usize), row_bytes: usize, copied_bytes: f64) -> f64 {
+    let streamed = ((2 * shape.cols + shape.rows) * row_bytes) as f64 / copied_bytes;
+    (seconds - streamed).max(0.1 * seconds) / nnz.max(1) as f64
+}
+
+/// As many rows from the middle of a graph as fit with operand and result into `bytes`; `None` where all do.
+fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
+    let widest = EntrySeconds::WIDTHS[EntrySeconds::WIDTHS.len() - 1] * size_of::<f32>();
+    let (n, all) = (graph.n_rows(), 2 * widest * (graph.n_rows() + graph.n_cols()) + 16 * graph.nnz());
+    if all <= bytes || n == 0 {
+        return None;
+    }
+    let operand = 2 * widest * graph.n_cols();
+    let of_rows = (all - operand).max(1);
+    let n_rows = ((n as u128 * bytes.saturating_sub(operand) as u128 / of_rows as u128) as usize).clamp(1, n);
+    let first = (n - n_rows) / 2;
+    Some(graph.block(first..first + n_rows, 0..graph.n_cols()).expect("rows of the graph"))
+}
+
+/// Exchanges between the cards.
+fn links(cards: &[Cuda]) -> Result<Links, PlannerError> {
+    let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<Links, CommError> {
+        let cuda = &cards[world.transport().rank()];
+        links_of(cuda, &*NcclRank::connect(cuda, world, DEADLINE)?)
+    });
+    let all = measured.map_err(|failure| PlannerError::Measure(failure.message))?;
+    Ok(all[0])
+}
+
+/// The same, as each of the ranks sees it; all wait for each other, so that they see the same but for noise.
+fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommError> {
+    let size = world.size();
+    let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
+    let zeros = |rows: usize| cuda.zeros(Shape::new(rows, COLUMNS), Dtype::F32).map_err(failed);
+    // Rates from a small and a large exchange, of which so many bytes count.
+    let rates =
+        |share: f64, exchange: &mut dyn FnMut(usize) -> Result<(), CommError>| -> Result<LinkRates, CommError> {
+            let mut times = [0.0; 2];
+            for (time, rows) in times.iter_mut().zip(ROWS) {
+                exchange(rows)?;
+                world.barrier()?;
+                let mut failure = None;
+                let seconds = cuda.elapsed(|| -> Result<(), ComputeError> {
+                    failure = (0..EXCHANGES).try_for_each(|_| exchange(rows)).err();
+                    Ok(())
+                });
+                failure.map_or(Ok(()), Err)?;
+                *time = seconds.map_err(failed)? / EXCHANGES as f64;
+            }
+            let bytes = (ROWS[1] - ROWS[0]) as f64 * (COLUMNS * size_of::<f32>()) as f64 * share;
+            Ok(LinkRates { latency: times[0], bytes_per_second: bytes / (times[1] - times[0]).max(1e-9) })
+        };
+    let others = (size - 1) as f64;
+    let mut whole = ROWS.iter().map(|&rows| zeros(rows)).collect::<Result<Vec<_>, _>>()?;
+    let mut all = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
+    let mut more = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
+    let at = |rows: usize| usize::from(rows == ROWS[1]);
+    let pieces = |rows: usize| vec![rows; size];
+    Ok(Links {
+        broadcast: rates(1.0, &mut |rows| world.broadcast(0, &mut whole[at(rows)]))?,
+        all_reduce: rates(2.0 * others / size as f64, &mut |rows| world.all_reduce(&mut whole[at(rows)]))?,
+        all_gather: rates(others, &mut |rows| world.all_gather(&pieces(rows), &whole[at(rows)], &mut all[at(rows)]))?,
+        reduce_scatter: rates(others, &mut |rows| {
+            world.reduce_scatter(&pieces(rows), &all[at(rows)], &mut whole[at(rows)])
+        })?,
+        all_to_all: rates(others, &mut |rows| {
+            world.all_to_all(&pieces(rows), &all[at(rows)], &pieces(rows), &mut more[at(rows)])
+        })?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+
+    use super::*;
+
+    fn ring(n: usize) -> Csr {
+        let (from, to) = (0..n as u32).map(|v| (v, (v + 1) % n as u32)).unzip();
+        Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+    }
+
+    #[test]
+    fn a_part_fits_and_the_whole_is_taken_where_it_does() {
+        let graph = ring(1000);
+        assert!(part_that_fits(&graph, usize::MAX).is_none());
+        let operand = 2 * 1024 * 1000;
+        let part = part_that_fits(&graph, operand + operand / 2).unwrap();
+        assert_eq!(part.n_cols(), 1000);
+        assert!((400..600).contains(&part.n_rows()), "{} rows", part.n_rows());
+        assert_eq!(part_that_fits(&graph, 0).unwrap().n_rows(), 1);
+    }
+
+    #[test]
+    fn an_entry_takes_what_passes_leave() {
+        let (sizes, passes) = ((Shape::new(100, 100), 100), 300.0 * 64.0 / 1e9);
+        assert!((entry_seconds(passes + 1e-5, sizes, 64, 1e9) - 1e-7).abs() < 1e-12);
+        assert!(entry_seconds(passes / 2.0, sizes, 64, 1e9) > 0.0, "never nothing");
+    }
+}

@@ -1,0 +1,140 @@
+//! [`Planner`]: every partition that so many ranks allow, and the quickest that fits.
+
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_trainer::distributed::{RankOptions, RankPlanner};
+use girih_trainer::{Plan, TrainError};
+use serde::Serialize;
+
+use crate::PlannerError;
+
+/// Bytes of a card that NCCL takes for the buffers of its channels, at most.
+const EXCHANGE_BYTES: u64 = 1 << 30;
+
+/// A session, and how much memory each rank has.
+pub struct Planner<'a> {
+    /// What is planned for one partition after the other.
+    pub ranks: RankPlanner<'a>,
+    /// Bytes that are free for each rank; `None` where nobody knows.
+    pub free_bytes: Option<u64>,
+}
+
+/// What one partition takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Forecast {
+    /// How ranks are arranged.
+    #[serde(serialize_with = "as_text")]
+    pub grid: ProcessGrid,
+    /// What a step sends.
+    #[serde(serialize_with = "as_text")]
+    pub exchange: Exchange,
+    /// In how many stages rows of other ranks come.
+    pub stages: usize,
+    /// Bytes that have to be free for the rank that needs most.
+    pub needed_bytes: u64,
+    /// Whether that is there.
+    pub fits: bool,
+    /// Milliseconds of an epoch, the slowest rank's.
+    pub epoch_ms: f64,
+    /// Milliseconds of it in products with the adjacency.
+    pub product_ms: f64,
+    /// Milliseconds of its exchanges, of which some go on beside products.
+    pub exchange_ms: f64,
+    /// Milliseconds before the first epoch.
+    pub prepare_ms: f64,
+    /// Bytes that the rank which sends most sends in an epoch.
+    pub sent_bytes: u64,
+}
+
+fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+impl Forecast {
+    /// How ranks share the work by this plan, all else as in `like`.
+    #[must_use]
+    pub fn options(&self, like: &RankOptions) -> RankOptions {
+        RankOptions { grid: self.grid, exchange: self.exchange, stages: self.stages, ..*like }
+    }
+}
+
+/// What all partitions take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once.
+    pub forecasts: Vec<Forecast>,
+}
+
+impl Table {
+    /// The quickest that fits.
+    #[must_use]
+    pub fn choice(&self) -> Option<&Forecast> {
+        self.forecasts.iter().filter(|plan| plan.fits).min_by(|a, b| a.epoch_ms.total_cmp(&b.epoch_ms))
+    }
+
+    /// The one that needs least memory.
+    ///
+    /// # Panics
+    /// When there are none; any number of ranks allows one.
+    #[must_use]
+    pub fn smallest(&self) -> &Forecast {
+        self.forecasts.iter().min_by_key(|plan| plan.needed_bytes).expect("1d takes any number of ranks")
+    }
+}
+
+/// All arrangements of so many ranks: 1d, 1.5d with every number of replicas that divides them, 2d where they form a
+/// square, 3d where they form a cube.
+#[must_use]
+pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
+    let grid = |scheme, replication| ProcessGrid::new(scheme, ranks, replication).ok();
+    let replicas = (2..ranks).filter_map(|replicas| grid(Scheme::OneAndHalfD, replicas));
+    let square = grid(Scheme::TwoD, 1).filter(|_| ranks > 1);
+    let cube = grid(Scheme::ThreeD, 1).filter(|_| ranks > 1);
+    grid(Scheme::OneD, 1).into_iter().chain(replicas).chain(square).chain(cube).collect()
+}
+
+impl Planner<'_> {
+    /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come all at
+    /// once or step by step. Nodes are cut and rows travel as in `like`.
+    ///
+    /// # Errors
+    /// When the session is refused, or there are fewer nodes than ranks.
+    pub fn table(&self, like: &RankOptions) -> Result<Table, PlannerError> {
+        let ranks = like.grid.ranks();
+        let exchanges = if ranks > 1 { &[Exchange::Dense, Exchange::Rows][..] } else { &[Exchange::Dense] };
+        let mut forecasts = Vec::new();
+        for grid in grids(ranks) {
+            for &exchange in exchanges {
+                let stages = if grid.steps() > 1 { vec![1, grid.steps()] } else { vec![1] };
+                for stages in stages {
+                    forecasts.push(self.forecast(&RankOptions { grid, exchange, stages, ..*like })?);
+                }
+            }
+        }
+        Ok(Table { forecasts })
+    }
+
+    /// What ranks take that share the work so.
+    ///
+    /// # Errors
+    /// When the session is refused, or there are fewer nodes than ranks.
+    pub fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, TrainError> {
+        let plans = self.ranks.plan(ranks)?;
+        let RankOptions { grid, exchange, stages, .. } = *ranks;
+        let is_card = matches!(self.ranks.device, girih_trainer::PlanDevice::Card(_));
+        let for_exchanges = if grid.ranks() > 1 { EXCHANGE_BYTES } else { 0 };
+        let needed = |plan: &Plan| if is_card { plan.device_bytes() + for_exchanges } else { plan.peak_bytes };
+        let (needed_bytes, slowest) = (plans.most(needed), plans.slowest());
+        Ok(Forecast {
+            grid,
+            exchange,
+            stages,
+            needed_bytes,
+            fits: self.free_bytes.is_none_or(|free| needed_bytes <= free),
+            epoch_ms: 1e3 * slowest.epoch_seconds,
+            product_ms: 1e3 * slowest.product_seconds,
+            exchange_ms: 1e3 * slowest.exchange_seconds,
+            prepare_ms: 1e3 * slowest.prepare_seconds,
+            sent_bytes: plans.most(|plan| plan.exchanged.sent),
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! Laws of plans for ranks: they are those of one device where there is one rank, grow with what is trained, and the
+//! choice is the quickest that fits.
+
+use std::time::Duration;
+
+use girih_compute::Dtype;
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_planner::{Figures, Forecast, Planner, Table, grids};
+use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
+
+const SIZES: DataSizes = DataSizes {
+    n_nodes: 1_000_000,
+    n_edges: 50_000_000,
+    weighted: false,
+    symmetric: true,
+    n_features: 100,
+    feature_nnz: None,
+    code_bytes: None,
+    n_classes: 40,
+    multi_label: false,
+    n_train: 500_000,
+    interactions: None,
+};
+
+fn gcn() -> TrainConfig {
+    TrainConfig { model: ModelConfig { hidden: 128, dropout: 0.0, ..ModelConfig::default() }, ..TrainConfig::default() }
+}
+
+fn table(config: &TrainConfig, sizes: &DataSizes, ranks: usize, free_bytes: Option<u64>) -> Table {
+    let graph = PaperGraph::even(config, sizes).unwrap();
+    let (figures, data) = (Figures::h200(), sizes);
+    let device = PlanDevice::Card(Some(figures.card));
+    let ranks_on = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
+    Planner { ranks: ranks_on, free_bytes }.table(&by_rows(ranks)).unwrap()
+}
+
+fn by_rows(ranks: usize) -> RankOptions {
+    RankOptions::new(ProcessGrid::new(Scheme::OneD, ranks, 1).unwrap(), Exchange::Dense, Duration::ZERO)
+}
+
+fn alone(config: &TrainConfig) -> Plan {
+    Plan::on_device(config, &SIZES, PlanDevice::Card(Some(Figures::h200().card))).unwrap()
+}
+
+fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &Forecast {
+    let is_it = |plan: &&Forecast| {
+        (plan.grid.scheme(), plan.grid.replication(), plan.exchange) == (scheme, replication, exchange)
+    };
+    table.forecasts.iter().find(is_it).unwrap()
+}
+
+#[test]
+fn one_rank_takes_what_one_device_takes() {
+    let table = table(&gcn(), &SIZES, 1, None);
+    let [only] = &table.forecasts[..] else { panic!("one rank has one partition: {table:?}") };
+    let alone = alone(&gcn());
+    let ratio = only.epoch_ms / (1e3 * alone.epoch_seconds);
+    // A rank weighs its share of the loss, which is a pass over gradients of logits.
+    assert!((0.99..1.15).contains(&ratio), "{ratio}");
+    assert_eq!((only.exchange_ms, only.sent_bytes), (0.0, 0));
+    // A rank has its blocks of the transpose, too, where one device knows that the adjacency is its own.
+    let ratio = only.needed_bytes as f64 / alone.device_bytes() as f64;
+    assert!((0.95..1.5).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn every_partition_is_tried() {
+    let schemes = |ranks| grids(ranks).iter().map(|grid| (grid.scheme(), grid.replication())).collect::<Vec<_>>();
+    assert_eq!(schemes(1), [(Scheme::OneD, 1)]);
+    assert_eq!(schemes(2), [(Scheme::OneD, 1)]);
+    assert_eq!(schemes(4), [(Scheme::OneD, 1), (Scheme::OneAndHalfD, 2), (Scheme::TwoD, 1)]);
+    let of_64 = [(Scheme::OneD, 1), (Scheme::OneAndHalfD, 2), (Scheme::OneAndHalfD, 4), (Scheme::OneAndHalfD, 8)];
+    assert_eq!(schemes(64)[..4], of_64);
+    assert_eq!(schemes(64)[6..], [(Scheme::TwoD, 1), (Scheme::ThreeD, 1)]);
+}
+
+#[test]
+fn rows_come_all_at_once_or_step_by_step() {
+    let stages = |table: &Table, scheme, replication| -> Vec<usize> {
+        let plans = table.forecasts.iter().filter(|plan| plan.exchange == Exchange::Dense);
+        let plans = plans.filter(|plan| (plan.grid.scheme(), plan.grid.replication()) == (scheme, replication));
+        plans.map(|plan| plan.stages).collect()
+    };
+    let of_8 = table(&gcn(), &SIZES, 8, None);
+    assert_eq!(stages(&of_8, Scheme::OneD, 1), [1, 8]);
+    assert_eq!(stages(&of_8, Scheme::OneAndHalfD, 2), [1, 2]);
+    assert_eq!(stages(&of_8, Scheme::OneAndHalfD, 4), [1]);
+    assert_eq!(stages(&of_8, Scheme::ThreeD, 1), [1, 2]);
+    assert_eq!(stages(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), [1]);
+    let chosen = of_8.choice().unwrap();
+    let options = chosen.options(&RankOptions { wire: Dtype::Bf16, ..by_rows(8) });
+    assert_eq!((options.grid, options.exchange, options.stages), (chosen.grid, chosen.exchange, chosen.stages));
+    assert_eq!(options.wire, Dtype::Bf16, "what is not chosen stays");
+}
+
+#[test]
+fn bytes_are_those_of_block_plans() {
+    // Two products each way of 40 columns, of which one rank of four sends its quarter to three others; and sums of
+    // gradients.
+    let plan = table(&gcn(), &SIZES, 4, None);
+    let sent = of(&plan, Scheme::OneD, 1, Exchange::Dense).sent_bytes as f64;
+    let products = 2.0 * 250_000.0 * 3.0 * 40.0 * 4.0;
+    assert!((1.0..1.01).contains(&(sent / products)), "{sent}, of which products {products}");
+    let rows = of(&plan, Scheme::OneD, 1, Exchange::Rows).sent_bytes as f64;
+    assert!(rows <= sent, "rows that are touched are no more than all");
+}
+
+#[test]
+fn more_work_takes_longer_and_more_room_and_more_ranks_take_less_room() {
+    let (small, ranks_4) = (SIZES, table(&gcn(), &SIZES, 4, None));
+    let wide = TrainConfig { model: ModelConfig { hidden: 256, ..gcn().model }, ..gcn() };
+    let bf16 = TrainConfig { precision: Dtype::Bf16, ..gcn() };
+    let edges = DataSizes { n_edges: 2 * small.n_edges, ..small };
+    for (what, more, less) in [
+        ("columns", table(&wide, &small, 4, None), &ranks_4),
+        ("edges", table(&gcn(), &edges, 4, None), &ranks_4),
+        ("bytes", ranks_4.clone(), &table(&bf16, &small, 4, None)),
+    ] {
+        for (more, less) in more.forecasts.iter().zip(&less.forecasts) {
+            let (grid, exchange, stages) = (more.grid, more.exchange, more.stages);
+            assert!(more.epoch_ms > less.epoch_ms, "{what}, {grid}, {exchange}, {stages}");
+            assert!(more.needed_bytes > less.needed_bytes, "{what}, {grid}, {exchange}, {stages}");
+        }
+    }
+    let room = |ranks| of(&table(&gcn(), &SIZES, ranks, None), Scheme::OneD, 1, Exchange::Dense).needed_bytes;
+    assert!(room(2) > room(4) && room(4) > room(16));
+}
+
+#[test]
+fn the_choice_is_the_quickest_that_fits() {
+    let all = table(&gcn(), &SIZES, 16, None);
+    let quickest = all.choice().unwrap();
+    assert!(all.forecasts.iter().all(|plan| plan.epoch_ms >= quickest.epoch_ms));
+    let tight = table(&gcn(), &SIZES, 16, Some(all.smallest().needed_bytes));
+    assert_eq!(tight.choice().unwrap().needed_bytes, all.smallest().needed_bytes);
+    assert!(tight.forecasts.iter().any(|plan| !plan.fits), "the smallest is not the only one");
+    assert!(table(&gcn(), &SIZES, 16, Some(all.smallest().needed_bytes - 1)).choice().is_none());
+}
+
+#[test]
+fn every_network_of_features_can_be_planned() {
+    let small = DataSizes { n_nodes: 10_000, n_edges: 200_000, ..SIZES };
+    use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Mlp, Ngcn, Sage, Sgc};
+    for kind in [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp] {
+        let config = TrainConfig::for_model(kind);
+        let table = table(&config, &small, 8, None);
+        assert!(table.forecasts.iter().all(|plan| plan.epoch_ms > 0.0 && plan.needed_bytes > 0), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_ranks_do_not_share_is_refused() {
+    let recommender = TrainConfig::for_model(ModelKind::LightGcn);
+    let graph = PaperGraph::even(&gcn(), &SIZES).unwrap();
+    let figures = Figures::h200();
+    let device = PlanDevice::Card(Some(figures.card));
+    let plan = |config: &TrainConfig, ranks| {
+        let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, device, network: figures.host() };
+        ranks_on.plan(&by_rows(ranks)).unwrap_err().to_string()
+    };
+    assert!(plan(&recommender, 2).contains("plans for ranks are of networks"));
+    assert!(plan(&gcn(), 2_000_000).contains("at most one rank a node"));
+}

@@ -1,0 +1,134 @@
+//! [`Network`]: what exchanges between ranks take.
+
+use girih_partition::LinkRates;
+use serde::{Deserialize, Serialize};
+
+/// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are:
+/// `b` bytes that one rank has for all count `b`. Where several of `g` ranks have some, who has `b` bytes sends `b·(g − 1)`, and
+/// whoever sends most counts. Of pieces
+/// for single ranks, whichever is more of what a rank sends and gets. Where each gets some of a sum of `b` bytes,
+/// `b·(g − 1)/g` count, and for an all-reduce twice as much.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Links {
+    /// One rank's matrix for all.
+    pub broadcast: LinkRates,
+    /// Rows of each rank, or of some, for all.
+    pub all_gather: LinkRates,
+    /// A sum for all.
+    pub all_reduce: LinkRates,
+    /// To each rank its rows of a sum.
+    pub reduce_scatter: LinkRates,
+    /// Pieces from each rank for each.
+    pub all_to_all: LinkRates,
+}
+
+impl Links {
+    /// Links that are as fast for all operations.
+    #[must_use]
+    pub fn alike(rates: LinkRates) -> Self {
+        Self { broadcast: rates, all_gather: rates, all_reduce: rates, reduce_scatter: rates, all_to_all: rates }
+    }
+
+    fn of(&self, operation: Operation) -> LinkRates {
+        match operation {
+            Operation::Broadcast => self.broadcast,
+            Operation::AllGather => self.all_gather,
+            Operation::AllReduce => self.all_reduce,
+            Operation::ReduceScatter => self.reduce_scatter,
+            Operation::AllToAll => self.all_to_all,
+        }
+    }
+}
+
+/// What ranks do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Broadcast,
+    AllGather,
+    AllReduce,
+    ReduceScatter,
+    AllToAll,
+}
+
+/// The links of all ranks. Ranks are on hosts in their order, as many on each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Between ranks of one host.
+    pub links: Links,
+    /// How many ranks a host has.
+    pub ranks_per_host: usize,
+    /// Between hosts, for each rank: it has an adapter of its own.
+    pub between_hosts: LinkRates,
+    /// Whether exchanges that were begun go on beside what a rank computes.
+    pub overlaps: bool,
+}
+
+impl Network {
+    /// Ranks that are all on one host.
+    #[must_use]
+    pub fn one_host(links: Links, overlaps: bool) -> Self {
+        Self { links, ranks_per_host: usize::MAX, between_hosts: links.all_to_all, overlaps }
+    }
+
+    /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
+    ///
+    /// Rows and pieces go from each rank to each, over its own adapter. A matrix of one rank and sums come into a host once, over the adapters of all of
+    /// its members, and are passed on inside. Latencies between hosts add up over as many rounds as a
+    /// tree of hosts is deep.
+    pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
+        let inside = self.links.of(operation);
+        let n_hosts = self.n_hosts(members);
+        if n_hosts == 1 {
+            return inside.latency + bytes / inside.bytes_per_second;
+        }
+        let (size, per_host) = (members.len() as f64, members.len() as f64 / n_hosts as f64);
+        let (crossing, adapters) = match operation {
+            Operation::AllGather | Operation::AllToAll => (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0),
+            Operation::Broadcast | Operation::AllReduce | Operation::ReduceScatter => (bytes, per_host),
+        };
+        let rounds = f64::from((n_hosts - 1).ilog2() + 1);
+        inside.latency
+            + rounds * self.between_hosts.latency
+            + (bytes / inside.bytes_per_second).max(crossing / (adapters * self.between_hosts.bytes_per_second))
+    }
+
+    fn n_hosts(&self, members: &[usize]) -> usize {
+        let mut hosts: Vec<usize> = members.iter().map(|member| member / self.ranks_per_host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn rates(latency: f64, bytes_per_second: f64) -> LinkRates {
+        LinkRates { latency, bytes_per_second }
+    }
+
+    fn hosts_of_two() -> Network {
+        let links = Links::alike(rates(1.0, 100.0));
+        Network { links, ranks_per_host: 2, between_hosts: rates(3.0, 10.0), overlaps: true }
+    }
+
+    #[test]
+    fn a_host_is_as_fast_as_its_links() {
+        assert_eq!(hosts_of_two().seconds(Operation::AllGather, &[2, 3], 100.0), 2.0);
+        assert_eq!(Network::one_host(hosts_of_two().links, true).seconds(Operation::AllReduce, &[0, 9], 100.0), 2.0);
+    }
+
+    #[test]
+    fn sums_cross_once_and_rows_go_to_each() {
+        let network = hosts_of_two();
+        // Two adapters bring 100 bytes at 10 a second each.
+        assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 1, 2, 3], 100.0), 1.0 + 3.0 + 5.0);
+        // One rank of each host: one adapter. Four hosts are two rounds apart.
+        assert_eq!(network.seconds(Operation::Broadcast, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
+        // Two of three pieces leave the host, each over the adapter of whom it is for.
+        for operation in [Operation::AllToAll, Operation::AllGather] {
+            assert_eq!(network.seconds(operation, &[0, 1, 2, 3], 90.0), 1.0 + 3.0 + 6.0);
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! One rank on paper: [`PaperRank`] moves matrices that are only shapes and counts bytes and seconds; [`PaperGraph`]
+//! has blocks of which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks
+//! says what they will do.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
+use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
+use girih_graph_format::Csr;
+use girih_partition::{BlockPlan, Exchange, Halo, Schedule, Step, evenly_touched, place_in};
+
+use super::blocks::{BlockSource, Blocks, Pattern, Stage, StageExchange, travelling};
+use super::network::{Network, Operation};
+use super::ranks::Ranks;
+use super::rows::{PeerRows, RowExchange};
+use super::session::RankOptions;
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::plan::DataSizes;
+
+/// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the
+/// size is known, whose edges are spread evenly.
+#[derive(Clone)]
+pub struct PaperGraph {
+    self_loops: bool,
+    weighted: bool,
+    entries: Entries,
+}
+
+#[derive(Clone)]
+enum Entries {
+    Counted(Arc<Counted>),
+    /// So many stored edges.
+    Even(u64),
+}
+
+/// A graph that is at hand.
+struct Counted {
+    /// As it is stored: where nodes are cut depends on that.
+    stored: Csr,
+    /// With self loops, if the network asks for them.
+    looped: Csr,
+    transposed: OnceLock<Csr>,
+    symmetric: bool,
+}
+
+impl Counted {
+    /// The entries of `op(Â)`.
+    fn directed(&self, transpose: Transpose) -> &Csr {
+        match self.direction(transpose) {
+            0 => &self.looped,
+            _ => self.transposed.get_or_init(|| self.looped.transposed()),
+        }
+    }
+
+    /// Of a transpose that is the matrix itself, the matrix: what is counted of the one is counted of the other.
+    fn direction(&self, transpose: Transpose) -> usize {
+        usize::from(transpose == Transpose::Yes && !self.symmetric)
+    }
+}
+
+impl PaperGraph {
+    /// A graph that is at hand, as the network of `config` reads it.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn of(graph: &Csr, config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
+        let self_loops = has_self_loops(config, data)?;
+        let looped = if self_loops { graph.with_self_loops() } else { graph.clone() };
+        let (stored, transposed) = (graph.clone(), OnceLock::new());
+        let counted = Counted { stored, looped, transposed, symmetric: data.symmetric };
+        let weighted = graph.values().is_some();
+        Ok(Self { self_loops, weighted, entries: Entries::Counted(Arc::new(counted)) })
+    }
+
+    /// A graph of the size that `data` says.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn even(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
+        let (self_loops, entries) = (has_self_loops(config, data)?, Entries::Even(data.n_edges as u64));
+        Ok(Self { self_loops, weighted: data.weighted, entries })
+    }
+
+    /// Whether only its size is known, so that ranks do alike.
+    pub(super) fn is_even(&self) -> bool {
+        matches!(self.entries, Entries::Even(_))
+    }
+
+    /// Its blocks, as ranks of a plan hold them.
+    ///
+    /// # Errors
+    /// When there are more ranks than nodes.
+    pub(super) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<PaperBlocks, TrainError> {
+        let plan = match &self.entries {
+            Entries::Counted(counted) => ranks.plan(n_nodes, || Ok(counted.stored.offsets().clone()))?,
+            // Where edges are spread evenly, panels of equal work are of equal size.
+            Entries::Even(_) => BlockPlan::new(&ranks.grid, n_nodes)?.in_stages(ranks.stages),
+        };
+        let RankOptions { exchange, wire, .. } = *ranks;
+        let (counts, halo) = Default::default();
+        Ok(PaperBlocks { graph: self.clone(), plan: Arc::new(plan), exchange, wire, counts, halo })
+    }
+}
+
+/// Whether every node is its own neighbour; a network that reads no adjacency asks for no blocks either.
+fn has_self_loops(config: &TrainConfig, data: &DataSizes) -> Result<bool, TrainError> {
+    Ok(data.needs(config)?.graph.is_some_and(|adjacency| adjacency.self_loops))
+}
+
+/// The sizes of the blocks of all ranks.
+pub(super) struct PaperBlocks {
+    graph: PaperGraph,
+    pub(super) plan: Arc<BlockPlan>,
+    exchange: Exchange,
+    wire: Dtype,
+    /// Of a graph that is at hand, for each direction: the entries of each rank's steps, and what these send.
+    counts: [OnceLock<(Vec<Vec<u64>>, Schedule)>; 2],
+    halo: OnceLock<Halo>,
+}
+
+/// What a step multiplies and sends.
+struct StepSizes {
+    nnz: u64,
+    /// Rows for each member of the group; `None` where the whole panel is sent.
+    rows: Option<Vec<usize>>,
+}
+
+/// A rank's own rows of the adjacency.
+struct PatternSizes {
+    nnz: u64,
+    /// Rows that come from each peer, and that go to each.
+    received: Vec<usize>,
+    sent: Vec<usize>,
+}
+
+impl PaperBlocks {
+    fn step(&self, rank: usize, i: usize, transpose: Transpose) -> StepSizes {
+        match &self.graph.entries {
+            Entries::Counted(counted) => {
+                let (nnz, schedule) = self.counts[counted.direction(transpose)].get_or_init(|| {
+                    let entries = counted.directed(transpose);
+                    (self.plan.step_nnz(entries), Schedule::new(&self.plan, entries, self.exchange))
+                });
+                StepSizes { nnz: nnz[rank][i], rows: schedule.steps(rank)[i].n_rows() }
+            }
+            &Entries::Even(n_edges) => self.even_step(rank, i, n_edges),
+        }
+    }
+
+    fn even_step(&self, rank: usize, i: usize, n_edges: u64) -> StepSizes {
+        let (mine, nnz) = (&self.plan.ranks[rank], self.plan.even_nnz(rank, i, n_edges));
+        let step = mine.steps[i];
+        let columns = self.plan.panels[step.panel].len();
+        let touched = evenly_touched(columns, nnz);
+        let others = mine.group.len() - 1;
+        let sends_rows = match self.exchange {
+            Exchange::Dense => false,
+            Exchange::Rows => true,
+            Exchange::Auto => touched * others < columns * others,
+        };
+        let has_loops = self.graph.self_loops && mine.rows.contains(&step.panel);
+        let loops = if has_loops { columns as u64 } else { 0 };
+        StepSizes { nnz: nnz + loops, rows: sends_rows.then(|| vec![touched; mine.group.len()]) }
+    }
+
+    fn pattern_sizes(&self, rank: usize) -> PatternSizes {
+        match &self.graph.entries {
+            Entries::Counted(counted) => {
+                let own = &self.plan.ranks[rank].own;
+                let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &counted.looped)).of(rank);
+                let indptr = counted.looped.indptr();
+                PatternSizes {
+                    nnz: indptr[own.end] - indptr[own.start],
+                    received: halo.received.clone(),
+                    sent: halo.sent.iter().map(Vec::len).collect(),
+                }
+            }
+            &Entries::Even(n_edges) => self.even_pattern(rank, n_edges as f64),
+        }
+    }
+
+    fn even_pattern(&self, rank: usize, n_edges: f64) -> PatternSizes {
+        let (plan, self_loops) = (&self.plan, self.graph.self_loops);
+        let (n, own) = (plan.n_nodes as f64, plan.ranks[rank].own.len());
+        let touched = |peer: usize| match plan.ranks[peer].own.len() {
+            rows if peer == rank && self_loops => rows,
+            rows => evenly_touched(rows, (n_edges * (own as f64 / n) * (rows as f64 / n)) as u64),
+        };
+        let received: Vec<usize> = plan.peers(plan.ranks[rank].replica).map(touched).collect();
+        let nnz = (n_edges * own as f64 / n) as u64 + if self_loops { own as u64 } else { 0 };
+        PatternSizes { nnz, sent: received.clone(), received }
+    }
+
+    fn sparse(&self, meter: &Meter, shape: Shape, nnz: u64) -> <Meter as girih_compute::Backend>::Sparse {
+        meter.sparse(shape, nnz as usize, self.graph.weighted, false)
+    }
+
+    /// The blocks of some steps side by side, as `HostBlocks` has them.
+    fn stage(&self, meter: &Meter, ranks: &Ranks<Meter>, steps: &[(Step, StepSizes)]) -> Stage<Meter> {
+        let group = &ranks.mine().group;
+        let place = place_in(group, ranks.rank());
+        let by_rows = steps.iter().any(|(_, sizes)| sizes.rows.is_some());
+        let (mut sent, mut received, mut nnz, mut is_from_others) =
+            (vec![0; group.len()], vec![0; group.len()], 0, false);
+        for (step, sizes) in steps {
+            let panel = self.plan.panels[step.panel].len();
+            let rows_for = |member: usize| sizes.rows.as_ref().map_or(panel, |rows| rows[member]);
+            let root = place_in(group, step.root);
+            if root != place {
+                received[root] = rows_for(place);
+                nnz += sizes.nnz;
+                is_from_others = true;
+            } else if by_rows {
+                sent = (0..group.len()).map(|member| if member == place { 0 } else { rows_for(member) }).collect();
+            } else {
+                received[place] = panel;
+            }
+        }
+        let shape = Shape::new(self.plan.n_product_rows(ranks.rank()), received.iter().sum());
+        let exchange = match by_rows {
+            true => StageExchange::Rows(exchange_of(meter, sent, received)),
+            false => StageExchange::Panels(received),
+        };
+        Stage { matrix: is_from_others.then(|| self.sparse(meter, shape, nnz)), exchange }
+    }
+}
+
+/// Lists of rows of which only the lengths are known.
+fn exchange_of(meter: &Meter, sent: Vec<usize>, received: Vec<usize>) -> RowExchange<Meter> {
+    RowExchange::of_ids(meter.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
+}
+
+impl BlockSource<Meter> for PaperBlocks {
+    fn travelling(&self, dtype: Dtype) -> Dtype {
+        travelling(dtype, self.wire)
+    }
+
+    fn blocks(&self, meter: &Meter, ranks: &Ranks<Meter>, transpose: Transpose) -> Result<Blocks<Meter>, ComputeError> {
+        let (rank, mine) = (ranks.rank(), ranks.mine());
+        let steps = mine.steps.iter().enumerate().map(|(i, step)| (*step, self.step(rank, i, transpose)));
+        let steps: Vec<(Step, StepSizes)> = steps.collect();
+        let own = steps.iter().find(|(step, _)| step.root == rank).map(|(step, sizes)| {
+            let shape = Shape::new(self.plan.n_product_rows(rank), self.plan.panels[step.panel].len());
+            self.sparse(meter, shape, sizes.nnz)
+        });
+        let stages = mine.stages.iter().map(|stage| self.stage(meter, ranks, &steps[stage.clone()])).collect();
+        Ok(Blocks { own, stages })
+    }
+
+    fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {
+        let PatternSizes { nnz, received, sent } = self.pattern_sizes(ranks.rank());
+        let shape = Shape::new(ranks.own().len(), received.iter().sum());
+        let (matrix, rows) = (self.sparse(meter, shape, nnz), exchange_of(meter, sent, received));
+        Ok(Pattern { matrix, rows: PeerRows::of(ranks, rows) })
+    }
+}
+
+/// One rank among others that are not there: what it exchanges takes time and is counted.
+///
+/// Others are taken to be as far as this rank: nobody is waited for. Ranks are planned one by one, and an epoch takes
+/// what the slowest of them takes.
+pub(crate) struct PaperRank {
+    members: Vec<usize>,
+    place: usize,
+    shared: Arc<Shared>,
+}
+
+/// What the groups of a rank share.
+struct Shared {
+    network: Network,
+    clock: MeterClock,
+    /// When the links are free again.
+    free_at: Mutex<f64>,
+    /// Whether calls are being begun.
+    is_beginning: AtomicBool,
+    counters: Counters,
+}
+
+impl PaperRank {
+    /// The ranks of `plan` as `rank` sees them.
+    pub(crate) fn ranks(plan: &Arc<BlockPlan>, rank: usize, network: Network, meter: &Meter) -> Arc<Ranks<Meter>> {
+        let shared = Arc::new(Shared {
+            network,
+            clock: meter.clock(),
+            free_at: Mutex::new(0.0),
+            is_beginning: AtomicBool::new(false),
+            counters: Counters::default(),
+        });
+        let group = |members: &[usize]| -> Box<dyn Collective<Meter>> {
+            let (members, place) = (members.to_vec(), place_in(members, rank));
+            Box::new(Self { members, place, shared: Arc::clone(&shared) })
+        };
+        let world = group(&(0..plan.ranks.len()).collect::<Vec<_>>());
+        let ranks = Ranks::of(Arc::clone(plan), world, |_, members| Ok(group(members)));
+        Arc::new(ranks.expect("nothing fails on paper"))
+    }
+
+    /// Lets an exchange take its time: beside what the device computes, if it is being begun.
+    fn exchange(&self, operation: Operation, bytes: f64, traffic: Traffic) {
+        if self.members.len() == 1 {
+            return;
+        }
+        let Shared { network, clock, free_at, is_beginning, counters } = &*self.shared;
+        let seconds = network.seconds(operation, &self.members, bytes);
+        counters.add(traffic);
+        clock.count_exchange(seconds);
+        let mut free_at = free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *free_at = free_at.max(clock.now()) + seconds;
+        if !(network.overlaps && is_beginning.load(Ordering::Relaxed)) {
+            clock.wait_until(*free_at);
+        }
+    }
+
+    /// Bytes that leave and enter this rank in an all-reduce of so many elements.
+    fn all_reduce_traffic(&self, n: usize, element: usize) -> Traffic {
+        let (size, place) = (self.members.len(), self.place);
+        let slice = n * (place + 1) / size - n * place / size;
+        let moved = ((n - slice + (size - 1) * slice) * element) as u64;
+        Traffic { sent: moved, received: moved }
+    }
+
+    fn n_others(&self) -> f64 {
+        (self.members.len() - 1) as f64
+    }
+
+    /// The share of all rows that others have.
+    fn share_of_others(&self) -> f64 {
+        self.n_others() / self.members.len() as f64
+    }
+}
+
+impl Collective<Meter> for PaperRank {
+    fn rank(&self) -> usize {
+        self.place
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn broadcast(&self, root: usize, matrix: &mut MeterMatrix) -> Result<(), CommError> {
+        let bytes = bytes_of(matrix, matrix.shape().rows);
+        let traffic = match root == self.place {
+            true => Traffic { sent: (self.members.len() as u64 - 1) * bytes, received: 0 },
+            false => Traffic { sent: 0, received: bytes },
+        };
+        self.exchange(Operation::Broadcast, bytes as f64, traffic);
+        Ok(())
+    }
+
+    fn all_reduce(&self, matrix: &mut MeterMatrix) -> Result<(), CommError> {
+        self.all_reduce_each(&mut [matrix])
+    }
+
+    fn all_reduce_each(&self, matrices: &mut [&mut MeterMatrix]) -> Result<(), CommError> {
+        let (mut bytes, mut traffic) = (0, Traffic::default());
+        for matrix in matrices {
+            let Traffic { sent, received } = self.all_reduce_traffic(matrix.shape().len(), matrix.element_bytes());
+            traffic = Traffic { sent: traffic.sent + sent, received: traffic.received + received };
+            bytes += bytes_of(matrix, matrix.shape().rows);
+        }
+        self.exchange(Operation::AllReduce, 2.0 * bytes as f64 * self.share_of_others(), traffic);
+        Ok(())
+    }
+
+    fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
+        self.shared.is_beginning.store(true, Ordering::Relaxed);
+        let called = calls();
+        self.shared.is_beginning.store(false, Ordering::Relaxed);
+        called?;
+        Ok(Pending::until(*self.shared.free_at.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn finish(&self, pending: Pending) -> Result<(), CommError> {
+        if let Some(moment) = pending.mark::<f64>() {
+            self.shared.clock.wait_until(moment);
+        }
+        Ok(())
+    }
+
+    fn reduce_scatter(&self, rows: &[usize], input: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), CommError> {
+        let (all, own) = (bytes_of(input, input.shape().rows), bytes_of(input, rows[self.place]));
+        let traffic = Traffic { sent: all - own, received: (self.members.len() as u64 - 1) * own };
+        self.exchange(Operation::ReduceScatter, all as f64 * self.share_of_others(), traffic);
+        Ok(())
+    }
+
+    /// Rows go from each to each: all wait for whoever has most.
+    fn all_gather(&self, rows: &[usize], _input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
+        let most = bytes_of(out, rows.iter().copied().max().unwrap_or(0));
+        let (all, own) = (bytes_of(out, out.shape().rows), bytes_of(out, rows[self.place]));
+        let traffic = Traffic { sent: (self.members.len() as u64 - 1) * own, received: all - own };
+        self.exchange(Operation::AllGather, most as f64 * self.n_others(), traffic);
+        Ok(())
+    }
+
+    /// Who only gets rows, and from one rank alone, waits until that has sent to all: about as many rows to each.
+    fn all_to_all(
+        &self,
+        send_rows: &[usize],
+        input: &MeterMatrix,
+        receive_rows: &[usize],
+        out: &mut MeterMatrix,
+    ) -> Result<(), CommError> {
+        let others = |rows: &[usize]| -> Vec<usize> {
+            rows.iter().enumerate().filter(|(i, n)| *i != self.place && **n > 0).map(|(_, n)| *n).collect()
+        };
+        let (sent, received) = (others(send_rows), others(receive_rows));
+        let traffic =
+            Traffic { sent: bytes_of(input, sent.iter().sum()), received: bytes_of(out, received.iter().sum()) };
+        let bytes = match (&sent[..], &received[..]) {
+            ([], [_]) => traffic.received * (self.members.len() as u64 - 1),
+            _ => traffic.sent.max(traffic.received),
+        };
+        self.exchange(Operation::AllToAll, bytes as f64, traffic);
+        Ok(())
+    }
+
+    /// The message of this rank from everyone.
+    fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+        Ok(vec![message.to_vec(); self.members.len()])
+    }
+
+    /// The messages of this rank, as if others had sent them.
+    fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
+        Ok(messages)
+    }
+
+    fn split(&self, _colour: usize, _key: usize) -> Result<Box<dyn Collective<Meter>>, CommError> {
+        let message = "who is in a group is not known on paper; take the groups of the plan".to_owned();
+        Err(CommError::Library { operation: "split", message })
+    }
+
+    fn barrier(&self) -> Result<(), CommError> {
+        Ok(())
+    }
+
+    fn failure(&self) -> Option<CommError> {
+        None
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.shared.counters.traffic()
+    }
+}
+
+/// Bytes of so many rows of a matrix.
+fn bytes_of(matrix: &MeterMatrix, rows: usize) -> u64 {
+    (rows * matrix.shape().cols * matrix.element_bytes()) as u64
+}

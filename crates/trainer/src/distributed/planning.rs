@@ -1,0 +1,80 @@
+//! [`RankPlanner`]: what training on ranks will take, by one partition or another.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::graph::CutGraph;
+use super::network::Network;
+use super::paper::{PaperBlocks, PaperGraph, PaperRank};
+use super::session::{RankOptions, check_task};
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::graph::Graph;
+use crate::plan::{DataSizes, Plan, PlanDevice, Share};
+
+/// A session on ranks, to be planned for partitions.
+pub struct RankPlanner<'a> {
+    /// What is trained, and how.
+    pub config: &'a TrainConfig,
+    /// On what.
+    pub data: &'a DataSizes,
+    /// The graph, as its network reads it.
+    pub graph: &'a PaperGraph,
+    /// What each rank computes with.
+    pub device: PlanDevice,
+    /// How ranks exchange matrices.
+    pub network: Network,
+}
+
+/// What ranks take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankPlans {
+    /// The plan of each rank; of a graph that is spread evenly those of the first and the last, since ranks do alike.
+    pub ranks: Vec<Plan>,
+}
+
+impl RankPlans {
+    /// Bytes of the rank that needs most of something.
+    pub fn most(&self, bytes: impl Fn(&Plan) -> u64) -> u64 {
+        self.ranks.iter().map(bytes).max().unwrap_or(0)
+    }
+
+    /// The slowest rank: the others wait for it.
+    ///
+    /// # Panics
+    /// When there are no ranks.
+    #[must_use]
+    pub fn slowest(&self) -> &Plan {
+        let slowest = self.ranks.iter().max_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
+        slowest.expect("a grid has ranks")
+    }
+}
+
+impl RankPlanner<'_> {
+    /// The plans of ranks that share the work so.
+    ///
+    /// # Errors
+    /// When the configuration is refused, ranks do not share such work, or there are more ranks than nodes.
+    pub fn plan(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
+        let Self { config, data, graph, device, network } = *self;
+        check_task(config)?;
+        if config.batch.is_sampled() || config.model.kind.is_recommender() {
+            return Err(TrainError::invalid(
+                "plans for ranks are of networks that read the full graph and its features; leave --plan or the ranks out",
+            ));
+        }
+        let reads_graph = data.needs(config)?.graph.is_some();
+        let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);
+        let of_rank = |rank: usize| {
+            let meter = device.meter(config);
+            let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
+            let graph =
+                reads_graph.then(|| Graph::Cut(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks))));
+            Plan::on((&meter, device), config, data, Some(Share { ranks, graph }))
+        };
+        let last = ranks.grid.ranks() - 1;
+        let ranks: Vec<usize> = if graph.is_even() && last > 0 { vec![0, last] } else { (0..=last).collect() };
+        Ok(RankPlans { ranks: ranks.into_par_iter().map(of_rank).collect::<Result<_, _>>()? })
+    }
+}
