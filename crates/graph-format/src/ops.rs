@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use girih_machine::zeros;
 use rayon::prelude::*;
 
 use crate::{Csr, FormatError, NodeId, Permutation, rows};
@@ -45,8 +46,8 @@ impl Csr {
         // Positions ascend with rows, so sorting a bucket by position sorts it by row.
         let row_of = rows::row_of_entry(self.indptr());
         let tasks = rows::row_tasks(&indptr);
-        let mut indices = vec![0; self.nnz()];
-        let mut values = vec![0.0; self.values().map_or(0, <[f32]>::len)];
+        let mut indices = zeros(self.nnz());
+        let mut values = zeros(self.values().map_or(0, <[f32]>::len));
         let position_parts = rows::split_entries(&indptr, &tasks, &mut positions);
         let index_parts = rows::split_entries(&indptr, &tasks, &mut indices);
         tasks.par_iter().zip(position_parts).zip(index_parts).for_each(|((task, positions), indices)| {

@@ -3,6 +3,7 @@
 //! Every operation of this crate that makes a new matrix goes through [`build`]; it is the one place that splits
 //! output arrays among threads.
 
+use girih_machine::zeros;
 use rayon::prelude::*;
 
 use crate::{Csr, NodeId};
@@ -85,8 +86,8 @@ pub(crate) unsafe fn build(
     let counts: Vec<u64> = (0..n_rows).into_par_iter().with_min_len(ROWS_PER_TASK).map(|r| count(r) as u64).collect();
     let indptr = prefix_sum(counts.into_iter());
     let nnz = indptr[n_rows] as usize;
-    let mut indices = vec![0; nnz];
-    let mut values = vec![0.0; if weighted { nnz } else { 0 }];
+    let mut indices = zeros(nnz);
+    let mut values = zeros(if weighted { nnz } else { 0 });
     let tasks = row_tasks(&indptr);
     let columns = split_entries(&indptr, &tasks, &mut indices);
     let weights: Vec<&mut [f32]> = if weighted {

@@ -4,6 +4,7 @@
 //! - [`Ceilings`]: bandwidths and arithmetic rates, measured in a few seconds by loops that do nothing else.
 //! - [`Hierarchy`]: caches and memory, and what a product with a sparse matrix takes of them.
 //! - [`cache_folder()`]: where measurements are kept.
+//! - [`zeros`], [`advise_huge_pages`]: memory on huge pages.
 //! - [`memory`]: what this process uses.
 //! - [`prefetch()`]: a hint to the caches.
 //!
@@ -12,6 +13,7 @@
 mod cache_folder;
 mod ceilings;
 mod hierarchy;
+mod huge_pages;
 mod machine;
 pub mod memory;
 mod prefetch;
@@ -19,5 +21,6 @@ mod prefetch;
 pub use cache_folder::cache_folder;
 pub use ceilings::Ceilings;
 pub use hierarchy::{Cache, Hierarchy, PASS_BYTES_MIN, Product};
+pub use huge_pages::{advise_huge_pages, zeros};
 pub use machine::{Machine, readable_bytes};
 pub use prefetch::prefetch;

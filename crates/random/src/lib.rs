@@ -9,7 +9,7 @@
 //! - [`Stream`]: the draws of one counter prefix in order, for code that wants a sequence.
 //! - [`purpose`]: the purposes that there are.
 //! - [`PHILOX_MULTIPLIERS`], [`PHILOX_WEYL`], [`PHILOX_ROUNDS`]: for kernels that compute blocks in vectors of their own.
-//! - [`bounded`]: an unbiased integer below a bound.
+//! - [`bounded`], [`bounded_word`]: an unbiased integer below a bound, from 64 bits or mostly from 32.
 //!
 //! What each purpose puts into its counter is written down in `docs/formats.md`.
 
@@ -42,9 +42,41 @@ pub fn bounded(bits: u64, bound: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
 
+/// An integer in `0..bound` from 32 random bits: the high half of `word × bound`, unless the low half is below `2³² mod bound`
+/// (Lemire, "Fast Random Integer Generation in an Interval", TOMACS 29(1), 2019). What is left is as likely for every integer;
+/// `None` says that other bits have to decide, which happens with a chance below `bound / 2³²`. A bound of zero gives zero.
+#[inline]
+#[must_use]
+pub fn bounded_word(word: u32, bound: u32) -> Option<u32> {
+    let product = u64::from(word) * u64::from(bound);
+    let low = product as u32;
+    // The remainder is below the bound, and takes a division.
+    let is_uneven = low < bound && low < bound.wrapping_neg() % bound;
+    (!is_uneven).then_some((product >> 32) as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_are_kept_give_every_integer_alike() {
+        // Of the product's 2³² low halves, those kept for each integer are counted exactly, by where they begin and end.
+        for bound in [1, 2, 3, 10, 1000, 65_537, (1 << 31) + 1, u32::MAX] {
+            let kept = |word| bounded_word(word, bound);
+            let share = (1u64 << 32) / u64::from(bound);
+            for value in [0, bound / 2, bound - 1] {
+                let first = ((u64::from(value) << 32).div_ceil(u64::from(bound))) as u32;
+                let end = ((u64::from(value) + 1) << 32).div_ceil(u64::from(bound));
+                // At most one word too many, and it is the first.
+                let n_words = end - u64::from(first);
+                let n_kept = n_words - u64::from(kept(first).is_none());
+                assert_eq!(n_kept, share, "bound {bound}, value {value}");
+                assert!(n_words == 1 || kept(first + 1) == Some(value) && kept((end - 1) as u32) == Some(value));
+            }
+        }
+        assert_eq!(bounded_word(5, 0), Some(0));
+    }
 
     #[test]
     fn unit_floats_stay_below_one() {

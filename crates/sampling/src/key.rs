@@ -1,6 +1,6 @@
 //! [`DrawKey`]: which mini-batch is drawn.
 
-use girih_random::{Key, Stream, purpose};
+use girih_random::{Key, Stream, bounded_word, purpose};
 
 use crate::NodeId;
 
@@ -61,8 +61,66 @@ impl HopDraws {
         self.key.stream((u64::from(self.hop) << 32) | u64::from(node), u64::from(self.batch) << 32)
     }
 
+    /// The draws of positions among the neighbours of `node`, in order.
+    pub(crate) fn positions(self, node: NodeId) -> Positions {
+        Positions { draws: self, node, words: self.stream(node), n_drawn: 0 }
+    }
+
     /// The draws that belong to no node but to the whole hop, in order.
     pub(crate) fn shared(self) -> Stream {
         self.stream(NodeId::MAX)
+    }
+}
+
+/// Draws of positions: a word each, and where a word would favour some positions, 64 bits of a block that is used for
+/// nothing else.
+pub(crate) struct Positions {
+    draws: HopDraws,
+    node: NodeId,
+    words: Stream,
+    n_drawn: u32,
+}
+
+impl Positions {
+    /// The next position below `bound`.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        let draw = self.n_drawn;
+        self.n_drawn += 1;
+        bounded_word(self.words.next_u32(), bound).unwrap_or_else(|| self.spare(draw).below(u64::from(bound)) as u32)
+    }
+
+    /// What decides draw `draw` when its word does not.
+    fn spare(&self, draw: u32) -> Stream {
+        let HopDraws { key, batch, hop } = self.draws;
+        let block = SPARE_BLOCKS | draw;
+        key.stream((u64::from(hop) << 32) | u64::from(self.node), (u64::from(batch) << 32) | u64::from(block))
+    }
+}
+
+/// The first of the blocks of a stream that decide what single words do not.
+const SPARE_BLOCKS: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_that_a_word_does_not_decide_take_spare_bits() {
+        let (draws, node) = (DrawKey::new(1, 2, 3).hop(Scheme::Neighbors, 4), 5);
+        // About half of all words do not decide.
+        let bound = (1 << 31) + 1;
+        let mut positions = draws.positions(node);
+        let mut n_spare = 0;
+        for i in 0..1000 {
+            let block = |block: u32| draws.key.block((4 << 32) | 5, (3 << 32) | u64::from(block));
+            let product = u64::from(block(i / 4)[i as usize % 4]) * u64::from(bound);
+            let is_spare = product % (1 << 32) < (1 << 32) % u64::from(bound);
+            let [low, high, ..] = block((1 << 31) + i);
+            let spare = (u128::from(high) << 32 | u128::from(low)) * u128::from(bound) >> 64;
+            let expected = if is_spare { spare as u32 } else { (product >> 32) as u32 };
+            assert_eq!(positions.below(bound), expected, "draw {i}");
+            n_spare += u32::from(is_spare);
+        }
+        assert!((400..600).contains(&n_spare), "{n_spare}");
     }
 }

@@ -21,8 +21,8 @@ fn blocks_stay_as_they_are() {
     };
     let layers = || "60,90".parse().unwrap();
     let samplers: [(Box<dyn Sampler>, u64); 7] = [
-        (Box::new(neighbors(Draws::PerNode)), 3_129_051_082_033_177_569),
-        (Box::new(neighbors(Draws::PerLayer)), 13_684_260_187_944_864_867),
+        (Box::new(neighbors(Draws::PerNode)), 15_927_448_518_127_467_686),
+        (Box::new(neighbors(Draws::PerLayer)), 4_071_978_257_430_741_585),
         (Box::new(neighbors(Draws::Labor)), 4_946_619_615_725_599_041),
         (Box::new(LayerSampler::fast_gcn(&graph, layers(), true).unwrap()), 4_803_242_103_497_601_072),
         (Box::new(LayerSampler::fast_gcn(&graph, layers(), false).unwrap()), 11_275_331_046_625_158_764),

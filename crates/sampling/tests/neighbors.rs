@@ -150,7 +150,7 @@ fn batches_do_not_depend_on_threads_or_order() {
     }
 }
 
-const DIGEST: u64 = 4_664_014_269_047_569_946;
+const DIGEST: u64 = 5_284_645_311_103_069_027;
 
 #[test]
 fn graphs_too_large_for_an_array_of_nodes_give_the_same_blocks() {

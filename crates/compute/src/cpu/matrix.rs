@@ -4,10 +4,11 @@ use std::ops::{Deref, DerefMut};
 
 use aligned_vec::{AVec, ConstAlign};
 use girih_graph_format::{Buffer, Matrix};
+use girih_machine::advise_huge_pages;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::{elementwise, huge_pages};
+use super::elementwise;
 use crate::backend::{fill_rows, filled_rows};
 use crate::checks::Kind;
 use crate::{Dtype, HostMatrix, Shape};
@@ -206,7 +207,7 @@ impl HostMatrix for CpuMatrix {
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Copy>(len: usize) -> Aligned<T> {
     let mut values = Aligned::<T>::with_capacity(ALIGNMENT, len);
     // Before the first write, which is when memory gets its pages.
-    huge_pages::advise(values.as_ptr().addr(), len * size_of::<T>());
+    advise_huge_pages(values.as_ptr(), len);
     values.resize(len, T::zeroed());
     values
 }

@@ -19,7 +19,6 @@ mod epilogue;
 mod exp;
 mod gemm;
 mod heads;
-mod huge_pages;
 mod loss;
 mod machine;
 mod mask;

@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use girih_graph_format::{Csr, NodeId};
+use girih_machine::zeros;
 use girih_random::{Key, bounded};
 use rayon::prelude::*;
 
@@ -101,7 +102,7 @@ impl Rows {
         let extra_starts = prefix_sum(n_extras.iter().map(|&n| u64::from(n)));
         let indptr = prefix_sum(self.lengths.iter().zip(&n_extras).map(|(&a, &b)| u64::from(a) + u64::from(b)));
 
-        let mut indices = vec![0; indptr[n_nodes] as usize];
+        let mut indices = zeros(indptr[n_nodes] as usize);
         for_each_row(0, &indptr, &mut indices, &mut vec![(); n_nodes], &|v, out, ()| {
             let own = self.row(v as NodeId);
             let (front, back) = out.split_at_mut(own.len());

@@ -15,6 +15,7 @@ use girih_machine::prefetch;
 use girih_random::{PHILOX_MULTIPLIERS, PHILOX_ROUNDS, PHILOX_WEYL};
 use pulp::{Arch, Simd, WithSimd};
 
+use super::rows::RowScratch;
 use super::{Drawn, Sink};
 use crate::NodeId;
 use crate::key::HopDraws;
@@ -31,6 +32,9 @@ const OFFSETS_AHEAD: usize = 2;
 const RING: usize = 4;
 const _: () = assert!(EDGES_AHEAD < RING && RING.is_power_of_two());
 
+/// Draws that a block of random words serves.
+const WORDS: u32 = 4;
+
 /// A value for each lane.
 pub(super) type Lanes = [u32; LANES];
 
@@ -39,11 +43,13 @@ pub(super) struct Ring {
     groups: Box<[Group; RING]>,
     /// Sources of one group, on their way to the sink.
     sources: Vec<NodeId>,
+    /// For nodes whose words do not decide every draw.
+    row: RowScratch,
 }
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { groups: Box::default(), sources: vec![0; LANES * MAX_FAN_OUT] }
+        Self { groups: Box::default(), sources: vec![0; LANES * MAX_FAN_OUT], row: RowScratch::default() }
     }
 }
 
@@ -102,7 +108,7 @@ impl<K: Sink> WithSimd for Hop<'_, '_, K> {
                 prefetch(graph.indptr().as_ptr().wrapping_add(node as usize));
             }
             if step < n_groups {
-                ring.groups[step % RING].draw(simd, graph, nodes_of(step), (count, replace), draws);
+                ring.groups[step % RING].draw(simd, graph, nodes_of(step), (count, replace), draws, &mut ring.row);
             }
             if let Some(group) = step.checked_sub(EDGES_AHEAD) {
                 let n_nodes = nodes_of(group).len();
@@ -122,6 +128,7 @@ impl Group {
         nodes: &[NodeId],
         (count, replace): (u32, bool),
         draws: HopDraws,
+        row: &mut RowScratch,
     ) {
         let (mut ids, mut degrees) = ([0; LANES], [0; LANES]);
         for (lane, &node) in nodes.iter().enumerate() {
@@ -136,25 +143,51 @@ impl Group {
         }
         let indices = graph.indices().as_ptr();
         for vector in 0..LANES / S::U32_LANES {
+            let lanes = vector * S::U32_LANES..(vector + 1) * S::U32_LANES;
             let nodes = Nodes::<S> { id: of::<S>(&ids, vector), degree: of::<S>(&degrees, vector) };
+            let mut is_open = nodes.none(simd);
             let mut n_asked = 0;
-            for block in 0..count.div_ceil(2) {
+            for block in 0..count.div_ceil(WORDS) {
                 let words = philox(simd, draws, block, nodes.id);
-                for draw in 2 * block..(2 * block + 2).min(count) {
-                    let half = 2 * (draw as usize % 2);
+                for draw in WORDS * block..(WORDS * (block + 1)).min(count) {
+                    let word = words[(draw % WORDS) as usize];
                     let (earlier, rest) = self.positions.split_at_mut(draw as usize);
-                    let words = (words[half], words[half + 1]);
-                    S::as_mut_simd_u32s(&mut rest[0]).0[vector] = if replace {
-                        below(simd, words, nodes.degree)
+                    let (position, open) = if replace {
+                        nodes.any(simd, word)
                     } else {
-                        nodes.distinct(simd, words, (draw, count), earlier, vector)
+                        nodes.distinct(simd, word, (draw, count), earlier, vector)
                     };
+                    S::as_mut_simd_u32s(&mut rest[0]).0[vector] = position;
+                    is_open = simd.or_m32s(is_open, open);
                 }
                 // One block late: vectors that were just written are slow to read in parts.
-                self.ask(indices, n_asked..2 * block as usize, vector * S::U32_LANES..(vector + 1) * S::U32_LANES);
-                n_asked = 2 * block as usize;
+                self.ask(indices, n_asked..(WORDS * block) as usize, lanes.clone());
+                n_asked = (WORDS * block) as usize;
             }
-            self.ask(indices, n_asked..count as usize, vector * S::U32_LANES..(vector + 1) * S::U32_LANES);
+            if holds_in_any(simd, is_open) {
+                self.draw_again(&ids, &degrees, lanes.clone(), (count, replace), draws, row);
+            }
+            self.ask(indices, n_asked..count as usize, lanes);
+        }
+    }
+
+    /// Draws for some lanes one after the other, by the definition.
+    #[cold]
+    fn draw_again(
+        &mut self,
+        ids: &Lanes,
+        degrees: &Lanes,
+        lanes: Range<usize>,
+        how: (u32, bool),
+        draws: HopDraws,
+        row: &mut RowScratch,
+    ) {
+        for lane in lanes {
+            row.positions.clear();
+            row.take(degrees[lane], how, draws.positions(ids[lane]));
+            for (positions, &position) in self.positions.iter_mut().zip(&row.positions) {
+                positions[lane] = position;
+            }
         }
     }
 
@@ -199,25 +232,45 @@ struct Nodes<S: Simd> {
 }
 
 impl<S: Simd> Nodes<S> {
-    /// The next position of Floyd's algorithm in every lane; where all neighbours are taken, they come in order.
+    /// No lane.
+    #[inline(always)]
+    fn none(&self, simd: S) -> S::m32s {
+        simd.less_than_u32s(self.degree, self.degree)
+    }
+
+    /// A position in every lane, and in which lanes the word may not decide it.
+    #[inline(always)]
+    fn any(&self, simd: S, word: S::u32s) -> (S::u32s, S::m32s) {
+        word_below(simd, word, self.degree)
+    }
+
+    /// The next position of Floyd's algorithm in every lane, and in which lanes the word may not decide it; where all neighbours
+    /// are taken, they come in order.
     #[inline(always)]
     fn distinct(
         &self,
         simd: S,
-        words: (S::u32s, S::u32s),
+        word: S::u32s,
         (draw, count): (u32, u32),
         earlier: &[Lanes],
         vector: usize,
-    ) -> S::u32s {
+    ) -> (S::u32s, S::m32s) {
         let all = simd.splat_u32s(count);
         let last = simd.add_u32s(simd.sub_u32s(self.degree, all), simd.splat_u32s(draw));
-        let drawn = below(simd, words, simd.add_u32s(last, simd.splat_u32s(1)));
+        let (drawn, is_open) = word_below(simd, word, simd.add_u32s(last, simd.splat_u32s(1)));
         let mut position = drawn;
         for earlier in earlier {
             position = simd.select_u32s(simd.equal_u32s(of::<S>(earlier, vector), drawn), last, position);
         }
-        simd.select_u32s(simd.greater_than_u32s(self.degree, all), position, simd.splat_u32s(draw))
+        let draws = simd.greater_than_u32s(self.degree, all);
+        (simd.select_u32s(draws, position, simd.splat_u32s(draw)), simd.and_m32s(draws, is_open))
     }
+}
+
+/// Whether a mask holds in any lane. (Which lane comes first is told from either end, by the instruction set.)
+#[inline(always)]
+fn holds_in_any<S: Simd>(simd: S, mask: S::m32s) -> bool {
+    simd.first_true_m32s(mask) < S::U32_LANES
 }
 
 /// A vector of some lanes.
@@ -241,10 +294,95 @@ pub(super) fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s
     c
 }
 
+/// [`girih_random::bounded_word`], and in which lanes the word may not decide: where the low half is below the bound, which
+/// is seldom and needs no division.
+#[inline(always)]
+fn word_below<S: Simd>(simd: S, word: S::u32s, bound: S::u32s) -> (S::u32s, S::m32s) {
+    let (low, high) = simd.widening_mul_u32s(word, bound);
+    (high, simd.less_than_u32s(low, bound))
+}
+
 /// [`girih_random::bounded`] of 64 bits, low word first, for bounds of 32 bits.
 #[inline(always)]
 pub(super) fn below<S: Simd>(simd: S, (low, high): (S::u32s, S::u32s), bound: S::u32s) -> S::u32s {
     let ((_, carried), (low, high)) = (simd.widening_mul_u32s(low, bound), simd.widening_mul_u32s(high, bound));
     let overflows = simd.less_than_u32s(simd.add_u32s(low, carried), carried);
     simd.select_u32s(overflows, simd.add_u32s(high, simd.splat_u32s(1)), high)
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+    use girih_random::bounded_word;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::DrawKey;
+    use crate::key::Scheme;
+
+    /// A word and a bound in every lane.
+    struct WordBelow {
+        words: Lanes,
+        bounds: Lanes,
+    }
+
+    impl WithSimd for WordBelow {
+        /// Positions, and for each vector whether all its words decide.
+        type Output = (Lanes, Vec<bool>);
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+            let mut found = [0; LANES];
+            let mut decided = Vec::new();
+            for vector in 0..LANES / S::U32_LANES {
+                let (position, is_open) = word_below(simd, of::<S>(&self.words, vector), of::<S>(&self.bounds, vector));
+                S::as_mut_simd_u32s(&mut found).0[vector] = position;
+                decided.push(!holds_in_any(simd, is_open));
+            }
+            (found, decided)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_know_which_words_decide(words: Lanes, wide: Lanes, shift in 0..24u32) {
+            let bounds = wide.map(|bound| bound >> shift);
+            let (found, decided) = Arch::new().dispatch(WordBelow { words, bounds });
+            for lane in 0..LANES {
+                match bounded_word(words[lane], bounds[lane]) {
+                    Some(position) => prop_assert_eq!(position, found[lane]),
+                    None => prop_assert!(!decided[lane * decided.len() / LANES], "lane {}", lane),
+                }
+            }
+        }
+
+        #[test]
+        fn drawing_again_draws_the_same(
+            edges in prop::collection::vec((0..40u32, 0..40u32), 0..1000),
+            count in 1..=MAX_FAN_OUT as u32,
+            replace: bool,
+            seed: u64,
+        ) {
+            let (rows, cols) = edges.into_iter().unzip();
+            let graph = Coo::new(40, 40, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+            let nodes: Vec<NodeId> = (7..7 + LANES as NodeId).collect();
+            let degrees: Vec<u32> = nodes.iter().map(|&node| graph.row(node as usize).len() as u32).collect();
+            let (ids, degrees) = (nodes.clone().try_into().unwrap(), degrees.try_into().unwrap());
+            let draws = DrawKey::new(seed, 1, 2).hop(Scheme::Neighbors, 3);
+            let (mut group, mut row) = (Group::default(), RowScratch::default());
+            group.draw(pulp::Scalar::new(), &graph, &nodes, (count, replace), draws, &mut row);
+            let drawn = group.of_nodes();
+            group.positions = [[0; LANES]; MAX_FAN_OUT];
+            group.draw_again(&ids, &degrees, 0..LANES, (count, replace), draws, &mut row);
+            prop_assert_eq!(drawn, group.of_nodes());
+        }
+    }
+
+    impl Group {
+        /// The positions of each node.
+        fn of_nodes(&self) -> Vec<Vec<u32>> {
+            let positions = |lane: usize| self.positions[..self.counts[lane] as usize].iter().map(move |p| p[lane]);
+            (0..LANES).map(|lane| positions(lane).collect()).collect()
+        }
+    }
 }

@@ -7,7 +7,7 @@ use hashbrown::HashSet;
 
 use super::{Drawn, Rule, Sink};
 use crate::fan_out::Neighbors;
-use crate::key::HopDraws;
+use crate::key::{HopDraws, Positions};
 use crate::{Bias, NodeId};
 
 /// Up to so many positions, looking through a list is faster than hashing.
@@ -16,7 +16,7 @@ const LIST_MAX: usize = 64;
 /// Memory of one row.
 #[derive(Default)]
 pub(super) struct RowScratch {
-    positions: Vec<u32>,
+    pub(super) positions: Vec<u32>,
     sources: Vec<NodeId>,
     taken: Taken,
     /// Positions that may not be drawn, ascending.
@@ -43,7 +43,7 @@ pub(super) fn hop<S: Sink>(
         scratch.skipped.clear();
         scratch.skipped.extend(rule.excluded.within(&range).iter().map(|edge| (edge - range.start as u64) as u32));
         match rule.bias {
-            None => draw(row.len(), rule, draws.stream(node), scratch),
+            None => draw(row.len(), rule, draws.positions(node), scratch),
             Some(bias) => draw_weighted(bias, range.start..range.end, rule, draws.stream(node), scratch),
         }
         scratch.sources.clear();
@@ -58,27 +58,37 @@ pub(super) fn hop<S: Sink>(
 }
 
 /// Positions of neighbours that are all equally likely.
-fn draw(n_row: usize, rule: Rule<'_>, mut stream: Stream, scratch: &mut RowScratch) {
-    let RowScratch { positions, taken, skipped, .. } = scratch;
-    let degree = (n_row - skipped.len()) as u32;
+fn draw(n_row: usize, rule: Rule<'_>, draws: Positions, scratch: &mut RowScratch) {
+    let degree = (n_row - scratch.skipped.len()) as u32;
     match rule.neighbors {
-        Neighbors::Count(count) if rule.replace => {
-            let n_draws = if degree == 0 { 0 } else { count };
-            positions.extend((0..n_draws).map(|_| stream.below(u64::from(degree)) as u32));
-        }
-        Neighbors::Count(count) if count < degree => floyd(degree, count, &mut stream, taken, positions),
-        _ => positions.extend(0..degree),
+        Neighbors::Count(count) => scratch.take(degree, (count, rule.replace), draws),
+        Neighbors::All => scratch.positions.extend(0..degree),
     }
+    let RowScratch { positions, skipped, .. } = scratch;
     if !skipped.is_empty() {
         positions.iter_mut().for_each(|position| *position = past_skipped(*position, skipped));
     }
 }
 
+impl RowScratch {
+    /// Draws `count` positions below `degree`, with replacement or without.
+    pub(super) fn take(&mut self, degree: u32, (count, replace): (u32, bool), mut draws: Positions) {
+        if replace {
+            let n_draws = if degree == 0 { 0 } else { count };
+            self.positions.extend((0..n_draws).map(|_| draws.below(degree)));
+        } else if count < degree {
+            floyd(degree, count, draws, &mut self.taken, &mut self.positions);
+        } else {
+            self.positions.extend(0..degree);
+        }
+    }
+}
+
 /// `count` distinct positions below `degree`, in the order drawn (Bentley and Floyd, CACM 30(9), 1987).
-fn floyd(degree: u32, count: u32, stream: &mut Stream, taken: &mut Taken, positions: &mut Vec<u32>) {
+fn floyd(degree: u32, count: u32, mut draws: Positions, taken: &mut Taken, positions: &mut Vec<u32>) {
     taken.clear(count as usize);
     for last in degree - count..degree {
-        let drawn = stream.below(u64::from(last) + 1) as u32;
+        let drawn = draws.below(last + 1);
         let position = if taken.contains(drawn) { last } else { drawn };
         taken.insert(position);
         positions.push(position);

@@ -8,6 +8,8 @@
 //! source is looked up depends on the size of the graph: in an array with a place for every node while that fits the
 //! caches, beyond that by the rank of its bit in an array of the nodes found.
 
+use girih_machine::zeros;
+
 use super::{HopPlan, Relabeller};
 use crate::draw::Sink;
 use crate::{Block, NodeId};
@@ -246,7 +248,9 @@ impl Places {
     fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
         match self {
             Self::Positions(positions) if n_nodes <= SMALL_MAX => {
-                positions.resize(n_nodes.max(positions.len()), 0);
+                if positions.len() < n_nodes {
+                    *positions = zeros(n_nodes);
+                }
             }
             Self::Ranks(table) if n_nodes > SMALL_MAX => table.begin(n_nodes),
             Self::Positions(_) => {
@@ -254,7 +258,7 @@ impl Places {
                 table.begin(n_nodes);
                 *self = Self::Ranks(table);
             }
-            Self::Ranks(_) => *self = Self::Positions(vec![0; n_nodes]),
+            Self::Ranks(_) => *self = Self::Positions(zeros(n_nodes)),
         }
         self.add(seeds, 0);
     }

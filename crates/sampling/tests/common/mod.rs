@@ -135,6 +135,13 @@ pub fn plain_sample(
     blocks
 }
 
+/// A position below `bound`, which one word decides: of graphs this small, all but one of a hundred million do.
+fn plain_position(stream: &mut Stream, bound: usize) -> usize {
+    let product = u64::from(stream.next_u32()) * bound as u64;
+    assert!(product % (1 << 32) >= (1 << 32) % bound as u64, "the rare word that does not decide");
+    (product >> 32) as usize
+}
+
 /// The edges that one node draws.
 fn plain_draw(
     graph: &Csr,
@@ -175,13 +182,13 @@ fn plain_draw(
         }
         None if replace => {
             for _ in 0..if degree == 0 { 0 } else { count } {
-                drawn.push(left[stream.below(degree as u64) as usize]);
+                drawn.push(left[plain_position(&mut stream, degree)]);
             }
         }
         None => {
             for i in 0..count {
                 let last = degree - count + i;
-                let position = stream.below(last as u64 + 1) as usize;
+                let position = plain_position(&mut stream, last + 1);
                 let is_taken = drawn.contains(&left[position]);
                 drawn.push(left[if is_taken { last } else { position }]);
             }
