@@ -30,7 +30,10 @@ const RATIOS: [u32; 5] = [8, 16, 32, 64, 128];
 /// Points that a network may lose at the ratio of the paper.
 const POINTS: f64 = 1.0;
 
-/// Networks that are trained with the paper's codec, on which batches; the first one with every codec.
+/// Principal components of bags of words at most: each row of thousands of words is a product with all of them.
+const COMPONENTS_MAX: u32 = 64;
+
+/// Networks that are trained with some codecs, on which batches; the first one with every codec.
 const TRAINED: [(ModelKind, BatchKind); 4] = [
     (ModelKind::Sage, BatchKind::Full),
     (ModelKind::Gat, BatchKind::Full),
@@ -61,6 +64,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 struct Codecs {
     /// The one of the paper.
     paper: CodecSpec,
+    /// Those that every network is trained with.
+    compared: Vec<CodecSpec>,
     /// A code book and as many bytes of principal components, for each ratio that the width has.
     equal: Vec<(u32, CodecSpec, CodecSpec)>,
     /// All of these and some others.
@@ -68,11 +73,14 @@ struct Codecs {
 }
 
 impl Codecs {
-    /// For bags of words, whose rows are mostly zeros: what is learned says little of the features that codecs are made for, and takes
-    /// long where there are thousands. The paper's codec, and what is nearest to the features.
+    /// For bags of words: what is learned says little of the features that the code book is made for, and takes long where there are
+    /// thousands. The paper's codec, others of no more bytes, and what is nearest to the features.
     fn few(width: usize) -> Self {
         let paper = Self::of(width).paper;
-        Self { paper, equal: Vec::new(), all: vec![paper, CodecSpec::Int8] }
+        let (k, bytes) = (paper.setting().unwrap_or(1), paper.row_bytes(width) as u32);
+        let compared = vec![paper, CodecSpec::Pca((bytes / 2).min(COMPONENTS_MAX)), CodecSpec::Int8];
+        let all = [&compared[..], &[CodecSpec::TopkResidual(k), CodecSpec::Pq(bytes)]].concat();
+        Self { paper, compared, equal: Vec::new(), all }
     }
 
     /// The paper's ratio is 16 where features are few (Papers100M's 128), else that of `k = 8`.
@@ -91,7 +99,7 @@ impl Codecs {
         let others: Vec<_> =
             equal.iter().flat_map(|&(_, topk, pca)| [topk, pca]).filter(|c| !all.contains(c)).collect();
         all.extend(others);
-        Self { paper, equal, all }
+        Self { paper, compared: vec![paper], equal, all }
     }
 }
 
@@ -143,7 +151,7 @@ fn scattered(n_rows: usize) -> Vec<NodeId> {
     (0..N_GATHERED).map(|_| stream.below(n_rows as u64) as NodeId).collect()
 }
 
-/// Trains every network with the paper's codec and without, and the first one with all codecs.
+/// Trains every network without a codec and with those that are compared, and the first one with all codecs.
 fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -> Result<(), Error> {
     let mut lost = BTreeMap::new();
     for (i, (model, batch)) in TRAINED.into_iter().enumerate() {
@@ -151,7 +159,7 @@ fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -
         let expected = Trained::with(&Cpu::new(), dataset, &plain)?;
         let name = |codec: &str| format!("{}/{}/{codec}", dataset.name, model.name());
         report.cases.push(expected.case(name("none"), Metric::Accuracy)?);
-        let chosen = if i == 0 { &codecs.all[..] } else { &[codecs.paper] };
+        let chosen = if i == 0 { &codecs.all[..] } else { &codecs.compared };
         for &codec in chosen {
             let found = Trained::with(&Cpu::new(), dataset, &TrainConfig { codec: Some(codec), ..plain.clone() })?;
             let beside = found.beside(&expected, Metric::Accuracy)?;
@@ -202,6 +210,16 @@ mod tests {
             assert_eq!(topk.row_bytes(602), pca.row_bytes(602));
             let found = 4.0 * 602.0 / topk.row_bytes(602) as f64;
             assert!((found / f64::from(ratio) - 1.0).abs() < 0.2, "{topk}: {found}");
+        }
+    }
+
+    #[test]
+    fn bags_of_words_meet_components_of_no_more_bytes() {
+        for (width, compared) in [(767, ["topk:8", "pca:24", "int8"]), (8415, ["topk:8", "pca:64", "int8"])] {
+            let codecs = Codecs::few(width);
+            assert_eq!(codecs.compared.iter().map(ToString::to_string).collect::<Vec<_>>(), compared);
+            assert!(codecs.compared.iter().all(|codec| codecs.all.contains(codec)));
+            assert!(codecs.all.contains(&CodecSpec::TopkResidual(8)));
         }
     }
 

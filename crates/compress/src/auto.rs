@@ -6,10 +6,11 @@
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
 
+use crate::codec::learn;
 use crate::quantized::Quantized;
 use crate::sample::{Draws, draw_rows};
 use crate::topk::{self, GROUP};
-use crate::{CodecSpec, CompressError, ErrorReport, FeatureCodec, fit};
+use crate::{CodecSpec, CompressError, ErrorReport, FeatureCodec};
 
 /// The codec of least relative error on held-out rows; of equals the first in the order of [`candidates`].
 pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
@@ -18,14 +19,14 @@ pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box
     let mut best: Option<(CodecSpec, f64)> = None;
     for spec in candidates {
         // A candidate that cannot hold these features, such as f16 with large ones, is none.
-        let Ok(codec) = fit(spec, &learnt, seed) else { continue };
+        let Ok(codec) = learn(spec, &learnt, seed) else { continue };
         let Ok(report) = ErrorReport::measure(&*codec, &held_out) else { continue };
         if best.is_none_or(|(_, error)| report.relative_error < error) {
             best = Some((spec, report.relative_error));
         }
     }
     match best {
-        Some((spec, _)) => fit(spec, sample, seed),
+        Some((spec, _)) => learn(spec, sample, seed),
         None => Err(CompressError::invalid(format!(
             "codec auto:{row_bytes}: no codec holds these {} features in {row_bytes} bytes a row; give more bytes, or scale \
              the features if they are very large",

@@ -8,7 +8,7 @@ use crate::half::Half;
 use crate::pca::Pca;
 use crate::pq::ProductQuantizer;
 use crate::quantized::Quantized;
-use crate::topk::TopkCodebook;
+use crate::topk::{TopkCodebook, ties};
 use crate::{CodecSpec, CompressError, auto};
 
 /// A fitted codec: every row of `width` features becomes a code of `row_bytes` bytes, which depends on that row alone.
@@ -101,11 +101,21 @@ pub(crate) fn check_finite(row: &[f32]) -> Result<(), Refused> {
     Err(Refused { column, value: row[column], expected: "features must be finite, replace or drop it" })
 }
 
-/// Fits a codec to a sample of rows; the seed decides what a codec draws while it learns.
+/// Fits a codec to a sample of rows; the seed decides what a codec draws while it learns. Warns, by `tracing`, where a code book is
+/// asked for and values tie in most groups, as in bags of words.
 ///
 /// # Errors
 /// When the setting does not suit the width, a codec that learns gets fewer than two rows, or a value is not finite.
 pub fn fit(spec: CodecSpec, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
+    let codec = learn(spec, sample, seed)?;
+    if let Some(warning) = ties::warning(spec, sample) {
+        tracing::warn!("{warning}");
+    }
+    Ok(codec)
+}
+
+/// As [`fit`], without a word.
+pub(crate) fn learn(spec: CodecSpec, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
     spec.check()?;
     let width = sample.n_cols();
     check_width(width)?;

@@ -19,9 +19,14 @@
 //! **Residual.** Features that are large in every row (encoders of text have such) would be kept in every row, and say
 //! nothing. The variant `topk-residual` subtracts the mean row of the sample first and adds it when decoding, so that
 //! features that are not kept decode to their mean.
+//!
+//! **Bags of words** are nothing for a code book: nearly all values of a group are equal, and what is kept is left to the rule for
+//! ties. No rule helps: where each word occurs in a fifth to a half of the rows, eight words of ninety say too little,
+//! whichever they are (`docs/compression.md`). [`fit`](crate::fit) warns of such features.
 
 mod select;
 mod select_x86;
+pub(crate) mod ties;
 
 use girih_graph_format::Matrix;
 
