@@ -5,7 +5,8 @@ use std::time::Duration;
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{
-    Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand, Transpose,
+    AdamStep, Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand,
+    StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Norm};
 use girih_kernels::{Cuda, NcclRank, Survey};
@@ -28,6 +29,8 @@ const ROWS: [usize; 2] = [1, 1 << 16];
 const COLUMNS: usize = 256;
 /// Exchanges that are timed together.
 const EXCHANGES: usize = 10;
+/// Steps that a device is watched for, and records, before it repeats them without the host.
+const STEPS_BEFORE: usize = 5;
 /// How long a card waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Of the memory that is free, what a product that is measured may take.
@@ -155,15 +158,7 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
         |share: f64, exchange: &mut dyn FnMut(usize) -> Result<(), CommError>| -> Result<LinkRates, CommError> {
             let mut times = [0.0; 2];
             for (time, rows) in times.iter_mut().zip(ROWS) {
-                exchange(rows)?;
-                world.barrier()?;
-                let mut failure = None;
-                let seconds = cuda.elapsed(|| -> Result<(), ComputeError> {
-                    failure = (0..EXCHANGES).try_for_each(|_| exchange(rows)).err();
-                    Ok(())
-                });
-                failure.map_or(Ok(()), Err)?;
-                *time = seconds.map_err(failed)? / EXCHANGES as f64;
+                *time = seconds_of(cuda, world, &mut || exchange(rows)).map_err(failed)?;
             }
             let bytes = (ROWS[1] - ROWS[0]) as f64 * (COLUMNS * size_of::<f32>()) as f64 * share;
             Ok(LinkRates { latency: times[0], bytes_per_second: bytes / (times[1] - times[0]).max(1e-9) })
@@ -185,6 +180,25 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
             world.all_to_all(&pieces(rows), &all[at(rows)], &pieces(rows), &mut more[at(rows)])
         })?,
     })
+}
+
+/// What an exchange takes of a step that is repeated as training repeats steps: from its second or third time on, devices need no host
+/// for it.
+fn seconds_of(
+    cuda: &Cuda,
+    world: &dyn Collective<Cuda>,
+    exchange: &mut dyn FnMut() -> Result<(), CommError>,
+) -> Result<f64, ComputeError> {
+    let nothing = AdamStep { lr: 0.0, beta1: 0.0, beta2: 0.0, eps: 0.0, decoupled: false, step: 1 };
+    let inputs = StepInputs { keys: Vec::new(), optimizer: nothing };
+    let failed = |error: CommError| ComputeError::device("an exchange between ranks", error.to_string());
+    let mut recording = <Cuda as Backend>::Recording::default();
+    let mut step = || (0..EXCHANGES).try_for_each(|_| exchange()).map_err(failed);
+    for _ in 0..STEPS_BEFORE {
+        cuda.repeat(&mut recording, &inputs, &mut step)?;
+    }
+    world.barrier().map_err(failed)?;
+    Ok(cuda.elapsed(|| cuda.repeat(&mut recording, &inputs, &mut step))? / EXCHANGES as f64)
 }
 
 #[cfg(test)]
