@@ -116,7 +116,8 @@ mod tests {
             let product = u64::from(block(i / 4)[i as usize % 4]) * u64::from(bound);
             let is_spare = product % (1 << 32) < (1 << 32) % u64::from(bound);
             let [low, high, ..] = block((1 << 31) + i);
-            let spare = (u128::from(high) << 32 | u128::from(low)) * u128::from(bound) >> 64;
+            let bits = (u128::from(high) << 32) | u128::from(low);
+            let spare = (bits * u128::from(bound)) >> 64;
             let expected = if is_spare { spare as u32 } else { (product >> 32) as u32 };
             assert_eq!(positions.below(bound), expected, "draw {i}");
             n_spare += u32::from(is_spare);
