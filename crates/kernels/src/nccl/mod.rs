@@ -130,11 +130,14 @@ impl<T: Transport> NcclRank<T> {
         if from.len == 0 {
             return Ok(());
         }
+        // Beside copies from other cards, this one need not hold them up: it is done when the device's stream waits for them.
+        let stream = if self.one_sided.is_some() { &*self.stream } else { self.current() };
+        let bound = stream.context().bind_to_thread();
         let n_bytes = from.len * from.dtype.n_bytes();
         // SAFETY: both are rows of matrices that were checked to have as many elements, on this stream's device.
-        let copied = unsafe {
-            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, self.current().cu_stream())
-        };
+        let copied = bound.and_then(|()| unsafe {
+            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, stream.cu_stream())
+        });
         copied.map_err(|error| CommError::Library { operation, message: error.to_string() })
     }
 }
