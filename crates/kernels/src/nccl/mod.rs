@@ -360,7 +360,8 @@ impl<T: Transport> NcclRank<T> {
         let call = Call { operation, detail: [sent[rank].dtype.n_bytes(), 0] };
         let is_begun = self.is_beginning.load(Ordering::Relaxed);
         // SAFETY: as in `Collective::broadcast`; of calls that were begun, `Collective::begin` says the same.
-        unsafe { group.exchange((&*self.transport, call), sent, received, is_begun) }
+        let exchanged = unsafe { group.exchange((&*self.transport, call), sent, received, is_begun) };
+        exchanged.inspect_err(|_| group.all.note_failure())
     }
 
     /// A broadcast by copies: the root's rows are cut into as many slices as there are others. Each copies one from the root, and then those
@@ -401,9 +402,9 @@ impl<T: Transport> NcclRank<T> {
 
 impl<T> Drop for NcclRank<T> {
     fn drop(&mut self) {
-        if self.one_sided.is_some() {
-            // Else communicators, which end next, might stand behind waits for a rank that has failed.
-            self.peers.end_after_failure();
+        if let Some(group) = &self.one_sided {
+            // Else communicators, which end next, might stand behind waits for a rank that has failed, or does not come.
+            self.peers.end_after(group.all.has_failed());
         }
     }
 }

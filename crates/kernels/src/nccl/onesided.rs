@@ -13,7 +13,7 @@
 //! rank's rows are done: from then on they may be overwritten or freed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{free_host, malloc_host, memcpy_dtod_async};
@@ -41,6 +41,8 @@ pub(super) struct OneSided {
     rank: usize,
     /// The device's own stream, and the one that exchanges are on.
     streams: [Arc<CudaStream>; 2],
+    /// Whether an exchange has failed, after which others may wait, or not come, for ever.
+    has_failed: AtomicBool,
 }
 
 impl OneSided {
@@ -82,7 +84,17 @@ impl OneSided {
         }
         // Whoever gets the flags knows that all ranks came here, and have shared their memory.
         let flags = Flags::common(transport, OPERATION, &context)?;
-        Ok(Self { flags, rank, streams })
+        Ok(Self { flags, rank, streams, has_failed: AtomicBool::new(false) })
+    }
+
+    /// Takes note that an exchange has failed.
+    pub(super) fn note_failure(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one has.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Whether nothing is under way on this rank's streams, or ever will be again.

@@ -54,9 +54,9 @@ impl Peers {
         *self.one_sided.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(one_sided);
     }
 
-    /// Calls everything off that is under way, if a rank has failed.
-    pub(super) fn end_after_failure(&self) {
-        if (self.failure)().is_some() {
+    /// Calls everything off that is under way, if this rank or another one has failed.
+    pub(super) fn end_after(&self, own_failure: bool) {
+        if own_failure || (self.failure)().is_some() {
             self.call_off();
         }
     }
