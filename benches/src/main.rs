@@ -7,6 +7,7 @@ use clap::Parser;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
 use girih_benches::{Error, Report, folder, graphs, table};
+use girih_comm::CardTransport;
 use girih_kernels::{BlockKernel, Tiling};
 use girih_machine::{Ceilings, Machine};
 use girih_reorder::OrderKind;
@@ -70,6 +71,9 @@ struct Arguments {
     /// Layers of the network (suite gpu-ranks) [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     layers: Option<u8>,
+    /// What carries rows between devices, nccl or peer, each of which runs (suite gpu-ranks) [default: nccl]
+    #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
+    transport: Vec<CardTransport>,
 }
 
 fn graph_help() -> String {
@@ -110,6 +114,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         ncu: arguments.ncu,
         docs: arguments.docs,
         timelines: arguments.timelines,
+        transports: arguments.transport,
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));

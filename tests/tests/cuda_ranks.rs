@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, CommError, Traffic, Transport};
-use girih_compute::{Backend, ComputeError, Cpu, Dtype, Shape};
+use girih_comm::{CardTransport, Collective, CommError, Traffic, Transport};
+use girih_compute::{AdamStep, Backend, ComputeError, Cpu, Dtype, Shape, StepInputs};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
@@ -40,8 +40,24 @@ fn several() -> Option<Vec<Cuda>> {
     (cards.len() > 1).then_some(cards)
 }
 
-fn connect(cuda: &Cuda, world: ThreadRank) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-    NcclRank::connect(cuda, world, DEADLINE)
+fn connect(cuda: &Cuda, world: ThreadRank, transport: CardTransport) -> Result<Box<dyn Collective<Cuda>>, CommError> {
+    NcclRank::connect(cuda, world, DEADLINE, transport)
+}
+
+/// What can carry rows between the cards here.
+fn transports() -> Vec<CardTransport> {
+    let Some(cards) = several() else { return Vec::new() };
+    let tried = threads::run(cards.len(), DEADLINE, |world| {
+        connect(&cards[world.transport().rank()], world, CardTransport::Peer).map(drop)
+    });
+    match tried {
+        Ok(_) => vec![CardTransport::Nccl, CardTransport::Peer],
+        Err(failure) if failure.message.contains("cannot read the memory") => {
+            println!("only NCCL: {}", failure.message);
+            vec![CardTransport::Nccl]
+        }
+        Err(failure) => panic!("{}", failure.message),
+    }
 }
 
 /// What one rank is left with after every operation, and what it moved.
@@ -83,6 +99,17 @@ fn operations<B: Backend>(
     let (input, mut out) = (filled(sent.iter().sum(), 5)?, zeros(received.iter().sum())?);
     world.all_to_all(&sent, &input, &received, &mut out)?;
     left.push(backend.download(&out)?);
+
+    // Two that were begun, of which the second is of one rank's rows alone.
+    let alone: Vec<usize> = (0..size).map(|i| if i == 0 { 40 } else { 0 }).collect();
+    let (first, second) = (filled(rows[rank], 8)?, filled(alone[rank], 9)?);
+    let (mut all, mut one) = (zeros(rows.iter().sum())?, zeros(40)?);
+    let begun = [
+        world.begin(&mut || world.all_gather(&rows, &first, &mut all))?,
+        world.begin(&mut || world.all_gather(&alone, &second, &mut one))?,
+    ];
+    begun.into_iter().try_for_each(|pending| world.finish(pending))?;
+    left.extend([backend.download(&all)?, backend.download(&one)?]);
 
     // Two groups, in falling order; then each rank alone.
     let group = world.split(rank % 2, size - rank)?;
@@ -127,27 +154,41 @@ impl From<ComputeError> for Failure {
 
 #[test]
 fn cards_exchange_what_processors_do() {
-    for case in [(Dtype::F32, 47), (Dtype::F32, 64), (Dtype::Bf16, 13)] {
+    let cases = [(Dtype::F32, 47), (Dtype::F32, 64), (Dtype::Bf16, 13)];
+    for (transport, case) in transports().into_iter().flat_map(|by| cases.map(|case| (by, case))) {
         let Some(cards) = several() else { return };
         let on_host = |world: ThreadRank| operations::<Cpu>(&Cpu::new(), &world, case);
         let expected = threads::run(cards.len(), DEADLINE, on_host).expect("ranks on the processor");
         let on_card = |world: ThreadRank| {
             let cuda = &cards[world.transport().rank()];
-            operations(cuda, &*connect(cuda, world)?, case)
+            operations(cuda, &*connect(cuda, world, transport)?, case)
         };
         let found =
             threads::run(cards.len(), DEADLINE, on_card).unwrap_or_else(|failure| panic!("{}", failure.message));
         for (rank, (expected, found)) in expected.iter().zip(&found).enumerate() {
-            assert_eq!(expected, found, "rank {rank}, {case:?}");
+            assert_eq!(expected, found, "rank {rank}, {case:?} by {transport}");
         }
     }
+}
+
+/// Scheme, exchange, stages.
+type Partition = (Scheme, Exchange, usize);
+
+/// Partitions of so many cards.
+fn partitions(n: usize) -> Vec<Partition> {
+    let mut partitions =
+        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Rows, 1), (Scheme::OneD, Exchange::Dense, n)];
+    if n == 4 {
+        partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto, 1), (Scheme::TwoD, Exchange::Dense, 2)]);
+    }
+    partitions
 }
 
 /// The losses of all epochs on the cards of a partition, and how many steps each card repeated as graphs.
 fn losses(
     cards: &[Cuda],
     config: &TrainConfig,
-    (scheme, exchange, stages): (Scheme, Exchange, usize),
+    ((scheme, exchange, stages), transport): (Partition, CardTransport),
 ) -> (Vec<f32>, Vec<u64>) {
     let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
@@ -158,7 +199,8 @@ fn losses(
         }
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
-        let ranks = RankOptions { stages, ..RankOptions::new(grid, exchange, DEADLINE) };
+        let ranks = RankOptions { stages, transport, ..RankOptions::new(grid, exchange, DEADLINE) };
+        let connect = |cuda: &Cuda, world| connect(cuda, world, transport);
         train_on_devices((cards, connect), dataset, config, &ranks, &session, observe)
     })
     .expect("training on cards");
@@ -168,16 +210,12 @@ fn losses(
 #[test]
 fn cards_learn_what_one_card_does() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
-    let mut partitions =
-        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Rows, 1), (Scheme::OneD, Exchange::Dense, n)];
-    if n == 4 {
-        partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto, 1), (Scheme::TwoD, Exchange::Dense, 2)]);
-    }
+    let partitions = partitions(n);
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc] {
         let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
-        let (single, _) = losses(&cards(1), &config, partitions[0]);
+        let (single, _) = losses(&cards(1), &config, (partitions[0], CardTransport::Nccl));
         for &partition in &partitions {
-            let (shared, repeated) = losses(&cards(n), &config, partition);
+            let (shared, repeated) = losses(&cards(n), &config, (partition, CardTransport::Nccl));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
                 assert!(
@@ -200,9 +238,10 @@ fn cards_learn_in_bf16_what_one_card_does() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
         let base = TrainConfig::for_model(kind);
         let config = TrainConfig { epochs: 20, eval_every: 20, precision: Dtype::Bf16, ..base };
-        let (single, _) = losses(&storing(cards(1)), &config, (Scheme::OneD, Exchange::Dense, 1));
+        let (single, _) =
+            losses(&storing(cards(1)), &config, ((Scheme::OneD, Exchange::Dense, 1), CardTransport::Nccl));
         for exchange in [Exchange::Dense, Exchange::Rows] {
-            let (shared, _) = losses(&storing(cards(n)), &config, (Scheme::OneD, exchange, 1));
+            let (shared, _) = losses(&storing(cards(n)), &config, ((Scheme::OneD, exchange, 1), CardTransport::Nccl));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
                 assert!((a - b).abs() <= 1e-2 * a.abs(), "{kind:?}, {exchange}, epoch {epoch}: {b}, on one card {a}");
@@ -217,55 +256,161 @@ fn cards_learn_the_same_bits_again() {
     let base = TrainConfig::for_model(ModelKind::Gcn);
     let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
     let config = TrainConfig { epochs: 10, model, ..base };
-    let run = || losses(&cards(n), &config, (Scheme::OneD, Exchange::Auto, 1)).0;
+    let run = || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, 1), CardTransport::Nccl)).0;
     assert_eq!(run(), run());
+}
+
+/// What carries rows rounds nothing, and orders no sum.
+#[test]
+fn rows_copied_from_memory_teach_the_same_bits() {
+    let ([_, CardTransport::Peer], Some(n)) = (&transports()[..], several().map(|cards| cards.len())) else { return };
+    for (kind, precision) in [(ModelKind::Gcn, Dtype::F32), (ModelKind::Gcn, Dtype::Bf16), (ModelKind::Gat, Dtype::F32)]
+    {
+        let config = TrainConfig { epochs: 20, eval_every: 5, precision, ..TrainConfig::for_model(kind) };
+        for partition in partitions(n) {
+            let by = |transport| {
+                let cards: Vec<Cuda> = cards(n).into_iter().map(|card| card.storing(precision)).collect();
+                losses(&cards, &config, (partition, transport))
+            };
+            let (sent, copied) = (by(CardTransport::Nccl), by(CardTransport::Peer));
+            assert_eq!(sent.0, copied.0, "losses of {kind:?} in {precision:?} on {partition:?}");
+            assert_eq!(sent.1, copied.1, "steps repeated, {kind:?} on {partition:?}");
+        }
+    }
+}
+
+/// Rows that are overwritten as soon as their exchange is finished, on cards of which some have more to do than others.
+#[test]
+fn rows_are_read_before_they_are_overwritten() {
+    const ROWS: usize = 4096;
+    const COLS: usize = 256;
+    const ROUNDS: usize = 20;
+    for transport in transports() {
+        let Some(cards) = several() else { return };
+        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+            let cuda = &cards[world.transport().rank()];
+            let world = connect(cuda, world, transport)?;
+            let (rank, size) = (world.rank(), world.size());
+            let filled =
+                |value: usize| Matrix::new(ROWS, COLS, vec![value as f32; ROWS * COLS]).expect("as many values");
+            let (mut x, ones) = (cuda.upload(&filled(rank), Dtype::F32)?, cuda.upload(&filled(1), Dtype::F32)?);
+            let mut rounds = Vec::new();
+            for _ in 0..ROUNDS {
+                let mut all = cuda.zeros(Shape::new(size * ROWS, COLS), Dtype::F32)?;
+                let pending = world.begin(&mut || world.all_gather(&vec![ROWS; size], &x, &mut all))?;
+                world.finish(pending)?;
+                cuda.add_scaled(1.0, &ones, &mut x)?;
+                for _ in 0..8 * rank {
+                    cuda.add_scaled(0.0, &ones, &mut x)?;
+                }
+                rounds.push(all);
+            }
+            for (round, all) in rounds.iter().enumerate() {
+                let found = cuda.download(all)?;
+                for (from, rows) in found.data().chunks(ROWS * COLS).enumerate() {
+                    let expected = (from + round) as f32;
+                    assert!(
+                        rows.iter().all(|&x| x == expected),
+                        "round {round}, rank {rank} from {from} by {transport}"
+                    );
+                }
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{}", failure.message));
+    }
 }
 
 /// A rank that fails while another waits for it on its card.
 #[test]
 fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
-    let Some(cards) = several() else { return };
-    let start = Instant::now();
-    let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
-        let cuda = &cards[world.transport().rank()];
-        let world = connect(cuda, world)?;
-        let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
-        for round in 0..5 {
-            if round == 3 && world.rank() == 1 {
-                return Err(Failure("rank one has had enough".to_owned()));
+    for transport in transports() {
+        let Some(cards) = several() else { return };
+        let start = Instant::now();
+        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+            let cuda = &cards[world.transport().rank()];
+            let world = connect(cuda, world, transport)?;
+            let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+            let mut all = cuda.zeros(Shape::new(1000 * world.size(), 64), Dtype::F32)?;
+            for round in 0..5 {
+                if round == 3 && world.rank() == 1 {
+                    return Err(Failure("rank one has had enough".to_owned()));
+                }
+                world.all_reduce(&mut x)?;
+                world.all_gather(&vec![1000; world.size()], &x, &mut all)?;
+                cuda.download(&all)?;
             }
-            world.all_reduce(&mut x)?;
-            cuda.download(&x)?;
-        }
-        Ok(())
-    });
-    let failure = outcome.expect_err("a rank failed");
-    assert_eq!(failure.rank, 1);
-    assert!(failure.message.contains("had enough"), "{}", failure.message);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+            Ok(())
+        });
+        let failure = outcome.expect_err("a rank failed");
+        assert_eq!(failure.rank, 1);
+        assert!(failure.message.contains("had enough"), "{}", failure.message);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?} by {transport}", start.elapsed());
+    }
+}
+
+/// A rank that fails while the graphs of others wait on their cards for copies, and for a sum behind them.
+#[test]
+fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
+    let [_, transport @ CardTransport::Peer] = transports()[..] else { return };
+    let optimizer = AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, step: 1 };
+    let inputs = StepInputs { keys: Vec::new(), optimizer };
+    for sums in [false, true] {
+        let Some(cards) = several() else { return };
+        let start = Instant::now();
+        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+            let cuda = &cards[world.transport().rank()];
+            let world = connect(cuda, world, transport)?;
+            let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+            let mut all = cuda.zeros(Shape::new(1000 * world.size(), 64), Dtype::F32)?;
+            let mut recording = <Cuda as Backend>::Recording::default();
+            for round in 0..8 {
+                if round == 6 && world.rank() == 1 {
+                    return Err(Failure("rank one has had enough".to_owned()));
+                }
+                cuda.repeat(&mut recording, &inputs, &mut || -> Result<(), Failure> {
+                    world.all_gather(&vec![1000; world.size()], &x, &mut all)?;
+                    if sums {
+                        world.all_reduce(&mut x)?;
+                    }
+                    Ok(())
+                })?;
+                cuda.download(&all)?;
+            }
+            Ok(())
+        });
+        let failure = outcome.expect_err("a rank failed");
+        assert_eq!(failure.rank, 1);
+        assert!(failure.message.contains("had enough"), "{}", failure.message);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}, sums {sums}", start.elapsed());
+        assert!(cards[0].n_repeated() >= 4, "{} steps were graphs", cards[0].n_repeated());
+    }
 }
 
 /// A rank that does not come: the others wait for as long as the deadline says.
 #[test]
 fn a_rank_that_is_late_is_not_waited_for_without_end() {
-    let Some(cards) = several() else { return };
     let deadline = Duration::from_secs(3);
-    let outcome = threads::run(cards.len(), deadline, |world| -> Result<(), Failure> {
-        let cuda = &cards[world.transport().rank()];
-        let world = NcclRank::connect(cuda, world, deadline)?;
-        let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
-        world.all_reduce(&mut x)?;
-        cuda.download(&x)?;
-        if world.rank() == 1 {
-            std::thread::sleep(Duration::from_secs(8));
-            return Ok(());
-        }
-        world.all_reduce(&mut x)?;
-        cuda.download(&x)?;
-        Ok(())
-    });
-    let failure = outcome.expect_err("a rank was late");
-    assert!(failure.message.contains("within 3 s"), "{}", failure.message);
+    for transport in transports() {
+        let Some(cards) = several() else { return };
+        let outcome = threads::run(cards.len(), deadline, |world| -> Result<(), Failure> {
+            let cuda = &cards[world.transport().rank()];
+            let world = NcclRank::connect(cuda, world, deadline, transport)?;
+            let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+            world.broadcast(0, &mut x)?;
+            cuda.download(&x)?;
+            if world.rank() == 1 {
+                std::thread::sleep(Duration::from_secs(8));
+                return Ok(());
+            }
+            world.broadcast(0, &mut x)?;
+            world.all_reduce(&mut x)?;
+            cuda.download(&x)?;
+            Ok(())
+        });
+        let failure = outcome.expect_err("a rank was late");
+        assert!(failure.message.contains("within 3 s"), "{} by {transport}", failure.message);
+    }
 }
 
 #[test]
@@ -273,7 +418,7 @@ fn ranks_want_a_card_each() {
     let Some(_) = cards(1).pop() else { return };
     let outcome = threads::run(2, DEADLINE, |world| -> Result<(), Failure> {
         let cuda = Cuda::new(Device::open(0).expect("the first card"));
-        connect(&cuda, world)?;
+        connect(&cuda, world, CardTransport::Nccl)?;
         Ok(())
     });
     let message = outcome.expect_err("both ranks are on one card").message;

@@ -2,7 +2,7 @@
 //!
 //! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row blocks of the
 //! partition, `inside`, in which every device keeps its share of the edges. One device works in the order of the whole graph. The last
-//! part of a name says in how many stages rows travel. With `--timelines DIR` every case
+//! part of a name says in how many stages rows travel; `/peer` behind it, that they are copied from the memory of other devices. With `--timelines DIR` every case
 //! on several trains a few epochs more, of which a timeline is written there, and says what the busiest device did in one.
 
 use std::fs::{self, File};
@@ -10,6 +10,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
 
+use girih_comm::CardTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank, Timeline};
@@ -41,6 +42,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
+    let transports = setup.transports_or(&[CardTransport::Nccl]);
     let mut predictions = Predictions::new(n_cards.min(CARDS_MAX))?;
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
@@ -57,11 +59,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
                     let predicted = predictions.of(dataset, &suite.config(precision))?;
                     let group = format!("{kind}-{where_}/{}/{n}", precision.name());
-                    for plan @ (scheme, exchange, stages) in plans(n) {
-                        let several = Several::new((n, cuts), plan, precision)?;
+                    let all = plans(n).into_iter().flat_map(|plan| transports.iter().map(move |&by| (plan, by)));
+                    for (plan @ (scheme, exchange, stages), transport) in all {
+                        let several = Several::new((n, cuts), plan, (precision, transport))?;
                         let time = suite.on_several(dataset, &several)?;
-                        let case = Case::new(format!("{group}/{scheme}/{exchange}/{stages}"), time)
-                            .with("x_one", one.median_s / time.median_s);
+                        let name = format!("{group}/{scheme}/{exchange}/{stages}{}", suffix(transport));
+                        let case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
                         let mut case = predictions.beside(case, &group, predicted.epoch_ms(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
@@ -85,6 +88,14 @@ fn plans(n: usize) -> Vec<(Scheme, Exchange, usize)> {
         plans.extend([(Scheme::OneAndHalfD, Exchange::Dense, 1), (Scheme::TwoD, Exchange::Dense, 1)]);
     }
     plans
+}
+
+/// What the name of a case says of what carries rows.
+fn suffix(transport: CardTransport) -> &'static str {
+    match transport {
+        CardTransport::Nccl => "",
+        CardTransport::Peer => "/peer",
+    }
 }
 
 /// So many devices, two of which hold the same rows where that is the scheme.
@@ -180,9 +191,9 @@ impl Several {
     fn new(
         (n, cuts): (usize, Cuts),
         (scheme, exchange, stages): (Scheme, Exchange, usize),
-        precision: Dtype,
+        (precision, transport): (Dtype, CardTransport),
     ) -> Result<Self, Error> {
-        let ranks = RankOptions { cuts, stages, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
+        let ranks = RankOptions { cuts, stages, transport, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
         Ok(Self { ranks, precision })
     }
 
@@ -190,7 +201,7 @@ impl Several {
         // Devices join ranks once.
         let cards: Vec<Cuda> =
             (0..self.ranks.grid.ranks()).map(|ordinal| open(ordinal, self.precision)).collect::<Result<_, Error>>()?;
-        let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE);
+        let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, self.ranks.transport);
         let session = SessionOptions::default();
         Ok(train_on_devices((&cards, connect), dataset.clone(), config, &self.ranks, &session, observe)?)
     }

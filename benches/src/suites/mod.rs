@@ -26,6 +26,7 @@ mod trainings;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use girih_comm::CardTransport;
 use girih_compute::Dtype;
 use girih_graph_format::Matrix;
 use girih_kernels::{BlockKernel, Tiling};
@@ -163,6 +164,8 @@ pub struct Setup {
     pub docs: Option<PathBuf>,
     /// Folder for timelines of devices, for the suite that records them.
     pub timelines: Option<PathBuf>,
+    /// What carries rows between devices, for the suite that compares that; none for what it would take.
+    pub transports: Vec<CardTransport>,
     /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
     pub kernels: Vec<BlockKernel>,
 }
@@ -183,6 +186,11 @@ impl Setup {
     /// Orders of nodes, for a suite with a `default` of its own.
     fn orders_or<'a>(&'a self, default: &'a [OrderKind]) -> &'a [OrderKind] {
         if self.orders.is_empty() { default } else { &self.orders }
+    }
+
+    /// What carries rows between devices, for a suite with a `default` of its own.
+    fn transports_or<'a>(&'a self, default: &'a [CardTransport]) -> &'a [CardTransport] {
+        if self.transports.is_empty() { default } else { &self.transports }
     }
 
     /// Blocks for tensor cores, for a suite with a `default` of its own.

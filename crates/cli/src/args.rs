@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use girih_comm::CardTransport;
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
@@ -221,6 +222,10 @@ pub struct RankArgs {
     pub gpus: Option<u16>,
     #[command(flatten)]
     pub partition: PartitionKind,
+    /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or copies by the copy
+    /// engines of each from the memory of the others (peer), which have to be able to read it
+    #[arg(long, value_name = "nccl|peer", default_value_t)]
+    pub transport: CardTransport,
     /// Seconds that a rank waits for another before it gives up [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,

@@ -22,6 +22,7 @@
 //!
 //! Not here: who sends what to whom (`girih-partition`), and what it is good for (`girih-trainer`).
 
+mod cards;
 mod collective;
 mod communicator;
 mod error;
@@ -34,6 +35,7 @@ pub mod tcp;
 pub mod threads;
 mod transport;
 
+pub use cards::CardTransport;
 pub use collective::{Collective, Counters, Pending, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;

@@ -202,4 +202,8 @@ impl Transport for Mailbox {
     fn failure(&self) -> Option<CommError> {
         self.world.lock().failure()
     }
+
+    fn is_one_process(&self) -> bool {
+        true
+    }
 }

@@ -45,6 +45,11 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// What is known now, without waiting, of a rank of the whole world that has failed; `None` also where a transport does
     /// not learn of it.
     fn failure(&self) -> Option<CommError>;
+
+    /// Whether all ranks are threads of one process, so that an address means the same to each.
+    fn is_one_process(&self) -> bool {
+        false
+    }
 }
 
 /// The ranks that give the same `colour`, in the order of their keys (then of their ranks); all ranks call it together.

@@ -1,7 +1,10 @@
 //! The pool that a device's allocations come from, in the order of its stream. Devices without one allocate and free at once.
 
 use cudarc::driver::result::{device, mem_pool};
-use cudarc::driver::sys::{CUmemPool_attribute as Attribute, CUmemoryPool};
+use cudarc::driver::sys::{
+    CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CUmemPool_attribute as Attribute,
+    CUmemoryPool, cuMemPoolSetAccess,
+};
 use cudarc::driver::{CudaContext, DriverError};
 
 /// Lets the pool keep what is freed. By default it returns that whenever the host waits, so that every step would ask the
@@ -25,6 +28,20 @@ pub(crate) fn peak_bytes(context: &CudaContext) -> Result<u64, DriverError> {
 /// Lets [`peak_bytes`] start again from what is in use now.
 pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
     set(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
+}
+
+/// Lets other devices, which can reach this one, read all that is allocated here, also earlier and in graphs that are captured later;
+/// whether there is a pool for that.
+pub(crate) fn share(context: &CudaContext, devices: &[CUdevice]) -> Result<bool, DriverError> {
+    let Some(pool) = pool(context)? else { return Ok(false) };
+    let of_device = |&id: &CUdevice| CUmemAccessDesc {
+        location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id },
+        flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    let others: Vec<CUmemAccessDesc> =
+        devices.iter().filter(|&&device| device != context.cu_device()).map(of_device).collect();
+    // SAFETY: the pool lives as long as its device, and as many descriptions are read before the call returns.
+    unsafe { cuMemPoolSetAccess(pool, others.as_ptr(), others.len()) }.result().map(|()| true)
 }
 
 /// The pool of a context's device, if it has one.

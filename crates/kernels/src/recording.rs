@@ -254,7 +254,12 @@ impl Cuda {
         inputs: &StepInputs,
         step: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Stage, E> {
-        let captured = self.capture(inputs, step);
+        // Ranks capture together, too: in some exchanges they tell each other where rows lie.
+        let room = self.check_memory();
+        let captured = match self.all_agree(room.is_ok())? {
+            true => self.capture(inputs, step),
+            false => room.and(Err(OTHERS.to_owned())),
+        };
         // Ranks launch graphs that hold their exchanges together, or not at all.
         let captured = if self.all_agree(captured.is_ok())? { captured } else { captured.and(Err(OTHERS.to_owned())) };
         match captured {
@@ -286,7 +291,6 @@ impl Cuda {
         inputs: &StepInputs,
         step: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Graph, String> {
-        self.check_memory()?;
         let stream = &self.device.stream;
         let failed = |error: DriverError| explain(error.0);
         let page = stream.alloc_zeros::<u32>(n_words(inputs)).map_err(failed)?;

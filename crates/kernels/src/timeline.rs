@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use cudarc::cupti::result::{CuptiError, activity, get_timestamp};
 use cudarc::cupti::sys::{
-    CUpti_Activity, CUpti_ActivityKernel10, CUpti_ActivityKind, CUpti_ActivityMemcpy6, CUpti_ActivityMemset4,
+    CUpti_Activity, CUpti_ActivityKernel10, CUpti_ActivityKind, CUpti_ActivityMemcpy6, CUpti_ActivityMemcpyKind,
+    CUpti_ActivityMemcpyPtoP4, CUpti_ActivityMemset4,
 };
 use cudarc::driver::sys::CUcontext;
 use girih_pipeline::{Event, Trace, Track};
@@ -16,16 +17,20 @@ use girih_pipeline::{Event, Trace, Track};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
 
-/// What is recorded: kernels, which may run side by side, copies and fillings.
-const KINDS: [CUpti_ActivityKind; 3] = [
+/// What is recorded: kernels, which may run side by side, copies, those between cards among them, and fillings.
+const KINDS: [CUpti_ActivityKind; 4] = [
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMCPY,
+    CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMCPY2,
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMSET,
 ];
 /// Records that are kept: the last ones.
 const KEPT: usize = 200_000;
 /// A buffer that the library fills: 4 MiB, aligned as it has to be.
 const BUFFER: Layout = Layout::new::<[u64; 1 << 19]>();
+/// What copies between cards are called, and how their records say that they are.
+const COPY_BETWEEN: &str = "copy from another card";
+const BETWEEN_CARDS: u32 = CUpti_ActivityMemcpyKind::CUPTI_ACTIVITY_MEMCPY_KIND_PTOP as u32;
 /// Also what buffers hold that are not full.
 const FORCED: u32 = 1;
 
@@ -63,7 +68,7 @@ struct Span {
 }
 
 impl Timeline {
-    /// What a kernel of NCCL is an event of, in the trace.
+    /// What a kernel of NCCL, or a copy from another card, is an event of, in the trace.
     pub const EXCHANGE: &str = "exchange";
     /// What any other kernel is.
     pub const KERNEL: &str = "kernel";
@@ -192,14 +197,20 @@ impl Recording {
                 (span!(record, CUpti_ActivityKernel10), kernel_name(name))
             },
             // SAFETY: as above.
-            Some(1) => (unsafe { span!(record, CUpti_ActivityMemcpy6) }, "copy".to_owned()),
+            Some(1) => unsafe {
+                let kind = (&raw const (*record.cast::<CUpti_ActivityMemcpy6>()).copyKind).read_unaligned();
+                let name = if u32::from(kind) == BETWEEN_CARDS { COPY_BETWEEN } else { "copy" };
+                (span!(record, CUpti_ActivityMemcpy6), name.to_owned())
+            },
+            // SAFETY: as above.
+            Some(2) => (unsafe { span!(record, CUpti_ActivityMemcpyPtoP4) }, COPY_BETWEEN.to_owned()),
             // SAFETY: as above.
             Some(_) => (unsafe { span!(record, CUpti_ActivityMemset4) }, "fill".to_owned()),
             None => return,
         };
         let category = match name.as_str() {
             "copy" | "fill" => Timeline::COPY,
-            name if name.contains("nccl") => Timeline::EXCHANGE,
+            name if name == COPY_BETWEEN || name.contains("nccl") => Timeline::EXCHANGE,
             _ => Timeline::KERNEL,
         };
         let name = self.name(name);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, CommError, Transport};
+use girih_comm::{CardTransport, Collective, CommError, Transport};
 use girih_compute::{
     AdamStep, Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand,
     StepInputs, Transpose,
@@ -142,7 +142,7 @@ fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
 fn links(cards: &[Cuda]) -> Result<Links, PlannerError> {
     let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<Links, CommError> {
         let cuda = &cards[world.transport().rank()];
-        links_of(cuda, &*NcclRank::connect(cuda, world, DEADLINE)?)
+        links_of(cuda, &*NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl)?)
     });
     let all = measured.map_err(|failure| PlannerError::Measure(failure.message))?;
     Ok(all[0])

@@ -1,5 +1,6 @@
 //! What ranks would take, by every partition: the table of `girih train --plan`, and the choice of `--partition auto`.
 
+use girih_comm::CardTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
@@ -230,7 +231,7 @@ fn shown(table: &Table) -> String {
 
 /// How to train so.
 fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
-    let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
+    let RankOptions { grid, exchange, cuts, stages, wire, transport, .. } = ranks;
     let many = if devices.are_cards { "--gpus" } else { "--ranks" };
     let mut flags = format!("{many} {} --partition {}", grid.ranks(), grid.scheme());
     if grid.replication() > 1 {
@@ -242,6 +243,9 @@ fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
     }
     if *wire != Dtype::F32 {
         flags += &format!(" --wire {}", wire.name());
+    }
+    if *transport != CardTransport::default() {
+        flags += &format!(" --transport {transport}");
     }
     flags
 }

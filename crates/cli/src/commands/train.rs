@@ -8,6 +8,7 @@ mod ranks;
 mod settings;
 mod timeline;
 
+use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::RankOptions;
@@ -208,6 +209,10 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &s
             .add_hidden("stages", (*stages).min(grid.steps()))
             .add_hidden("wire", wire.name()),
     };
+    // On processors messages carry rows, and nobody says so.
+    if let Some(ranks) = ranks.filter(|ranks| ranks.transport != CardTransport::Nccl) {
+        results.add_hidden("transport", ranks.transport.to_string());
+    }
     match order {
         "none" => results.add_hidden("reorder", order),
         _ => results.add("reorder", order, "Order of nodes", order),

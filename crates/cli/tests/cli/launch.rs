@@ -243,6 +243,8 @@ fn variables_that_make_no_sense_are_refused() {
     assert!(says(&refused(&two[..1], &[]), "the environment variable WORLD_SIZE is not set, but RANK is"));
     assert!(says(&refused(&two, &["--rendezvous", "a:1", "--ranks", "4"]), "2 ranks are there for a plan of 4"));
     assert!(says(&refused(&two, &["--plan", "--rendezvous", "a:1"]), "call it alone"));
+    let peer = ["--transport", "peer", "--rendezvous", "a:1"];
+    assert!(says(&refused(&two, &peer), "--transport peer is for devices of one process"));
     assert!(says(&refused(&[], &["--rendezvous", "a:1"]), "no launcher says which of them this is"));
     let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
     for unmet in [&two[..], if cfg!(feature = "mpi") { &two } else { &pmi }] {

@@ -264,9 +264,17 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
     assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
     assert!(says(&refusal(2, &["--reorder-blocks", "3"]), "give --reorder ORDER"));
-    for unused in
-        [["--partition", "2d"], ["--exchange", "rows"], ["--wire", "bf16"], ["--stages", "2"], ["--rank-deadline", "9"]]
-    {
+    let on_processors = ["--ranks", "2", "--device", "cpu", "--transport", "peer"];
+    assert!(says(&refusal(1, &on_processors), "these ranks are on processors"));
+    assert!(says(&refusal(2, &["--ranks", "2", "--transport", "shared"]), "choose one of nccl, peer"));
+    for unused in [
+        ["--partition", "2d"],
+        ["--exchange", "rows"],
+        ["--wire", "bf16"],
+        ["--stages", "2"],
+        ["--rank-deadline", "9"],
+        ["--transport", "peer"],
+    ] {
         assert!(says(&girih(&[&["train"], &unused[..]].concat()).refused(2), "give --ranks N"), "{unused:?}");
     }
     assert!(says(&girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2), "--timeline records CUDA"));

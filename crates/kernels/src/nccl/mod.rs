@@ -3,13 +3,16 @@
 //! ```text
 //! Transport (girih-comm)   who is there, who has failed, what was agreed on: bytes, between hosts
 //! Comm (library.rs)        matrices, from card to card, in the order of the device's stream
+//! OneSided (onesided.rs)   rows, copied from the memory of other cards of this process
 //! Peers (peers.rs)         whoever waits for the device looks whether the others are still there
 //! ```
 //! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed by those who wait:
 //! they call off what is under way, and end with an error that names it.
 
 mod library;
+mod onesided;
 mod peers;
+mod schedule;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +21,21 @@ use std::time::Duration;
 use cudarc::driver::{CudaEvent, CudaStream, DevicePtr, DriverError};
 use girih_comm::operands::{check_pieces, check_shape};
 use girih_comm::{
-    Collective, CommError, Communicator, Counters, Parcel, Pending, Traffic, Transport, all_gather, all_to_all, members,
+    Call, CardTransport, Collective, CommError, Communicator, Counters, Parcel, Pending, Traffic, Transport,
+    all_gather, all_to_all, members,
 };
 use girih_compute::{Dtype, Shape};
 
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
+use self::onesided::{OneSided, OneSidedGroup};
 pub(crate) use self::peers::Peers;
 use crate::CudaMatrix;
 use crate::backend::Cuda;
 
 /// A rank on a card among ranks on other cards.
 pub struct NcclRank<T> {
+    /// What moves rows, where that is not NCCL. First, because it ends what communicators may stand behind.
+    one_sided: Option<OneSidedGroup>,
     transport: Arc<T>,
     /// `None` for a rank alone.
     comm: Option<Arc<Comm>>,
@@ -44,14 +51,16 @@ pub struct NcclRank<T> {
 
 impl<T: Transport> NcclRank<T> {
     /// Makes of ranks on processors, all of which call this, ranks on cards, each with a backend on one of its own. No wait is longer
-    /// than `deadline`.
+    /// than `deadline`. Sums are NCCL's, whatever carries rows.
     ///
     /// # Errors
-    /// When NCCL is missing or too old, two ranks share a card, ranks have different versions of NCCL, or a rank fails or is late.
+    /// When NCCL is missing or too old, two ranks share a card, ranks have different versions of NCCL, or a rank fails or is late; when
+    /// cards shall read each other's memory, and are of several processes, or cannot.
     pub fn connect(
         cuda: &Cuda,
         world: Communicator<T>,
         deadline: Duration,
+        rows: CardTransport,
     ) -> Result<Box<dyn Collective<Cuda>>, CommError> {
         const OPERATION: &str = "connecting the cards";
         let failed = |message: String| CommError::Library { operation: OPERATION, message };
@@ -62,9 +71,15 @@ impl<T: Transport> NcclRank<T> {
         cuda.device.join(Arc::clone(&peers));
         let side = stream.context().new_stream().map_err(|error| failed(error.to_string()))?;
         let (is_beginning, counters) = (AtomicBool::new(false), Arc::default());
-        let mut rank = Self { transport, comm: None, stream, side, is_beginning, peers, counters };
-        let (place, size) = (rank.transport.rank(), rank.transport.size());
+        let (place, size) = (transport.rank(), transport.size());
+        let mut rank = Self { one_sided: None, transport, comm: None, stream, side, is_beginning, peers, counters };
         if size > 1 {
+            if rows == CardTransport::Peer {
+                let streams = [&rank.stream, &rank.side].map(Arc::clone);
+                let group = OneSidedGroup::of_all(OneSided::connect(&*rank.transport, streams)?, size);
+                rank.peers.watch_waits(&group.all);
+                rank.one_sided = Some(group);
+            }
             let id = if place == 0 { nccl.unique_id().map_err(failed)?.bytes().to_vec() } else { Vec::new() };
             let ids = all_gather(&*rank.transport, OPERATION, &id)?;
             let id = UniqueId::from_bytes(&ids[0]).ok_or_else(|| failed("the first rank sent no id".to_owned()))?;
@@ -115,11 +130,14 @@ impl<T: Transport> NcclRank<T> {
         if from.len == 0 {
             return Ok(());
         }
+        // Beside copies from other cards, this one need not hold them up: it is done when the device's stream waits for them.
+        let stream = if self.one_sided.is_some() { &*self.stream } else { self.current() };
+        let bound = stream.context().bind_to_thread();
         let n_bytes = from.len * from.dtype.n_bytes();
         // SAFETY: both are rows of matrices that were checked to have as many elements, on this stream's device.
-        let copied = unsafe {
-            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, self.current().cu_stream())
-        };
+        let copied = bound.and_then(|()| unsafe {
+            cudarc::driver::result::memcpy_dtod_async(to.address, from.address, n_bytes, stream.cu_stream())
+        });
         copied.map_err(|error| CommError::Library { operation, message: error.to_string() })
     }
 }
@@ -164,8 +182,11 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
     fn broadcast(&self, root: usize, matrix: &mut CudaMatrix) -> Result<(), CommError> {
         let ((rank, size), n_bytes) = (self.rank_and_size(), bytes(matrix, matrix.shape.rows));
         let x = self.rows(matrix, &(0..matrix.shape.rows));
-        // SAFETY: the matrix is this call's alone; what is enqueued reads and writes it in the order of its stream.
-        self.call("broadcast", |calls| unsafe { calls.broadcast(root, x, x) })?;
+        match &self.one_sided {
+            Some(_) => self.spread(root, matrix)?,
+            // SAFETY: the matrix is this call's alone; what is enqueued reads and writes it in the order of its stream.
+            None => self.call(BROADCAST, |calls| unsafe { calls.broadcast(root, x, x) })?,
+        }
         self.counters.add(match rank == root {
             true => Traffic { sent: (size as u64 - 1) * n_bytes, received: 0 },
             false => Traffic { sent: 0, received: n_bytes },
@@ -238,10 +259,8 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         }
         self.copy(NAME, own, self.rows(out, &pieces[rank]))?;
         // From each to each: between cards of a host this is faster than as many broadcasts along a ring, by a third.
-        self.call(NAME, |calls| {
-            let mut others = (0..size).filter(|&other| other != rank);
-            others.try_for_each(|other| self.swap(calls, other, own, self.rows(out, &pieces[other])))
-        })?;
+        let received: Vec<Elements> = pieces.iter().map(|piece| self.rows(out, piece)).collect();
+        self.exchange(NAME, &vec![own; size], &received)?;
         let (own, others) = (bytes(out, rows[rank]), bytes(out, out.shape.rows - rows[rank]));
         self.counters.add(Traffic { sent: (size as u64 - 1) * own, received: others });
         Ok(())
@@ -262,12 +281,9 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         check_shape(NAME, Shape::new(send_rows[rank], 1), Shape::new(receive_rows[rank], 1))?;
         check_dtypes(NAME, input.dtype, out.dtype)?;
         self.copy(NAME, self.rows(input, &sent[rank]), self.rows(out, &received[rank]))?;
-        self.call(NAME, |calls| {
-            let mut others = (0..size).filter(|&other| other != rank);
-            others.try_for_each(|other| {
-                self.swap(calls, other, self.rows(input, &sent[other]), self.rows(out, &received[other]))
-            })
-        })?;
+        let sent: Vec<Elements> = sent.iter().map(|piece| self.rows(input, piece)).collect();
+        let received: Vec<Elements> = received.iter().map(|piece| self.rows(out, piece)).collect();
+        self.exchange(NAME, &sent, &received)?;
         let others = |rows: &[usize]| rows.iter().sum::<usize>() - rows[rank];
         self.counters
             .add(Traffic { sent: bytes(input, others(send_rows)), received: bytes(out, others(receive_rows)) });
@@ -302,10 +318,11 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             }
             None => None,
         };
+        let one_sided = self.one_sided.as_ref().map(|group| group.among(&members));
         let (stream, side) = (Arc::clone(&self.stream), Arc::clone(&self.side));
         let (is_beginning, peers, counters) =
             (AtomicBool::new(false), Arc::clone(&self.peers), Arc::clone(&self.counters));
-        Ok(Box::new(Self { transport, comm, stream, side, is_beginning, peers, counters }))
+        Ok(Box::new(Self { one_sided, transport, comm, stream, side, is_beginning, peers, counters }))
     }
 
     fn barrier(&self) -> Result<(), CommError> {
@@ -331,6 +348,43 @@ impl<T: Transport> NcclRank<T> {
         self.counters.add(Traffic { sent: moved, received: moved });
     }
 
+    /// Rows to each other rank, and rows from each, of elements for each rank of which this one's mean nothing.
+    fn exchange(&self, operation: &'static str, sent: &[Elements], received: &[Elements]) -> Result<(), CommError> {
+        let (rank, size) = self.rank_and_size();
+        let Some(group) = &self.one_sided else {
+            return self.call(operation, |calls| {
+                let mut others = (0..size).filter(|&other| other != rank);
+                others.try_for_each(|other| self.swap(calls, other, sent[other], received[other]))
+            });
+        };
+        let call = Call { operation, detail: [sent[rank].dtype.n_bytes(), 0] };
+        let is_begun = self.is_beginning.load(Ordering::Relaxed);
+        // SAFETY: as in `Collective::broadcast`; of calls that were begun, `Collective::begin` says the same.
+        let exchanged = unsafe { group.exchange((&*self.transport, call), sent, received, is_begun) };
+        exchanged.inspect_err(|_| group.all.note_failure())
+    }
+
+    /// A broadcast by copies: the root's rows are cut into as many slices as there are others. Each copies one from the root, and then those
+    /// of the rest from each other, so that no link carries more than a few.
+    fn spread(&self, root: usize, matrix: &CudaMatrix) -> Result<(), CommError> {
+        let (rank, size) = self.rank_and_size();
+        let nothing = Elements { len: 0, ..self.rows(matrix, &(0..0)) };
+        let slice = |of: usize| match of == root {
+            true => nothing,
+            false => self.rows(matrix, &slice_of(matrix.shape.rows, (root, size), of)),
+        };
+        let is_root = rank == root;
+        let sent: Vec<Elements> = (0..size).map(|to| if is_root { slice(to) } else { nothing }).collect();
+        let received: Vec<Elements> = (0..size).map(|from| if from == root { slice(rank) } else { nothing }).collect();
+        self.exchange(BROADCAST, &sent, &received)?;
+        if size == 2 {
+            return Ok(());
+        }
+        let sent: Vec<Elements> = (0..size).map(|to| if to == root { nothing } else { slice(rank) }).collect();
+        let received: Vec<Elements> = (0..size).map(|from| if is_root { nothing } else { slice(from) }).collect();
+        self.exchange(BROADCAST, &sent, &received)
+    }
+
     /// Rows to another rank, and rows from it.
     fn swap(&self, calls: &Calls, other: usize, sent: Elements, received: Elements) -> Result<(), String> {
         // SAFETY: as in `Collective::broadcast`; the other rank does the same.
@@ -346,9 +400,42 @@ impl<T: Transport> NcclRank<T> {
     }
 }
 
+impl<T> Drop for NcclRank<T> {
+    fn drop(&mut self) {
+        if let Some(group) = &self.one_sided {
+            // Else communicators, which end next, might stand behind waits for a rank that has failed, or does not come.
+            self.peers.end_after(group.all.has_failed());
+        }
+    }
+}
+
+const BROADCAST: &str = "broadcast";
+
+/// The rows of a broadcast that rank `of`, which is not the root, copies from there: nearly equal shares, in the order of ranks.
+fn slice_of(n_rows: usize, (root, size): (usize, usize), of: usize) -> std::ops::Range<usize> {
+    let (place, n) = (if of > root { of - 1 } else { of }, size - 1);
+    n_rows * place / n..n_rows * (place + 1) / n
+}
+
 fn check_dtypes(operation: &'static str, input: Dtype, out: Dtype) -> Result<(), CommError> {
     if input == out {
         return Ok(());
     }
     Err(CommError::Operand { operation, what: format!("the input is {input:?}, out is {out:?}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_of_a_broadcast_make_up_the_rows() {
+        for (n_rows, size) in [(10, 4), (1, 4), (0, 3), (7, 2), (33, 5)] {
+            for root in 0..size {
+                let others = (0..size).filter(|&of| of != root);
+                let rows: Vec<usize> = others.flat_map(|of| slice_of(n_rows, (root, size), of)).collect();
+                assert_eq!(rows, (0..n_rows).collect::<Vec<_>>(), "{n_rows} rows from {root} to {size}");
+            }
+        }
+    }
 }

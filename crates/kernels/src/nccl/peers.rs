@@ -8,6 +8,7 @@ use cudarc::driver::{CudaStream, DriverError};
 use girih_comm::{CommError, Transport, all_gather};
 
 use super::library::Comm;
+use super::onesided::OneSided;
 
 /// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
 const SPIN: Duration = Duration::from_millis(2);
@@ -21,6 +22,8 @@ pub(crate) struct Peers {
     failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
     agree: Box<dyn Fn(bool) -> Result<bool, CommError> + Send + Sync>,
     comms: Mutex<Vec<Weak<Comm>>>,
+    /// Where this rank's streams wait for others without a communicator.
+    one_sided: Mutex<Weak<OneSided>>,
 }
 
 impl Peers {
@@ -30,7 +33,8 @@ impl Peers {
             let all = all_gather(&*asked, "agreement", &[u8::from(mine)])?;
             Ok(all.iter().all(|theirs| **theirs == [1]))
         };
-        Self { deadline, failure: Box::new(move || watched.failure()), agree: Box::new(agree), comms: Mutex::default() }
+        let (comms, one_sided) = (Mutex::default(), Mutex::default());
+        Self { deadline, failure: Box::new(move || watched.failure()), agree: Box::new(agree), comms, one_sided }
     }
 
     /// Whether all ranks say yes; all of them ask.
@@ -43,6 +47,33 @@ impl Peers {
         let mut comms = self.comms();
         comms.retain(|comm| comm.strong_count() > 0);
         comms.push(Arc::downgrade(comm));
+    }
+
+    /// Lets waits without a communicator be called off, likewise.
+    pub(super) fn watch_waits(&self, one_sided: &Arc<OneSided>) {
+        *self.one_sided.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(one_sided);
+    }
+
+    /// Calls everything off that is under way, if this rank or another one has failed.
+    pub(super) fn end_after(&self, own_failure: bool) {
+        if own_failure || (self.failure)().is_some() {
+            self.call_off();
+        }
+    }
+
+    /// Calls everything off that is under way: communicators, and waits, behind which communicators may stand.
+    fn call_off(&self) {
+        let comms = self.alive();
+        let abort = || comms.iter().for_each(|comm| comm.abort());
+        let one_sided = self.one_sided.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        match one_sided {
+            Some(one_sided) => one_sided.let_go_while(abort),
+            None => abort(),
+        }
+    }
+
+    fn alive(&self) -> Vec<Arc<Comm>> {
+        self.comms().iter().filter_map(Weak::upgrade).collect()
     }
 
     fn comms(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Comm>>> {
@@ -91,8 +122,7 @@ impl Peers {
 
     /// Calls everything off when a rank or a link has failed, or the others are late.
     fn look(&self, operation: &'static str, waited: Duration) -> Result<(), CommError> {
-        let comms: Vec<Arc<Comm>> = self.comms().iter().filter_map(Weak::upgrade).collect();
-        let broken = || comms.iter().find_map(|comm| comm.poll().err());
+        let broken = || self.alive().iter().find_map(|comm| comm.poll().err());
         let late = || {
             let seconds = self.deadline.as_secs_f64();
             (waited > self.deadline).then(|| CommError::Library {
@@ -104,7 +134,7 @@ impl Peers {
             .or_else(|| broken().map(|message| CommError::Library { operation, message }))
             .or_else(late);
         let Some(failure) = failure else { return Ok(()) };
-        comms.iter().for_each(|comm| comm.abort());
+        self.call_off();
         Err(failure)
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, CommError, Transport};
+use girih_comm::{CardTransport, Collective, CommError, Transport};
 use girih_compute::{Backend, Dtype, HostMatrix};
 use girih_datasets::{DataSource, Dataset, DatasetError};
 use girih_graph_format::Buffer;
@@ -32,15 +32,18 @@ pub struct RankOptions {
     pub stages: usize,
     /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
     pub wire: Dtype,
+    /// What carries rows between ranks on cards.
+    pub transport: CardTransport,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
 }
 
 impl RankOptions {
-    /// Equal cuts, a stage for each step, and operands as they are: as the papers have it.
+    /// Equal cuts, a stage for each step, and operands as they are, as the papers have it; NCCL on cards.
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
-        Self { grid, exchange, cuts: Cuts::Equal, stages: usize::MAX, wire: Dtype::F32, deadline }
+        let (cuts, stages, wire, transport) = (Cuts::Equal, usize::MAX, Dtype::F32, CardTransport::Nccl);
+        Self { grid, exchange, cuts, stages, wire, transport, deadline }
     }
 
     /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
@@ -61,7 +64,7 @@ impl RankOptions {
 /// lie in main memory. As [`train_on_devices`] otherwise.
 ///
 /// # Errors
-/// As [`train_on_devices`].
+/// As [`train_on_devices`]; when ranks shall read the memory of cards.
 pub fn train_on_threads<B: Backend>(
     backend: impl Fn() -> B,
     data: impl Into<DataSource>,
@@ -73,6 +76,13 @@ pub fn train_on_threads<B: Backend>(
 where
     B::Matrix: HostMatrix,
 {
+    if ranks.transport != CardTransport::Nccl {
+        return Err(TrainError::invalid(format!(
+            "the transport {} copies rows between cards, and these ranks are on processors, where messages carry them; leave the \
+             transport out, or train on CUDA devices",
+            ranks.transport
+        )));
+    }
     let backends: Vec<B> = (0..ranks.grid.ranks()).map(|_| backend()).collect();
     let connect = |_: &B, world: ThreadRank| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) };
     train_on_devices((&backends, connect), data, config, ranks, options, observe)

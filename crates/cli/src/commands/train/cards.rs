@@ -61,6 +61,7 @@ pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype)
 
 #[cfg(test)]
 mod tests {
+    use girih_comm::CardTransport;
     use girih_kernels::Tiling;
     use girih_trainer::{BatchConfig, BatchKind};
 
@@ -68,7 +69,14 @@ mod tests {
     use crate::args::PartitionKind;
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
-        RankArgs { ranks, gpus, partition: PartitionKind::USUAL, rank_deadline: None, rendezvous: None }
+        RankArgs {
+            ranks,
+            gpus,
+            partition: PartitionKind::USUAL,
+            transport: CardTransport::Nccl,
+            rank_deadline: None,
+            rendezvous: None,
+        }
     }
 
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use girih_comm::tcp::{self, TcpRank};
-use girih_comm::{Launch, Launcher, Transport};
+use girih_comm::{CardTransport, Launch, Launcher, Transport};
 use girih_compute::Cpu;
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
@@ -91,6 +91,13 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
+        if args.transport == CardTransport::Peer && self.launch().is_some() {
+            return Err(CliError::Usage(
+                "--transport peer is for devices of one process, which read each other's memory: give --gpus N instead of starting \
+                 several processes, or leave it out"
+                    .to_owned(),
+            ));
+        }
         if args.partition.partition == PartitionChoice::Auto && self.launch().is_some() {
             return Err(CliError::Usage(
                 "processes that a launcher started would each choose for themselves: give the partition that \
@@ -177,17 +184,17 @@ impl Company {
     ) -> Result<Outcome, TrainError> {
         match self {
             Self::Threads => {
-                let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline);
+                let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline, ranks.transport);
                 train_on_devices((cards, connect), data, config, ranks, session, observe)
             }
             Self::Tcp { world, .. } => {
-                let world = NcclRank::connect(&cards[0], *world, ranks.deadline)?;
+                let world = NcclRank::connect(&cards[0], *world, ranks.deadline, ranks.transport)?;
                 train_as_rank(&cards[0], world, data, config, ranks, session, observe)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
                 let as_rank = |world| {
-                    let world = NcclRank::connect(&cards[0], world, ranks.deadline)?;
+                    let world = NcclRank::connect(&cards[0], world, ranks.deadline, ranks.transport)?;
                     train_as_rank(&cards[0], world, data, config, ranks, session, observe)
                 };
                 Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
@@ -234,7 +241,7 @@ fn without_mpi() -> TrainError {
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let PartitionKind { exchange, cuts, wire, .. } = args.partition;
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
-    Ok(RankOptions { cuts, wire: wire.into(), ..usual })
+    Ok(RankOptions { cuts, wire: wire.into(), transport: args.transport, ..usual })
 }
 
 fn deadline(args: &RankArgs) -> Duration {
@@ -247,11 +254,11 @@ fn too_many(ranks: usize) -> CliError {
 
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
-    if args.partition == PartitionKind::USUAL && args.rank_deadline.is_none() {
+    if args.partition == PartitionKind::USUAL && args.transport == CardTransport::Nccl && args.rank_deadline.is_none() {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages, --wire and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages, --wire, --transport and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))

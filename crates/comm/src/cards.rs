@@ -1,0 +1,66 @@
+//! [`CardTransport`]: what carries rows between cards.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::CommError;
+
+/// What carries rows of matrices between ranks on cards. Sums are NCCL's either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CardTransport {
+    /// NCCL, whose kernels send and receive: between processes and hosts, too.
+    #[default]
+    Nccl,
+    /// Each card copies what it wants from the memory of the others, by its copy engines: for cards of one process that can read each
+    /// other's memory.
+    Peer,
+}
+
+impl fmt::Display for CardTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nccl => "nccl",
+            Self::Peer => "peer",
+        })
+    }
+}
+
+impl FromStr for CardTransport {
+    type Err = CommError;
+
+    fn from_str(text: &str) -> Result<Self, CommError> {
+        match text {
+            "nccl" => Ok(Self::Nccl),
+            "peer" => Ok(Self::Peer),
+            _ => {
+                let what = format!("{text:?} is no transport; choose one of nccl, peer");
+                Err(CommError::Operand { operation: "choosing a transport", what })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Transport, threads};
+
+    #[test]
+    fn threads_share_addresses() {
+        let outcome = threads::run(2, Duration::from_secs(9), |world| -> Result<bool, CommError> {
+            Ok(world.transport().is_one_process() && world.into_transport().among(&[0, 1]).is_one_process())
+        });
+        assert_eq!(outcome.expect("no rank fails"), [true; 2]);
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for transport in [CardTransport::Nccl, CardTransport::Peer] {
+            assert_eq!(transport.to_string().parse(), Ok(transport));
+        }
+        let message = "shared".parse::<CardTransport>().unwrap_err().to_string();
+        assert!(message.contains("\"shared\"") && message.contains("peer"), "{message}");
+    }
+}

@@ -1,0 +1,463 @@
+//! [`OneSided`]: cards of one process that copy rows from each other's memory.
+//!
+//! ```text
+//! hosts    tell each other where the pieces of an exchange lie, through their transport: once, also of an exchange that is captured
+//! streams  set flags for each other and wait for them (schedule.rs), in the order in which each rank's side stream has them
+//! copies   are the reader's, by its copy engines; no multiprocessor takes part
+//! ```
+//! Flags lie in memory of the host that all cards reach; streams write them after all that was on the stream before, and wait for them
+//! without a kernel. Unlike events, they mean the same each time a graph is launched.
+//!
+//! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks: so whoever is waited for
+//! comes there, however a card's streams take turns. The stream of the device comes after an exchange only when all who read this
+//! rank's rows are done: from then on they may be overwritten or freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::result::{free_host, malloc_host, memcpy_dtod_async};
+use cudarc::driver::sys::{self, CUdeviceptr, CUresult, CUstreamBatchMemOpParams, CUstreamBatchMemOpType};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
+use girih_comm::{Call, CommError, Parcel, Transport, all_gather, all_to_all};
+
+use super::library::Elements;
+use super::schedule::{Act, Flag, schedule};
+use crate::pool;
+
+/// How long a rank that ends waits for others to do their part of what it has asked for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long streams may take to end that need not wait for others any more.
+const LAST: Duration = Duration::from_secs(5);
+/// Between two looks at a stream.
+const NAP: Duration = Duration::from_micros(20);
+const UP: u32 = 1;
+const DOWN: u32 = 0;
+
+/// What a rank shares with all others: its memory, and flags.
+pub(super) struct OneSided {
+    flags: Arc<Flags>,
+    /// The number of this rank among all.
+    rank: usize,
+    /// The device's own stream, and the one that exchanges are on.
+    streams: [Arc<CudaStream>; 2],
+    /// Whether an exchange has failed, after which others may wait, or not come, for ever.
+    has_failed: AtomicBool,
+}
+
+impl OneSided {
+    /// Lets the cards of all ranks read the memory of this one's; all ranks call it together. `streams` are the device's own and the one
+    /// that exchanges shall be on.
+    ///
+    /// # Errors
+    /// When ranks are not threads of one process, or a card cannot read another one's memory.
+    pub(super) fn connect<T: Transport>(transport: &T, streams: [Arc<CudaStream>; 2]) -> Result<Self, CommError> {
+        const OPERATION: &str = "sharing the memory of cards";
+        let refused = |what: String| CommError::Operand { operation: OPERATION, what };
+        let failed = |error: DriverError| CommError::Library { operation: OPERATION, message: error.to_string() };
+        if !transport.is_one_process() {
+            return Err(refused(
+                "ranks are processes, and cards read each other's memory inside one; take the ranks of `--gpus N`, or the \
+                 transport nccl"
+                    .to_owned(),
+            ));
+        }
+        let (rank, context) = (transport.rank(), Arc::clone(streams[0].context()));
+        let mine = context.cu_device();
+        let devices: Vec<i32> = all_gather(transport, OPERATION, &mine.to_le_bytes())?
+            .iter()
+            .map(|device| device[..].try_into().map_or(mine, i32::from_le_bytes))
+            .collect();
+        for (other, &device) in devices.iter().enumerate().filter(|&(other, _)| other != rank) {
+            if !can_read(mine, device).map_err(failed)? {
+                return Err(refused(format!(
+                    "the card of rank {rank} cannot read the memory of that of rank {other}; take cards that can (`nvidia-smi \
+                     topo -p2p r` says which), or the transport nccl"
+                )));
+            }
+        }
+        if !pool::share(&context, &devices).map_err(failed)? {
+            return Err(refused(format!(
+                "the card of rank {rank} allocates no memory in the order of its stream, which others could read; take the \
+                 transport nccl"
+            )));
+        }
+        // Whoever gets the flags knows that all ranks came here, and have shared their memory.
+        let flags = Flags::common(transport, OPERATION, &context)?;
+        Ok(Self { flags, rank, streams, has_failed: AtomicBool::new(false) })
+    }
+
+    /// Takes note that an exchange has failed.
+    pub(super) fn note_failure(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one has.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is under way on this rank's streams, or ever will be again.
+    fn is_idle(&self) -> bool {
+        let is_done = |stream: &CudaStream| {
+            stream.context().bind_to_thread().is_err()
+                // SAFETY: the stream is alive, and its context is bound.
+                || unsafe { sys::cuStreamQuery(stream.cu_stream()) } != CUresult::CUDA_ERROR_NOT_READY
+        };
+        self.streams.iter().all(|stream| is_done(stream))
+    }
+
+    /// Ends the waits of this rank's streams for others, whatever they then read, while `also` is done.
+    pub(super) fn let_go_while(&self, also: impl FnOnce()) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.let_go());
+            also();
+        });
+    }
+
+    /// Ends waits until none is left.
+    fn let_go(&self) {
+        let start = Instant::now();
+        while !self.is_idle() && start.elapsed() < LAST {
+            self.flags.set_all(self.rank);
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Drop for OneSided {
+    fn drop(&mut self) {
+        // What was asked for may wait for others, who are on their way unless they fail.
+        let start = Instant::now();
+        while !self.is_idle() && start.elapsed() < PATIENCE {
+            std::thread::sleep(NAP);
+        }
+        self.let_go();
+        if !self.is_idle() {
+            tracing::warn!("a card does not end what it was asked for");
+            // Its stream may still write there.
+            std::mem::forget(Arc::clone(&self.flags));
+        }
+    }
+}
+
+/// Whether a card can read another one's memory.
+fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverError> {
+    let mut can = 0;
+    // SAFETY: both are devices of contexts, and the function writes a number.
+    unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, reader, owner) }.result().map(|()| can != 0)
+}
+
+/// The ranks of a group that copy rows from each other.
+pub(super) struct OneSidedGroup {
+    pub(super) all: Arc<OneSided>,
+    /// The numbers of the group's ranks among all.
+    members: Vec<usize>,
+}
+
+/// Rows that a rank has for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    address: u64,
+    n_bytes: u64,
+}
+
+impl Piece {
+    fn of(rows: Elements) -> Self {
+        Self { address: rows.address, n_bytes: (rows.len * rows.dtype.n_bytes()) as u64 }
+    }
+
+    fn parcel(self) -> Parcel {
+        Parcel::from([self.address.to_le_bytes(), self.n_bytes.to_le_bytes()].concat())
+    }
+
+    /// `None` from a message that no rank of this program sends.
+    fn from_parcel(parcel: &[u8]) -> Option<Self> {
+        let (words, []) = parcel.as_chunks() else { return None };
+        let &[address, n_bytes] = words else { return None };
+        Some(Self { address: u64::from_le_bytes(address), n_bytes: u64::from_le_bytes(n_bytes) })
+    }
+}
+
+impl OneSidedGroup {
+    /// All ranks.
+    pub(super) fn of_all(all: OneSided, n_ranks: usize) -> Self {
+        Self { all: Arc::new(all), members: (0..n_ranks).collect() }
+    }
+
+    /// Some of these ranks.
+    pub(super) fn among(&self, members: &[usize]) -> Self {
+        Self { all: Arc::clone(&self.all), members: members.iter().map(|&member| self.members[member]).collect() }
+    }
+
+    /// Copies here what each other rank has in `sent` for this one, to where `received` has its place: an element for each rank of the
+    /// group, of which those of this rank mean nothing. What is `begun` is waited for later.
+    ///
+    /// # Safety
+    /// Elements lie on the device of the rank. Nobody else writes `sent` or touches `received` from what was put on the device's own stream
+    /// before this call until it waits for the side stream; they live until then.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or has other pieces in mind.
+    pub(super) unsafe fn exchange<T: Transport>(
+        &self,
+        (transport, call): (&T, Call),
+        sent: &[Elements],
+        received: &[Elements],
+        is_begun: bool,
+    ) -> Result<(), CommError> {
+        let (operation, me) = (call.operation, transport.rank());
+        let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
+        let parcels = sent.iter().map(|&rows| Piece::of(rows).parcel()).collect();
+        let found = transport.exchange(call, parcels)?;
+        let theirs = self.checked(operation, me, &found, received)?;
+        let [own, side] = self.all.streams.each_ref();
+        if !is_begun {
+            side.join(own).map_err(failed)?;
+        }
+        let some = |rows: &[Elements]| rows.iter().map(|rows| rows.len > 0).collect::<Vec<_>>();
+        let acts = schedule(me, &some(sent), &some(received));
+        // SAFETY: the pieces of others are as long as their places here. Each lies in memory that this card may read since `connect`, and is
+        // left alone until this rank says that it has read it; the rest is the caller's.
+        unsafe { self.carry_out(&acts, &theirs, received) }.map_err(failed)?;
+        if is_begun { Ok(()) } else { own.join(side).map_err(failed) }
+    }
+
+    /// What other ranks have for this one, if it is what this one expects.
+    fn checked(
+        &self,
+        operation: &'static str,
+        me: usize,
+        found: &[Parcel],
+        received: &[Elements],
+    ) -> Result<Vec<Piece>, CommError> {
+        let check = |(other, (parcel, &place)): (usize, (&Parcel, &Elements))| {
+            let (piece, wanted) = (Piece::from_parcel(parcel), Piece::of(place).n_bytes);
+            match piece {
+                Some(piece) if other == me || piece.n_bytes == wanted => Ok(piece),
+                _ => Err(CommError::Mismatch {
+                    here: self.members[me],
+                    expected: format!("{operation} of {wanted} bytes"),
+                    rank: self.members[other],
+                    found: format!("{operation} of {} bytes", piece.map_or(0, |piece| piece.n_bytes)),
+                }),
+            }
+        };
+        found.iter().zip(received).enumerate().map(check).collect()
+    }
+
+    /// Puts acts on the side stream.
+    ///
+    /// # Safety
+    /// Pieces may be read by this card between the flags of their owners, and are as long as their places, which nobody else touches.
+    unsafe fn carry_out(&self, acts: &[Act], pieces: &[Piece], places: &[Elements]) -> Result<(), DriverError> {
+        let side = &self.all.streams[1];
+        side.context().bind_to_thread()?;
+        let mut flags = FlagWork { group: self, work: Vec::new() };
+        for &act in acts {
+            match act {
+                Act::Set(other, flag) => flags.set(other, flag),
+                Act::Await(other, flag) => flags.take_down(other, flag),
+                Act::Copy(other) => {
+                    flags.put_on(side)?;
+                    let (from, to) = (pieces[other], places[other]);
+                    // SAFETY: the caller's.
+                    unsafe { memcpy_dtod_async(to.address, from.address, from.n_bytes as usize, side.cu_stream()) }?;
+                }
+            }
+        }
+        flags.put_on(side)
+    }
+}
+
+/// Flags that a stream sets and waits for, without anything between.
+struct FlagWork<'g> {
+    group: &'g OneSidedGroup,
+    work: Vec<CUstreamBatchMemOpParams>,
+}
+
+impl FlagWork<'_> {
+    fn set(&mut self, other: usize, flag: Flag) {
+        let (me, all) = (self.group.all.rank, &self.group.all);
+        self.work.push(write(all.flags.address(self.group.members[other], me, flag), UP));
+    }
+
+    /// Waits for a flag, and takes it down, so that it can be set again.
+    fn take_down(&mut self, other: usize, flag: Flag) {
+        let (me, all) = (self.group.all.rank, &self.group.all);
+        let address = all.flags.address(me, self.group.members[other], flag);
+        self.work.extend([wait(address, UP), write(address, DOWN)]);
+    }
+
+    /// Puts what was collected on a stream, whose context is bound, in this order.
+    fn put_on(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
+        /// Of a call, as the driver has it.
+        const MOST: usize = 256;
+        for some in self.work.chunks_mut(MOST) {
+            // SAFETY: the stream is alive; the flags are words that live until the streams of all ranks are idle (`Drop` of `OneSided`). The
+            // parameters are copied.
+            let put =
+                unsafe { sys::cuStreamBatchMemOp_v2(stream.cu_stream(), some.len() as u32, some.as_mut_ptr(), 0) };
+            put.result()?;
+        }
+        self.work.clear();
+        Ok(())
+    }
+}
+
+/// Writes a word, after all that was on the stream before has been written, to memory or from it.
+fn write(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
+    let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
+    params.writeValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
+        operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32,
+        address,
+        __bindgen_anon_1: sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 { value },
+        flags: sys::CUstreamWriteValue_flags_enum::CU_STREAM_WRITE_VALUE_DEFAULT as u32,
+        alias: 0,
+    };
+    params
+}
+
+/// Waits until a word has a value.
+fn wait(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
+    let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
+    params.waitValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
+        operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32,
+        address,
+        __bindgen_anon_1: sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 { value },
+        flags: sys::CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_EQ as u32,
+        alias: 0,
+    };
+    params
+}
+
+/// Flags of all ranks for all ranks, in memory of the host that cards reach.
+struct Flags {
+    words: *mut AtomicU32,
+    n_ranks: usize,
+    context: Arc<CudaContext>,
+}
+
+// SAFETY: the words are atomic, and freed by the last who has them.
+unsafe impl Send for Flags {}
+// SAFETY: as above.
+unsafe impl Sync for Flags {}
+
+impl Flags {
+    /// Of each rank, for each rank.
+    const EACH: usize = 2;
+
+    /// Flags that the first rank makes for all, which call this together and are threads of one process.
+    fn common<T: Transport>(
+        transport: &T,
+        operation: &'static str,
+        context: &Arc<CudaContext>,
+    ) -> Result<Arc<Self>, CommError> {
+        let (rank, n_ranks) = (transport.rank(), transport.size());
+        let mine = match rank {
+            0 => {
+                let made = Self::new(context, n_ranks);
+                Some(Arc::new(made.map_err(|error| CommError::Library { operation, message: error.to_string() })?))
+            }
+            _ => None,
+        };
+        // One that is not fetched, because a rank fails just now, keeps the flags: a page.
+        let for_rank = |to: usize| match &mine {
+            Some(flags) if to != rank => (Arc::into_raw(Arc::clone(flags)) as usize).to_le_bytes().as_slice().into(),
+            _ => Parcel::from([]),
+        };
+        let found = all_to_all(transport, operation, (0..n_ranks).map(for_rank).collect())?;
+        Ok(mine.unwrap_or_else(|| {
+            let address = usize::from_le_bytes(found[0][..].try_into().expect("the first rank sends an address"));
+            // SAFETY: ranks are threads of one process, and the first made this pointer of an `Arc<Self>` for this rank, which fetches it
+            // once.
+            unsafe { Arc::from_raw(address as *const Self) }
+        }))
+    }
+
+    /// Flags that are down.
+    fn new(context: &Arc<CudaContext>, n_ranks: usize) -> Result<Self, DriverError> {
+        context.bind_to_thread()?;
+        let n_bytes = Self::EACH * n_ranks * n_ranks * size_of::<AtomicU32>();
+        // SAFETY: the memory is freed by `Drop`, and set before anybody reads it.
+        let words = unsafe { malloc_host(n_bytes, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP) }?;
+        // SAFETY: as many bytes were allocated.
+        unsafe { words.cast::<u8>().write_bytes(0, n_bytes) };
+        Ok(Self { words: words.cast(), n_ranks, context: Arc::clone(context) })
+    }
+
+    /// Where the flag is that `setter` sets for `waiter`. Memory of the host has one address for the host and all cards.
+    fn address(&self, waiter: usize, setter: usize, flag: Flag) -> CUdeviceptr {
+        let at = Self::place(self.n_ranks, waiter, setter, flag);
+        (self.words as usize + at * size_of::<AtomicU32>()) as CUdeviceptr
+    }
+
+    /// Those that a rank waits for lie together.
+    fn place(n_ranks: usize, waiter: usize, setter: usize, flag: Flag) -> usize {
+        Self::EACH * (waiter * n_ranks + setter) + usize::from(flag == Flag::Done)
+    }
+
+    /// Sets all flags that a rank waits for.
+    fn set_all(&self, waiter: usize) {
+        let first = Self::place(self.n_ranks, waiter, 0, Flag::Ready);
+        for at in first..first + Self::EACH * self.n_ranks {
+            // SAFETY: the word was allocated, and lives.
+            unsafe { &*self.words.add(at) }.store(UP, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Flags {
+    fn drop(&mut self) {
+        // After a failure of the device neither can succeed, and a page is lost.
+        let _ = self.context.bind_to_thread();
+        // SAFETY: the memory is that of `new`, and the streams of all ranks are idle, or have kept the flags.
+        let _ = unsafe { free_host(self.words.cast()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use girih_compute::Dtype;
+
+    use super::*;
+
+    #[test]
+    fn pieces_arrive_as_they_were_sent() {
+        let rows = Elements { address: 0x7f00_1234_5678, len: 12, dtype: Dtype::Bf16 };
+        let piece = Piece::of(rows);
+        assert_eq!(piece.n_bytes, 24);
+        assert_eq!(Piece::from_parcel(&piece.parcel()), Some(piece));
+        assert_eq!(Piece::from_parcel(&[1, 2, 3]), None);
+    }
+
+    #[test]
+    fn every_flag_has_a_word_of_its_own() {
+        let n = 5;
+        let mut places = HashSet::new();
+        for (waiter, setter) in (0..n).flat_map(|waiter| (0..n).map(move |setter| (waiter, setter))) {
+            let first = Flags::place(n, waiter, 0, Flag::Ready);
+            for flag in [Flag::Ready, Flag::Done] {
+                let place = Flags::place(n, waiter, setter, flag);
+                assert!(places.insert(place));
+                assert!((first..first + Flags::EACH * n).contains(&place), "a rank's own flags lie together");
+            }
+        }
+        assert_eq!(places.len(), Flags::EACH * n * n);
+        assert!(places.iter().all(|&place| place < Flags::EACH * n * n));
+    }
+
+    #[test]
+    fn waits_and_writes_are_what_the_driver_expects() {
+        // SAFETY: both were just written as what they are read as.
+        let (waits, writes) = unsafe { (wait(4096, UP).waitValue, write(8192, DOWN).writeValue) };
+        assert_eq!(waits.operation, CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32);
+        assert_eq!(writes.operation, CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32);
+        assert_eq!((waits.address, waits.flags, waits.alias), (4096, 1, 0));
+        assert_eq!((writes.address, writes.flags, writes.alias), (8192, 0, 0));
+        // SAFETY: as above.
+        assert_eq!(unsafe { (waits.__bindgen_anon_1.value, writes.__bindgen_anon_1.value) }, (UP, DOWN));
+    }
+}
