@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts, sys};
+use girih_machine::cache_folder;
 use sha2::{Digest, Sha256};
 
 use crate::driver::CudaVersion;
@@ -108,13 +109,6 @@ fn failed(source: Source, arch: String, error: CompileError) -> KernelError {
         other => other.to_string(),
     };
     Kind::Compile { source_name: source.name, arch, log }.into()
-}
-
-/// Where things of a `kind` are kept: below `GIRIH_CACHE`, else below the user's folder of caches, if there is one.
-pub(crate) fn cache_folder(kind: &str) -> Option<PathBuf> {
-    let below = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let users = || below("XDG_CACHE_HOME").or_else(|| Some(below("HOME")?.join(".cache")));
-    below("GIRIH_CACHE").or_else(|| Some(users()?.join("girih"))).map(|folder| folder.join(kind))
 }
 
 /// A name for what a source becomes with some options: a hash of both and of the compiler's version.

@@ -6,7 +6,9 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::compile::{Source, cache_folder, digest};
+use girih_machine::cache_folder;
+
+use crate::compile::{Source, digest};
 
 /// What was measured `of` something with kernels of these sources: what is on disk, if it is `valid`, else what `measure` returns
 /// now. `None` where there is no folder that it could be kept in, or nothing is measured.

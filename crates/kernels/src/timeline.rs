@@ -35,7 +35,7 @@ const BETWEEN_CARDS: u32 = CUpti_ActivityMemcpyKind::CUPTI_ACTIVITY_MEMCPY_KIND_
 const FORCED: u32 = 1;
 
 /// The recording that is under way in this process, if there is one.
-static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+static RECORDING: Mutex<Option<Recorder>> = Mutex::new(None);
 
 /// A recording of what all cards of this process do, the last 200 000 kernels and copies of it. It costs each kernel about a
 /// microsecond. Whatever is captured as a graph has to be captured after the recording began.
@@ -43,7 +43,7 @@ static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 pub struct Timeline(());
 
 #[derive(Default)]
-struct Recording {
+struct Recorder {
     spans: VecDeque<Span>,
     names: HashSet<Arc<str>>,
     marks: Vec<Mark>,
@@ -88,7 +88,7 @@ impl Timeline {
             if recording.is_some() {
                 return Err(Kind::Profiler("this process records a timeline already".to_owned()).into());
             }
-            *recording = Some(Recording::default());
+            *recording = Some(Recorder::default());
         }
         let timeline = Self(());
         timeline.mark("")?;
@@ -135,7 +135,7 @@ impl Drop for Timeline {
     }
 }
 
-fn lock() -> std::sync::MutexGuard<'static, Option<Recording>> {
+fn lock() -> std::sync::MutexGuard<'static, Option<Recorder>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,7 +184,7 @@ macro_rules! span {
     }};
 }
 
-impl Recording {
+impl Recorder {
     /// # Safety
     /// `record` is one of CUPTI's, of version 13.0 or one that starts like it.
     unsafe fn take(&mut self, record: *const CUpti_Activity) {
@@ -254,7 +254,7 @@ fn readable(name: &str) -> &str {
 }
 
 /// A row of marks, and those of all streams by device and number.
-fn trace(Recording { spans, marks, .. }: Recording) -> Trace {
+fn trace(Recorder { spans, marks, .. }: Recorder) -> Trace {
     let start = marks.first().map_or(0, |mark| mark.until);
     let since = |nanoseconds: u64| Duration::from_nanos(nanoseconds.saturating_sub(start));
     let stretches = marks.windows(2).map(|pair| Event {
@@ -308,7 +308,7 @@ mod tests {
         let mark = |name: &str, until| Mark { name: name.to_owned(), until };
         let spans = [span(1, 7, 1_020), span(0, 9, 1_000), span(1, 7, 1_040)].into_iter().collect();
         let marks = vec![mark("", 990), mark("epoch 1", 1_030), mark("epoch 2", 1_060)];
-        let trace = trace(Recording { spans, marks, ..Recording::default() });
+        let trace = trace(Recorder { spans, marks, ..Recorder::default() });
         let found: Vec<_> = trace
             .tracks()
             .iter()

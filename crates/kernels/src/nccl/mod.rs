@@ -258,7 +258,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             return self.copy(NAME, own, self.rows(out, &pieces[0]));
         }
         self.copy(NAME, own, self.rows(out, &pieces[rank]))?;
-        // From each to each: between cards of a host this is faster than as many broadcasts along a ring, by a third.
+        // From each to each, so that every link carries rows both ways from the start; broadcasts go along rings, one after the other.
         let received: Vec<Elements> = pieces.iter().map(|piece| self.rows(out, piece)).collect();
         self.exchange(NAME, &vec![own; size], &received)?;
         let (own, others) = (bytes(out, rows[rank]), bytes(out, out.shape.rows - rows[rank]));
