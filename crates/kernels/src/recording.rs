@@ -220,6 +220,9 @@ impl Cuda {
                 recording.0 = self.first_launch(inputs, step)?;
             }
             Stage::Captured(graph) if graph.page.len() == n_words(inputs) => {
+                if let Some(peers) = self.device.peers() {
+                    peers.meet().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
+                }
                 graph.launch(inputs).map_err(Self::failed(OPERATION))?;
                 self.recorder.n_repeated.fetch_add(1, Ordering::Relaxed);
             }

@@ -9,7 +9,8 @@
 //! without a kernel. Unlike events, they mean the same each time a graph is launched.
 //!
 //! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks: so whoever is waited for
-//! comes there, however a card's streams take turns. The stream of the device comes after an exchange only when all who read this
+//! comes there, however a card's streams take turns. Hosts meet before each launch of a graph, as they do in an exchange that is not
+//! captured ([`Peers::meet`](super::Peers::meet)): no card waits for a rank that has ended. The stream of the device comes after an exchange only when all who read this
 //! rank's rows are done: from then on they may be overwritten or freed.
 
 use std::sync::Arc;

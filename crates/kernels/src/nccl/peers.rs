@@ -42,6 +42,14 @@ impl Peers {
         (self.agree)(mine)
     }
 
+    /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator. Such a wait must not
+    /// be for a rank that has ended: what that one gives back, such as memory that others can read, it can only when their cards are
+    /// done, and the driver then answers nobody.
+    pub(crate) fn meet(&self) -> Result<(), CommError> {
+        let waits = self.one_sided.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
+        if waits { self.agree(true).map(drop) } else { Ok(()) }
+    }
+
     /// Lets a communicator be called off when a rank fails.
     pub(super) fn watch(&self, comm: &Arc<Comm>) {
         let mut comms = self.comms();
