@@ -100,7 +100,8 @@ proptest! {
         prop_assert_eq!(matrix.n_rows(), values.len() / width);
     }
 
-    // Wherever a file of counts is cut, it is refused, unless only its last number or line end is touched.
+    // Wherever a file of counts is cut, it is refused, unless only its last number or line end is touched. A last number
+    // that lost a digit is another number, perhaps one that was there before, so that an entry may be missing.
     #[test]
     fn cut_files_are_refused(a in undirected(), at in any::<proptest::sample::Index>()) {
         let home = tempfile::tempdir().unwrap();
@@ -117,9 +118,11 @@ proptest! {
             fs::write(&path, &bytes[..at]).unwrap();
             match read(&path) {
                 Ok(graph) => {
-                    prop_assert_eq!(graph.nnz(), a.nnz(), "{} cut at byte {}", name, at);
-                    let is_end = bytes[at..].iter().filter(|&&b| b == b'\n').count() <= 1;
-                    prop_assert!(is_end || a.nnz() == 0, "{} cut at byte {}", name, at);
+                    let lost = &bytes[at..];
+                    let is_last_number = !name.ends_with("gz") && lost.iter().all(|b| b.is_ascii_digit() || *b == b'\n');
+                    prop_assert!(is_last_number || a.nnz() == 0, "{} cut at byte {}", name, at);
+                    let fewer = a.nnz() - graph.nnz();
+                    prop_assert!(fewer <= usize::from(lost != b"\n"), "{} cut at byte {}", name, at);
                 }
                 Err(error) => prop_assert_eq!(error.path(), Some(&*path)),
             }

@@ -1,9 +1,11 @@
 //! Figures on disk: what was measured once is read from then on.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use girih_graph_format::FormatError;
+use girih_graph_format::file::write_file;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -38,14 +40,13 @@ fn kept_in<T: Serialize + DeserializeOwned>(
     Ok(measured)
 }
 
-/// Files appear whole: others may read meanwhile.
-fn write(path: &Path, figures: &impl Serialize) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let unfinished = path.with_extension(std::process::id().to_string());
-    let mut file = fs::File::create(&unfinished)?;
-    file.write_all(serde_json::to_string_pretty(figures)?.as_bytes())?;
-    fs::rename(unfinished, path)
+fn write(path: &Path, figures: &impl Serialize) -> Result<(), FormatError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let text = serde_json::to_string_pretty(figures).map_err(io::Error::from)?;
+    // Appears whole: others may read meanwhile.
+    write_file(path, |out| Ok(out.write_all(text.as_bytes())?))
 }
 
 /// Letters and digits alone, and a short hash so that no two names become one.

@@ -58,7 +58,12 @@ pub(crate) struct HopDraws {
 impl HopDraws {
     /// The draws of `node`, or of another number, in order.
     pub(crate) fn stream(self, node: NodeId) -> Stream {
-        self.key.stream((u64::from(self.hop) << 32) | u64::from(node), u64::from(self.batch) << 32)
+        self.stream_from(node, 0)
+    }
+
+    /// Those of `node` from a block of its stream on.
+    fn stream_from(self, node: NodeId, block: u32) -> Stream {
+        self.key.stream((u64::from(self.hop) << 32) | u64::from(node), (u64::from(self.batch) << 32) | u64::from(block))
     }
 
     /// The draws of positions among the neighbours of `node`, in order.
@@ -86,14 +91,8 @@ impl Positions {
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         let draw = self.n_drawn;
         self.n_drawn += 1;
-        bounded_word(self.words.next_u32(), bound).unwrap_or_else(|| self.spare(draw).below(u64::from(bound)) as u32)
-    }
-
-    /// What decides draw `draw` when its word does not.
-    fn spare(&self, draw: u32) -> Stream {
-        let HopDraws { key, batch, hop } = self.draws;
-        let block = SPARE_BLOCKS | draw;
-        key.stream((u64::from(hop) << 32) | u64::from(self.node), (u64::from(batch) << 32) | u64::from(block))
+        let spare = || self.draws.stream_from(self.node, SPARE_BLOCKS | draw);
+        bounded_word(self.words.next_u32(), bound).unwrap_or_else(|| spare().below(u64::from(bound)) as u32)
     }
 }
 

@@ -145,7 +145,8 @@ impl Group {
         for vector in 0..LANES / S::U32_LANES {
             let lanes = vector * S::U32_LANES..(vector + 1) * S::U32_LANES;
             let nodes = Nodes::<S> { id: of::<S>(&ids, vector), degree: of::<S>(&degrees, vector) };
-            let mut is_open = nodes.none(simd);
+            // Of no lane so far.
+            let mut is_open = simd.less_than_u32s(nodes.id, nodes.id);
             let mut n_asked = 0;
             for block in 0..count.div_ceil(WORDS) {
                 let words = philox(simd, draws, block, nodes.id);
@@ -153,7 +154,7 @@ impl Group {
                     let word = words[(draw % WORDS) as usize];
                     let (earlier, rest) = self.positions.split_at_mut(draw as usize);
                     let (position, open) = if replace {
-                        nodes.any(simd, word)
+                        word_below(simd, word, nodes.degree)
                     } else {
                         nodes.distinct(simd, word, (draw, count), earlier, vector)
                     };
@@ -232,18 +233,6 @@ struct Nodes<S: Simd> {
 }
 
 impl<S: Simd> Nodes<S> {
-    /// No lane.
-    #[inline(always)]
-    fn none(&self, simd: S) -> S::m32s {
-        simd.less_than_u32s(self.degree, self.degree)
-    }
-
-    /// A position in every lane, and in which lanes the word may not decide it.
-    #[inline(always)]
-    fn any(&self, simd: S, word: S::u32s) -> (S::u32s, S::m32s) {
-        word_below(simd, word, self.degree)
-    }
-
     /// The next position of Floyd's algorithm in every lane, and in which lanes the word may not decide it; where all neighbours
     /// are taken, they come in order.
     #[inline(always)]
