@@ -8,7 +8,7 @@ use girih_comm::{Launch, Launcher, Transport};
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
-use girih_partition::counted;
+use girih_partition::{Exchange, counted};
 use girih_trainer::TrainError;
 use girih_trainer::distributed::{RankJob, RankOptions};
 
@@ -232,7 +232,14 @@ fn without_mpi() -> TrainError {
 /// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen when the data is there is chosen for as many ranks; until
 /// then rows stand for it.
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
-    let PartitionKind { exchange, cuts, wire, .. } = args.partition;
+    let PartitionKind { partition, replication, exchange, cuts, stages, wire } = args.partition;
+    if partition == PartitionChoice::Auto && (replication, exchange, stages) != (1, Exchange::Auto, None) {
+        return Err(CliError::Usage(
+            "--partition auto chooses replication, exchange and stages, too: leave --replication, --exchange and --stages out, or \
+             name a partition"
+                .to_owned(),
+        ));
+    }
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
     Ok(RankOptions { cuts, wire: wire.into(), ..usual })
 }

@@ -152,6 +152,15 @@ fn auto_chooses_for_the_device_that_is_described() {
 }
 
 #[test]
+fn a_partition_that_is_chosen_is_not_told_how() {
+    let train = ["train", "--data", SMALL, "--epochs", "1", "--device", "cpu", "--ranks", "4", "--partition", "auto"];
+    for flags in [&["--replication", "2"][..], &["--exchange", "rows"], &["--stages", "1"]] {
+        let said = girih(&[&train, flags].concat()).refused(2);
+        assert!(says(&said, "--partition auto chooses"), "{said}");
+    }
+}
+
+#[test]
 fn reorder_writes_the_data_and_the_order() {
     let work = Workspace::new();
     let (out, plot) = (work.arg("ordered"), work.arg("spy.png"));
