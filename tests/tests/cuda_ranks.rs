@@ -11,7 +11,7 @@ use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tests::losses_of;
-use girih_trainer::distributed::{RankOptions, train_on_devices};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{ModelConfig, ModelKind, SessionOptions, TrainConfig};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -201,7 +201,7 @@ fn losses(
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
         let ranks = RankOptions { stages, transport, ..RankOptions::new(grid, exchange, DEADLINE) };
         let connect = |cuda: &Cuda, world| connect(cuda, world, transport);
-        train_on_devices((cards, connect), dataset, config, &ranks, &session, observe)
+        TrainJob::new(dataset, config, &ranks, &session, observe).on_devices(cards, connect)
     })
     .expect("training on cards");
     (losses, cards.iter().map(Cuda::n_repeated).collect())

@@ -10,7 +10,7 @@ use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_reorder::quality::{Block, coverage_of};
 use girih_reorder::{Community, Degree, OrderKind, Reorder, ReverseCuthillMckee};
 use girih_tests::{losses_of, real};
-use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{ModelConfig, ModelKind, NormKind, SessionOptions, TrainConfig};
 
 const EPOCHS: u64 = 20;
@@ -28,7 +28,7 @@ fn losses(dataset: Dataset, config: &TrainConfig, partition: Option<(Scheme, usi
         Some((scheme, ranks, replication)) => {
             let grid = ProcessGrid::new(scheme, ranks, replication).expect("ranks that can be arranged");
             let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(120));
-            train_on_threads(Cpu::new, dataset, config, &ranks, &session, observe)
+            TrainJob::new(dataset, config, &ranks, &session, observe).on_threads(Cpu::new)
         }
     });
     losses.expect("training succeeds")

@@ -15,7 +15,7 @@ use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank, Timeline};
 use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{RankOptions, train_on_devices};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{Control, Event, ModelConfig, Observer, Outcome, SessionOptions, TrainConfig};
 
 use super::epochs::Epochs;
@@ -203,7 +203,7 @@ impl Several {
             (0..self.ranks.grid.ranks()).map(|ordinal| open(ordinal, self.precision)).collect::<Result<_, Error>>()?;
         let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, self.ranks.transport);
         let session = SessionOptions::default();
-        Ok(train_on_devices((&cards, connect), dataset.clone(), config, &self.ranks, &session, observe)?)
+        Ok(TrainJob::new(dataset.clone(), config, &self.ranks, &session, observe).on_devices(&cards, connect)?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attention;
 mod batches;
+mod blocks;
 mod codecs;
 mod epochs;
 mod fullbatch;
@@ -53,6 +54,8 @@ pub enum Suite {
     Lightgcn,
     /// Orders of nodes: the time that they take, their quality, and the sparse product before and after.
     Reorder,
+    /// The products of the blocks of partitions, one by one, by order of nodes.
+    Blocks,
     /// Mini-batches of sampled neighbours, by how they are relabelled.
     Sampling,
     /// Training steps on sampled neighbours.
@@ -69,6 +72,8 @@ pub enum Suite {
     GpuAblation,
     /// One product on a CUDA device for each order of nodes, with what NVIDIA's profiler counts in it.
     GpuProfile,
+    /// The products of the blocks of partitions, one by one on a CUDA device, by order of nodes.
+    GpuBlocks,
     /// Whole training epochs of a GCN on several CUDA devices, beside one.
     GpuRanks,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
@@ -90,6 +95,7 @@ impl Suite {
             Self::Attention => "attention",
             Self::Lightgcn => "lightgcn",
             Self::Reorder => "reorder",
+            Self::Blocks => "blocks",
             Self::Sampling => "sampling",
             Self::Minibatch => "minibatch",
             Self::Batches => "batches",
@@ -98,6 +104,7 @@ impl Suite {
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
             Self::GpuProfile => "gpu-profile",
+            Self::GpuBlocks => "gpu-blocks",
             Self::GpuRanks => "gpu-ranks",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Scaling => "scaling",
@@ -120,6 +127,7 @@ impl Suite {
             Self::Attention => attention::run(setup, report),
             Self::Lightgcn => lightgcn::run(setup, report),
             Self::Reorder => reorder::run(setup, report),
+            Self::Blocks => blocks::on_processor(setup, report),
             Self::Sampling => sampling::run(setup, report),
             Self::Minibatch => minibatch::run(setup, report),
             Self::Batches => batches::run(setup, report),
@@ -128,6 +136,7 @@ impl Suite {
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),
             Self::GpuProfile => gpu_profile::run(setup, report),
+            Self::GpuBlocks => blocks::on_device(setup, report),
             Self::GpuRanks => gpu_ranks::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Scaling => scaling::run(setup, report),

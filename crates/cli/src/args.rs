@@ -213,11 +213,11 @@ fn parse_latency(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
-    /// Train on this many ranks, threads of this process, each of which holds a part of the graph and of the features
+    /// Work on this many ranks, threads of this process, each of which holds a part of the graph and of the features
     /// [default: one, or as many as `girih launch` or another launcher started processes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: Option<u16>,
-    /// Train on this many CUDA devices of this machine, a rank each
+    /// Work on this many CUDA devices of this machine, a rank each
     #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
     #[command(flatten)]
@@ -557,7 +557,7 @@ pub struct LaunchArgs {
     /// Which of the hosts this is, from 0
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub node: u16,
-    /// What each process does: `train` and its flags
+    /// What each process does: `train`, `evaluate` or `predict` and its flags
     #[arg(last = true, required = true, value_name = "train …")]
     pub command: Vec<OsString>,
 }
@@ -939,6 +939,8 @@ pub struct EvaluateArgs {
     #[arg(long)]
     pub similarity: bool,
     #[command(flatten)]
+    pub ranks: RankArgs,
+    #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -959,6 +961,8 @@ pub struct PredictArgs {
     /// Write the logits, a row of floats per node, instead
     #[arg(long)]
     pub logits: bool,
+    #[command(flatten)]
+    pub ranks: RankArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]

@@ -189,6 +189,18 @@ const GROUPS: [&str; 4] = ["param", "moment1", "moment2", "best"];
 type Tensors = BTreeMap<&'static str, BTreeMap<String, Matrix>>;
 
 impl Checkpoint {
+    /// A hash of what is applied of it: the best parameters or, before there are some, the current ones.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> u32 {
+        let applied = if self.best_params.is_empty() { &self.params } else { &self.best_params };
+        let mut hash = crc32fast::Hasher::new();
+        for (name, values) in applied {
+            hash.update(name.as_bytes());
+            hash.update(bytemuck::cast_slice(values.data()));
+        }
+        hash.finalize()
+    }
+
     /// Writes the checkpoint so that the file holds either the old state or the new one, whole.
     ///
     /// # Errors

@@ -271,11 +271,20 @@ pub fn apply<B: Backend>(
     let dataset = dataset.with_codec(config.codec, config.seed)?;
     checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
-    let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
-    trainer.state_mut().restore(checkpoint)?;
-    trainer.state_mut().restore_best()?;
-    let report = trainer.test_report()?.expect("a classifier has classes");
-    Ok((trainer.evaluate()?, report, trainer.logits()?))
+    let mut trained = session.run(backend, config, checkpoint.progress.run)?;
+    let (scores, report) = apply_best(&mut trained, checkpoint)?;
+    Ok((scores, report.expect("a classifier has classes"), trained.logits()?))
+}
+
+/// Gives a run the best parameters of a checkpoint, and takes their scores.
+pub(crate) fn apply_best<'a, B: Backend + 'a>(
+    run: &mut impl Run<'a, B>,
+    checkpoint: &Checkpoint,
+) -> Result<(Scores, Option<TestReport>), TrainError> {
+    run.state_mut().restore(checkpoint)?;
+    run.state_mut().restore_best()?;
+    let report = run.test_report()?;
+    Ok((run.evaluate()?, report))
 }
 
 /// What all runs share: inputs and targets on the device, labels and splits on the host.

@@ -6,60 +6,108 @@ mod similarity;
 
 use std::path::{Path, PathBuf};
 
-use girih_compress::CodecSpec;
-use girih_datasets::{Dataset, LoadOptions};
+use girih_datasets::{DataSource, LoadOptions, load};
 use girih_graph_format::{Matrix, file};
-use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
+use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
+use girih_trainer::{BatchKind, Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
 
+use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
-use super::load_required;
-use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, PredictArgs};
+use super::ranks::{Company, Place, stages};
+use super::{process_grid, required};
+use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, PredictArgs, RankArgs};
 use crate::error::CliError;
 use crate::output::Results;
 use crate::paths;
 
-/// A trained model, and the data that it is to be applied to.
+/// A trained model, the data that it is to be applied to, and who does it.
 struct Loaded {
     checkpoint: Checkpoint,
+    data: DataSource,
+    /// The first of several.
     backend: Chosen,
-    dataset: Dataset,
+    device: DeviceArgs,
+    ranks: Option<RankOptions>,
+    company: Company,
+    /// Of several processes one speaks to people, as if the others spoke to programs; and one writes.
+    speaks: bool,
 }
 
-/// A model applied to all nodes.
+/// Scores of a model.
 struct Applied {
     description: Results,
     scores: Scores,
     test: TestReport,
-    logits: Matrix,
-    multi_label: bool,
 }
 
 /// Scores the best checkpoint on the data.
 pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
     if args.similarity {
-        return similarity::report(args);
+        let one = "--similarity compares networks in one process: leave --ranks, --gpus and launchers out";
+        return alone(&args.ranks, one, || similarity::report(args));
     }
-    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device, args.codec)?;
-    if loaded.is_recommender() {
-        return recommend::evaluate(loaded, args);
+    together(&args.ranks, |company, ranks| {
+        let loaded =
+            Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), args.codec, (company, ranks))?;
+        if loaded.is_recommender() {
+            return recommend::evaluate(loaded, args);
+        }
+        if loaded.predicts_links() {
+            return links::evaluate(loaded, args);
+        }
+        let speaks = loaded.speaks;
+        let applied = loaded.apply(None)?;
+        if speaks {
+            applied.print(args.output);
+        }
+        Ok(())
+    })
+}
+
+/// Runs `work` in every process that takes part, with how ranks share it.
+fn together(
+    args: &RankArgs,
+    work: impl FnOnce(Company, Option<RankOptions>) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let place = Place::of(args)?;
+    let ranks = place.options(args)?;
+    if let Some(RankOptions { grid, .. }) = &ranks {
+        // What is still to be chosen is chosen for training.
+        process_grid(&args.partition, grid.ranks() as u16)?;
     }
-    if loaded.predicts_links() {
-        return links::evaluate(loaded, args);
+    place.with_the_others(args, |company| work(company, ranks))
+}
+
+/// Runs `work` where there is one rank, and refuses several for the reason given.
+fn alone(args: &RankArgs, why: &str, work: impl FnOnce() -> Result<(), CliError>) -> Result<(), CliError> {
+    let place = Place::of(args)?;
+    place.refuse_several(why)?;
+    match place.options(args)? {
+        Some(_) => Err(CliError::Usage(why.to_owned())),
+        None => work(),
     }
-    let applied = Applied::new(loaded)?;
-    let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
-    let Applied { description: mut results, scores, test, .. } = applied;
-    results
-        .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
-        .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
-        .add("train_accuracy", scores.train_accuracy, "Training score", percent(scores.train_accuracy))
-        .add("test_f1_micro", test.f1.micro, "Test F1, micro", format!("{:.4}", test.f1.micro))
-        .add("test_f1_macro", test.f1.macro_, "Test F1, macro", format!("{:.4}", test.f1.macro_))
-        .add_hidden("val_loss", scores.val_loss)
-        .add("test_loss", scores.test_loss, "Test loss", scores.test_loss.map_or(String::new(), |l| format!("{l:.4}")));
-    add_ranked(&mut results, &test);
-    results.print(args.output.json);
-    Ok(())
+}
+
+impl Applied {
+    fn print(self, output: OutputArgs) {
+        let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
+        let Self { description: mut results, scores, test } = self;
+        results
+            .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
+            .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
+            .add("train_accuracy", scores.train_accuracy, "Training score", percent(scores.train_accuracy))
+            .add("test_f1_micro", test.f1.micro, "Test F1, micro", format!("{:.4}", test.f1.micro))
+            .add("test_f1_macro", test.f1.macro_, "Test F1, macro", format!("{:.4}", test.f1.macro_))
+            .add_hidden("val_loss", scores.val_loss)
+            .add(
+                "test_loss",
+                scores.test_loss,
+                "Test loss",
+                scores.test_loss.map_or(String::new(), |l| format!("{l:.4}")),
+            );
+        add_ranked(&mut results, &test);
+        results.print(output.json);
+    }
 }
 
 /// Metrics of scores against yes or no: their mean over labels and, with several labels, each of them.
@@ -86,39 +134,77 @@ fn add_ranked(results: &mut Results, test: &TestReport) {
 
 /// Writes what the best checkpoint says of every node.
 pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
-    paths::check(&args.out)?;
-    let loaded = Loaded::new(&args.data, &args.checkpoint, &args.device, None)?;
-    if loaded.is_recommender() {
-        return recommend::predict(loaded, args);
+    together(&args.ranks, |company, ranks| {
+        if company.speaks() {
+            paths::check(&args.out)?;
+        }
+        let loaded = Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), None, (company, ranks))?;
+        if loaded.is_recommender() {
+            return recommend::predict(loaded, args);
+        }
+        if loaded.predicts_links() {
+            return links::predict(loaded, args);
+        }
+        let (speaks, outline) = (loaded.speaks, loaded.data.outline());
+        let mut predictions = Predictions::of(args.logits, outline.multi_label);
+        let applied = loaded.apply(Some(&mut |logits| predictions.take(logits)))?;
+        if !speaks {
+            return Ok(());
+        }
+        paths::make_parents(&args.out)?;
+        predictions.write(&args.out, (outline.n_nodes, outline.n_classes))?;
+        let (mut results, kind, out) = (applied.description, predictions.kind(), args.out.display().to_string());
+        results
+            .add("nodes", outline.n_nodes, "Nodes", outline.n_nodes.to_string())
+            .add("kind", kind, "Values", kind)
+            .add("out", out.as_str(), "Written to", out.as_str());
+        results.print(args.output.json);
+        Ok(())
+    })
+}
+
+/// What is written of logits, node after node.
+enum Predictions {
+    Logits(Vec<f32>),
+    /// Of several labels, those that are more likely than not.
+    Labels(Vec<u8>),
+    Classes(Vec<i64>),
+}
+
+impl Predictions {
+    fn of(logits: bool, multi_label: bool) -> Self {
+        match (logits, multi_label) {
+            (true, _) => Self::Logits(Vec::new()),
+            (false, true) => Self::Labels(Vec::new()),
+            (false, false) => Self::Classes(Vec::new()),
+        }
     }
-    if loaded.predicts_links() {
-        return links::predict(loaded, args);
+
+    /// Takes the logits of the next nodes.
+    fn take(&mut self, logits: &Matrix) {
+        match self {
+            Self::Logits(all) => all.extend_from_slice(logits.data()),
+            Self::Labels(all) => all.extend(logits.data().iter().map(|&logit| u8::from(logit > 0.0))),
+            Self::Classes(all) => all.extend((0..logits.n_rows()).map(|v| argmax(logits.row(v)))),
+        }
     }
-    let applied = Applied::new(loaded)?;
-    paths::make_parents(&args.out)?;
-    let logits = &applied.logits;
-    let (n_rows, n_cols) = (logits.n_rows(), logits.n_cols());
-    let kind = if args.logits {
-        file::write_npy(&args.out, &[n_rows, n_cols], logits.data())?;
-        "logits"
-    } else if applied.multi_label {
-        let positive: Vec<u8> = logits.data().iter().map(|&v| u8::from(v > 0.0)).collect();
-        file::write_npy(&args.out, &[n_rows, n_cols], &positive)?;
-        "labels"
-    } else {
-        let classes: Vec<i64> = (0..n_rows).map(|v| argmax(logits.row(v))).collect();
-        file::write_npy(&args.out, &[n_rows], &classes)?;
-        "classes"
-    };
-    let mut results = applied.description;
-    results.add("nodes", n_rows, "Nodes", n_rows.to_string()).add("kind", kind, "Values", kind).add(
-        "out",
-        args.out.display().to_string(),
-        "Written to",
-        args.out.display().to_string(),
-    );
-    results.print(args.output.json);
-    Ok(())
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Logits(_) => "logits",
+            Self::Labels(_) => "labels",
+            Self::Classes(_) => "classes",
+        }
+    }
+
+    fn write(&self, path: &Path, (n_nodes, n_classes): (usize, usize)) -> Result<(), CliError> {
+        match self {
+            Self::Logits(values) => file::write_npy(path, &[n_nodes, n_classes], values)?,
+            Self::Labels(values) => file::write_npy(path, &[n_nodes, n_classes], values)?,
+            Self::Classes(values) => file::write_npy(path, &[n_nodes], values)?,
+        }
+        Ok(())
+    }
 }
 
 /// The position of the largest value, the first of equals.
@@ -134,41 +220,77 @@ fn argmax(row: &[f32]) -> i64 {
 
 impl Loaded {
     /// Features are compressed as in training, unless another `codec` is chosen.
-    fn new(data: &DataArgs, path: &Path, device: &DeviceArgs, codec: Option<CodecChoice>) -> Result<Self, CliError> {
+    fn new(
+        data: &DataArgs,
+        path: &Path,
+        (device, args): (&DeviceArgs, &RankArgs),
+        codec: Option<CodecChoice>,
+        (company, ranks): (Company, Option<RankOptions>),
+    ) -> Result<Self, CliError> {
         let mut checkpoint = best_checkpoint(path)?;
+        let config = &mut checkpoint.progress.config;
         if let Some(choice) = codec {
-            checkpoint.progress.config.codec = choice.codec();
-            checkpoint.progress.config.validate()?;
+            config.codec = choice.codec();
+            config.validate()?;
         }
-        let codec = checkpoint.progress.config.codec;
-        Self::of_checkpoint(checkpoint, data, device, codec)
+        let device = device_of(device, args, company.local_rank(), BatchKind::Full)?;
+        let backend = choose(&device, config.precision)?;
+        // The splits that the training drew, so that its test nodes are tested.
+        let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
+        let data = match ranks {
+            Some(_) => DataSource::open(required(data)?, &options)?,
+            None => load(required(data)?, &options)?.into(),
+        };
+        let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..ranks });
+        let speaks = company.speaks();
+        if speaks {
+            company.tell_what_is_read(&data);
+        }
+        Ok(Self { checkpoint, data, backend, device, ranks, company, speaks })
     }
 
-    /// The data with features compressed while they are loaded, or as they are.
-    fn of_checkpoint(
-        checkpoint: Checkpoint,
-        data: &DataArgs,
-        device: &DeviceArgs,
-        codec: Option<CodecSpec>,
-    ) -> Result<Self, CliError> {
-        let config = &checkpoint.progress.config;
-        let backend = choose(device, config.precision)?;
-        // The splits that the training drew, so that its test nodes are tested.
-        let options = LoadOptions { codec, ..data.options(config.seed, config.runs as usize) };
-        let dataset = load_required(data, &options)?;
-        Ok(Self { checkpoint, backend, dataset })
+    /// The classifier applied to all nodes; on the first rank, `take` gets their logits.
+    fn apply(self, take: Option<&mut TakeLogits<'_>>) -> Result<Applied, CliError> {
+        let description = self.describe();
+        let Self { checkpoint, data, backend, device, ranks, company, .. } = self;
+        let Some(ranks) = ranks else {
+            let dataset = data.into_dataset()?;
+            let applied = on_backend!(&backend, backend => girih_trainer::apply(backend, dataset, &checkpoint));
+            let (scores, test, logits) = applied?;
+            take.into_iter().for_each(|take| take(&logits));
+            return Ok(Applied { description, scores, test });
+        };
+        let job = ApplyJob::new(data, &checkpoint, &ranks);
+        let job = match take {
+            Some(take) => job.handing_logits(take),
+            None => job,
+        };
+        let (scores, test) = company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?;
+        Ok(Applied { description, scores, test })
     }
 
     /// The recommender applied to all users.
     fn recommend(self) -> Result<Recommendations, CliError> {
-        let (dataset, checkpoint) = (self.dataset, &self.checkpoint);
-        Ok(on_backend!(&self.backend, backend => girih_trainer::recommend(backend, dataset, checkpoint))?)
+        let Self { checkpoint, data, backend, device, ranks, company, .. } = self;
+        let Some(ranks) = ranks else {
+            let dataset = data.into_dataset()?;
+            return Ok(on_backend!(&backend, backend => girih_trainer::recommend(backend, dataset, &checkpoint))?);
+        };
+        let job = RecommendJob::new(data, &checkpoint, &ranks);
+        company.carry_out(backend, &device, checkpoint.progress.config.precision, job)
     }
 
     /// The link predictor applied to all nodes.
     fn embed(self) -> Result<Embedded, CliError> {
-        let (dataset, checkpoint) = (self.dataset, &self.checkpoint);
-        Ok(on_backend!(&self.backend, backend => girih_trainer::embed(backend, dataset, checkpoint))?)
+        let Self { checkpoint, data, backend, ranks, .. } = self;
+        if ranks.is_some() {
+            return Err(CliError::Usage(
+                "ranks do not share the pairs that links are predicted for: leave --ranks, --gpus and launchers out"
+                    .to_owned(),
+            ));
+        }
+        let dataset = data.into_dataset()?;
+        Ok(on_backend!(&backend, backend => girih_trainer::embed(backend, dataset, &checkpoint))?)
     }
 
     fn predicts_links(&self) -> bool {
@@ -181,26 +303,25 @@ impl Loaded {
 
     /// The first rows of every result.
     fn describe(&self) -> Results {
-        let progress = &self.checkpoint.progress;
-        let best_epoch = progress.best.map(|(epoch, _)| epoch);
-        let mut results = Results::default();
-        results
-            .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
-            .add_hidden("device", self.backend.name())
-            .add("run", progress.run, "Run", (progress.run + 1).to_string())
-            .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
+        let mut results = describe(&self.checkpoint, &self.backend);
+        if let Some(RankOptions { grid, exchange, .. }) = &self.ranks {
+            results.add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"));
+        }
         results
     }
 }
 
-impl Applied {
-    fn new(loaded: Loaded) -> Result<Self, CliError> {
-        let (description, multi_label) = (loaded.describe(), loaded.dataset.is_multi_label());
-        let (dataset, checkpoint) = (loaded.dataset, &loaded.checkpoint);
-        let applied = on_backend!(&loaded.backend, backend => girih_trainer::apply(backend, dataset, checkpoint));
-        let (scores, test, logits) = applied?;
-        Ok(Self { description, scores, test, logits, multi_label })
-    }
+/// What was trained, and what it is applied on.
+fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
+    let progress = &checkpoint.progress;
+    let best_epoch = progress.best.map(|(epoch, _)| epoch);
+    let mut results = Results::default();
+    results
+        .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
+        .add_hidden("device", backend.name())
+        .add("run", progress.run, "Run", (progress.run + 1).to_string())
+        .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
+    results
 }
 
 /// The checkpoint at `path`; of a folder, the one with the best validation score.

@@ -88,18 +88,22 @@ fn check(args: &LaunchArgs) -> Result<(), CliError> {
     let program = OsString::from("girih");
     let parsed = Cli::try_parse_from(std::iter::once(&program).chain(&args.command));
     // Also what is no error: help, the version.
-    let train = match parsed.unwrap_or_else(|error| error.exit()).command {
-        Command::Train(train) => train,
+    let ranks = match parsed.unwrap_or_else(|error| error.exit()).command {
+        Command::Train(train) if train.plan => {
+            return usage("--plan trains nothing: call it alone, without girih launch".to_owned());
+        }
+        Command::Train(train) => train.ranks.ranks,
+        Command::Evaluate(evaluate) => evaluate.ranks.ranks,
+        Command::Predict(predict) => predict.ranks.ranks,
         _ => {
             let name = args.command[0].display();
-            return usage(format!("girih launch starts `train`; {name} is done by one process: call it alone"));
+            return usage(format!(
+                "girih launch starts `train`, `evaluate` or `predict`; {name} is done by one process: call it alone"
+            ));
         }
     };
-    if train.plan {
-        return usage("--plan trains nothing: call it alone, without girih launch".to_owned());
-    }
     let size = u32::from(args.nproc) * u32::from(args.nodes);
-    match train.ranks.ranks {
+    match ranks {
         Some(ranks) if u32::from(ranks) != size => {
             usage(format!("--ranks {ranks} with {size} processes: each is a rank; leave --ranks out, or start as many"))
         }

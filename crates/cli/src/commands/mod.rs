@@ -1,6 +1,7 @@
 //! One module a command.
 
 mod apply;
+mod cards;
 mod compress;
 mod convert;
 mod device;
@@ -11,6 +12,7 @@ mod ordering;
 mod partition;
 mod plan;
 mod planned;
+mod ranks;
 mod reorder;
 mod sample;
 mod stats;
@@ -49,11 +51,13 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
 
 /// Loads what `--data` names; commands other than `train` have no default.
 fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliError> {
-    let spec = data
-        .data
-        .as_deref()
-        .ok_or_else(|| CliError::Usage(format!("which data? give --data SPEC, for instance --data {DEFAULT_DATA}")))?;
-    Ok(load(spec, options)?)
+    Ok(load(required(data)?, options)?)
+}
+
+/// What `--data` names.
+fn required(data: &DataArgs) -> Result<&str, CliError> {
+    let missing = || CliError::Usage(format!("which data? give --data SPEC, for instance --data {DEFAULT_DATA}"));
+    data.data.as_deref().ok_or_else(missing)
 }
 
 /// The arrangement of ranks that the flags ask for.

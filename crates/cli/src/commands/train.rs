@@ -1,29 +1,27 @@
 //! `girih train`.
 
-mod cards;
 mod facts;
 mod observer;
 mod outputs;
-mod ranks;
 mod settings;
 mod timeline;
 
 use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
-use girih_trainer::distributed::RankOptions;
+use girih_trainer::distributed::{RankOptions, TrainJob};
 use girih_trainer::{DataSizes, Event, Plan, SessionOptions, TrainConfig};
 
-use self::cards::{cards, device_of};
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
-use self::ranks::{Company, Place, sharing};
 use self::timeline::Timeline;
+use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
+use super::ranks::{Company, Place, sharing, stages};
 use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -39,7 +37,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
-        let device = device_of(&args.device, &args.ranks, None, &config)?;
+        let device = device_of(&args.device, &args.ranks, None, config.batch.kind)?;
         return match args.ranks.ranks.or(args.ranks.gpus) {
             None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
             Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
@@ -78,9 +76,9 @@ fn train(
     // Of several processes one speaks to people, as if the others spoke to programs.
     let output = OutputArgs { json: args.output.json || !speaks };
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
-    let device = device_of(&args.device, &args.ranks, company.local_rank(), config)?;
+    let device = device_of(&args.device, &args.ranks, company.local_rank(), config.batch.kind)?;
     let backend = choose(&device, config.precision)?;
-    let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..*ranks });
+    let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let wanted = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config);
     let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
@@ -103,10 +101,8 @@ fn train(
     let ranks = ranks.as_ref();
     if !output.json {
         eprintln!("{}", facts.headline());
-        if company.local_rank().is_some() && !config.batch.is_sampled() && !data.is_stored() {
-            eprintln!(
-                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
-            );
+        if !config.batch.is_sampled() {
+            company.tell_what_is_read(&data);
         }
     }
     let session = SessionOptions {
@@ -120,16 +116,15 @@ fn train(
         let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
         observer.observe(&event, marked)
     };
-    let outcome = match (ranks, backend) {
-        (None, backend) => {
+    let outcome = match ranks {
+        None => {
             let dataset = data.into_dataset()?;
             on_backend!(&backend, backend => girih_trainer::train(backend, dataset, config, &session, &mut observe))
+                .map_err(CliError::from)
         }
-        (Some(ranks), Chosen::Cpu(cpu)) => company.train(&cpu, data, config, ranks, &session, &mut observe),
-        (Some(ranks), Chosen::Cuda(first)) => {
-            let n_cards = if company.local_rank().is_some() { 1 } else { ranks.grid.ranks() };
-            let cards = cards(*first, &device, n_cards, config.precision)?;
-            company.train_on_cards(&cards, data, config, ranks, &session, &mut observe)
+        Some(ranks) => {
+            let job = TrainJob::new(data, config, ranks, &session, &mut observe);
+            company.carry_out(backend, &device, config.precision, job)
         }
     };
     let history = observer.finish()?;
@@ -152,15 +147,6 @@ fn train(
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
-}
-
-/// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
-fn stages(args: &TrainArgs, backend: &Chosen) -> usize {
-    let usual = match backend {
-        Chosen::Cpu(_) => usize::MAX,
-        Chosen::Cuda(_) => 1,
-    };
-    args.ranks.partition.stages.map_or(usual, usize::from)
 }
 
 /// How ranks share the work: as the arguments say, or as is planned to be quickest.

@@ -67,6 +67,31 @@ fn ranks_that_read_their_rows_alone_train_the_same_bits() {
 }
 
 #[test]
+fn processes_apply_what_threads_do_and_one_of_them_writes() {
+    let work = Workspace::new();
+    let (data, out) = (folder(&work, "data", SMALL), work.arg("out"));
+    girih(&["train", "--data", &data, "--epochs", "6", "--out", &out]).ok();
+    let apply = |start: &[&str], flags: &[&str]| {
+        girih(&[start, &["--data", &data, "--checkpoint", &out, "--json"], flags].concat()).ok().result()
+    };
+    let launched = apply(&["launch", "--nproc", "3", "--", "evaluate"], &[]);
+    assert_eq!(launched, apply(&["evaluate", "--ranks", "3"], &[]));
+    let files = [work.arg("threads.npy"), work.arg("processes.npy")];
+    apply(&["predict", "--ranks", "3"], &["--out", &files[0], "--logits"]);
+    apply(&["launch", "--nproc", "3", "--", "predict"], &["--out", &files[1], "--logits"]);
+    assert_eq!(fs::read(&files[0]).unwrap(), fs::read(&files[1]).unwrap());
+
+    let other = work.arg("other");
+    girih(&["train", "--data", &data, "--epochs", "6", "--seed", "5", "--out", &other]).ok();
+    let checkpoints = [&out, &other];
+    let evaluate = |rank: usize| owned(&["evaluate", "--data", &data, "--checkpoint", checkpoints[rank]]);
+    for rank in finish(by_hand(&own_variables(2), evaluate)) {
+        let said = rank.refused(1);
+        assert!(says(&said, "its parameters differ from those of rank 0"), "{said}");
+    }
+}
+
+#[test]
 fn ranks_with_other_or_damaged_data_are_told_before_the_first_step() {
     let work = Workspace::new();
     let other = "synth:planted,nodes=600,degree=9,features=24,classes=4";

@@ -76,6 +76,41 @@ fn checkpoints_of_ranks_resume_on_one_and_back() {
 }
 
 #[test]
+fn ranks_apply_what_one_rank_applies() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    girih(&["train", "--data", SMALL, "--epochs", "9", "--out", &out]).ok();
+    let with = |command: &str, flags: &[&str]| {
+        let args = [command, "--data", SMALL, "--checkpoint", &out, "--json"];
+        girih(&[&args, flags].concat())
+    };
+    let predict = |name: &str, flags: &[&str]| {
+        let file = work.arg(name);
+        assert_eq!(with("predict", &[&["--out", &file], flags].concat()).ok().result()["nodes"], 600);
+        Array::read(&work.path(name)).unwrap()
+    };
+    let one = with("evaluate", &[]).ok().result();
+    let logits = predict("one.npy", &["--logits"]).into_matrix().unwrap();
+    let classes = predict("classes.npy", &[]).into_i64().unwrap();
+    for flags in [&["--ranks", "3"][..], &["--ranks", "4", "--partition", "2d", "--exchange", "dense"]] {
+        let shared = with("evaluate", flags).ok().result();
+        assert_eq!(shared["test_accuracy"], one["test_accuracy"], "{flags:?}");
+        assert_eq!(shared["ranks"].as_u64(), Some(flags[1].parse().unwrap()));
+        let found = predict("ranks.npy", &[flags, &["--logits"]].concat()).into_matrix().unwrap();
+        assert_eq!((found.n_rows(), found.n_cols()), (logits.n_rows(), logits.n_cols()));
+        assert!(found.data().iter().zip(logits.data()).all(|(a, b)| (a - b).abs() < 1e-4), "{flags:?}");
+        assert_eq!(*predict("ranks.npy", flags).into_i64().unwrap(), *classes, "{flags:?}");
+    }
+    assert!(says(
+        &with("evaluate", &["--ranks", "2", "--partition", "auto"]).refused(2),
+        "auto is what training chooses"
+    ));
+    assert!(says(&with("evaluate", &["--partition", "2d"]).refused(2), "--ranks N"));
+    let similarity = with("evaluate", &["--ranks", "2", "--similarity", "--codec", "half"]).refused(2);
+    assert!(says(&similarity, "leave --ranks"), "{similarity}");
+}
+
+#[test]
 fn training_in_another_order_learns_the_same() {
     let train = |flags: &[&str]| {
         let args = ["train", "--data", SMALL, "--epochs", "40", "--dropout", "0", "--json"];
@@ -114,6 +149,15 @@ fn auto_chooses_for_the_device_that_is_described() {
     girih(&["reorder", "--data", SMALL, "--order", "auto", "--cache-gb-s", "0", "--memory-gb-s", "1"]).refused(2);
     let trained = girih(&["train", "--data", SMALL, "--epochs", "2", "--reorder", "auto", "--json"]).ok().result();
     assert!(trained["reorder"].as_str().unwrap().starts_with("auto: "), "{trained}");
+}
+
+#[test]
+fn a_partition_that_is_chosen_is_not_told_how() {
+    let train = ["train", "--data", SMALL, "--epochs", "1", "--device", "cpu", "--ranks", "4", "--partition", "auto"];
+    for flags in [&["--replication", "2"][..], &["--exchange", "rows"], &["--stages", "1"]] {
+        let said = girih(&[&train, flags].concat()).refused(2);
+        assert!(says(&said, "--partition auto chooses"), "{said}");
+    }
 }
 
 #[test]

@@ -3,20 +3,28 @@
 use std::sync::Arc;
 
 use girih_compute::{Backend, Dtype};
-use girih_datasets::{DataSource, Interactions, NodeRows, Outline, RowsDigest};
+use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
 use girih_partition::{BlockPlan, Exchange};
 
 use super::adjacency::CutAdjacency;
+use super::apply::TakeLogits;
 use super::ranks::Ranks;
 use super::session::RankOptions;
 use crate::TrainError;
-use crate::checkpoint::DataShape;
+use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::TrainConfig;
+use crate::fullbatch::FullBatch;
 use crate::inputs::{Inputs, Needs};
 use crate::models::Dims;
-use crate::recommend;
-use crate::session::{Control, Event, Outcome, SessionOptions, build_model, check_trainable, start_run, train_runs};
+use crate::recommend::{self, Recommendations};
+use crate::report::{Scores, TestReport};
+use crate::session::{
+    Control, Event, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run, train_runs,
+};
 use crate::targets::Targets;
+
+/// Logits that are handed to the first rank at a time: 64 MiB.
+const HANDED: usize = 1 << 24;
 
 /// What ranks read of a data set, each its own rows. Those that are threads share it.
 pub(super) struct CutData {
@@ -67,20 +75,70 @@ impl CutData {
         observe: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<Outcome, TrainError> {
         let shape = self.shape(ranks)?;
-        let adjacency = self.adjacency(ranks)?;
-        let (ranks, model) = (Arc::clone(ranks), (config, Dims::of_outline(&self.outline)));
+        let model = (config, Dims::of_outline(&self.outline));
         if let Some(interactions) = self.interactions() {
-            let inputs = Inputs::of_graph_on_rank(ranks, adjacency);
+            let inputs = self.graph(ranks)?;
             let start = |run| recommend::start_run(backend, &inputs, interactions, model, run);
             return train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)));
         }
+        let own = self.own_rows(backend, ranks, config)?;
+        train_runs(config, &shape, options, observe, |run| Ok(Box::new(own.start_run(backend, model, run)?)))
+    }
+
+    /// Applies the best parameters of a checkpoint to the rank's own rows; `take` gets the logits of all nodes on the first rank.
+    pub(super) fn apply<B: Backend>(
+        &self,
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        checkpoint: &Checkpoint,
+        take: Option<&mut TakeLogits<'_>>,
+    ) -> Result<(Scores, TestReport), TrainError> {
+        let Progress { config, data, run, .. } = &checkpoint.progress;
+        data.check_widths(&self.shape(ranks)?)?;
+        let own = self.own_rows(backend, ranks, config)?;
+        let mut trained = own.start_run(backend, (config, Dims::of_outline(&self.outline)), *run)?;
+        let (scores, report) = apply_best(&mut trained, checkpoint)?;
+        if let Some(take) = take {
+            let logits = trained.logits()?;
+            ranks.hand_rows(&logits, (HANDED / logits.n_cols().max(1)).max(1), take)?;
+        }
+        Ok((scores, report.expect("a classifier has classes")))
+    }
+
+    /// Applies the best parameters of a recommender's checkpoint.
+    pub(super) fn recommend<B: Backend>(
+        &self,
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        checkpoint: &Checkpoint,
+    ) -> Result<Recommendations, TrainError> {
+        let Progress { config, data, run, .. } = &checkpoint.progress;
+        data.check_nodes(&self.shape(ranks)?)?;
+        let interactions = self.interactions().expect("checked");
+        let inputs = self.graph(ranks)?;
+        let model = (config, Dims::of_outline(&self.outline));
+        Recommendations::of(recommend::start_run(backend, &inputs, interactions, model, *run)?, checkpoint)
+    }
+
+    /// What the rank holds for a model without features.
+    fn graph<B: Backend>(&self, ranks: &Arc<Ranks<B>>) -> Result<Inputs<B>, TrainError> {
+        Ok(Inputs::of_graph_on_rank(Arc::clone(ranks), self.adjacency(ranks)?))
+    }
+
+    /// What the rank holds for a model of features.
+    fn own_rows<B: Backend>(
+        &self,
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        config: &TrainConfig,
+    ) -> Result<OwnRows<B>, TrainError> {
+        let adjacency = self.adjacency(ranks)?;
         let NodeRows { features, first_value, labels, splits } = self.source.rows(ranks.own())?;
         let features = (features.expect("checked"), first_value);
+        let ranks = Arc::clone(ranks);
         let inputs = Inputs::of_rank(backend, ranks, adjacency, features, &self.needs, config.precision)?;
         let labels = labels.expect("checked");
-        let targets = Targets::upload(backend, &labels)?;
-        let start = |run| start_run(backend, &inputs, (&labels, &targets, &splits[..]), model, run);
-        train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))
+        Ok(OwnRows { inputs, targets: Targets::upload(backend, &labels)?, labels, splits })
     }
 
     /// The identity of the data: of a folder, from what all ranks read of it, which is compared with its checksums.
@@ -107,5 +165,24 @@ impl CutData {
             DataSource::Loaded(dataset) => dataset.interactions.as_ref(),
             DataSource::Stored(_) => None,
         }
+    }
+}
+
+/// A rank's own rows: inputs and targets on the device, labels and splits on the host.
+struct OwnRows<B: Backend> {
+    inputs: Inputs<B>,
+    targets: Targets<B>,
+    labels: Labels,
+    splits: Vec<Split>,
+}
+
+impl<B: Backend> OwnRows<B> {
+    fn start_run<'a>(
+        &'a self,
+        backend: &'a B,
+        model: (&'a TrainConfig, Dims),
+        run: u64,
+    ) -> Result<FullBatch<'a, B>, TrainError> {
+        start_run(backend, &self.inputs, (&self.labels, &self.targets, &self.splits[..]), model, run)
     }
 }

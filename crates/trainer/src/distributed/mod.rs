@@ -1,4 +1,4 @@
-//! Training on ranks. On mini-batches each holds graph and features whole, and takes a share of the seeds of every batch: see
+//! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each holds graph and features whole, and takes a share of the seeds of every batch: see
 //! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of everything
 //! that has a row per node.
 //!
@@ -17,7 +17,8 @@
 //! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step, and the sums over all nodes that batch
 //!   normalisation takes each way;
 //! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
-//! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is.
+//! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is;
+//! - [`Ranks::hand_rows`]: logits, when predictions are written.
 //!
 //! A rank reads its own rows of the data alone, where they are in a folder ([`DataSource`](girih_datasets::DataSource)), and
 //! learns by messages what it needs of others: degrees, which of its rows they read, and, where the adjacency is not
@@ -29,9 +30,11 @@
 //! ranks get the same bits and their parameters never drift apart.
 
 mod adjacency;
+mod apply;
 mod blocks;
 mod data;
 mod graph;
+mod job;
 mod looped;
 mod mirror;
 mod network;
@@ -43,12 +46,14 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use apply::{ApplyJob, RecommendJob, TakeLogits};
 pub use graph::CutGraph;
+pub use job::RankJob;
 pub use network::{Links, Network};
 pub use paper::PaperGraph;
 pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
-pub use session::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
+pub use session::{RankOptions, TrainJob};
 
 pub(crate) use adjacency::CutAdjacency;
 pub(crate) use blocks::{BlockSource, Pattern};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use girih_comm::{Collective, CommError};
+use girih_comm::{Collective, CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Matrix, NodeId};
 use girih_partition::{BlockPlan, RankPlan, place_in};
@@ -152,6 +152,35 @@ impl<B: Backend> Ranks<B> {
     pub(crate) fn gather_on_host(&self, rows: &Matrix) -> Result<Matrix, CommError> {
         let all = self.join_rows(rows.data())?;
         Ok(Matrix::new(self.plan.n_nodes, rows.n_cols(), all).expect("the rows of every node once"))
+    }
+
+    /// Hands the rows of all nodes to `take`, at most `block` at a time in the order of nodes, from those that each rank has. The
+    /// first rank calls it; the rows are never together.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn hand_rows(&self, own: &Matrix, block: usize, take: &mut dyn FnMut(&Matrix)) -> Result<(), CommError> {
+        let ((n_peers, place), width) = (self.peers(), own.n_cols());
+        for (peer, nodes) in self.peer_nodes().enumerate() {
+            for first in (0..nodes.len()).step_by(block) {
+                let rows = || own.row_slice(first..nodes.len().min(first + block));
+                if peer == 0 {
+                    // Its own rows, which the first rank has.
+                    (self.rank == 0).then(|| take(&rows()));
+                    continue;
+                }
+                let mut messages = vec![Parcel::from([]); n_peers];
+                if place == peer {
+                    messages[0] = bytemuck::cast_slice(rows().data()).into();
+                }
+                let received = self.peers.all_to_all_bytes(messages)?;
+                if self.rank == 0 {
+                    let values: Vec<f32> = numbers(&received[peer]).map(f32::from_le_bytes).collect();
+                    take(&Matrix::new(values.len() / width.max(1), width, values).expect("whole rows"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The way back of [`gather_on_host`](Self::gather_on_host): this rank's own rows of a matrix; `None` when it has not a

@@ -1,16 +1,17 @@
-//! [`train_on_threads`], [`train_on_devices`] and [`train_as_rank`]: a training session on several ranks.
+//! [`TrainJob`]: a training session on several ranks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, CommError, Transport};
-use girih_compute::{Backend, Dtype, HostMatrix};
+use girih_comm::threads::ThreadRank;
+use girih_comm::{CardTransport, Collective, CommError};
+use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Dataset, DatasetError};
 use girih_graph_format::Buffer;
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
 use super::data::CutData;
+use super::job::{RankJob, agree, check_devices, check_world, on_each};
 use super::ranks::Ranks;
 use crate::TrainError;
 use crate::batching::BatchKind;
@@ -60,117 +61,70 @@ impl RankOptions {
     }
 }
 
-/// Trains all runs of `config` on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices
-/// lie in main memory. As [`train_on_devices`] otherwise.
+/// All runs of a configuration: what [`train`](crate::train) does, by several ranks.
 ///
-/// # Errors
-/// As [`train_on_devices`]; when ranks shall read the memory of cards.
-pub fn train_on_threads<B: Backend>(
-    backend: impl Fn() -> B,
-    data: impl Into<DataSource>,
-    config: &TrainConfig,
-    ranks: &RankOptions,
-    options: &SessionOptions,
-    observe: &mut Observer<'_>,
-) -> Result<Outcome, TrainError>
-where
-    B::Matrix: HostMatrix,
-{
-    if ranks.transport != CardTransport::Nccl {
-        return Err(TrainError::invalid(format!(
-            "the transport {} copies rows between cards, and these ranks are on processors, where messages carry them; leave the \
-             transport out, or train on CUDA devices",
-            ranks.transport
-        )));
-    }
-    let backends: Vec<B> = (0..ranks.grid.ranks()).map(|_| backend()).collect();
-    let connect = |_: &B, world: ThreadRank| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) };
-    train_on_devices((&backends, connect), data, config, ranks, options, observe)
+/// The first rank tells the observer what happens and writes checkpoints, which any number of ranks can resume.
+pub struct TrainJob<'a, 'o> {
+    data: DataSource,
+    config: &'a TrainConfig,
+    ranks: &'a RankOptions,
+    options: &'a SessionOptions,
+    observe: &'a mut Observer<'o>,
 }
 
-/// Trains all runs of `config` on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank
-/// one that moves the matrices of its backend.
-///
-/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`]). The result is that of one rank, up to the
-/// rounding of sums that are added in another order. The first rank tells `observe` what happens and writes checkpoints, which
-/// any number of ranks can resume.
-///
-/// # Errors
-/// As [`train`](crate::train); when there is not a backend for each rank, or the plan does not fit the data; and when a rank fails,
-/// which ends all of them with the error of that rank.
-pub fn train_on_devices<B: Backend>(
-    (backends, connect): (&[B], impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync),
-    data: impl Into<DataSource>,
-    config: &TrainConfig,
-    ranks: &RankOptions,
-    options: &SessionOptions,
-    observe: &mut Observer<'_>,
-) -> Result<Outcome, TrainError> {
-    config.validate()?;
-    if backends.len() != ranks.grid.ranks() {
-        let (found, wanted) = (backends.len(), ranks.grid.ranks());
-        return Err(TrainError::invalid(format!(
-            "{found} devices are there for a plan of {wanted} ranks; give one for each"
-        )));
-    }
-    let data = data.into().with_codec(config.codec, config.seed)?;
-    let shared = Shared::new(&backends[0], data, config, ranks)?;
-    let observe = Mutex::new(observe);
-    let outcomes = threads::run(ranks.grid.ranks(), ranks.deadline, |world| {
-        let mut observe = |event: Event<'_>| {
-            let mut observe = observe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            observe(event)
-        };
-        let backend = &backends[world.transport().rank()];
-        shared.train(backend, connect(backend, world)?, config, options, &mut observe)
-    });
-    match outcomes {
-        Ok(mut outcomes) => Ok(outcomes.swap_remove(0)),
-        Err(failure) => Err(TrainError::rank(failure.rank, failure.message)),
+impl<'a, 'o> TrainJob<'a, 'o> {
+    /// Training that is still to be carried out.
+    pub fn new(
+        data: impl Into<DataSource>,
+        config: &'a TrainConfig,
+        ranks: &'a RankOptions,
+        options: &'a SessionOptions,
+        observe: &'a mut Observer<'o>,
+    ) -> Self {
+        Self { data: data.into(), config, ranks, options, observe }
     }
 }
 
-/// Trains as one of several ranks, each of which calls this with the same data and settings: for ranks that are processes.
-/// Before the first step they compare hashes of both. As [`train_on_threads`] otherwise.
-///
-/// # Errors
-/// As [`train_on_threads`]; and when ranks disagree on the data, the settings or the plan, before the first step.
-pub fn train_as_rank<B: Backend>(
-    backend: &B,
-    world: Box<dyn Collective<B>>,
-    data: impl Into<DataSource>,
-    config: &TrainConfig,
-    ranks: &RankOptions,
-    options: &SessionOptions,
-    observe: &mut Observer<'_>,
-) -> Result<Outcome, TrainError> {
-    config.validate()?;
-    if world.size() != ranks.grid.ranks() {
-        let (found, wanted) = (world.size(), ranks.grid.ranks());
-        return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
-    }
-    let mut data = data.into().with_codec(config.codec, config.seed)?;
-    if config.batch.is_sampled() {
-        // Read whole in any case, and so hashed whole.
-        data = data.into_dataset()?.into();
-    }
-    agree(&*world, "data", data.fingerprint())?;
-    let RankOptions { grid, exchange, cuts, stages, wire, .. } = ranks;
-    let plan = format!("{config:?} {grid} {exchange} {cuts} {stages} {wire:?}");
-    agree(&*world, "settings", crc32fast::hash(plan.as_bytes()))?;
-    let shared = Shared::new(backend, data, config, ranks)?;
-    shared.train(backend, world, config, options, &mut |event| observe(event))
-}
+impl RankJob for TrainJob<'_, '_> {
+    type Done = Outcome;
 
-/// Refuses to start when ranks have different hashes of what they work on.
-fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32) -> Result<(), TrainError> {
-    let all = world.all_gather_bytes(&hash.to_le_bytes())?;
-    match all.iter().position(|theirs| *theirs != all[0]) {
-        None => Ok(()),
-        Some(rank) => Err(TrainError::rank(
-            rank,
-            format!("its {what} differ from those of rank 0; give all ranks the same files and flags"),
-        )),
+    fn ranks(&self) -> &RankOptions {
+        self.ranks
+    }
+
+    fn on_devices<B: Backend>(
+        self,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Outcome, TrainError> {
+        let Self { data, config, ranks, options, observe } = self;
+        config.validate()?;
+        check_devices(backends, ranks)?;
+        let data = data.with_codec(config.codec, config.seed)?;
+        let shared = Shared::new(&backends[0], data, config, ranks)?;
+        let observe = Mutex::new(observe);
+        on_each(backends, connect, ranks, |backend, world| {
+            let mut observe = |event: Event<'_>| {
+                let mut observe = observe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                observe(event)
+            };
+            shared.train(backend, world, config, options, &mut observe)
+        })
+    }
+
+    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+        let Self { data, config, ranks, options, observe } = self;
+        config.validate()?;
+        check_world(&*world, ranks)?;
+        let mut data = data.with_codec(config.codec, config.seed)?;
+        if config.batch.is_sampled() {
+            // Read whole in any case, and so hashed whole.
+            data = data.into_dataset()?.into();
+        }
+        agree(&*world, "data", data.fingerprint())?;
+        agree(&*world, "settings", ranks.hash(&format!("{config:?}")))?;
+        let shared = Shared::new(backend, data, config, ranks)?;
+        shared.train(backend, world, config, options, &mut |event| observe(event))
     }
 }
 

@@ -348,3 +348,25 @@ fn one_stage_uses_links_of_all_ranks_and_more_take_less_memory() {
     assert!(once.exchange_seconds < step_by_step.exchange_seconds);
     assert!(once.peak_bytes > step_by_step.peak_bytes, "{once:?}, {step_by_step:?}");
 }
+
+#[test]
+fn rows_are_handed_over_in_order_and_in_pieces() {
+    for (scheme, p, r) in [(Scheme::OneD, 5, 1), (Scheme::OneAndHalfD, 6, 3), (Scheme::TwoD, 4, 1)] {
+        let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
+        let handed = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+            let ranks: Ranks<Cpu> = Ranks::new(Arc::clone(&plan), Box::new(world))?;
+            let mut pieces: Vec<Matrix> = Vec::new();
+            ranks.hand_rows(&operand().row_slice(ranks.own()), 4, &mut |rows| pieces.push(rows.clone()))?;
+            Ok(pieces)
+        });
+        let mut handed = handed.unwrap();
+        let first = handed.remove(0);
+        assert!(first.iter().all(|rows| (1..=4).contains(&rows.n_rows())), "{scheme}");
+        assert_eq!(
+            first.iter().flat_map(|rows| rows.data().to_vec()).collect::<Vec<_>>(),
+            operand().data(),
+            "{scheme}"
+        );
+        assert!(handed.iter().all(Vec::is_empty), "the first rank takes all");
+    }
+}

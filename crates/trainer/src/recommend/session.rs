@@ -12,8 +12,7 @@ use crate::config::TrainConfig;
 use crate::inputs::Inputs;
 use crate::models::Dims;
 use crate::report::Scores;
-use crate::session::build_model;
-use crate::state::Run;
+use crate::session::{apply_best, build_model};
 
 /// The graph on the device, and the interactions on the host.
 pub(crate) struct Prepared<B: Backend> {
@@ -101,9 +100,14 @@ pub fn recommend<B: Backend>(
     let config = &checkpoint.progress.config;
     checkpoint.progress.data.check_nodes(&DataShape::of(&dataset))?;
     let session = Prepared::new(backend, dataset, config)?;
-    let mut trainer = session.run(backend, config, checkpoint.progress.run)?;
-    trainer.state_mut().restore(checkpoint)?;
-    trainer.state_mut().restore_best()?;
-    let items = trainer.top_items()?;
-    Ok(Recommendations { scores: trainer.evaluate()?, n_users: items.len() / TOP_K, items })
+    Recommendations::of(session.run(backend, config, checkpoint.progress.run)?, checkpoint)
+}
+
+impl Recommendations {
+    /// Those of a run with the best parameters of a checkpoint.
+    pub(crate) fn of<B: Backend>(mut run: Recommender<'_, B>, checkpoint: &Checkpoint) -> Result<Self, TrainError> {
+        let (scores, _) = apply_best(&mut run, checkpoint)?;
+        let items = run.top_items()?;
+        Ok(Self { scores, n_users: items.len() / TOP_K, items })
+    }
 }

@@ -8,7 +8,7 @@ use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind, NormKind,
     OptimizerConfig, OptimizerKind, SaintKind, SessionOptions, TrainConfig, checkpoint_path,
@@ -200,7 +200,9 @@ fn ranks_train_what_one_rank_does() {
         for n_ranks in [2, 4, 30] {
             let folder = tempfile::tempdir().unwrap();
             let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
-            train_on_threads(Cpu::new, dataset.clone(), &config, &ranks(n_ranks), &session, &mut |_| Control::Continue)
+            let mut observe = |_: Event<'_>| Control::Continue;
+            TrainJob::new(dataset.clone(), &config, &ranks(n_ranks), &session, &mut observe)
+                .on_threads(Cpu::new)
                 .unwrap();
             let found = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
             let difference = largest_difference(&expected, &found);
@@ -223,8 +225,8 @@ fn ranks_refuse_batches_that_they_cannot_share() {
     moments.model.norm = NormKind::Batch;
     for (config, told) in [(saint, "saint batches"), (moments, "layer normalisation")] {
         let session = SessionOptions::default();
-        let refused =
-            train_on_threads(Cpu::new, dataset.clone(), &config, &ranks(2), &session, &mut |_| Control::Continue);
+        let mut observe = |_: Event<'_>| Control::Continue;
+        let refused = TrainJob::new(dataset.clone(), &config, &ranks(2), &session, &mut observe).on_threads(Cpu::new);
         let message = refused.unwrap_err().to_string();
         assert!(message.contains(told), "{message}");
     }

@@ -7,7 +7,7 @@ use girih_compute::{Cpu, Rates};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, DataSizes, Event, ModelConfig, ModelKind, NormKind,
     OptimizerConfig, OptimizerKind, Plan, SessionOptions, TaskKind, TrainConfig, checkpoint_path,
@@ -61,7 +61,7 @@ fn losses(dataset: &Dataset, config: &TrainConfig, ranks: Option<usize>) -> (Vec
         Some(ranks) => {
             let grid = ProcessGrid::new(Scheme::OneD, ranks, 1).unwrap();
             let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(60));
-            train_on_threads(Cpu::new, data, config, &ranks, &session, &mut observe)
+            TrainJob::new(data, config, &ranks, &session, &mut observe).on_threads(Cpu::new)
         }
     };
     let last = outcome.unwrap().runs[0].last;

@@ -7,7 +7,7 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Interactions};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
 use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, Checkpoint, Control, Event, ModelConfig, ModelKind, NormKind, Outcome, SessionOptions, TrainConfig,
     TrainError, checkpoint_path,
@@ -17,7 +17,7 @@ use crate::recommend::{lightgcn, tastes};
 use crate::{ALL_MODELS, config, planted, with_bags_of_words, with_input_dropout};
 
 /// Every scheme, with as many ranks as tests can afford.
-const GRIDS: [(Scheme, usize, usize); 8] = [
+pub(crate) const GRIDS: [(Scheme, usize, usize); 8] = [
     (Scheme::OneD, 2, 1),
     (Scheme::OneD, 4, 1),
     (Scheme::OneD, 8, 1),
@@ -28,7 +28,7 @@ const GRIDS: [(Scheme, usize, usize); 8] = [
     (Scheme::ThreeD, 8, 1),
 ];
 
-fn options(scheme: Scheme, ranks: usize, replication: usize, exchange: Exchange) -> RankOptions {
+pub(crate) fn options(scheme: Scheme, ranks: usize, replication: usize, exchange: Exchange) -> RankOptions {
     let grid = ProcessGrid::new(scheme, ranks, replication).unwrap();
     RankOptions::new(grid, exchange, Duration::from_secs(60))
 }
@@ -51,7 +51,7 @@ fn on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> (Ve
     losses(|losses| {
         let mut observe = |event: Event<'_>| record(losses, &event);
         let session = SessionOptions::default();
-        train_on_threads(Cpu::new, dataset.clone(), config, ranks, &session, &mut observe)
+        TrainJob::new(dataset.clone(), config, ranks, &session, &mut observe).on_threads(Cpu::new)
     })
 }
 
@@ -189,7 +189,7 @@ fn checkpoints_of_embeddings_fit_any_number_of_ranks() {
         let mut observe = |_: Event<'_>| Control::Continue;
         match ranks {
             None => girih_trainer::train(&Cpu::new(), tastes(), &config, &session, &mut observe),
-            Some(ranks) => train_on_threads(Cpu::new, tastes(), &config, &ranks, &session, &mut observe),
+            Some(ranks) => TrainJob::new(tastes(), &config, &ranks, &session, &mut observe).on_threads(Cpu::new),
         }
         .unwrap();
         Checkpoint::load(&checkpoint_path(folder, 0)).unwrap()
@@ -267,7 +267,8 @@ fn what_ranks_cannot_share_is_refused() {
         let ranks = options(Scheme::OneD, ranks, 1, Exchange::Auto);
         let session = SessionOptions::default();
         let mut observe = |_: Event<'_>| Control::Continue;
-        train_on_threads(Cpu::new, planted("nodes=40"), config, &ranks, &session, &mut observe).unwrap_err().to_string()
+        let job = TrainJob::new(planted("nodes=40"), config, &ranks, &session, &mut observe);
+        job.on_threads(Cpu::new).unwrap_err().to_string()
     };
     let message = refusal(&config(ModelKind::Gcn, 2), 41);
     assert!(message.contains("40 nodes cannot be cut over 41 ranks"), "{message}");

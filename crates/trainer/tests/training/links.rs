@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_compute::{Cpu, Rates};
 use girih_datasets::Dataset;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{RankOptions, train_on_threads};
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     BatchConfig, BatchKind, Checkpoint, Control, DataSizes, Event, LinkConfig, ModelConfig, ModelKind, Plan, Scores,
     SessionOptions, TaskKind, TrainConfig, checkpoint_path, embed,
@@ -201,7 +201,8 @@ fn what_makes_no_sense_is_refused_by_name() {
     let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();
     let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(60));
     let session = SessionOptions::default();
-    let on_ranks =
-        train_on_threads(Cpu::new, communities(), &gcn(), &ranks, &session, &mut |_| Control::Continue).unwrap_err();
+    let (config, mut observe) = (gcn(), |_: Event<'_>| Control::Continue);
+    let job = TrainJob::new(communities(), &config, &ranks, &session, &mut observe);
+    let on_ranks = job.on_threads(Cpu::new).unwrap_err();
     assert!(on_ranks.to_string().contains("--ranks"), "{on_ranks}");
 }

@@ -3,6 +3,7 @@
 //! Gradients have their own checks in `gradients.rs`; accuracy on real graphs is a matter of the whole system.
 
 mod agreement;
+mod applied;
 mod batches;
 mod compressed;
 mod custom_model;

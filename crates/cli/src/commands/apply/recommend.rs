@@ -11,8 +11,11 @@ use crate::paths;
 
 /// Prints how well the items ranked first agree with the test items.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
-    let mut results = loaded.describe();
+    let (mut results, speaks) = (loaded.describe(), loaded.speaks);
     let recommendations = loaded.recommend()?;
+    if !speaks {
+        return Ok(());
+    }
     let ranking = recommendations.scores.ranking;
     let score = |of: fn(&Ranking) -> f64| ranking.as_ref().map(of);
     let shown = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
@@ -33,8 +36,11 @@ pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
         let message = "a recommender has no logits; leave --logits out to write the items ranked first for every user";
         return Err(CliError::Other(message.to_owned()));
     }
-    let mut results = loaded.describe();
+    let (mut results, speaks) = (loaded.describe(), loaded.speaks);
     let recommendations = loaded.recommend()?;
+    if !speaks {
+        return Ok(());
+    }
     let item = |&item: &u32| if item == NO_COLUMN { -1 } else { i64::from(item) };
     let items: Vec<i64> = recommendations.items.iter().map(item).collect();
     paths::make_parents(&args.out)?;

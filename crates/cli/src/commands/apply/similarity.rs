@@ -2,8 +2,10 @@
 
 use girih_trainer::Similarity;
 
-use super::{Loaded, best_checkpoint, on_backend};
+use super::{best_checkpoint, describe};
 use crate::args::{CodecChoice, EvaluateArgs};
+use crate::commands::device::{choose, on_backend};
+use crate::commands::load_required;
 use crate::error::CliError;
 
 /// Prints mean cosines between the network on features as they are and on their codes.
@@ -16,9 +18,11 @@ pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
         }
         chosen => chosen.and_then(CodecChoice::codec),
     };
-    let loaded = Loaded::of_checkpoint(best_checkpoint(&args.checkpoint)?, &args.data, &args.device, None)?;
-    let mut results = loaded.describe();
-    let Loaded { checkpoint, backend, dataset } = loaded;
+    let checkpoint = best_checkpoint(&args.checkpoint)?;
+    let config = &checkpoint.progress.config;
+    let backend = choose(&args.device, config.precision)?;
+    let dataset = load_required(&args.data, &args.data.options(config.seed, config.runs as usize))?;
+    let mut results = describe(&checkpoint, &backend);
     let found = on_backend!(&backend, backend => girih_trainer::similarity(backend, dataset, &checkpoint, chosen))?;
     let Similarity { codec, inputs, initial, trained } = found;
     let shown = |layers: &[f64]| layers.iter().map(|cosine| format!("{cosine:.4}")).collect::<Vec<_>>().join(", ");

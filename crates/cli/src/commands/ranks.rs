@@ -1,19 +1,21 @@
-//! Who trains together: one process, ranks that are its threads, or processes that a launcher started.
+//! Who works together: one process, ranks that are its threads, or processes that a launcher started.
 
 use std::num::NonZero;
 use std::time::Duration;
 
 use girih_comm::tcp::{self, TcpRank};
 use girih_comm::{CardTransport, Launch, Launcher, Transport};
-use girih_compute::Cpu;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
-use girih_partition::counted;
-use girih_trainer::distributed::{RankOptions, train_as_rank, train_on_devices, train_on_threads};
-use girih_trainer::{Observer, Outcome, SessionOptions, TrainConfig, TrainError};
+use girih_partition::{Exchange, counted};
+use girih_trainer::TrainError;
+use girih_trainer::distributed::{RankJob, RankOptions};
 
-use crate::args::{PartitionChoice, PartitionKind, RankArgs};
-use crate::commands::{launch, process_grid};
+use super::cards::cards;
+use super::device::Chosen;
+use super::{launch, process_grid};
+use crate::args::{DeviceArgs, PartitionChoice, PartitionKind, RankArgs};
 use crate::error::CliError;
 
 /// Ranks that are threads: at most so many, and at most so many for each core.
@@ -139,7 +141,7 @@ impl Place {
     }
 }
 
-/// Those who train together, as one of them sees it.
+/// Those who work together, as one of them sees it.
 pub enum Company {
     /// All ranks are threads of this process, if there are several.
     Threads,
@@ -172,58 +174,58 @@ impl Company {
         }
     }
 
-    /// Trains on all ranks, on cards: those of all ranks that are threads, or that of this process.
-    pub fn train_on_cards(
+    /// Tells people that every process reads all of the data, where it could read a part.
+    pub fn tell_what_is_read(&self, data: &DataSource) {
+        if self.local_rank().is_some() && !data.is_stored() {
+            eprintln!(
+                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
+            );
+        }
+    }
+
+    /// Carries out a job on all ranks, which compute with `precision` as [`choose`](super::device::choose) has it: on processors or,
+    /// where the first device is one, on cards.
+    pub fn carry_out<J: RankJob>(
         self,
-        cards: &[Cuda],
-        data: DataSource,
-        config: &TrainConfig,
-        ranks: &RankOptions,
-        session: &SessionOptions,
-        observe: &mut Observer<'_>,
-    ) -> Result<Outcome, TrainError> {
-        match self {
-            Self::Threads => {
-                let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, ranks.deadline, ranks.transport);
-                train_on_devices((cards, connect), data, config, ranks, session, observe)
+        first: Chosen,
+        device: &DeviceArgs,
+        precision: Dtype,
+        job: J,
+    ) -> Result<J::Done, CliError> {
+        match first {
+            Chosen::Cpu(cpu) => Ok(self.on_processors(&cpu, precision, job)?),
+            Chosen::Cuda(first) => {
+                let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
+                let cards = cards(*first, device, n_cards, precision)?;
+                Ok(self.on_cards(&cards, job)?)
             }
+        }
+    }
+
+    /// The cards are those of all ranks that are threads, or that of this process.
+    fn on_cards<J: RankJob>(self, cards: &[Cuda], job: J) -> Result<J::Done, TrainError> {
+        let RankOptions { deadline, transport, .. } = *job.ranks();
+        match self {
+            Self::Threads => job.on_devices(cards, |cuda, world| NcclRank::connect(cuda, world, deadline, transport)),
             Self::Tcp { world, .. } => {
-                let world = NcclRank::connect(&cards[0], *world, ranks.deadline, ranks.transport)?;
-                train_as_rank(&cards[0], world, data, config, ranks, session, observe)
+                job.as_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline, transport)?)
             }
             #[cfg(feature = "mpi")]
-            Self::Mpi { .. } => {
-                let as_rank = |world| {
-                    let world = NcclRank::connect(&cards[0], world, ranks.deadline, ranks.transport)?;
-                    train_as_rank(&cards[0], world, data, config, ranks, session, observe)
-                };
-                Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
-            }
+            Self::Mpi { .. } => Ok(girih_comm::mpi::run(deadline, |world| {
+                job.as_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline, transport)?)
+            })?),
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
         }
     }
 
-    /// Trains on all ranks.
-    pub fn train(
-        self,
-        backend: &Cpu,
-        data: DataSource,
-        config: &TrainConfig,
-        ranks: &RankOptions,
-        session: &SessionOptions,
-        observe: &mut Observer<'_>,
-    ) -> Result<Outcome, TrainError> {
+    fn on_processors<J: RankJob>(self, cpu: &Cpu, precision: Dtype, job: J) -> Result<J::Done, TrainError> {
         match self {
-            Self::Threads => {
-                let backend = || Cpu::new().gathering(config.precision);
-                train_on_threads(backend, data, config, ranks, session, observe)
-            }
-            Self::Tcp { world, .. } => train_as_rank(backend, world, data, config, ranks, session, observe),
+            Self::Threads => job.on_threads(|| Cpu::new().gathering(precision)),
+            Self::Tcp { world, .. } => job.as_rank(cpu, world),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
-                let as_rank = |world| train_as_rank(backend, Box::new(world), data, config, ranks, session, observe);
-                Ok(girih_comm::mpi::run(ranks.deadline, as_rank)?)
+                Ok(girih_comm::mpi::run(job.ranks().deadline, |world| job.as_rank(cpu, Box::new(world)))?)
             }
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
@@ -239,9 +241,25 @@ fn without_mpi() -> TrainError {
 /// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen when the data is there is chosen for as many ranks; until
 /// then rows stand for it.
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
-    let PartitionKind { exchange, cuts, wire, .. } = args.partition;
+    let PartitionKind { partition, replication, exchange, cuts, stages, wire } = args.partition;
+    if partition == PartitionChoice::Auto && (replication, exchange, stages) != (1, Exchange::Auto, None) {
+        return Err(CliError::Usage(
+            "--partition auto chooses replication, exchange and stages, too: leave --replication, --exchange and --stages out, or \
+             name a partition"
+                .to_owned(),
+        ));
+    }
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
     Ok(RankOptions { cuts, wire: wire.into(), transport: args.transport, ..usual })
+}
+
+/// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
+pub fn stages(args: &RankArgs, backend: &Chosen) -> usize {
+    let usual = match backend {
+        Chosen::Cpu(_) => usize::MAX,
+        Chosen::Cuda(_) => 1,
+    };
+    args.partition.stages.map_or(usual, usize::from)
 }
 
 fn deadline(args: &RankArgs) -> Duration {

@@ -2,23 +2,23 @@
 
 use girih_compute::Dtype;
 use girih_kernels::Cuda;
-use girih_trainer::TrainConfig;
+use girih_trainer::BatchKind;
 
+use super::device::open;
 use crate::args::{Device, DeviceArgs, RankArgs};
-use crate::commands::device::open;
 use crate::error::CliError;
 
-/// The device to train on, the first of several. Ranks are on processors unless CUDA devices are asked for, and mini-batches are
+/// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for, and mini-batches are
 /// sampled and trained there, too. A process that a launcher started is on the device of its number on the host, `local_rank`.
 pub fn device_of(
     args: &DeviceArgs,
     ranks: &RankArgs,
     local_rank: Option<usize>,
-    config: &TrainConfig,
+    batches: BatchKind,
 ) -> Result<DeviceArgs, CliError> {
     let on = |device| Ok(DeviceArgs { device, ..*args });
     let usage = |message: String| Err(CliError::Usage(message));
-    let (is_sampled, batches) = (config.batch.is_sampled(), config.batch.kind.name());
+    let (is_sampled, batches) = (batches != BatchKind::Full, batches.name());
     if ranks.gpus.is_some() {
         return match args.device {
             _ if is_sampled => usage(format!(
@@ -63,7 +63,6 @@ pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype)
 mod tests {
     use girih_comm::CardTransport;
     use girih_kernels::Tiling;
-    use girih_trainer::{BatchConfig, BatchKind};
 
     use super::*;
     use crate::args::PartitionKind;
@@ -82,7 +81,7 @@ mod tests {
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {
         let args = DeviceArgs { device, density_threshold: Tiling::Auto, threads: None };
         let ranks = rank_args(ranks);
-        let found = device_of(&args, &ranks, local_rank, &TrainConfig::default());
+        let found = device_of(&args, &ranks, local_rank, BatchKind::Full);
         found.map(|args| args.device).map_err(|error| error.to_string())
     }
 
@@ -110,11 +109,9 @@ mod tests {
             let message = found.expect_err("refused");
             assert!(message.contains(expected), "{message}");
         }
-        let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
-        let sampled = TrainConfig { batch, ..TrainConfig::default() };
         let args = DeviceArgs { device: Device::Auto, density_threshold: Tiling::Auto, threads: None };
         let ranks = rank_args((None, Some(2)));
-        let message = device_of(&args, &ranks, None, &sampled).map(drop).expect_err("refused").to_string();
+        let message = device_of(&args, &ranks, None, BatchKind::Neighbor).map(drop).expect_err("refused").to_string();
         assert!(message.contains("--ranks instead of --gpus"), "{message}");
     }
 }

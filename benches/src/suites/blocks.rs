@@ -1,0 +1,281 @@
+//! `blocks` and `gpu-blocks`: the products of the blocks that a partition gives to its ranks, one after the other on one device, by
+//! order of nodes: the blocks of paper A's figure 5 and the products of its figure 9. What travels between ranks is not in it; whole
+//! epochs with it are `gpu-ranks`.
+//!
+//! Nodes are in an order of the whole graph, cut into equal numbers of nodes (`whole`) or into equal shares of nodes and edges
+//! (`weighted`), or in one that stays inside the row blocks of the partition (`inside`). A rank takes as long as its blocks, one
+//! behind the other, and a product as long as the slowest rank.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Instant;
+
+use girih_compute::{Backend, ComputeError, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{Csr, Norm};
+use girih_partition::{BlockPlan, Cuts, ProcessGrid, RankPlan, Scheme};
+use girih_reorder::OrderKind;
+
+use super::gpu::{self, Order};
+use super::{Setup, random_matrix};
+use crate::timing::{Contestant, Protocol, Summary, compete};
+use crate::{Case, Error, Report, graphs};
+
+/// Columns of the operand, as in the paper.
+const WIDTH: usize = 128;
+/// The orders that are compared unless the suite is told.
+const ORDERS: [OrderKind; 6] =
+    [OrderKind::None, OrderKind::Degree, OrderKind::Slashburn, OrderKind::Rcm, OrderKind::Metis, OrderKind::Community];
+/// The partitions of the paper, and the square: scheme, ranks, replication. Those that order nodes inside as many ranges follow each
+/// other.
+const PLANS: [(Scheme, usize, usize); 6] = [
+    (Scheme::OneD, 2, 1),
+    (Scheme::OneAndHalfD, 4, 2),
+    (Scheme::TwoD, 4, 1),
+    (Scheme::OneD, 4, 1),
+    (Scheme::OneAndHalfD, 8, 2),
+    (Scheme::OneD, 8, 1),
+];
+/// The partition whose blocks are told one by one.
+const TOLD: (Scheme, usize, usize) = (Scheme::OneAndHalfD, 4, 2);
+/// The graph of devices, whose features are of no use here.
+const GRAPH: &str = "synth:reddit,features=0";
+
+/// Adds the cases of the processor.
+pub(super) fn on_processor(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    run(&Cpu::default(), graphs::DEFAULT, &by_the_wall, setup, report)
+}
+
+/// Adds the cases of the first CUDA device.
+pub(super) fn on_device(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let cuda = gpu::open_device(report)?;
+    run(&cuda, GRAPH, &|work| cuda.elapsed(|| Ok(work()?)), setup, report)
+}
+
+/// Seconds that a product takes.
+type Clock<'c> = dyn Fn(&mut dyn FnMut() -> Result<(), ComputeError>) -> Result<f64, Error> + 'c;
+
+fn by_the_wall(work: &mut dyn FnMut() -> Result<(), ComputeError>) -> Result<f64, Error> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Where an order rearranges nodes, and where panels are cut.
+const PLACES: [(&str, Cuts); 3] = [("whole", Cuts::Equal), ("weighted", Cuts::Weighted), ("inside", Cuts::Equal)];
+
+fn run<B: Backend>(
+    backend: &B,
+    default: &str,
+    clock: &Clock<'_>,
+    setup: &Setup,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let dataset = graphs::load(setup.graph_or(default))?;
+    report.graph = Some(graphs::describe(&dataset));
+    let graph = dataset.graph.with_values(None)?;
+    let mut bench = Bench { backend, clock, protocol: setup.protocol, first: BTreeMap::new() };
+    for &kind in setup.orders_or(&ORDERS) {
+        let places = if kind == OrderKind::None { &PLACES[..1] } else { &PLACES[..] };
+        let mut ordered: Option<(usize, Csr)> = None;
+        for &(place, cuts) in places {
+            let name = if kind == OrderKind::None { "none".to_owned() } else { format!("{kind}-{place}") };
+            for plan @ (scheme, p, r) in PLANS {
+                let grid = ProcessGrid::new(scheme, p, r)?;
+                let n_blocks = if place == "inside" { grid.side() } else { 1 };
+                if ordered.as_ref().is_none_or(|(n, _)| *n != n_blocks) {
+                    let order = Order::inside(kind, n_blocks, &graph)?;
+                    let permuted = order.permutation.map_or_else(|| graph.clone(), |order| graph.permuted(&order));
+                    ordered = Some((n_blocks, permuted));
+                }
+                let (_, graph) = ordered.as_ref().expect("made above");
+                let blocks = Blocks { graph, plan: BlockPlan::of_graph(&grid, graph.indptr(), cuts)? };
+                report.cases.extend(bench.cases(&name, plan, &blocks)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What products run on, and how long those of each partition took in the first order.
+struct Bench<'a, B> {
+    backend: &'a B,
+    clock: &'a Clock<'a>,
+    protocol: Protocol,
+    first: BTreeMap<String, f64>,
+}
+
+impl<B: Backend> Bench<'_, B> {
+    /// The product of a plan on nodes in an order, and of one of the plans its blocks.
+    fn cases(&mut self, order: &str, plan: (Scheme, usize, usize), blocks: &Blocks<'_>) -> Result<Vec<Case>, Error> {
+        let of_plan = format!("{}/{}", plan.0, plan.1);
+        let times = blocks.time(self.backend, self.clock, self.protocol)?;
+        let case = blocks.slowest(format!("{order}/{of_plan}"), &times);
+        let first = *self.first.entry(of_plan).or_insert(case.time.median_s);
+        let gain = first / case.time.median_s;
+        let mut cases = vec![case.with("x_first", gain)];
+        if plan == TOLD {
+            cases.extend(blocks.each(order, &times));
+        }
+        Ok(cases)
+    }
+}
+
+/// A block of the adjacency, times some columns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Block {
+    rows: (usize, usize),
+    cols: (usize, usize),
+    width: usize,
+}
+
+/// The blocks of a plan.
+struct Blocks<'g> {
+    graph: &'g Csr,
+    plan: BlockPlan,
+}
+
+impl Blocks<'_> {
+    /// What a rank multiplies, in order.
+    fn of_rank(&self, rank: &RankPlan) -> Vec<Block> {
+        let width = rank.slice.as_ref().map_or(WIDTH, |slicing| slicing.width(WIDTH));
+        let ends = |range: &Range<usize>| (range.start, range.end);
+        let rows = |&panel: &usize| ends(&self.plan.panels[panel]);
+        let of_step = |step: &girih_partition::Step| {
+            let cols = ends(&self.plan.panels[step.panel]);
+            rank.rows.iter().map(rows).map(move |rows| Block { rows, cols, width }).collect::<Vec<_>>()
+        };
+        rank.steps.iter().flat_map(of_step).collect()
+    }
+
+    /// The time of every block that some rank multiplies.
+    fn time<B: Backend>(
+        &self,
+        backend: &B,
+        clock: &Clock<'_>,
+        protocol: Protocol,
+    ) -> Result<BTreeMap<Block, Summary>, Error> {
+        let mut blocks: Vec<Block> = self.plan.ranks.iter().flat_map(|rank| self.of_rank(rank)).collect();
+        blocks.sort();
+        blocks.dedup();
+        let (mut operands, mut sums, mut adjacencies) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        for Block { rows, cols, width } in &blocks {
+            if !operands.contains_key(&(*cols, *width)) {
+                let host = random_matrix(cols.1 - cols.0, *width)?;
+                operands.insert((*cols, *width), backend.upload(&host, Dtype::F32)?);
+            }
+            if !sums.contains_key(&(*rows, *width)) {
+                let zeros = backend.zeros(Shape::new(rows.1 - rows.0, *width), Dtype::F32)?;
+                sums.insert((*rows, *width), RefCell::new(zeros));
+            }
+            let csr = self.graph.block(rows.0..rows.1, cols.0..cols.1)?;
+            let scales = csr.scales(Norm::None);
+            adjacencies.push(backend.upload_sparse(&SparseOperand {
+                csr: &csr,
+                scales,
+                symmetric: false,
+                names: None,
+            })?);
+        }
+        let contestants = blocks.iter().zip(&adjacencies).map(|(block, adjacency)| {
+            let (x, out) = (&operands[&(block.cols, block.width)], &sums[&(block.rows, block.width)]);
+            Contestant::timed("", move || {
+                let a = (adjacency, Transpose::No);
+                clock(&mut || backend.spmm(a, None, x, Epilogue::default(), &mut out.borrow_mut()))
+            })
+        });
+        let times = compete(protocol, contestants.collect())?;
+        Ok(blocks.into_iter().zip(times.into_iter().map(|(_, time)| time)).collect())
+    }
+
+    fn edges(&self, block: &Block) -> usize {
+        let cols = block.cols.0..block.cols.1;
+        (block.rows.0..block.rows.1).map(|row| self.graph.row_range_within(row, &cols).len()).sum()
+    }
+
+    /// The product of the rank that takes longest, and how unevenly ranks are loaded.
+    fn slowest(&self, name: String, times: &BTreeMap<Block, Summary>) -> Case {
+        let ranks: Vec<(Summary, usize)> = self
+            .plan
+            .ranks
+            .iter()
+            .map(|rank| {
+                let blocks = self.of_rank(rank);
+                (in_turn(blocks.iter().map(|block| times[block])), blocks.iter().map(|block| self.edges(block)).sum())
+            })
+            .collect();
+        let by_time = |a: &&(Summary, usize), b: &&(Summary, usize)| a.0.median_s.total_cmp(&b.0.median_s);
+        let (slowest, fastest) = (ranks.iter().max_by(by_time), ranks.iter().min_by(by_time));
+        let (slowest, fastest) = (slowest.expect("a rank").0, fastest.expect("a rank").0);
+        let edges = |all: Option<&(Summary, usize)>| all.expect("a rank").1 as f64 / 1e6;
+        Case::new(name, slowest)
+            .with("fastest_rank_ms", 1e3 * fastest.median_s)
+            .with("least_edges_m", edges(ranks.iter().min_by_key(|rank| rank.1)))
+            .with("most_edges_m", edges(ranks.iter().max_by_key(|rank| rank.1)))
+    }
+
+    /// Every block on its own, by the numbers of its panels.
+    fn each(&self, name: &str, times: &BTreeMap<Block, Summary>) -> Vec<Case> {
+        let panel = |ends: (usize, usize)| self.plan.panels.iter().position(|panel| (panel.start, panel.end) == ends);
+        let case = |(block, time): (&Block, &Summary)| {
+            let [row, col] = [block.rows, block.cols].map(|ends| panel(ends).expect("blocks are panels"));
+            Case::new(format!("{name}/block/{row}-{col}"), *time).with("edges_m", self.edges(block) as f64 / 1e6)
+        };
+        times.iter().map(case).collect()
+    }
+}
+
+/// What several products take one after the other.
+fn in_turn(times: impl Iterator<Item = Summary>) -> Summary {
+    let none = Summary { median_s: 0.0, min_s: 0.0, iqr_s: 0.0, repeats: usize::MAX };
+    times.fold(none, |sum, time| Summary {
+        median_s: sum.median_s + time.median_s,
+        min_s: sum.min_s + time.min_s,
+        iqr_s: sum.iqr_s + time.iqr_s,
+        repeats: sum.repeats.min(time.repeats),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+
+    use super::*;
+
+    /// Sixteen nodes of which the first four have all edges.
+    fn lopsided() -> Csr {
+        let (rows, cols) = (0..4u32).flat_map(|v| (0..16).map(move |u| (v, u))).unzip();
+        Coo::new(16, 16, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
+    }
+
+    fn blocks(graph: &Csr, (scheme, p, r): (Scheme, usize, usize), cuts: Cuts) -> Blocks<'_> {
+        let grid = ProcessGrid::new(scheme, p, r).unwrap();
+        Blocks { graph, plan: BlockPlan::of_graph(&grid, graph.indptr(), cuts).unwrap() }
+    }
+
+    #[test]
+    fn ranks_multiply_every_edge_once_in_columns_of_their_own() {
+        let graph = lopsided();
+        for plan in PLANS {
+            let blocks = blocks(&graph, plan, Cuts::Equal);
+            let of_rank =
+                |rank| blocks.of_rank(rank).iter().map(|block| blocks.edges(block) * block.width).sum::<usize>();
+            let all: usize = blocks.plan.ranks.iter().map(of_rank).sum();
+            assert_eq!(all, 64 * WIDTH, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn the_slowest_rank_counts_and_its_load_is_told() {
+        let graph = lopsided();
+        let blocks = blocks(&graph, (Scheme::OneD, 4, 1), Cuts::Equal);
+        let protocol = Protocol { warm_up: 0, repeats: 1 };
+        let times = blocks.time(&Cpu::default(), &by_the_wall, protocol).unwrap();
+        assert_eq!(times.len(), 16);
+        let of_edges = |block: &Block| Summary::of(&[blocks.edges(block) as f64]);
+        let case =
+            blocks.slowest("a".to_owned(), &times.keys().map(|block| (block.clone(), of_edges(block))).collect());
+        assert_eq!((case.time.median_s, case.metrics["fastest_rank_ms"]), (64.0, 0.0));
+        assert_eq!((case.metrics["least_edges_m"], case.metrics["most_edges_m"]), (0.0, 64e-6));
+    }
+}

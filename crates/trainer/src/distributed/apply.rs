@@ -1,0 +1,148 @@
+//! [`ApplyJob`] and [`RecommendJob`]: a trained model applied by several ranks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use girih_comm::threads::ThreadRank;
+use girih_comm::{Collective, CommError};
+use girih_compute::Backend;
+use girih_datasets::DataSource;
+use girih_graph_format::Matrix;
+
+use super::data::CutData;
+use super::job::{RankJob, agree, check_devices, check_world, on_each};
+use super::ranks::Ranks;
+use super::session::{RankOptions, check_task};
+use crate::TrainError;
+use crate::checkpoint::Checkpoint;
+use crate::recommend::Recommendations;
+use crate::report::{Scores, TestReport};
+
+/// Takes logits: a row for each of some nodes, behind those of the call before, from the first node to the last.
+pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
+
+/// The best parameters of a checkpoint applied to all nodes: what [`apply`](crate::apply) does, by several ranks.
+pub struct ApplyJob<'a, 't> {
+    data: DataSource,
+    checkpoint: &'a Checkpoint,
+    ranks: &'a RankOptions,
+    take: Option<&'a mut TakeLogits<'t>>,
+}
+
+impl<'a, 't> ApplyJob<'a, 't> {
+    /// Scores of the model alone.
+    pub fn new(data: impl Into<DataSource>, checkpoint: &'a Checkpoint, ranks: &'a RankOptions) -> Self {
+        Self { data: data.into(), checkpoint, ranks, take: None }
+    }
+
+    /// Also hands the logits of all nodes to `take`, which the first rank calls. They come together piece by piece.
+    #[must_use]
+    pub fn handing_logits(self, take: &'a mut TakeLogits<'t>) -> Self {
+        Self { take: Some(take), ..self }
+    }
+}
+
+impl RankJob for ApplyJob<'_, '_> {
+    type Done = (Scores, TestReport);
+
+    fn ranks(&self) -> &RankOptions {
+        self.ranks
+    }
+
+    fn on_devices<B: Backend>(
+        self,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Self::Done, TrainError> {
+        check_devices(backends, self.ranks)?;
+        let shared = cut(&backends[0], self.data, self.checkpoint, self.ranks)?;
+        let take = Mutex::new(self.take);
+        on_each(backends, connect, self.ranks, |backend, world| {
+            let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+            // One rank calls it; the others only have to know whether rows are asked for.
+            let mut shared_take = |rows: &Matrix| {
+                let mut take = take.lock().unwrap_or_else(PoisonError::into_inner);
+                take.as_mut().into_iter().for_each(|take| take(rows));
+            };
+            let is_wanted = take.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            let take: Option<&mut TakeLogits<'_>> = if is_wanted { Some(&mut shared_take) } else { None };
+            shared.apply(backend, &ranks, self.checkpoint, take)
+        })
+    }
+
+    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+        let Self { data, checkpoint, ranks, take } = self;
+        let what = if take.is_some() { "logits" } else { "scores" };
+        let shared = cut_alike(backend, &*world, data, (checkpoint, what), ranks)?;
+        let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+        shared.apply(backend, &ranks, checkpoint, take)
+    }
+}
+
+/// The best parameters of a recommender's checkpoint applied to all users: what [`recommend`](crate::recommend) does, by several
+/// ranks.
+pub struct RecommendJob<'a> {
+    data: DataSource,
+    checkpoint: &'a Checkpoint,
+    ranks: &'a RankOptions,
+}
+
+impl<'a> RecommendJob<'a> {
+    /// Ranks items for all users.
+    pub fn new(data: impl Into<DataSource>, checkpoint: &'a Checkpoint, ranks: &'a RankOptions) -> Self {
+        Self { data: data.into(), checkpoint, ranks }
+    }
+}
+
+impl RankJob for RecommendJob<'_> {
+    type Done = Recommendations;
+
+    fn ranks(&self) -> &RankOptions {
+        self.ranks
+    }
+
+    fn on_devices<B: Backend>(
+        self,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Self::Done, TrainError> {
+        check_devices(backends, self.ranks)?;
+        let shared = cut(&backends[0], self.data, self.checkpoint, self.ranks)?;
+        on_each(backends, connect, self.ranks, |backend, world| {
+            let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+            shared.recommend(backend, &ranks, self.checkpoint)
+        })
+    }
+
+    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+        let shared = cut_alike(backend, &*world, self.data, (self.checkpoint, "items"), self.ranks)?;
+        let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+        shared.recommend(backend, &ranks, self.checkpoint)
+    }
+}
+
+/// What ranks read for the model of a checkpoint.
+fn cut<B: Backend>(
+    backend: &B,
+    data: DataSource,
+    checkpoint: &Checkpoint,
+    ranks: &RankOptions,
+) -> Result<CutData, TrainError> {
+    let config = &checkpoint.progress.config;
+    check_task(config)?;
+    CutData::new(backend, data.with_codec(config.codec, config.seed)?, config, ranks)
+}
+
+/// The same, once ranks that are processes agree on data, parameters, plan, and `what` is asked for.
+fn cut_alike<B: Backend>(
+    backend: &B,
+    world: &dyn Collective<B>,
+    data: DataSource,
+    (checkpoint, what): (&Checkpoint, &str),
+    ranks: &RankOptions,
+) -> Result<CutData, TrainError> {
+    check_world(world, ranks)?;
+    agree(world, "data", data.fingerprint())?;
+    agree(world, "parameters", checkpoint.fingerprint())?;
+    agree(world, "settings", ranks.hash(&format!("{:?} {what}", checkpoint.progress.config)))?;
+    cut(backend, data, checkpoint, ranks)
+}
