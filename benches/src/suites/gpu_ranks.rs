@@ -43,7 +43,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
     let transports = setup.transports_or(&[CardTransport::Nccl]);
-    let mut predictions = Predictions::new(n_cards.min(CARDS_MAX))?;
+    let mut predictions = Predictions::new(n_cards.min(CARDS_MAX), transports)?;
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
         let mut alone = Vec::new();

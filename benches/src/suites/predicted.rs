@@ -1,5 +1,6 @@
 //! [`Predictions`]: what the planner says of epochs, beside what they take.
 
+use girih_comm::CardTransport;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device};
 use girih_planner::{Figures, Planner, measure};
@@ -14,7 +15,8 @@ const WORSE_AT_MOST: f64 = 0.05;
 
 /// The figures of the cards here, and how predictions came out.
 pub(super) struct Predictions {
-    figures: Figures,
+    /// By what carries rows.
+    figures: Vec<(CardTransport, Figures)>,
     /// Plans that could be chosen between, by group: predicted and measured milliseconds.
     outcomes: Vec<(String, f64, f64)>,
 }
@@ -24,14 +26,15 @@ pub(super) struct Predicted {
     config: TrainConfig,
     sizes: DataSizes,
     graph: PaperGraph,
-    figures: Figures,
+    figures: Vec<(CardTransport, Figures)>,
 }
 
 impl Predictions {
     /// Measures the cards, unless that was done before.
-    pub(super) fn new(n_cards: usize) -> Result<Self, Error> {
+    pub(super) fn new(n_cards: usize, transports: &[CardTransport]) -> Result<Self, Error> {
         let cards: Vec<Cuda> = (0..n_cards).map(|i| Ok(Cuda::new(Device::open(i)?))).collect::<Result<_, Error>>()?;
-        Ok(Self { figures: measure::figures(&cards)?, outcomes: Vec::new() })
+        let of = |&transport: &CardTransport| Ok((transport, measure::figures(&cards, transport)?));
+        Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
 
     /// Measures the products of a graph, and plans a session on it.
@@ -40,7 +43,9 @@ impl Predictions {
         let entries = measure::entries(&cuda, &dataset.graph, config.precision)?;
         let sizes = DataSizes::of(dataset);
         let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-        Ok(Predicted { config: config.clone(), sizes, graph, figures: self.figures.clone().with_entries(entries) })
+        let with_entries = |(by, figures): &(CardTransport, Figures)| (*by, figures.clone().with_entries(entries));
+        let figures = self.figures.iter().map(with_entries).collect();
+        Ok(Predicted { config: config.clone(), sizes, graph, figures })
     }
 
     /// Puts a prediction beside a measurement; plans of one `group` compete.
@@ -69,6 +74,8 @@ impl Predicted {
     /// Milliseconds of an epoch on ranks that share the work so.
     pub(super) fn epoch_ms(&self, ranks: &RankOptions) -> Result<f64, Error> {
         let Self { config, sizes: data, graph, figures } = self;
+        let figures = figures.iter().find(|(by, _)| *by == ranks.transport);
+        let (_, figures) = figures.ok_or_else(|| format!("{} was not measured", ranks.transport))?;
         let device = PlanDevice::Card(Some(figures.card));
         let planner = RankPlanner { config, data, graph, device, network: figures.host() };
         Ok(Planner { ranks: planner, free_bytes: None }.forecast(ranks)?.epoch_ms)
@@ -83,7 +90,7 @@ mod tests {
     fn goals_look_at_the_worst_prediction_and_the_worst_choice() {
         let outcome = |group: &str, predicted, measured| (group.to_owned(), predicted, measured);
         let outcomes = vec![outcome("a", 1.0, 1.1), outcome("a", 1.2, 1.0), outcome("b", 2.0, 2.0)];
-        let predictions = Predictions { figures: Figures::h200(), outcomes };
+        let predictions = Predictions { figures: Vec::new(), outcomes };
         let [off, worse] = predictions.goals();
         assert!((off.found - 0.2).abs() < 1e-9, "{off:?}");
         assert!((worse.found - 0.1).abs() < 1e-9 && !worse.is_met, "{worse:?}");

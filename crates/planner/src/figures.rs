@@ -15,6 +15,8 @@ pub struct Figures {
     pub card: CardRates,
     /// Exchanges between the cards of a host.
     pub links: Links,
+    /// The share of its speed that a card loses while it exchanges: [`Network::slowdown`].
+    pub slowdown: f64,
     /// Bytes of a card that are free when nothing runs on it.
     pub memory_bytes: u64,
 }
@@ -56,6 +58,7 @@ impl Figures {
                 reduce_scatter: link(321e9),
                 all_to_all: link(407e9),
             },
+            slowdown: 0.0,
             memory_bytes: 138 << 30,
         }
     }
@@ -69,7 +72,7 @@ impl Figures {
     /// The links of cards of one host.
     #[must_use]
     pub fn host(&self) -> Network {
-        Network::one_host(self.links, true)
+        Network { slowdown: self.slowdown, ..Network::one_host(self.links, true) }
     }
 
     /// The links of hosts of [`CARDS_PER_HOST`], connected as [`BETWEEN_HOSTS`] says.

@@ -8,7 +8,7 @@ use girih_compute::{
     AdamStep, Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand,
     StepInputs, Transpose,
 };
-use girih_graph_format::{Csr, Norm};
+use girih_graph_format::{Csr, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank, Survey};
 use girih_partition::LinkRates;
 use girih_trainer::distributed::Links;
@@ -27,6 +27,10 @@ const FITTED: &str = "H200";
 /// Rows of a large and of a small exchange, of [`COLUMNS`] columns: 64 MiB and 1 KiB.
 const ROWS: [usize; 2] = [1, 1 << 16];
 const COLUMNS: usize = 256;
+/// Entries in each row of the matrix that is multiplied beside an exchange.
+const SCATTERED_DEGREE: usize = 32;
+/// More than that is not lost: a measurement that was disturbed.
+const SLOWDOWN_MAX: f64 = 0.9;
 /// Exchanges that are timed together.
 const EXCHANGES: usize = 10;
 /// Steps that a device is watched for, and records, before it repeats them without the host.
@@ -36,23 +40,24 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Of the memory that is free, what a product that is measured may take.
 const FREE_SHARE: usize = 3;
 
-/// The figures of the cards, of which there is at least one, from the first time that such cards were met. What cannot
-/// be measured by one operation after the other, launching as a graph, is that of the H200.
+/// The figures of the cards, of which there is at least one, with rows carried by `transport`: from the first time that such cards
+/// were met. What cannot be measured by one operation after the other, launching as a graph, is that of the H200.
 ///
 /// # Errors
 /// When a card fails.
-pub fn figures(cards: &[Cuda]) -> Result<Figures, PlannerError> {
+pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<Figures, PlannerError> {
     let name = cards[0].device().name();
     let driver = Survey::here()
         .driver
         .map_or_else(|_| String::new(), |driver| format!("{:?} {:?}", driver.release, driver.cuda));
-    kept(&format!("{name}, {} of them, driver {driver}, girih {}", cards.len(), env!("CARGO_PKG_VERSION")), || {
+    let several = format!("{} of them, {transport}", cards.len());
+    kept(&format!("{name}, {several}, driver {driver}, girih {}", env!("CARGO_PKG_VERSION")), || {
         let known = Figures::h200();
-        let links = if cards.len() > 1 { links(cards)? } else { known.links };
+        let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
         let memory_bytes = cards[0].device().memory().map_or(known.memory_bytes, |(free, _)| free as u64);
         let card = if name.contains(FITTED) { known.card } else { card_rates(&cards[0], known.card)? };
         let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
-        Ok(Figures { name, card, links, memory_bytes })
+        Ok(Figures { name, card, links, slowdown, memory_bytes })
     })
 }
 
@@ -138,11 +143,12 @@ fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
     Some(graph.block(first..first + n_rows, 0..graph.n_cols()).expect("rows of the graph"))
 }
 
-/// Exchanges between the cards.
-fn links(cards: &[Cuda]) -> Result<Links, PlannerError> {
-    let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<Links, CommError> {
+/// Exchanges between the cards, and what they slow down.
+fn links(cards: &[Cuda], transport: CardTransport) -> Result<(Links, f64), PlannerError> {
+    let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<(Links, f64), CommError> {
         let cuda = &cards[world.transport().rank()];
-        links_of(cuda, &*NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl)?)
+        let world = NcclRank::connect(cuda, world, DEADLINE, transport)?;
+        Ok((links_of(cuda, &*world)?, slowdown_of(cuda, &*world)?))
     });
     let all = measured.map_err(|failure| PlannerError::Measure(failure.message))?;
     Ok(all[0])
@@ -182,6 +188,57 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
     })
 }
 
+/// The share of its speed that a card loses in sparse products while it exchanges: from these products alone, the exchange alone,
+/// and both, as [`Network::slowdown`](girih_trainer::distributed::Network::slowdown) would have it.
+fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommError> {
+    let size = world.size();
+    let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
+    let zeros = |rows: usize| cuda.zeros(Shape::new(rows, COLUMNS), Dtype::F32).map_err(failed);
+    let graph = scattered(ROWS[1], SCATTERED_DEGREE);
+    let scales = graph.scales(Norm::None);
+    let operand = SparseOperand { csr: &graph, scales, symmetric: false, names: None };
+    let matrix = cuda.upload_sparse(&operand).map_err(failed)?;
+    let (x, mut out) = (zeros(ROWS[1])?, zeros(ROWS[1])?);
+    let (mine, mut all) = (zeros(ROWS[1])?, zeros(ROWS[1] * size)?);
+    let counts = vec![ROWS[1]; size];
+    let mut product = || cuda.spmm((&matrix, Transpose::No), None, &x, Epilogue::default(), &mut out);
+    let comm = |error: ComputeError| CommError::Library { operation: "a product", message: error.to_string() };
+    let one = seconds_of(cuda, world, &mut || product().map_err(comm)).map_err(failed)?;
+    let mut exchange = || world.all_gather(&counts, &mine, &mut all);
+    let alone = seconds_of(cuda, world, &mut exchange).map_err(failed)?;
+    // Products go on for longer than the exchange, so that all of it is beside them.
+    let n_products = (2.0 * alone / one).ceil().max(1.0);
+    let both = seconds_of(cuda, world, &mut || {
+        let pending = world.begin(&mut exchange)?;
+        (0..n_products as usize).try_for_each(|_| product()).map_err(comm)?;
+        world.finish(pending)
+    });
+    Ok(slowdown(n_products * one, alone, both.map_err(failed)?))
+}
+
+/// What is lost of work, which takes longer than an exchange beside it, as a share of the time of the exchange.
+fn slowdown(work: f64, exchange: f64, both: f64) -> f64 {
+    ((both - work) / exchange).clamp(0.0, SLOWDOWN_MAX)
+}
+
+/// A square matrix of so many entries a row, all over its columns.
+fn scattered(n: usize, degree: usize) -> Csr {
+    let column = |entry: usize| (entry as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let mut indices: Vec<NodeId> = (0..n * degree).map(|entry| (column(entry) % n as u64) as NodeId).collect();
+    let mut indptr = vec![0u64];
+    let mut kept = 0;
+    for row in 0..n {
+        let mut columns = indices[row * degree..(row + 1) * degree].to_vec();
+        columns.sort_unstable();
+        columns.dedup();
+        indices[kept..kept + columns.len()].copy_from_slice(&columns);
+        kept += columns.len();
+        indptr.push(kept as u64);
+    }
+    indices.truncate(kept);
+    Csr::new(n, n, indptr, indices, None).expect("ascending columns")
+}
+
 /// What an exchange takes of a step that is repeated as training repeats steps: from its second or third time on, devices need no host
 /// for it.
 fn seconds_of(
@@ -210,6 +267,19 @@ mod tests {
     fn ring(n: usize) -> Csr {
         let (from, to) = (0..n as u32).map(|v| (v, (v + 1) % n as u32)).unzip();
         Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+    }
+
+    #[test]
+    fn what_is_lost_is_told_from_noise() {
+        assert_eq!(slowdown(2.0, 1.0, 2.25), 0.25);
+        assert_eq!(slowdown(2.0, 1.0, 1.9), 0.0);
+        assert_eq!(slowdown(2.0, 1.0, 9.0), SLOWDOWN_MAX);
+    }
+
+    #[test]
+    fn scattered_entries_are_a_matrix() {
+        let matrix = scattered(1000, 16);
+        assert!(matrix.validate().is_ok() && matrix.nnz() > 15_000, "{} entries", matrix.nnz());
     }
 
     #[test]

@@ -37,19 +37,19 @@ pub struct RankDevices {
 }
 
 impl RankDevices {
-    /// Those that `n` ranks would have for `dataset`: cards that are here, which are measured; cards with so much
+    /// Those that `ranks` would have for `dataset`: cards that are here, which are measured; cards with so much
     /// `memory` that are not; or equal shares of the processor here.
     pub fn of(
         args: &DeviceArgs,
-        n: usize,
+        ranks: &RankOptions,
         (dataset, config): (&Dataset, &TrainConfig),
         memory: Option<u64>,
         output: OutputArgs,
     ) -> Result<Self, CliError> {
         match (args.device, memory) {
-            (Device::Cpu, memory) => Self::on_processor(n, config, memory, output),
+            (Device::Cpu, memory) => Self::on_processor(ranks.grid.ranks(), config, memory, output),
             (_, Some(memory)) => Ok(Self::on_cards(&Figures::h200(), Some(memory))),
-            (_, None) => Self::on_cards_here(args, n, dataset, config.precision),
+            (_, None) => Self::on_cards_here(args, ranks, dataset, config.precision),
         }
     }
 
@@ -82,19 +82,24 @@ impl RankDevices {
         }
     }
 
-    fn on_cards_here(args: &DeviceArgs, n: usize, dataset: &Dataset, precision: Dtype) -> Result<Self, CliError> {
+    fn on_cards_here(
+        args: &DeviceArgs,
+        ranks: &RankOptions,
+        dataset: &Dataset,
+        precision: Dtype,
+    ) -> Result<Self, CliError> {
         let failed = |error: KernelError| {
             CliError::Other(format!(
                 "{error}; to plan for cards that are not here, say how much memory they have: --memory 80GB"
             ))
         };
         let first = open(0, args, precision).map_err(failed)?;
-        let others = (1..n).map_while(|ordinal| open(ordinal, args, precision).ok());
+        let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, precision).ok());
         let cards: Vec<Cuda> = std::iter::once(first).chain(others).collect();
         let (free, _) = cards[0].device().memory().map_err(failed)?;
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
         let entries = measure::entries(&cards[0], &dataset.graph, precision).map_err(measured)?;
-        let figures = measure::figures(&cards).map_err(measured)?.with_entries(entries);
+        let figures = measure::figures(&cards, ranks.transport).map_err(measured)?.with_entries(entries);
         Ok(Self::on_cards(&figures, Some(free as u64)))
     }
 }

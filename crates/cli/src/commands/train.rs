@@ -59,7 +59,7 @@ fn plan_ranks(
         dataset = ordered(dataset, &wanted, config, args.output)?.0;
     }
     let ranks = sharing(&args.ranks, n)?;
-    let devices = RankDevices::of(device, usize::from(n), (&dataset, config), args.memory, args.output)?;
+    let devices = RankDevices::of(device, &ranks, (&dataset, config), args.memory, args.output)?;
     planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
 
@@ -160,7 +160,7 @@ fn arranged(
     match args.ranks.partition.partition {
         PartitionChoice::Of(_) => Ok(ranks),
         PartitionChoice::Auto => {
-            let devices = RankDevices::of(device, ranks.grid.ranks(), (dataset, config), None, output)?;
+            let devices = RankDevices::of(device, &ranks, (dataset, config), None, output)?;
             planned::choose(&ranks, &devices, dataset, config, output)
         }
     }

@@ -20,6 +20,11 @@ impl MeterClock {
         update(&self.0, |cost| cost.seconds = cost.seconds.max(moment));
     }
 
+    /// What the device was asked for takes so many seconds more.
+    pub fn delay(&self, seconds: f64) {
+        update(&self.0, |cost| cost.seconds += seconds);
+    }
+
     /// Counts an exchange with other devices, which takes so many seconds, whether or not the device waits for it.
     pub fn count_exchange(&self, seconds: f64) {
         update(&self.0, |cost| cost.exchange_seconds += seconds);

@@ -61,13 +61,21 @@ pub struct Network {
     pub between_hosts: LinkRates,
     /// Whether exchanges that were begun go on beside what a rank computes.
     pub overlaps: bool,
+    /// The share of its speed that a rank loses meanwhile: exchanges take memory's bandwidth and, with NCCL, multiprocessors.
+    pub slowdown: f64,
 }
 
 impl Network {
     /// Ranks that are all on one host.
     #[must_use]
     pub fn one_host(links: Links, overlaps: bool) -> Self {
-        Self { links, ranks_per_host: usize::MAX, between_hosts: links.all_to_all, overlaps }
+        Self { links, ranks_per_host: usize::MAX, between_hosts: links.all_to_all, overlaps, slowdown: 0.0 }
+    }
+
+    /// What a rank loses that has computed for so many seconds, by its own speed, since an exchange began that takes so many.
+    pub(super) fn seconds_lost(&self, computed: f64, exchange: f64) -> f64 {
+        let slowed = computed / (1.0 - self.slowdown);
+        self.slowdown * slowed.min(exchange)
     }
 
     /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
@@ -110,7 +118,18 @@ mod tests {
 
     fn hosts_of_two() -> Network {
         let links = Links::alike(rates(1.0, 100.0));
-        Network { links, ranks_per_host: 2, between_hosts: rates(3.0, 10.0), overlaps: true }
+        Network { links, ranks_per_host: 2, between_hosts: rates(3.0, 10.0), overlaps: true, slowdown: 0.0 }
+    }
+
+    #[test]
+    fn a_rank_computes_more_slowly_while_an_exchange_goes_on() {
+        let network = Network { slowdown: 0.25, ..hosts_of_two() };
+        // Three seconds of work take four, all beside the exchange.
+        assert_eq!(network.seconds_lost(3.0, 4.0), 1.0);
+        assert_eq!(network.seconds_lost(3.0, 9.0), 1.0);
+        // Of nine, three are done in the four seconds of the exchange, and six after it.
+        assert_eq!(network.seconds_lost(9.0, 4.0), 1.0);
+        assert_eq!(hosts_of_two().seconds_lost(9.0, 4.0), 0.0);
     }
 
     #[test]

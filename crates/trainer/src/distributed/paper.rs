@@ -2,6 +2,7 @@
 //! has blocks of which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks
 //! says what they will do.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -278,6 +279,12 @@ struct Shared {
     counters: Counters,
 }
 
+impl Shared {
+    fn free_at(&self) -> f64 {
+        *self.free_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl PaperRank {
     /// The ranks of `plan` as `rank` sees them.
     pub(crate) fn ranks(plan: &Arc<BlockPlan>, rank: usize, network: Network, meter: &Meter) -> Arc<Ranks<Meter>> {
@@ -366,16 +373,19 @@ impl Collective<Meter> for PaperRank {
     }
 
     fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
+        let begun = self.shared.free_at().max(self.shared.clock.now());
         self.shared.is_beginning.store(true, Ordering::Relaxed);
         let called = calls();
         self.shared.is_beginning.store(false, Ordering::Relaxed);
         called?;
-        Ok(Pending::until(*self.shared.free_at.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(Pending::until(begun..self.shared.free_at()))
     }
 
     fn finish(&self, pending: Pending) -> Result<(), CommError> {
-        if let Some(moment) = pending.mark::<f64>() {
-            self.shared.clock.wait_until(moment);
+        if let Some(Range { start, end }) = pending.mark::<Range<f64>>() {
+            let Shared { network, clock, .. } = &*self.shared;
+            clock.delay(network.seconds_lost((clock.now() - start).max(0.0), (end - start).max(0.0)));
+            clock.wait_until(end);
         }
         Ok(())
     }

@@ -321,11 +321,15 @@ fn plans_exchange_what_ranks_do() {
 
 /// An epoch on ranks of a large graph whose edges are spread evenly.
 fn planned(stages: usize, overlaps: bool) -> Plan {
+    planned_on(stages, network(overlaps))
+}
+
+fn planned_on(stages: usize, network: Network) -> Plan {
     let data = DataSizes { n_nodes: 100_000, n_edges: 2_000_000, ..DataSizes::of(&few()) };
     let config = TrainConfig::default();
     let graph = PaperGraph::even(&config, &data).unwrap();
     let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
-    let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(overlaps) };
+    let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
     let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
     *planner.plan(&RankOptions { stages, ..options }).unwrap().slowest()
@@ -338,6 +342,16 @@ fn exchanges_that_are_begun_take_their_time_beside_products() {
         assert_eq!(beside.exchange_seconds, after.exchange_seconds);
         assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
         assert!(beside.epoch_seconds >= beside.product_seconds.max(beside.exchange_seconds));
+    }
+}
+
+#[test]
+fn products_take_longer_beside_exchanges_where_these_slow_them() {
+    for stages in [1, 4] {
+        let (free, slowed) = (planned(stages, true), planned_on(stages, Network { slowdown: 0.3, ..network(true) }));
+        let lost = slowed.epoch_seconds - free.epoch_seconds;
+        assert!(lost > 0.0 && lost <= 0.3 * free.exchange_seconds, "{free:?}, {slowed:?}");
+        assert_eq!(slowed.exchange_seconds, free.exchange_seconds);
     }
 }
 
