@@ -17,6 +17,38 @@ pub struct Traffic {
     pub received: u64,
 }
 
+/// What a rank moves in one call, by the rules of [`Collective`]; `n_ranks` are those of the communicator.
+impl Traffic {
+    /// A broadcast of so many bytes.
+    #[must_use]
+    pub fn of_broadcast(bytes: u64, n_ranks: usize, is_root: bool) -> Self {
+        match is_root {
+            true => Self { sent: (n_ranks as u64 - 1) * bytes, received: 0 },
+            false => Self { sent: 0, received: bytes },
+        }
+    }
+
+    /// An all-reduce of `n` elements of so many bytes each, at the rank in this place.
+    #[must_use]
+    pub fn of_all_reduce(n: usize, element_bytes: usize, place: usize, n_ranks: usize) -> Self {
+        let slice = n * (place + 1) / n_ranks - n * place / n_ranks;
+        let moved = ((n - slice + (n_ranks - 1) * slice) * element_bytes) as u64;
+        Self { sent: moved, received: moved }
+    }
+
+    /// A reduce-scatter of `all` bytes, of which this rank gets `own`.
+    #[must_use]
+    pub fn of_reduce_scatter(own: u64, all: u64, n_ranks: usize) -> Self {
+        Self { sent: all - own, received: (n_ranks as u64 - 1) * own }
+    }
+
+    /// An all-gather of `all` bytes, of which this rank has `own`.
+    #[must_use]
+    pub fn of_all_gather(own: u64, all: u64, n_ranks: usize) -> Self {
+        Self { sent: (n_ranks as u64 - 1) * own, received: all - own }
+    }
+}
+
 /// Calls that were [begun](Collective::begin) and may go on.
 #[must_use = "what was begun has to be finished before its operands are used"]
 pub struct Pending(Option<Box<dyn Any + Send>>);

@@ -187,10 +187,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             // SAFETY: the matrix is this call's alone; what is enqueued reads and writes it in the order of its stream.
             None => self.call(BROADCAST, |calls| unsafe { calls.broadcast(root, x, x) })?,
         }
-        self.counters.add(match rank == root {
-            true => Traffic { sent: (size as u64 - 1) * n_bytes, received: 0 },
-            false => Traffic { sent: 0, received: n_bytes },
-        });
+        self.counters.add(Traffic::of_broadcast(n_bytes, size, rank == root));
         Ok(())
     }
 
@@ -204,7 +201,10 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             // SAFETY: as in `broadcast`.
             all.iter().try_for_each(|x| unsafe { calls.all_reduce(*x) })
         })?;
-        matrices.iter().for_each(|matrix| self.count_all_reduce(matrix));
+        let (rank, size) = self.rank_and_size();
+        for matrix in matrices {
+            self.counters.add(Traffic::of_all_reduce(matrix.shape.len(), matrix.dtype.n_bytes(), rank, size));
+        }
         Ok(())
     }
 
@@ -242,8 +242,8 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             // SAFETY: as in `broadcast`; the input is only read.
             some.try_for_each(|(root, piece)| unsafe { calls.reduce(root, self.rows(input, piece), sum) })
         })?;
-        let (own, others) = (bytes(input, rows[rank]), bytes(input, input.shape.rows - rows[rank]));
-        self.counters.add(Traffic { sent: others, received: (size as u64 - 1) * own });
+        let (own, all) = (bytes(input, rows[rank]), bytes(input, input.shape.rows));
+        self.counters.add(Traffic::of_reduce_scatter(own, all, size));
         Ok(())
     }
 
@@ -261,8 +261,8 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         // From each to each, so that every link carries rows both ways from the start; broadcasts go along rings, one after the other.
         let received: Vec<Elements> = pieces.iter().map(|piece| self.rows(out, piece)).collect();
         self.exchange(NAME, &vec![own; size], &received)?;
-        let (own, others) = (bytes(out, rows[rank]), bytes(out, out.shape.rows - rows[rank]));
-        self.counters.add(Traffic { sent: (size as u64 - 1) * own, received: others });
+        let (own, all) = (bytes(out, rows[rank]), bytes(out, out.shape.rows));
+        self.counters.add(Traffic::of_all_gather(own, all, size));
         Ok(())
     }
 
@@ -339,15 +339,6 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
 }
 
 impl<T: Transport> NcclRank<T> {
-    /// Counts what an all-reduce moves.
-    fn count_all_reduce(&self, matrix: &CudaMatrix) {
-        let (rank, size) = self.rank_and_size();
-        let (n, width) = (matrix.shape.len(), matrix.dtype.n_bytes());
-        let slice = |i: usize| (width * (n * (i + 1) / size - n * i / size)) as u64;
-        let moved = (width * n) as u64 - slice(rank) + (size as u64 - 1) * slice(rank);
-        self.counters.add(Traffic { sent: moved, received: moved });
-    }
-
     /// Rows to each other rank, and rows from each, of elements for each rank of which this one's mean nothing.
     fn exchange(&self, operation: &'static str, sent: &[Elements], received: &[Elements]) -> Result<(), CommError> {
         let (rank, size) = self.rank_and_size();

@@ -320,14 +320,6 @@ impl PaperRank {
         }
     }
 
-    /// Bytes that leave and enter this rank in an all-reduce of so many elements.
-    fn all_reduce_traffic(&self, n: usize, element: usize) -> Traffic {
-        let (size, place) = (self.members.len(), self.place);
-        let slice = n * (place + 1) / size - n * place / size;
-        let moved = ((n - slice + (size - 1) * slice) * element) as u64;
-        Traffic { sent: moved, received: moved }
-    }
-
     fn n_others(&self) -> f64 {
         (self.members.len() - 1) as f64
     }
@@ -349,10 +341,7 @@ impl Collective<Meter> for PaperRank {
 
     fn broadcast(&self, root: usize, matrix: &mut MeterMatrix) -> Result<(), CommError> {
         let bytes = bytes_of(matrix, matrix.shape().rows);
-        let traffic = match root == self.place {
-            true => Traffic { sent: (self.members.len() as u64 - 1) * bytes, received: 0 },
-            false => Traffic { sent: 0, received: bytes },
-        };
+        let traffic = Traffic::of_broadcast(bytes, self.members.len(), root == self.place);
         self.exchange(Operation::Broadcast, bytes as f64, traffic);
         Ok(())
     }
@@ -364,7 +353,8 @@ impl Collective<Meter> for PaperRank {
     fn all_reduce_each(&self, matrices: &mut [&mut MeterMatrix]) -> Result<(), CommError> {
         let (mut bytes, mut traffic) = (0, Traffic::default());
         for matrix in matrices {
-            let Traffic { sent, received } = self.all_reduce_traffic(matrix.shape().len(), matrix.element_bytes());
+            let (n, n_ranks) = (matrix.shape().len(), self.members.len());
+            let Traffic { sent, received } = Traffic::of_all_reduce(n, matrix.element_bytes(), self.place, n_ranks);
             traffic = Traffic { sent: traffic.sent + sent, received: traffic.received + received };
             bytes += bytes_of(matrix, matrix.shape().rows);
         }
@@ -392,7 +382,7 @@ impl Collective<Meter> for PaperRank {
 
     fn reduce_scatter(&self, rows: &[usize], input: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), CommError> {
         let (all, own) = (bytes_of(input, input.shape().rows), bytes_of(input, rows[self.place]));
-        let traffic = Traffic { sent: all - own, received: (self.members.len() as u64 - 1) * own };
+        let traffic = Traffic::of_reduce_scatter(own, all, self.members.len());
         self.exchange(Operation::ReduceScatter, all as f64 * self.share_of_others(), traffic);
         Ok(())
     }
@@ -401,7 +391,7 @@ impl Collective<Meter> for PaperRank {
     fn all_gather(&self, rows: &[usize], _input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
         let most = bytes_of(out, rows.iter().copied().max().unwrap_or(0));
         let (all, own) = (bytes_of(out, out.shape().rows), bytes_of(out, rows[self.place]));
-        let traffic = Traffic { sent: (self.members.len() as u64 - 1) * own, received: all - own };
+        let traffic = Traffic::of_all_gather(own, all, self.members.len());
         self.exchange(Operation::AllGather, most as f64 * self.n_others(), traffic);
         Ok(())
     }
