@@ -61,9 +61,10 @@ pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype)
 
 #[cfg(test)]
 mod tests {
+    use girih_kernels::Tiling;
+
     use super::*;
     use crate::args::PartitionKind;
-    use girih_kernels::Tiling;
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
         RankArgs { ranks, gpus, partition: PartitionKind::USUAL, rank_deadline: None, rendezvous: None }
