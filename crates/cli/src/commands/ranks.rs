@@ -200,10 +200,10 @@ impl Company {
         let deadline = job.ranks().deadline;
         match self {
             Self::Threads => job.on_devices(cards, |cuda, world| NcclRank::connect(cuda, world, deadline)),
-            Self::Tcp { world, .. } => job.as_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline)?),
+            Self::Tcp { world, .. } => job.on_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline)?),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => Ok(girih_comm::mpi::run(deadline, |world| {
-                job.as_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline)?)
+                job.on_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline)?)
             })?),
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
@@ -213,10 +213,10 @@ impl Company {
     fn on_processors<J: RankJob>(self, cpu: &Cpu, precision: Dtype, job: J) -> Result<J::Done, TrainError> {
         match self {
             Self::Threads => job.on_threads(|| Cpu::new().gathering(precision)),
-            Self::Tcp { world, .. } => job.as_rank(cpu, world),
+            Self::Tcp { world, .. } => job.on_rank(cpu, world),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
-                Ok(girih_comm::mpi::run(job.ranks().deadline, |world| job.as_rank(cpu, Box::new(world)))?)
+                Ok(girih_comm::mpi::run(job.ranks().deadline, |world| job.on_rank(cpu, Box::new(world)))?)
             }
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
