@@ -7,7 +7,7 @@
 //! behind the other, and a product as long as the slowest rank.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -121,11 +121,14 @@ impl<B: Backend> Bench<'_, B> {
     }
 }
 
+/// The first node of a panel, and the one behind its last.
+type Ends = (usize, usize);
+
 /// A block of the adjacency, times some columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
-    rows: (usize, usize),
-    cols: (usize, usize),
+    rows: Ends,
+    cols: Ends,
     width: usize,
 }
 
@@ -158,25 +161,24 @@ impl Blocks<'_> {
         let mut blocks: Vec<Block> = self.plan.ranks.iter().flat_map(|rank| self.of_rank(rank)).collect();
         blocks.sort();
         blocks.dedup();
-        let (mut operands, mut sums, mut adjacencies) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        for Block { rows, cols, width } in &blocks {
-            if !operands.contains_key(&(*cols, *width)) {
-                let host = random_matrix(cols.1 - cols.0, *width)?;
-                operands.insert((*cols, *width), backend.upload(&host, Dtype::F32)?);
-            }
-            if !sums.contains_key(&(*rows, *width)) {
-                let zeros = backend.zeros(Shape::new(rows.1 - rows.0, *width), Dtype::F32)?;
-                sums.insert((*rows, *width), RefCell::new(zeros));
-            }
-            let csr = self.graph.block(rows.0..rows.1, cols.0..cols.1)?;
+        let operand = |(cols, width): (Ends, usize)| -> Result<_, Error> {
+            let host = random_matrix(cols.1 - cols.0, width)?;
+            Ok(((cols, width), backend.upload(&host, Dtype::F32)?))
+        };
+        let sum = |(rows, width): (Ends, usize)| -> Result<_, Error> {
+            Ok(((rows, width), RefCell::new(backend.zeros(Shape::new(rows.1 - rows.0, width), Dtype::F32)?)))
+        };
+        let distinct = |ends: fn(&Block) -> Ends| -> BTreeSet<(Ends, usize)> {
+            blocks.iter().map(|block| (ends(block), block.width)).collect()
+        };
+        let operands = distinct(|block| block.cols).into_iter().map(operand).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let sums = distinct(|block| block.rows).into_iter().map(sum).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let adjacency = |block: &Block| -> Result<B::Sparse, Error> {
+            let csr = self.graph.block(block.rows.0..block.rows.1, block.cols.0..block.cols.1)?;
             let scales = csr.scales(Norm::None);
-            adjacencies.push(backend.upload_sparse(&SparseOperand {
-                csr: &csr,
-                scales,
-                symmetric: false,
-                names: None,
-            })?);
-        }
+            Ok(backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: false, names: None })?)
+        };
+        let adjacencies = blocks.iter().map(adjacency).collect::<Result<Vec<_>, _>>()?;
         let contestants = blocks.iter().zip(&adjacencies).map(|(block, adjacency)| {
             let (x, out) = (&operands[&(block.cols, block.width)], &sums[&(block.rows, block.width)]);
             Contestant::timed("", move || {
@@ -216,7 +218,7 @@ impl Blocks<'_> {
 
     /// Every block on its own, by the numbers of its panels.
     fn each(&self, name: &str, times: &BTreeMap<Block, Summary>) -> Vec<Case> {
-        let panel = |ends: (usize, usize)| self.plan.panels.iter().position(|panel| (panel.start, panel.end) == ends);
+        let panel = |ends: Ends| self.plan.panels.iter().position(|panel| (panel.start, panel.end) == ends);
         let case = |(block, time): (&Block, &Summary)| {
             let [row, col] = [block.rows, block.cols].map(|ends| panel(ends).expect("blocks are panels"));
             Case::new(format!("{name}/block/{row}-{col}"), *time).with("edges_m", self.edges(block) as f64 / 1e6)

@@ -208,11 +208,11 @@ impl Company {
         match self {
             Self::Threads => job.on_devices(cards, |cuda, world| NcclRank::connect(cuda, world, deadline, transport)),
             Self::Tcp { world, .. } => {
-                job.as_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline, transport)?)
+                job.on_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline, transport)?)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => Ok(girih_comm::mpi::run(deadline, |world| {
-                job.as_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline, transport)?)
+                job.on_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline, transport)?)
             })?),
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
@@ -222,10 +222,10 @@ impl Company {
     fn on_processors<J: RankJob>(self, cpu: &Cpu, precision: Dtype, job: J) -> Result<J::Done, TrainError> {
         match self {
             Self::Threads => job.on_threads(|| Cpu::new().gathering(precision)),
-            Self::Tcp { world, .. } => job.as_rank(cpu, world),
+            Self::Tcp { world, .. } => job.on_rank(cpu, world),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => {
-                Ok(girih_comm::mpi::run(job.ranks().deadline, |world| job.as_rank(cpu, Box::new(world)))?)
+                Ok(girih_comm::mpi::run(job.ranks().deadline, |world| job.on_rank(cpu, Box::new(world)))?)
             }
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),

@@ -69,7 +69,7 @@ impl RankJob for ApplyJob<'_, '_> {
         })
     }
 
-    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
         let Self { data, checkpoint, ranks, take } = self;
         let what = if take.is_some() { "logits" } else { "scores" };
         let shared = cut_alike(backend, &*world, data, (checkpoint, what), ranks)?;
@@ -113,7 +113,7 @@ impl RankJob for RecommendJob<'_> {
         })
     }
 
-    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
         let shared = cut_alike(backend, &*world, self.data, (self.checkpoint, "items"), self.ranks)?;
         let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
         shared.recommend(backend, &ranks, self.checkpoint)

@@ -36,7 +36,7 @@ pub trait RankJob: Sized {
     ///
     /// # Errors
     /// As [`on_devices`](Self::on_devices); and when ranks disagree on the data, the settings or the plan, before the first step.
-    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError>;
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError>;
 
     /// Works on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices lie in main memory.
     ///

@@ -112,7 +112,7 @@ impl RankJob for TrainJob<'_, '_> {
         })
     }
 
-    fn as_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
         let Self { data, config, ranks, options, observe } = self;
         config.validate()?;
         check_world(&*world, ranks)?;
