@@ -70,6 +70,7 @@
 
 mod error;
 mod items;
+pub mod order;
 mod pipeline;
 mod queue;
 mod report;
