@@ -177,6 +177,14 @@ impl Agenda {
         if worker + 1 == self.workers.len() { (round + 1, 0) } else { (round, worker + 1) }
     }
 
+    /// The worker whose turn it is, if it has not registered.
+    pub fn absent(&self) -> Option<usize> {
+        match self.next() {
+            Next::Only(worker, _) if self.workers[worker].pending.is_none() => Some(worker),
+            _ => None,
+        }
+    }
+
     /// The registered worker whose turn it is.
     pub fn ready(&self) -> Option<usize> {
         match self.next() {

@@ -343,7 +343,7 @@ impl Shared {
     fn status(&self, state: &State) -> Status {
         let first = state.log.len().saturating_sub(REMEMBERED * self.rules.workers.len());
         let recent = state.log[first..].iter().map(|entry| entry.launch).collect();
-        Status { workers: state.agenda.workers().to_vec(), recent }
+        Status { workers: state.agenda.workers().to_vec(), absent: state.agenda.absent(), recent }
     }
 }
 

@@ -94,13 +94,25 @@ impl Evidence<'_> {
         self.statuses.iter().enumerate().find_map(with)
     }
 
-    /// The epoch does not end: somebody has not signed off.
+    /// Those of `ranks` that have registered fewest launches of a worker, or do not say.
+    fn furthest_behind(&self, worker: usize, mut ranks: Vec<usize>) -> Vec<usize> {
+        let n_registered = |rank: &usize| Some(self.statuses[*rank].as_ref()?.workers[worker].n_registered());
+        let fewest = ranks.iter().filter_map(n_registered).min();
+        ranks.retain(|rank| n_registered(rank).is_none_or(|n| Some(n) == fewest));
+        ranks
+    }
+
+    /// The epoch does not end: somebody has not signed off, or is waited for by those who have not.
     pub fn end(&self) -> Option<OrderError> {
-        let (worker, missing_on) = self.agenda.missing_sign_off()?;
-        let what =
-            format!("the end of the epoch: {} has not signed off on {}", self.name(worker), name_ranks(&missing_on));
+        let (worker, ranks) = self.agenda.missing_sign_off()?;
+        let ranks = self.furthest_behind(worker, ranks);
+        let absent = self.statuses.iter().flatten().find_map(|status| status.absent);
+        let absent_on = |absent| self.ranks(|status| status.absent == Some(absent));
+        let (awaited, missing_on) = absent.map_or((worker, ranks), |absent| (absent, absent_on(absent)));
+        let whose = absent.map_or("has not signed off", |_| "does not register its next launch");
+        let what = format!("the end of the epoch: {} {whose} on {}", self.name(awaited), name_ranks(&missing_on));
         let batch = self.agenda.workers()[worker].n_launched;
-        Some(self.late(Launch { worker, batch }, worker, missing_on, what))
+        Some(self.late(Launch { worker, batch }, awaited, missing_on, what))
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) enum Content {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Status {
     pub workers: Vec<Progress>,
+    /// The worker whose turn it is, if it has not registered.
+    pub absent: Option<usize>,
     /// The last launches, the latest at the end.
     pub recent: Vec<Launch>,
 }
