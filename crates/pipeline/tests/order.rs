@@ -53,7 +53,7 @@ impl Cards {
     fn launch(&self, rank: usize, launch: Launch) {
         let mut cards = self.0.lock().unwrap();
         cards[rank].waiting.push_back(launch);
-        while cards.iter_mut().fold(false, |any, card| card.start() || any) {
+        while cards.iter_mut().filter_map(|card| card.start().then_some(())).count() > 0 {
             let everywhere = |launch: &Launch| cards.iter().all(|card| card.running.contains(launch));
             let done: Vec<Launch> = cards[0].running.iter().copied().filter(everywhere).collect();
             for card in &mut *cards {

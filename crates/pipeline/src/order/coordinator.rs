@@ -176,9 +176,11 @@ impl Shared {
         }
     }
 
-    /// Wakes the worker whose turn it is.
-    fn wake(&self, state: &State) {
-        if let Some(worker) = state.agenda.ready() {
+    /// Lets go of the state and wakes the worker whose turn it is: one woken before would wait for the lock.
+    fn pass_on(&self, state: MutexGuard<'_, State>) {
+        let ready = state.agenda.ready();
+        drop(state);
+        if let Some(worker) = ready {
             self.turns[worker].notify_one();
         }
     }
@@ -193,9 +195,8 @@ impl Shared {
             return Err(failure.clone());
         }
         let outcome = change(&mut state.agenda);
-        self.wake(&state);
+        self.pass_on(state);
         self.changed.notify_all();
-        drop(state);
         match outcome {
             Ok(content) => content.into_iter().for_each(|content| self.tell(content)),
             Err(error) => return Err(self.fail(error)),
@@ -287,7 +288,7 @@ impl Shared {
         let launch = state.agenda.end(worker);
         let launched_s = since(Instant::now());
         state.log.push(Entry { launch, registered_s: since(registered), turn_s: since(turn), launched_s });
-        self.wake(&state);
+        self.pass_on(state);
     }
 
     pub fn sign_off(&self, worker: usize) -> Result<(), OrderError> {

@@ -85,7 +85,7 @@ impl World {
         steps
     }
 
-    fn send(&mut self, from: usize, worker: usize, content: Content) {
+    fn send(&mut self, from: usize, worker: usize, content: &Content) {
         for to in (0..self.agendas.len()).filter(|to| *to != from) {
             self.mail.entry((from, worker, to)).or_default().push_back(content.clone());
         }
@@ -97,12 +97,12 @@ impl World {
                 let batch = self.agendas[rank].workers()[worker].n_launched;
                 self.waiting[rank].insert(worker, vec![0; self.n_workers]);
                 if let Some(content) = self.agendas[rank].register(worker, batch)? {
-                    self.send(rank, worker, content);
+                    self.send(rank, worker, &content);
                 }
             }
             Step::SignOff(rank, worker) => {
                 let content = self.agendas[rank].sign_off(worker)?;
-                self.send(rank, worker, content);
+                self.send(rank, worker, &content);
             }
             Step::Deliver(from, worker, to) => {
                 let content = self.mail.get_mut(&(from, worker, to)).and_then(VecDeque::pop_front).unwrap();
