@@ -3,14 +3,14 @@
 //! A thread of each rank takes part in rounds: exchanges in which every rank gives all others what its coordinator has to say.
 //! The leader begins a round when it has something to say, and otherwise every [`BEAT`], so that others are heard; they answer at once.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use girih_pipeline::order::{Coordinator, Inbox, Message, Messenger, OrderError, Rules};
 
 use crate::CommError;
-use crate::transport::{Parcel, Transport, all_gather};
+use crate::transport::{Parcel, Transport, all_gather, due};
 
 /// What the exchanges are called in errors.
 const NAME: &str = "launch order";
@@ -21,7 +21,8 @@ const BEAT: Duration = Duration::from_millis(10);
 /// The coordinator of this rank, for one epoch. All ranks call it together, with the same rules.
 ///
 /// Messages travel on a transport of their own, on a thread of its own. Dropping the last of the coordinator waits for that thread,
-/// which ends when all workers of all ranks have signed off, or a rank has failed.
+/// which ends when all workers of all ranks have signed off, when a rank has failed, or when the others have not ended within the
+/// deadline.
 ///
 /// # Errors
 /// When rules differ, or nothing could be launched by them; when a rank fails or is late.
@@ -34,7 +35,7 @@ pub fn coordinator<T: Transport>(transport: &T, rules: &Rules) -> Result<Coordin
     Ok(Coordinator::new(rank, own.size(), rules, |inbox| {
         let outbox = Arc::new(Outbox::default());
         let rounds = Rounds { transport: own, outbox: Arc::clone(&outbox), inbox, is_pacer, n_sign_offs };
-        Mail { outbox, thread: Some(std::thread::spawn(move || rounds.run())) }
+        Mail { outbox, deadline: rules.deadline, thread: Some(std::thread::spawn(move || rounds.run())) }
     })?)
 }
 
@@ -67,6 +68,8 @@ fn agree<T: Transport>(transport: &T, rules: &Rules) -> Result<(), CommError> {
 struct Outbox {
     messages: Mutex<Vec<Message>>,
     filled: Condvar,
+    /// When a rank whose coordinator has gone stops waiting for the others.
+    end: OnceLock<Instant>,
 }
 
 impl Outbox {
@@ -77,11 +80,19 @@ impl Outbox {
         let waited = self.filled.wait_timeout_while(messages, left, |messages| messages.is_empty());
         std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
     }
+
+    /// That the others have not ended in time, if it is so.
+    fn end(&self, rank: usize) -> Option<Message> {
+        let is_over = self.end.get().is_some_and(|end| Instant::now() >= *end);
+        let why = || format!("rank {rank} has ended its epoch, and others have not ended theirs within the deadline");
+        is_over.then(|| Message::failure(OrderError::Lost { why: why() }))
+    }
 }
 
 /// A coordinator's end.
 struct Mail {
     outbox: Arc<Outbox>,
+    deadline: Duration,
     /// `None` once it was waited for.
     thread: Option<JoinHandle<()>>,
 }
@@ -95,6 +106,8 @@ impl Messenger for Mail {
 
 impl Drop for Mail {
     fn drop(&mut self) {
+        // Set once, here.
+        let _ = self.outbox.end.set(due(self.deadline));
         // The thread itself drops the coordinator if everybody else did while it delivered a message.
         let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
         // A panic of the thread was printed, and ends the other ranks by their deadline.
@@ -129,7 +142,9 @@ impl<T: Transport> Rounds<T> {
     /// One exchange.
     fn round(&self) -> Result<Round, String> {
         let until = Instant::now() + if self.is_pacer { BEAT } else { Duration::ZERO };
-        let own = Message::encode(&self.outbox.take(until));
+        let mut own = self.outbox.take(until);
+        own.extend(self.outbox.end(self.transport.rank()));
+        let own = Message::encode(&own);
         let all: Vec<Parcel> = all_gather(&self.transport, NAME, &own).map_err(|error| error.to_string())?;
         let mut round = Round { n_sign_offs: 0, has_failed: false };
         for (from, parcel) in all.iter().enumerate() {

@@ -108,6 +108,24 @@ fn a_rank_that_fails_releases_who_waits_for_a_turn() {
     assert_eq!(failure.unwrap_err().message, "out of memory");
 }
 
+/// It has launched everything and asks for no log: it does not wait longer than the deadline, and the others learn of it.
+#[test]
+fn a_rank_that_has_ended_does_not_wait_for_ever() {
+    let rules = Rules::new(["sampler"]).deadline(Duration::from_millis(200));
+    let errors = threads::run(2, SOON, |rank| {
+        let coordinator = coordinator(rank.transport(), &rules)?;
+        let mut sampler = coordinator.participant(0);
+        if coordinator.rank() == 0 {
+            return Ok::<_, LaunchOrderError>(None);
+        }
+        thread::sleep(Duration::from_millis(1000));
+        Ok(sampler.turn(0).map(drop).err())
+    });
+    let errors = errors.unwrap();
+    let error = errors[1].as_ref().unwrap().to_string();
+    assert!(error.contains("rank 0 has ended its epoch"), "{error}");
+}
+
 #[test]
 fn ranks_with_different_rules_are_told_so() {
     let failure = threads::run(2, SOON, |rank| {

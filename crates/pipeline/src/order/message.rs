@@ -61,6 +61,12 @@ impl Message {
         matches!(self.0, Content::Failed(_))
     }
 
+    /// That what carries messages ends all ranks.
+    #[must_use]
+    pub fn failure(error: OrderError) -> Self {
+        Self(Content::Failed(error))
+    }
+
     /// Messages as bytes.
     ///
     /// # Panics
