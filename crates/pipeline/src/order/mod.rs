@@ -54,7 +54,8 @@
 //! `agenda.rs` decides on plain data; `laws.rs` holds it against these, with a device that deadlocks; `model.rs` explores every
 //! interleaving of small runs.
 //!
-//! A turn costs some microseconds where ranks are threads (`examples/turns.rs`). Other transports are slower; nothing but launches waits.
+//! A turn costs some microseconds where ranks are threads (`examples/turns.rs`). Over a transport a decision waits for an
+//! exchange, too.
 //!
 //! Assumed of devices: kernels of a card start in the order of their launches. Streams of equal priority do so when none waits
 //! for an event; a collective that waits for one belongs behind it, launched when the event has come.
