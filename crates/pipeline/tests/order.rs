@@ -13,7 +13,7 @@ const WORKERS: [&str; 3] = ["sampler", "loader", "trainer"];
 const SLOTS: usize = 4;
 const TAKES: [usize; 3] = [3, 2, 4];
 /// Deadlines that are to pass, and those that are not.
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(60);
 
 /// The cards of all ranks. A launched collective takes its slots as soon as they are free and nothing launched before it on
@@ -187,7 +187,7 @@ fn a_worker_that_hangs_is_named_with_its_rank() {
             let start = |(at, coordinator): (usize, &'_ Coordinator)| {
                 let [sampler, trainer] = [0, 1].map(|worker| coordinator.participant(worker));
                 let (pause, coordinator) =
-                    (if at == hangs_on { 5 * SHORT } else { Duration::ZERO }, coordinator.clone());
+                    (if at == hangs_on { 3 * SHORT } else { Duration::ZERO }, coordinator.clone());
                 scope.spawn(move || launch_three(trainer, pause));
                 scope.spawn(move || {
                     launch_three(sampler, Duration::ZERO).and_then(|()| coordinator.finish()).unwrap_err()
