@@ -10,7 +10,7 @@ mod timeline;
 
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
-use girih_trainer::distributed::RankOptions;
+use girih_trainer::distributed::{Layout, RankOptions};
 use girih_trainer::{DataSizes, Event, Plan, SessionOptions, TrainConfig};
 
 use self::cards::{cards, device_of};
@@ -23,7 +23,7 @@ use super::device::{Chosen, choose, on_backend};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use crate::args::{DeviceArgs, LayoutChoice, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -101,8 +101,10 @@ fn train(
     }
     let ranks = ranks.as_ref();
     if !output.json {
+        let has_patches = ranks.is_some_and(|ranks| ranks.layout == Layout::Patches);
+        let is_cut = has_patches || !config.batch.is_sampled();
         eprintln!("{}", facts.headline());
-        if company.local_rank().is_some() && !config.batch.is_sampled() && !data.is_stored() {
+        if company.local_rank().is_some() && is_cut && !data.is_stored() {
             eprintln!(
                 "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
             );
@@ -199,14 +201,15 @@ fn check_memory(
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, cuts, stages, wire, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, stages, wire, layout, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
             .add_hidden("cuts", cuts.to_string())
             .add_hidden("stages", (*stages).min(grid.steps()))
-            .add_hidden("wire", wire.name()),
+            .add_hidden("wire", wire.name())
+            .add_hidden("layout", LayoutChoice::from(*layout).name()),
     };
     match order {
         "none" => results.add_hidden("reorder", order),
