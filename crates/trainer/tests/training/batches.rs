@@ -225,7 +225,7 @@ fn patches(n_ranks: usize) -> RankOptions {
 
 #[test]
 fn ranks_with_patches_train_what_one_rank_trains() {
-    let dataset = densified(&planted("nodes=300"));
+    let dataset = planted("nodes=300");
     for kind in LAYERED {
         let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
         let config = TrainConfig { batch, batch_size: Some(25), ..plain(kind, 3) };
@@ -242,7 +242,7 @@ fn ranks_with_patches_train_what_one_rank_trains() {
 
 #[test]
 fn codes_travel_as_codes() {
-    let dataset = densified(&planted("nodes=300"));
+    let dataset = planted("nodes=300");
     let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
     let codec = Some("f16".parse().unwrap());
     let config = TrainConfig { batch, batch_size: Some(25), codec, ..plain(ModelKind::Gcn, 2) };
@@ -258,7 +258,7 @@ fn what_patches_cannot_hold_is_refused() {
         let weights = vec![0.5; dataset.graph.nnz()];
         Dataset { graph: dataset.graph.with_values(Some(weights.into())).unwrap(), ..dataset }
     };
-    let dense = densified(&planted("nodes=300"));
+    let dense = planted("nodes=300");
     let sampled = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
     let full = TrainConfig { batch: BatchConfig::default(), ..sampled.clone() };
     for (dataset, config, told) in [
