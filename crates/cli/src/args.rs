@@ -15,6 +15,7 @@ use girih_partition::{Cuts, Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
+use girih_trainer::distributed::Layout;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
     TaskKind, TrainConfig,
@@ -221,6 +222,10 @@ pub struct RankArgs {
     pub gpus: Option<u16>,
     #[command(flatten)]
     pub partition: PartitionKind,
+    /// Of neighbor batches, what each rank holds: all of graph and features, or its own rows of both, asking the others for what
+    /// it needs of theirs [default: replicated]
+    #[arg(long, value_enum)]
+    pub layout: Option<LayoutChoice>,
     /// Seconds that a rank waits for another before it gives up [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,
@@ -449,10 +454,95 @@ pub struct SampleArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Batches that are made side by side [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "ranks")]
     pub threads: Option<u16>,
     #[command(flatten)]
+    pub ranks: SampleRankArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Ranks of `girih sample`.
+#[derive(Debug, Args)]
+pub struct SampleRankArgs {
+    /// Share every batch among so many ranks, threads of this process, and say what they send each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub ranks: Option<u16>,
+    /// What each rank holds: its patches of the graph and of features, or all [default: patches]
+    #[arg(long, value_enum, requires = "ranks")]
+    pub layout: Option<LayoutChoice>,
+    /// Patches that the graph is cut into, which ranks share; batches are the same on any number of ranks
+    /// [default: one a rank]
+    #[arg(long, value_name = "P", requires = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
+    pub patches: Option<u16>,
+    /// How the graph is cut: by METIS, along few edges, or into equal ranges of the ids that there are [default: metis]
+    #[arg(long, value_enum, requires = "ranks")]
+    pub cut: Option<CutChoice>,
+}
+
+impl SampleRankArgs {
+    /// How many ranks there are.
+    pub fn n_ranks(&self) -> u16 {
+        self.ranks.unwrap_or(1)
+    }
+}
+
+/// What each rank holds of graph and features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LayoutChoice {
+    /// Its patches.
+    #[default]
+    Patches,
+    /// All.
+    Replicated,
+}
+
+impl LayoutChoice {
+    /// As the command line and results spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Patches => "patches",
+            Self::Replicated => "replicated",
+        }
+    }
+}
+
+impl From<LayoutChoice> for Layout {
+    fn from(choice: LayoutChoice) -> Self {
+        match choice {
+            LayoutChoice::Patches => Self::Patches,
+            LayoutChoice::Replicated => Self::Replicated,
+        }
+    }
+}
+
+impl From<Layout> for LayoutChoice {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Patches => Self::Patches,
+            Layout::Replicated => Self::Replicated,
+        }
+    }
+}
+
+/// How a graph is cut into patches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CutChoice {
+    /// Along few edges.
+    #[default]
+    Metis,
+    /// Into equal ranges of the ids that there are.
+    Ranges,
+}
+
+impl CutChoice {
+    /// As the command line and results spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metis => "metis",
+            Self::Ranges => "ranges",
+        }
+    }
 }
 
 impl SampleArgs {

@@ -67,7 +67,7 @@ mod tests {
     use crate::args::PartitionKind;
 
     fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
-        RankArgs { ranks, gpus, partition: PartitionKind::USUAL, rank_deadline: None, rendezvous: None }
+        RankArgs { ranks, gpus, partition: PartitionKind::USUAL, layout: None, rank_deadline: None, rendezvous: None }
     }
 
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {

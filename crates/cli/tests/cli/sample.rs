@@ -76,6 +76,47 @@ fn every_sampler_makes_its_own_batches() {
 }
 
 #[test]
+fn ranks_that_share_patches_make_the_same_batches() {
+    let flags = ["--fanout", "5,3", "--batch-size", "64", "--patches", "4"];
+    let of = |ranks: &str, more: &[&str]| sampled(&[&flags[..], &["--ranks", ranks], more].concat());
+    for more in [
+        &[][..],
+        &["--replace"],
+        &["--draws", "layer"],
+        &["--draws", "labor"],
+        &["--expand", "once"],
+        &["--global-inputs"],
+        &["--cut", "ranges"],
+    ] {
+        let whole = of("1", &[&["--layout", "replicated"], more].concat());
+        for ranks in ["1", "2", "3", "4"] {
+            let shared = of(ranks, more);
+            assert_eq!(shared["digest"], whole["digest"], "{ranks} ranks, {more:?}");
+            assert_eq!(shared["reshuffle_bytes"].as_f64() > Some(0.0), ranks != "1", "{ranks} ranks, {more:?}");
+        }
+    }
+    let shared = of("4", &[]);
+    assert_keys(&shared, &["batches", "own_frontier", "own_rows", "shuffle_bytes", "reshuffle_bytes", "row_bytes"]);
+    let plain = ["--fanout", "5,3", "--batch-size", "64"];
+    let one = sampled(&[&plain[..], &["--ranks", "1", "--patches", "1"]].concat());
+    assert_eq!(one["digest"], sampled(&plain)["digest"], "one patch is the graph as it is");
+    assert_eq!(one["batches"], shared["batches"]);
+}
+
+#[test]
+fn what_ranks_cannot_share_is_refused() {
+    for (flags, told) in [
+        (&["--ranks", "2", "--batch", "cluster"][..], "cluster batches"),
+        (&["--ranks", "3", "--patches", "2"], "2 patches cannot be dealt to 3 ranks"),
+        (&["--layout", "patches"], "--ranks"),
+        (&["--ranks", "2", "--threads", "2"], "--threads"),
+    ] {
+        let message = girih(&[&["sample", "--data", SMALL], flags].concat()).refused(2);
+        assert!(says(&message, told), "{message}");
+    }
+}
+
+#[test]
 fn edges_are_drawn_by_their_weights() {
     let work = Workspace::new();
     // Node 0 has two neighbours, one of which weighs nothing.
