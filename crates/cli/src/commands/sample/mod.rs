@@ -2,6 +2,7 @@
 
 mod relabelled;
 mod source;
+mod tiers;
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 use source::{Made, Source};
 
-/// Makes all batches and describes them.
+/// Makes all batches and describes them; or plans where what they read would lie.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     let config = args.batch_config();
     config.check()?;
@@ -23,6 +24,9 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
     }
     let dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    if args.tiers.plan {
+        return tiers::run(args, &config, &dataset);
+    }
     let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
     let source = Source::new(args, &config, &dataset)?;
     let made = under_spinner("sampling", args.output, || source.make(args.epochs, n_threads))?;

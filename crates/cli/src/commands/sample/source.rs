@@ -134,7 +134,7 @@ fn subgraphs(
     })
 }
 
-fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
+pub(super) fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
     NeighborOptions {
         draws: args.draws.map(Into::into).unwrap_or_default(),
         replace: args.replace,
@@ -146,7 +146,7 @@ fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
 }
 
 /// The weights of edges, which there have to be.
-fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
+pub(super) fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
     if dataset.graph.values().is_none() {
         let name = &dataset.name;
         return Err(CliError::Other(format!("edges of {name} have no weights to be drawn by; leave --weighted out")));
