@@ -4,7 +4,7 @@ use girih_machine::readable_bytes;
 
 use crate::cost::Seconds;
 use crate::features::{FeatureChoice, Features};
-use crate::topology::{RowChoice, RowCosts, Topology};
+use crate::topology::{RowChoice, RowCosts, Topology, row_bytes};
 use crate::{Heats, Patches, Placement, Rates, Reads, Tier, TierError};
 
 /// Shares of a card's memory that topology is given in turn, beside those at which something changes.
@@ -238,13 +238,11 @@ impl Planner<'_> {
         choice: &Choice,
         shared_bytes: u64,
     ) -> TierPlan {
-        let entry = if self.weighted { 8 } else { 4 };
-        let row_bytes = |v: u32| 8 + entry * (self.indptr[v as usize + 1] - self.indptr[v as usize]);
         let Choice { rows, features: chosen, .. } = choice;
         TierPlan {
             topology: Part::new(
                 topology.placement(rows, self.room.n_cards),
-                row_bytes,
+                |v| row_bytes(self.indptr, self.weighted, v),
                 self.heats.rows().frequency(),
                 rows.seconds,
                 (rows.card_bytes, rows.host_bytes),

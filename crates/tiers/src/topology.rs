@@ -12,6 +12,12 @@ const WORD_BYTES: u64 = 4;
 /// Bytes of a position in a list.
 pub(crate) const POSITION_BYTES: u64 = 4;
 
+/// Bytes of a row of the adjacency with its offset.
+pub(crate) fn row_bytes(indptr: &[u64], weighted: bool, v: NodeId) -> u64 {
+    let entry = if weighted { 2 * WORD_BYTES } else { WORD_BYTES };
+    OFFSET_BYTES + entry * (indptr[v as usize + 1] - indptr[v as usize])
+}
+
 /// The rows that one card may have, hottest first.
 struct Ladder {
     /// Bytes of the first `k` rows.
@@ -86,11 +92,9 @@ impl<'a> Topology<'a> {
         costs: RowCosts,
     ) -> Self {
         let (order, total) = (heat.order(), heat.frequency().iter().sum());
-        let entry = if weighted { 2 * WORD_BYTES } else { WORD_BYTES };
         let ladder = |nodes: Vec<NodeId>| {
-            let row = |v: NodeId| OFFSET_BYTES + entry * (indptr[v as usize + 1] - indptr[v as usize]);
             let running = nodes.iter().scan(0, |sum, &v| {
-                *sum += row(v);
+                *sum += row_bytes(indptr, weighted, v);
                 Some(*sum)
             });
             let bytes = std::iter::once(0).chain(running).collect();
