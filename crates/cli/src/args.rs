@@ -15,6 +15,7 @@ use girih_partition::{Cuts, Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
+use girih_tiers::Hotness;
 use girih_trainer::distributed::Layout;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
@@ -459,6 +460,8 @@ pub struct SampleArgs {
     #[command(flatten)]
     pub ranks: SampleRankArgs,
     #[command(flatten)]
+    pub tiers: TierArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
 }
 
@@ -543,6 +546,38 @@ impl CutChoice {
             Self::Ranges => "ranges",
         }
     }
+}
+
+/// Where topology and features of sampled training would lie.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Placement on CUDA devices")]
+pub struct TierArgs {
+    /// Say where topology and features would lie on CUDA devices, which need not be here, and how often each place would be
+    /// read; batches are made only to count
+    #[arg(long, conflicts_with = "ranks")]
+    pub plan: bool,
+    /// CUDA devices of one host
+    #[arg(long, value_name = "N", requires = "plan", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub gpus: u16,
+    /// Memory of each device, like 80GB [default: that of an H200]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub memory: Option<u64>,
+    /// Of these, what training takes [default: what GraphSAGE with 256 hidden columns takes]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub training_memory: Option<u64>,
+    /// Host memory that may be pinned; what it does not hold of the features stays on disk [default: as much as it takes]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub host_memory: Option<u64>,
+    /// What tells which nodes are read most: in how many lists of neighbours they are (degree), walks along edges (pagerank),
+    /// walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled)
+    #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled", requires = "plan", default_value_t)]
+    pub hotness: Hotness,
+    /// Keep features as codes of this codec, like topk:8 [default: as the data have them]
+    #[arg(long, value_name = "CODEC", requires = "plan", value_parser = parse_codec)]
+    pub codec: Option<CodecChoice>,
+    /// Share, from 0 to 1, that features get of the memory that training leaves [default: what is predicted to be quickest]
+    #[arg(long, value_name = "SHARE", requires = "plan")]
+    pub cache_share: Option<f64>,
 }
 
 impl SampleArgs {

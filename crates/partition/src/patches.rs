@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use girih_graph_format::{Csr, NodeId};
 
+use crate::plan::weighted;
 use crate::{PartitionError, imbalance};
 
 /// Consecutive ranges of ids that together are all nodes, of which some may be empty: finding an owner is a search among a few
@@ -41,6 +42,16 @@ impl Patches {
     /// When there are to be no patches.
     pub fn equal(n_nodes: usize, n_patches: usize) -> Result<Self, PartitionError> {
         Self::new((0..=n_patches).map(|patch| (n_nodes * patch / n_patches.max(1)) as NodeId).collect())
+    }
+
+    /// Ranges of ids with nearly equal shares of nodes and of stored edges, half of either, of a graph of which row `v` ends at
+    /// `indptr[v + 1]`.
+    ///
+    /// # Errors
+    /// When there are to be no patches.
+    pub fn weighted(indptr: &[u64], n_patches: usize) -> Result<Self, PartitionError> {
+        let starts = weighted(indptr, n_patches, 0).into_iter().map(|panel| panel.start as NodeId);
+        Self::new(starts.take(n_patches).chain([(indptr.len() - 1) as NodeId]).collect())
     }
 
     /// Patches of the given numbers of nodes.

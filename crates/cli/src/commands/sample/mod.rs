@@ -3,6 +3,7 @@
 mod ranks;
 mod relabelled;
 mod source;
+mod tiers;
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::output::{Results, under_spinner};
 use ranks::Sharing;
 use source::{Made, Source};
 
-/// Makes all batches and describes them.
+/// Makes all batches and describes them; or plans where what they read would lie.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     let config = args.batch_config();
     config.check()?;
@@ -28,6 +29,9 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     let dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
     if args.ranks.ranks.is_some() {
         return run_on_ranks(args, &config, dataset);
+    }
+    if args.tiers.plan {
+        return tiers::run(args, &config, &dataset);
     }
     let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
     let source = Source::new(args, &config, &dataset)?;

@@ -147,7 +147,7 @@ pub(super) fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
 }
 
 /// The weights of edges, which there have to be.
-fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
+pub(super) fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
     check_weighted(dataset)?;
     Ok(Bias::of(&dataset.graph)?)
 }
