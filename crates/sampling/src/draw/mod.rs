@@ -2,7 +2,7 @@
 //!
 //! - [`rows`]: one node after the other, for every rule; what it does is the definition.
 //! - [`lanes`]: sixteen nodes side by side, for fan-outs that fit, with the same result.
-//! - [`shares`]: how many draws of a hop each node makes.
+//! - [`shares`](mod@shares): how many draws of a hop each node makes.
 //! - [`labor`]: draws that nodes share.
 
 mod labor;
