@@ -22,6 +22,7 @@ mod reorder;
 mod sampling;
 mod scaling;
 mod spmm;
+mod tiers;
 mod trainings;
 
 use std::path::PathBuf;
@@ -64,6 +65,8 @@ pub enum Suite {
     Batches,
     /// The accuracy that compressed features leave, and the rates and errors of codecs.
     Codecs,
+    /// What a cache of the hottest nodes serves of what batches read, by what tells which nodes are hot.
+    Tiers,
     /// Sparse times dense on a CUDA device, beside cuSPARSE.
     GpuSpmm,
     /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
@@ -100,6 +103,7 @@ impl Suite {
             Self::Minibatch => "minibatch",
             Self::Batches => "batches",
             Self::Codecs => "codecs",
+            Self::Tiers => "tiers",
             Self::GpuSpmm => "gpu-spmm",
             Self::GpuFullbatch => "gpu-fullbatch",
             Self::GpuAblation => "gpu-ablation",
@@ -117,7 +121,7 @@ impl Suite {
     /// # Errors
     /// When data cannot be had, an operation fails or a peer ends early; on several graphs for a suite that takes one.
     pub fn run(self, setup: &Setup, report: &mut Report) -> Result<(), Error> {
-        if setup.graphs.len() > 1 && !matches!(self, Self::GpuAccuracy | Self::Batches | Self::Codecs) {
+        if setup.graphs.len() > 1 && !matches!(self, Self::GpuAccuracy | Self::Batches | Self::Codecs | Self::Tiers) {
             return Err(format!("{} runs on one graph, but several are given: run it for each", self.name()).into());
         }
         match self {
@@ -132,6 +136,7 @@ impl Suite {
             Self::Minibatch => minibatch::run(setup, report),
             Self::Batches => batches::run(setup, report),
             Self::Codecs => codecs::run(setup, report),
+            Self::Tiers => tiers::run(setup, report),
             Self::GpuSpmm => gpu_spmm::run(setup, report),
             Self::GpuFullbatch => gpu_fullbatch::run(setup, report),
             Self::GpuAblation => gpu_ablation::run(setup, report),

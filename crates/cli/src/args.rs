@@ -16,6 +16,8 @@ use girih_partition::{Cuts, Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
+use girih_tiers::Hotness;
+use girih_trainer::distributed::Layout;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
     TaskKind, TrainConfig,
@@ -226,6 +228,10 @@ pub struct RankArgs {
     /// engines of each from the memory of the others (peer), which have to be able to read it
     #[arg(long, value_name = "nccl|peer", default_value_t)]
     pub transport: CardTransport,
+    /// Of neighbor batches, what each rank holds: all of graph and features, or its own rows of both, asking the others for what
+    /// it needs of theirs [default: replicated]
+    #[arg(long, value_enum)]
+    pub layout: Option<LayoutChoice>,
     /// Seconds that a rank waits for another before it gives up [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,
@@ -454,10 +460,129 @@ pub struct SampleArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Batches that are made side by side [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "ranks")]
     pub threads: Option<u16>,
     #[command(flatten)]
+    pub ranks: SampleRankArgs,
+    #[command(flatten)]
+    pub tiers: TierArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Ranks of `girih sample`.
+#[derive(Debug, Args)]
+pub struct SampleRankArgs {
+    /// Share every batch among so many ranks, threads of this process, and say what they send each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub ranks: Option<u16>,
+    /// What each rank holds: its patches of the graph and of features, or all [default: patches]
+    #[arg(long, value_enum, requires = "ranks")]
+    pub layout: Option<LayoutChoice>,
+    /// Patches that the graph is cut into, which ranks share; batches are the same on any number of ranks
+    /// [default: one a rank]
+    #[arg(long, value_name = "P", requires = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
+    pub patches: Option<u16>,
+    /// How the graph is cut: by METIS, along few edges, or into equal ranges of the ids that there are [default: metis]
+    #[arg(long, value_enum, requires = "ranks")]
+    pub cut: Option<CutChoice>,
+}
+
+impl SampleRankArgs {
+    /// How many ranks there are.
+    pub fn n_ranks(&self) -> u16 {
+        self.ranks.unwrap_or(1)
+    }
+}
+
+/// What each rank holds of graph and features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LayoutChoice {
+    /// Its patches.
+    #[default]
+    Patches,
+    /// All.
+    Replicated,
+}
+
+impl LayoutChoice {
+    /// As the command line and results spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Patches => "patches",
+            Self::Replicated => "replicated",
+        }
+    }
+}
+
+impl From<LayoutChoice> for Layout {
+    fn from(choice: LayoutChoice) -> Self {
+        match choice {
+            LayoutChoice::Patches => Self::Patches,
+            LayoutChoice::Replicated => Self::Replicated,
+        }
+    }
+}
+
+impl From<Layout> for LayoutChoice {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Patches => Self::Patches,
+            Layout::Replicated => Self::Replicated,
+        }
+    }
+}
+
+/// How a graph is cut into patches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CutChoice {
+    /// Along few edges.
+    #[default]
+    Metis,
+    /// Into equal ranges of the ids that there are.
+    Ranges,
+}
+
+impl CutChoice {
+    /// As the command line and results spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metis => "metis",
+            Self::Ranges => "ranges",
+        }
+    }
+}
+
+/// Where topology and features of sampled training would lie.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Placement on CUDA devices")]
+pub struct TierArgs {
+    /// Say where topology and features would lie on CUDA devices, which need not be here, and how often each place would be
+    /// read; batches are made only to count
+    #[arg(long, conflicts_with = "ranks")]
+    pub plan: bool,
+    /// CUDA devices of one host
+    #[arg(long, value_name = "N", requires = "plan", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub gpus: u16,
+    /// Memory of each device, like 80GB [default: that of an H200]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub memory: Option<u64>,
+    /// Of these, what training takes [default: what GraphSAGE with 256 hidden columns takes]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub training_memory: Option<u64>,
+    /// Host memory that may be pinned; what it does not hold of the features stays on disk [default: as much as it takes]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
+    pub host_memory: Option<u64>,
+    /// What tells which nodes are read most: in how many lists of neighbours they are (degree), walks along edges (pagerank),
+    /// walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled)
+    #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled", requires = "plan", default_value_t)]
+    pub hotness: Hotness,
+    /// Keep features as codes of this codec, like topk:8 [default: as the data have them]
+    #[arg(long, value_name = "CODEC", requires = "plan", value_parser = parse_codec)]
+    pub codec: Option<CodecChoice>,
+    /// Share, from 0 to 1, that features get of the memory that training leaves [default: what is predicted to be quickest]
+    #[arg(long, value_name = "SHARE", requires = "plan")]
+    pub cache_share: Option<f64>,
 }
 
 impl SampleArgs {

@@ -10,6 +10,7 @@ use girih_partition::PartitionError;
 use girih_pipeline::{StageError, StartError};
 use girih_reorder::ReorderError;
 use girih_sampling::SampleError;
+use girih_tiers::TierError;
 use girih_trainer::TrainError;
 use miette::Diagnostic;
 
@@ -40,6 +41,9 @@ pub enum CliError {
     /// Mini-batches cannot be made as asked.
     #[error(transparent)]
     Sample(#[from] SampleError),
+    /// Topology or features fit nowhere.
+    #[error(transparent)]
+    Tier(#[from] TierError),
     /// A thread that makes mini-batches failed.
     #[error(transparent)]
     Stage(#[from] StageError<SampleError>),

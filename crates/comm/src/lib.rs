@@ -4,6 +4,7 @@
 //! - [`threads::run`]: ranks as threads of this process.
 //! - [`tcp::run`]: ranks as processes that speak over sockets, on one host or several.
 //! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
+//! - [`launch_order::coordinator`]: one order of launches for all ranks, where several threads of a rank call collectives.
 //! - [`Launch`]: what the launcher of processes says, whichever it was.
 //!
 //! ```text
@@ -28,6 +29,7 @@ mod communicator;
 mod error;
 mod failure;
 mod launch;
+pub mod launch_order;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod operands;

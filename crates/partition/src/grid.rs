@@ -155,7 +155,7 @@ impl fmt::Display for ProcessGrid {
 pub fn counted(n: usize, noun: &str) -> String {
     let plural = match noun {
         _ if n == 1 => "",
-        _ if noun.ends_with('s') => "es",
+        _ if noun.ends_with('s') || noun.ends_with("ch") => "es",
         _ => "s",
     };
     format!("{n} {noun}{plural}")

@@ -9,7 +9,7 @@
 //! - [`BlockPlan`]: the plan for a number of nodes; one [`RankPlan`] a rank.
 //! - [`Schedule`]: for an adjacency, whether a step sends whole panels or only the rows that are needed ([`Exchange`]).
 //! - [`Halo`]: the rows of other ranks that a rank's own rows name, for operations that are no sums.
-//! - [`Ownership`]: any assignment of nodes to parts, as ranges of new ids.
+//! - [`Patches`]: nodes cut into ranges of ids; [`Ownership`]: any assignment of nodes to parts, numbered so that it is such a cut.
 //!
 //! Sources: 1D and 1.5D as Miao et al. (Journal of Software 34(9), 2023) and Tripathy et al. (CAGNET, SC 2020) have them; 2D
 //! is SUMMA (van de Geijn and Watts, 1997), 3D splits the inner dimension as well (Azad et al., SIAM J. Sci. Comput.
@@ -20,6 +20,7 @@ mod error;
 mod grid;
 mod halo;
 mod ownership;
+mod patches;
 mod plan;
 mod schedule;
 mod volume;
@@ -29,6 +30,7 @@ pub use error::PartitionError;
 pub use grid::{ProcessGrid, Scheme, counted};
 pub use halo::{Halo, RankHalo};
 pub use ownership::Ownership;
+pub use patches::Patches;
 pub use plan::{BlockPlan, Cuts, RankPlan, Reduce, Slicing, Step, place_in};
 pub use schedule::{Exchange, Schedule, StepExchange};
 pub use volume::{Volume, block_nnz, evenly_touched, imbalance};

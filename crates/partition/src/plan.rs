@@ -233,7 +233,7 @@ impl BlockPlan {
 
 /// Panels with nearly equal shares of nodes and of stored edges, half of either: a node costs dense work, an edge sparse. Each has
 /// at least `least` nodes.
-fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usize>> {
+pub(crate) fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usize>> {
     let n_nodes = indptr.len() - 1;
     let (nnz, nodes) = (u128::from(indptr[n_nodes].max(1)), n_nodes as u128);
     let weight = |v: usize| u128::from(indptr[v]) * nodes + v as u128 * nnz;

@@ -1,10 +1,10 @@
 //! Laws of plans: every block is multiplied once, bytes are those of the closed forms, nothing depends on a rank running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_partition::{
-    BlockPlan, Cuts, Exchange, Halo, LinkRates, Machine, Ownership, ProcessGrid, Reduce, Schedule, Scheme,
+    BlockPlan, Cuts, Exchange, Halo, LinkRates, Machine, Ownership, Patches, ProcessGrid, Reduce, Schedule, Scheme,
     StepExchange, Volume, block_nnz, imbalance,
 };
 use proptest::prelude::*;
@@ -189,21 +189,35 @@ proptest! {
     #[test]
     fn parts_become_ranges(parts in prop::collection::vec(0..5u32, 1..80), seed in any::<u64>()) {
         let ownership = Ownership::new(&parts, 5).unwrap();
+        let patches = ownership.patches();
+        prop_assert_eq!((patches.len(), patches.n_nodes()), (5, parts.len()));
         for (old, &part) in parts.iter().enumerate() {
             let new = ownership.permutation().map(old as u32);
-            prop_assert_eq!(ownership.owner(new), part as usize);
-            prop_assert!(ownership.range(part as usize).contains(&new));
+            prop_assert_eq!(patches.owner(new), part as usize);
+            prop_assert!(patches.range(part as usize).contains(&new));
         }
         let csr = graph(parts.len(), seed).permuted(ownership.permutation());
         for part in 0..5 {
-            let own = ownership.range(part);
-            for v in ownership.halo(&csr, part) {
+            let own = patches.range(part);
+            for v in patches.halo(&csr, part) {
                 prop_assert!(!own.contains(&v) && own.clone().any(|row| csr.row(row as usize).contains(&v)));
             }
         }
         let nodes: Vec<u32> = (0..parts.len() as u32).collect();
-        prop_assert_eq!(ownership.subset_imbalance(&nodes), ownership.node_imbalance());
-        prop_assert!(ownership.edge_imbalance(&csr) >= 1.0 - 1e-12);
+        prop_assert_eq!(patches.subset_imbalance(&nodes), patches.node_imbalance());
+        prop_assert!(patches.edge_imbalance(&csr) >= 1.0 - 1e-12);
+        let is_inner = |row: usize, v: u32| patches.owner(row as u32) == patches.owner(v);
+        let inner = (0..csr.n_rows()).flat_map(|row| csr.row(row).iter().filter(move |&&v| is_inner(row, v))).count();
+        prop_assert_eq!(patches.inner_edges(&csr), inner as u64);
+        for n_ranks in 1..=5 {
+            let of_ranks = patches.of_ranks(n_ranks).unwrap();
+            prop_assert_eq!((of_ranks.len(), of_ranks.n_nodes()), (n_ranks, parts.len()));
+            // A patch is whole on one rank, and ranks hold them in order.
+            let owners: Vec<usize> = (0..parts.len() as u32).map(|v| of_ranks.owner(v)).collect();
+            prop_assert!(owners.is_sorted());
+            let of_patch = |part: usize| patches.range(part).map(|v| of_ranks.owner(v)).collect::<BTreeSet<_>>().len();
+            prop_assert!((0..5).all(|part| of_patch(part) <= 1));
+        }
     }
 }
 
@@ -303,6 +317,14 @@ fn blocks_are_counted_and_plans_are_data() {
 fn parts_that_there_are_not_are_refused() {
     let message = Ownership::new(&[0, 1, 7], 3).unwrap_err().to_string();
     assert_eq!(message, "node 2 is in part 7, but there are 3");
+    for bounds in [vec![], vec![0], vec![1, 4]] {
+        assert!(Patches::new(bounds).unwrap_err().to_string().contains("the first is 0"));
+    }
+    assert!(Patches::new(vec![0, 4, 3]).unwrap_err().to_string().contains("patch 1 begins at node 4"));
+    let patches = Patches::equal(10, 3).unwrap();
+    assert_eq!([0, 1, 2].map(|patch| patches.range(patch)), [0..3, 3..6, 6..10]);
+    assert!(Patches::equal(10, 0).is_err());
+    assert!(patches.of_ranks(4).unwrap_err().to_string().contains("3 patches cannot be dealt to 4 ranks"));
     let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
     assert!(BlockPlan::new(&grid, 3).unwrap_err().to_string().contains("3 nodes cannot be cut over 4 ranks"));
 }
@@ -316,7 +338,7 @@ fn evenly_spread_entries_touch_as_many_columns_as_draws_do() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) as usize * columns) >> 31
         };
-        let drawn: std::collections::BTreeSet<usize> = (0..nnz).map(|_| draw()).collect();
+        let drawn: BTreeSet<usize> = (0..nnz).map(|_| draw()).collect();
         let (found, expected) = (girih_partition::evenly_touched(columns, nnz) as f64, drawn.len() as f64);
         assert!((found / expected - 1.0).abs() < 0.1, "{nnz} in {columns}: {found}, drawn {expected}");
     }

@@ -6,7 +6,7 @@ use crate::StageError;
 use crate::error::panic_message;
 use crate::report::{Report, StageName};
 use crate::times::{Activity, Log, SharedLog};
-use crate::worker::{Ended, Parcels, Upstream, close};
+use crate::worker::{Coordination, Ended, Parcels, Upstream, close, stop};
 
 /// Waits for a thread to end.
 pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
@@ -24,6 +24,7 @@ pub struct Items<'a, T, E> {
     running: Vec<(usize, Handle<'a>)>,
     ended: Vec<(usize, Log)>,
     stages: Vec<StageName>,
+    coordination: Coordination,
     source_log: SharedLog,
     log: Log,
     /// What the consumer has now.
@@ -35,10 +36,12 @@ impl<'a, T, E> Items<'a, T, E> {
         input: Parcels<'a, T, E>,
         upstream: Upstream<'a>,
         stages: Vec<StageName>,
+        coordination: Coordination,
         source_log: SharedLog,
         log: Log,
     ) -> Self {
-        Self { input, upstream, running: Vec::new(), ended: Vec::new(), stages, source_log, log, item: None }
+        let (running, ended) = (Vec::new(), Vec::new());
+        Self { input, upstream, running, ended, stages, coordination, source_log, log, item: None }
     }
 
     pub(crate) fn add_worker(&mut self, stage: usize, handle: Handle<'a>) {
@@ -51,11 +54,20 @@ impl<'a, T, E> Items<'a, T, E> {
     pub fn finish(mut self) -> Report {
         if !self.upstream.is_empty() {
             self.log.lap(Activity::Work, self.item.take());
-            self.stop();
+            self.leave();
             self.log.lap(Activity::WaitInput, None);
         }
         let source = self.source_log.with(Option::take).expect("made when the pipeline was started");
-        Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone())
+        let coordinator = self.coordination.get();
+        Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone(), coordinator)
+    }
+
+    /// Stops before the source has ended: also those who wait for a turn to launch.
+    fn leave(&mut self) {
+        if !self.upstream.is_empty() {
+            stop(&self.coordination, || "its pipeline was left before its end".to_owned());
+            self.stop();
+        }
     }
 
     /// Stops what still runs; the first panic that no item is to blame for.
@@ -111,6 +123,6 @@ impl<T, E> std::iter::FusedIterator for Items<'_, T, E> {}
 
 impl<T, E> Drop for Items<'_, T, E> {
     fn drop(&mut self) {
-        self.stop();
+        self.leave();
     }
 }

@@ -5,6 +5,7 @@
 //! - [`StageError`]: a stage failed or panicked, and at which item; [`StartError`]: nothing was started.
 //! - [`Report`]: how long each stage worked and waited, and which one holds up the others; [`Trace`]: the same as a
 //!   picture, for Perfetto.
+//! - [`order`]: where stages of several ranks launch collectives: one order on all ranks.
 //!
 //! ```text
 //!              take           put │ capacity │ take        put │ capacity │ take
@@ -53,7 +54,7 @@
 //!    item is not interrupted: stopping takes as long as the longest item under way.
 //! 5. **Nothing is lost.** Every item that the source gave comes out once, or is dropped after a failure or a stop.
 //!
-//! Every interleaving of small pipelines is checked against these by loom (`model.rs`); `sync.rs` is how.
+//! Every interleaving of small pipelines is checked against these by loom (`model.rs`, `order/model.rs`); `sync.rs` is how.
 //!
 //! # Why a monitor for each queue
 //! Channels of a library between stages would need a buffer behind each stage to restore the order, with a bound of its
@@ -70,6 +71,7 @@
 
 mod error;
 mod items;
+pub mod order;
 mod pipeline;
 mod queue;
 mod report;

@@ -6,11 +6,12 @@ use std::thread::Scope;
 use std::time::Instant;
 
 use crate::items::{Handle, Items};
+use crate::order::Coordinator;
 use crate::queue::{Close, Queue};
 use crate::report::StageName;
 use crate::source::Source;
 use crate::times::{Log, SharedLog};
-use crate::worker::{Ended, Parcel, Parcels, Upstream, Worker};
+use crate::worker::{Coordination, Ended, Parcel, Parcels, Upstream, Worker};
 use crate::{StartError, sync};
 
 /// The name and the size of a stage.
@@ -83,6 +84,7 @@ pub struct Pipeline<'a, T, E> {
     upstream: Upstream<'a>,
     stages: Vec<Stage>,
     workers: Vec<Task<'a>>,
+    coordination: Coordination,
     source_log: SharedLog,
     is_traced: bool,
 }
@@ -109,7 +111,8 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         let source_log = SharedLog::default();
         let source = Arc::new(Source::new(source.into_iter(), source_log.clone()));
         let upstream: Upstream<'a> = vec![Arc::clone(&source) as Arc<dyn Close + 'a>];
-        Self { output: source, upstream, stages: Vec::new(), workers: Vec::new(), source_log, is_traced: false }
+        let (stages, workers, coordination) = (Vec::new(), Vec::new(), Arc::default());
+        Self { output: source, upstream, stages, workers, coordination, source_log, is_traced: false }
     }
 
     /// Adds a stage, of a name or of a [`Stage`].
@@ -121,7 +124,7 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         U: Send + 'a,
         W: FnMut(T) -> Result<U, E>,
     {
-        let Self { output: input, mut upstream, mut stages, mut workers, source_log, is_traced } = self;
+        let Self { output: input, mut upstream, mut stages, mut workers, coordination, source_log, is_traced } = self;
         let (stage, place, make): (Stage, _, _) = (stage.into(), stages.len(), Arc::new(make));
         let output = Arc::new(Queue::<Parcel<U, E>>::new(stage.capacity, stage.n_workers));
         for _ in 0..stage.n_workers {
@@ -129,6 +132,7 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
                 stage: Arc::clone(&stage.name),
                 input: Arc::clone(&input),
                 upstream: upstream.clone(),
+                coordination: Arc::clone(&coordination),
                 output: Arc::clone(&output),
                 keeps_order: stage.keeps_order,
             };
@@ -137,13 +141,27 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         }
         upstream.push(Arc::clone(&output) as Arc<dyn Close + 'a>);
         stages.push(stage);
-        Pipeline { output, upstream, stages, workers, source_log, is_traced }
+        Pipeline { output, upstream, stages, workers, coordination, source_log, is_traced }
     }
 
     /// Keeps when each item was waited for and worked on, 56 bytes each time, for
     /// [`Report::trace`](crate::Report::trace).
     pub fn traced(self) -> Self {
         Self { is_traced: true, ..self }
+    }
+
+    /// Stops `coordinator` when the pipeline fails or is left before its end, and puts times waited for turns into
+    /// the report: those of a worker into the row of the stage with its name, all others into that of the consumer.
+    ///
+    /// Stages take their [`Participant`](crate::order::Participant)s themselves, where they make their state; it is dropped, and the
+    /// worker signed off, with that state.
+    ///
+    /// # Panics
+    /// When the pipeline is coordinated already.
+    pub fn coordinated(self, coordinator: &Coordinator) -> Self {
+        let is_first = self.coordination.set(coordinator.clone()).is_ok();
+        assert!(is_first, "a pipeline has one coordinator");
+        self
     }
 
     /// Starts all threads in a scope, so that stages may borrow what lives longer than it.
@@ -176,7 +194,8 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         self.source_log.with(|source| *source = Some(log.clone()));
         let names =
             self.stages.iter().map(|stage| StageName { name: stage.name.to_string(), n_workers: stage.n_workers });
-        let mut items = Items::new(self.output, self.upstream, names.collect(), self.source_log, log.clone());
+        let (names, coordination) = (names.collect(), self.coordination);
+        let mut items = Items::new(self.output, self.upstream, names, coordination, self.source_log, log.clone());
         for Task { stage, body } in self.workers {
             let (name, log) = (self.stages[stage].name.to_string(), log.clone());
             // Dropping `items` stops the threads that run already.

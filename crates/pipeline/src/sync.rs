@@ -15,6 +15,7 @@ pub use loom::{
 };
 
 use std::sync::PoisonError;
+use std::time::Instant;
 
 /// Locks, whether or not a thread panicked with the lock held: none does, because stages and sources run outside of it
 /// or have their panics caught.
@@ -25,4 +26,10 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Waits for a change of what `guard` guards.
 pub fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`wait`], at most until `until`, which in model checks never comes.
+pub fn wait_until<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>, until: Instant) -> MutexGuard<'a, T> {
+    let left = until.saturating_duration_since(Instant::now());
+    changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
 }

@@ -56,6 +56,11 @@ impl Log {
         }
     }
 
+    /// When the pipeline started.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// The end of the last stretch, since the pipeline started.
     pub fn until(&self) -> Duration {
         self.until

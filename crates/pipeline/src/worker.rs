@@ -1,10 +1,11 @@
 //! [`Worker`]: one thread of a stage, from its first item to its last.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::StageError;
 use crate::error::panic_message;
+use crate::order::Coordinator;
 use crate::queue::{Close, Input, Queue};
 use crate::times::{Activity, Log};
 
@@ -27,6 +28,16 @@ pub fn close(upstream: &Upstream<'_>) {
     upstream.iter().rev().for_each(|part| part.close());
 }
 
+/// What orders the launches of a pipeline's stages, if anything does; set before it starts.
+pub type Coordination = Arc<OnceLock<Coordinator>>;
+
+/// Stops what orders launches, on all ranks: a stage may wait for its turn, here or there.
+pub fn stop(coordination: &Coordination, why: impl FnOnce() -> String) {
+    if let Some(coordinator) = coordination.get() {
+        coordinator.stop(why());
+    }
+}
+
 /// Where parcels come from.
 pub type Parcels<'a, T, E> = Arc<dyn Input<Parcel<T, E>> + 'a>;
 
@@ -42,6 +53,7 @@ pub struct Worker<'a, T, U, E> {
     pub stage: Arc<str>,
     pub input: Parcels<'a, T, E>,
     pub upstream: Upstream<'a>,
+    pub coordination: Coordination,
     pub output: Arc<Queue<Parcel<U, E>>>,
     /// Whether items keep their places.
     pub keeps_order: bool,
@@ -52,7 +64,8 @@ impl<T, U: Send, E: Send> Worker<'_, T, U, E> {
     pub fn run<W: FnMut(T) -> Result<U, E>>(self, make: &dyn Fn() -> W, mut log: Log) -> Ended {
         let all = catch_unwind(AssertUnwindSafe(|| self.work_off(make(), &mut log)));
         let panic = all.err().map(|panic| panic_message(&*panic));
-        if panic.is_some() {
+        if let Some(message) = &panic {
+            stop(&self.coordination, || format!("{} panicked: {message}", self.stage));
             close(&self.upstream);
         }
         self.output.end_producer();
@@ -66,6 +79,7 @@ impl<T, U: Send, E: Send> Worker<'_, T, U, E> {
             log.lap(Activity::Work, Some(item));
             let has_failed = outcome.is_err();
             if has_failed {
+                stop(&self.coordination, || format!("{} failed at item {item}", self.stage));
                 close(&self.upstream);
             }
             let put = self.output.put(self.keeps_order.then_some(place), Parcel { item, outcome });

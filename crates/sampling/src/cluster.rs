@@ -1,7 +1,7 @@
 //! [`ClusterSampler`]: whole clusters of a graph (Chiang et al., Cluster-GCN, KDD 2019).
 
 use girih_graph_format::{Csr, Permutation};
-use girih_partition::Ownership;
+use girih_partition::{Ownership, Patches};
 
 use crate::loader::epoch_order;
 use crate::sampler::check_nodes;
@@ -27,7 +27,7 @@ use crate::{DrawKey, NodeId, SampleError, Subgraph, SubgraphSampler};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ClusterSampler {
-    clusters: Ownership,
+    clusters: Patches,
     /// Nodes, cluster after cluster.
     members: Permutation,
     clusters_per_batch: usize,
@@ -47,13 +47,13 @@ impl ClusterSampler {
             SampleError::invalid(format!("{error}; the clusters of nodes are numbered from 0 to {n_clusters} - 1"))
         })?;
         let members = clusters.permutation().inverse();
-        Ok(Self { clusters, members, clusters_per_batch, scratch: InducerPool::default() })
+        Ok(Self { clusters: clusters.patches().clone(), members, clusters_per_batch, scratch: InducerPool::default() })
     }
 
     /// Batches of an epoch; the last one may have fewer clusters.
     #[must_use]
     pub fn n_batches(&self) -> usize {
-        self.clusters.n_parts().div_ceil(self.clusters_per_batch)
+        self.clusters.len().div_ceil(self.clusters_per_batch)
     }
 
     /// The clusters of a batch, in the order drawn.
@@ -61,7 +61,7 @@ impl ClusterSampler {
     /// # Errors
     /// When an epoch does not have that many batches.
     pub fn clusters(&self, key: DrawKey) -> Result<Vec<u32>, SampleError> {
-        let mut order: Vec<u32> = (0..self.clusters.n_parts() as u32).collect();
+        let mut order: Vec<u32> = (0..self.clusters.len() as u32).collect();
         epoch_order(&mut order, key.seed, key.epoch);
         let batch = order.chunks(self.clusters_per_batch).nth(key.batch as usize);
         batch.map(<[u32]>::to_vec).ok_or_else(|| {

@@ -25,10 +25,10 @@ impl ExcludedEdges {
         self.edge_ids.is_empty()
     }
 
-    /// The excluded edges at these positions, ascending.
-    pub(crate) fn within(&self, range: &Range<usize>) -> &[u64] {
-        let from = self.edge_ids.partition_point(|&edge| edge < range.start as u64);
-        let len = self.edge_ids[from..].partition_point(|&edge| edge < range.end as u64);
+    /// Which of these edges are excluded, ascending.
+    pub(crate) fn within(&self, edges: &Range<u64>) -> &[u64] {
+        let from = self.edge_ids.partition_point(|&edge| edge < edges.start);
+        let len = self.edge_ids[from..].partition_point(|&edge| edge < edges.end);
         &self.edge_ids[from..from + len]
     }
 }

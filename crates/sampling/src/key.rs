@@ -61,6 +61,15 @@ impl HopDraws {
         self.stream_from(node, 0)
     }
 
+    /// The draws of 64 bits of `node` after the first `n_drawn`.
+    pub(crate) fn stream_after(self, node: NodeId, n_drawn: u32) -> Stream {
+        let mut stream = self.stream_from(node, n_drawn / 2);
+        if n_drawn % 2 == 1 {
+            stream.next_u64();
+        }
+        stream
+    }
+
     /// Those of `node` from a block of its stream on.
     fn stream_from(self, node: NodeId, block: u32) -> Stream {
         self.key.stream((u64::from(self.hop) << 32) | u64::from(node), (u64::from(self.batch) << 32) | u64::from(block))

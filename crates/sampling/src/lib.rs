@@ -9,6 +9,7 @@
 //!
 //! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
 //! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see [`Draws`].
+//! - [`Topology`]: where its draws come from: a graph, or [patches](Patch) of one that others hold.
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
@@ -33,18 +34,21 @@ mod key;
 mod layer;
 mod loader;
 mod neighbor;
+mod patch;
 mod pool;
 mod prefetch;
 pub mod relabel;
 mod saint;
 mod sampler;
 mod subgraph;
+mod topology;
 mod walk;
+mod walker;
 
 pub use bias::Bias;
 pub use block::{Block, Columns, MiniBatch, digest_of};
 pub use cluster::ClusterSampler;
-pub use draw::Draws;
+pub use draw::{DrawScratch, Draws};
 pub use error::SampleError;
 pub use excluded::ExcludedEdges;
 pub use fan_out::{FanOut, Neighbors};
@@ -53,8 +57,11 @@ pub use key::DrawKey;
 pub use layer::LayerSampler;
 pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
+pub use patch::Patch;
 pub use prefetch::Prefetched;
 pub use saint::SaintSampler;
 pub use sampler::Sampler;
 pub use subgraph::{Subgraph, SubgraphSampler};
+pub use topology::{DrawnHop, Hop, HopSource, Topology};
 pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};
+pub use walker::Walker;

@@ -39,6 +39,16 @@ pub struct EpochPlan {
 }
 
 impl EpochPlan {
+    /// The plan of an epoch that goes through `seeds`.
+    #[must_use]
+    pub fn new(seeds: Vec<NodeId>, options: LoaderOptions, epoch: u32) -> Self {
+        let mut order = seeds;
+        if options.shuffle {
+            epoch_order(&mut order, options.seed, epoch);
+        }
+        Self { order, options, epoch }
+    }
+
     /// Number of batches.
     #[must_use]
     pub fn n_batches(&self) -> usize {
@@ -134,11 +144,7 @@ impl<'g, S: Sampler> Loader<'g, S> {
     /// The seeds of each batch of an epoch.
     #[must_use]
     pub fn plan(&self, epoch: u32) -> EpochPlan {
-        let mut order = self.seeds.clone();
-        if self.options.shuffle {
-            epoch_order(&mut order, self.options.seed, epoch);
-        }
-        EpochPlan { order, options: self.options, epoch }
+        EpochPlan::new(self.seeds.clone(), self.options, epoch)
     }
 
     /// The batches of an epoch, in order. [`nth`](Iterator::nth) and [`skip`](Iterator::skip) do not sample what they

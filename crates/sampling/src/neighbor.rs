@@ -4,10 +4,15 @@ use girih_graph_format::Csr;
 
 use crate::draw::{self, DrawScratch, Rule};
 use crate::key::Scheme;
+use crate::patch::labor_with_weights;
 use crate::pool::Pool;
 use crate::relabel::{Classic, Fast, Fused, HopPlan, NewNodes, NodeSet, Rank, Relabel, Relabeller};
 use crate::sampler::{check_bias, check_graph, check_seeds};
-use crate::{Bias, Columns, DrawKey, Draws, ExcludedEdges, FanOut, MiniBatch, NodeId, SampleError, Sampler};
+use crate::topology::Here;
+use crate::{
+    Bias, Block, Columns, DrawKey, Draws, ExcludedEdges, FanOut, Hop, HopSource, MiniBatch, NodeId, SampleError,
+    Sampler, Topology,
+};
 
 /// For which nodes a hop draws neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,34 +126,61 @@ impl NeighborSampler {
         check_graph(graph)?;
         check_bias(self.bias.as_ref(), graph)?;
         if self.options.draws == Draws::Labor && self.bias.is_some() {
-            return Err(SampleError::invalid(
-                "LABOR draws edges without weights; leave weights out, or draw per node or layer",
-            ));
+            return Err(labor_with_weights());
         }
+        self.sample_checked(&mut Here(graph), seeds, key, excluded, batch)
+    }
+
+    /// As [`Sampler::sample_into`], with draws that come from elsewhere. Weights belong to who draws: this sampler has none.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample_into`], and those of the topology; when this sampler has weights.
+    pub fn sample_from<T: Topology>(
+        &self,
+        topology: &mut T,
+        seeds: &[NodeId],
+        key: DrawKey,
+        batch: &mut MiniBatch,
+    ) -> Result<(), T::Error> {
+        if self.bias.is_some() {
+            let message =
+                "the sampler has weights, but others make its draws; give each of them the weights of its edges";
+            return Err(SampleError::invalid(message).into());
+        }
+        self.sample_checked(topology, seeds, key, &ExcludedEdges::default(), batch)
+    }
+
+    fn sample_checked<T: Topology>(
+        &self,
+        topology: &mut T,
+        seeds: &[NodeId],
+        key: DrawKey,
+        excluded: &ExcludedEdges,
+        batch: &mut MiniBatch,
+    ) -> Result<(), T::Error> {
         self.scratch.with(
             || Scratch::new(self.options),
             |scratch| {
-                check_seeds(graph.n_rows(), seeds, &mut scratch.seeds)?;
-                self.hops(graph, seeds, key, excluded, batch, scratch);
-                Ok(())
+                check_seeds(topology.n_nodes(), seeds, &mut scratch.seeds)?;
+                self.hops(topology, seeds, key, excluded, batch, scratch)
             },
         )
     }
 
     /// Samples from checked arguments: hop after hop, from the seeds outward.
-    fn hops(
+    fn hops<T: Topology>(
         &self,
-        graph: &Csr,
+        topology: &mut T,
         seeds: &[NodeId],
         key: DrawKey,
         excluded: &ExcludedEdges,
         batch: &mut MiniBatch,
         scratch: &mut Scratch,
-    ) {
-        let n_hops = self.fan_out.hops().len();
+    ) -> Result<(), T::Error> {
+        let (n_hops, n_nodes) = (self.fan_out.hops().len(), topology.n_nodes());
         let Scratch { nodes, relabeller, draw, .. } = scratch;
         batch.reset(n_hops);
-        relabeller.begin(graph.n_rows(), seeds);
+        relabeller.begin(n_nodes, seeds);
         nodes.clear();
         nodes.extend_from_slice(seeds);
         let mut n_expanded = 0;
@@ -168,18 +200,22 @@ impl NeighborSampler {
             let NeighborOptions { draws, replace, .. } = self.options;
             let rule = Rule { neighbors, draws, replace, bias: self.bias.as_ref(), excluded };
             let n_kept = n_expanded;
+            let frontier = &found[n_kept..];
+            let edge_ids = self.options.edge_ids;
+            let source =
+                topology.hop(&Hop { frontier, neighbors, draws, replace, edge_ids, key, number: hop as u32 })?;
             let plan = HopPlan {
-                graph,
-                frontier: &found[n_kept..],
+                source,
+                frontier,
                 rule,
                 draws: key.hop(Scheme::Neighbors, hop as u32),
                 scratch: draw,
-                keeps_edge_ids: self.options.edge_ids,
+                keeps_edge_ids: edge_ids,
             };
             n_expanded = found.len();
             if hop + 1 == n_hops && self.options.inputs == Columns::Global {
                 block.columns = Columns::Global;
-                block.n_columns = graph.n_cols();
+                block.n_columns = n_nodes;
                 block.indices.iter_mut().for_each(|column| *column = found[*column as usize]);
                 plan.run(&mut block.indptr, &mut block.edge_ids, &mut block.indices);
             } else {
@@ -191,8 +227,9 @@ impl NeighborSampler {
             if let (Expand::Once, Some(nearer)) = (self.options.expand, nearer) {
                 block.weights.extend_from_slice(&nearer.weights);
             }
-            draw::weigh(graph, &found[n_kept..], rule, &block.indptr[n_kept..], &mut block.weights);
+            weigh(source, frontier, rule, n_kept, block);
         }
+        Ok(())
     }
 }
 
@@ -205,6 +242,17 @@ impl Sampler for NeighborSampler {
         batch: &mut MiniBatch,
     ) -> Result<(), SampleError> {
         self.sample_excluding(graph, seeds, key, &ExcludedEdges::default(), batch)
+    }
+}
+
+/// Appends what each edge of a hop counts, whose nodes follow `n_kept` others in the block, if not all count alike.
+fn weigh(source: HopSource<'_>, frontier: &[NodeId], rule: Rule<'_>, n_kept: usize, block: &mut Block) {
+    let Block { indptr, weights, .. } = block;
+    let counts = indptr[n_kept..].windows(2).map(|offsets| (offsets[1] - offsets[0]) as usize);
+    let mut extend = |(weight, n)| weights.extend(std::iter::repeat_n(weight, n));
+    match source {
+        HopSource::Rows(patch) => draw::edge_weights(patch, frontier, rule).zip(counts).for_each(&mut extend),
+        HopSource::Drawn(drawn) => drawn.node_weights.iter().copied().zip(counts).for_each(&mut extend),
     }
 }
 

@@ -1,17 +1,17 @@
 //! [`RandomWalks`]: walks from node to node, as plain data.
 
 use girih_graph_format::Csr;
-use girih_random::Stream;
 use rayon::prelude::*;
 
 use crate::key::Scheme;
 use crate::sampler::{check_bias, check_graph};
-use crate::{Bias, DrawKey, NodeId, SampleError};
+use crate::walker::Draws;
+use crate::{Bias, DrawKey, NodeId, Patch, SampleError, Walker};
 
 /// Walks that one task of a thread takes.
 const WALKS_PER_TASK: usize = 256;
 /// One, as chances of a draw count.
-const ONE: f64 = 4_294_967_296.0;
+pub(crate) const ONE: f64 = 4_294_967_296.0;
 
 /// How far walks go, and where.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -191,7 +191,12 @@ impl RandomWalks {
             .map(|(task, starts)| {
                 let mut walks = Walks { indptr: Vec::with_capacity(starts.len()), nodes: Vec::new() };
                 for (&start, number) in starts.iter().zip((task * WALKS_PER_TASK) as u32..) {
-                    self.take(graph, start, draws.stream(number), &is_end, &mut walks.nodes);
+                    let mut walker = Walker::new(number, start);
+                    walks.nodes.push(start);
+                    let mut stream = Draws::new(draws.stream(number));
+                    self.take(Patch::whole(graph), self.bias.as_ref(), &mut walker, &mut stream, &is_end, |node| {
+                        walks.nodes.push(node);
+                    });
                     walks.indptr.push(walks.nodes.len() as u64);
                 }
                 walks
@@ -200,61 +205,78 @@ impl RandomWalks {
         Ok(joined(&tasks))
     }
 
-    /// Appends one walk.
-    fn take(
+    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of every step; whether it goes on elsewhere.
+    pub(crate) fn take(
         &self,
-        graph: &Csr,
-        start: NodeId,
-        mut stream: Stream,
+        patch: Patch<'_>,
+        bias: Option<&Bias>,
+        walker: &mut Walker,
+        draws: &mut Draws,
         is_end: &impl Fn(NodeId) -> bool,
-        nodes: &mut Vec<NodeId>,
-    ) {
-        nodes.push(start);
-        let (mut before, mut node) = (None, start);
-        for _ in 0..self.options.length {
-            if is_end(node) || happens(self.options.stop, &mut stream) {
-                break;
+        mut visit: impl FnMut(NodeId),
+    ) -> bool {
+        while walker.n_steps < self.options.length {
+            let node = walker.node;
+            if !patch.contains(node) {
+                return true;
             }
-            if happens(self.options.restart, &mut stream) {
-                (before, node) = (None, start);
+            if is_end(node) || draws.happens(self.options.stop) {
+                return false;
+            }
+            if draws.happens(self.options.restart) {
+                (walker.before, walker.node) = (None, walker.start);
             } else {
-                let Some(next) = self.step(graph, before, node, &mut stream) else { break };
-                (before, node) = (Some(node), next);
+                let Some(next) = self.step(patch, bias, walker.before, node, draws) else { return false };
+                (walker.before, walker.node) = (Some(node), next);
             }
-            nodes.push(node);
+            walker.n_steps += 1;
+            visit(walker.node);
         }
+        false
+    }
+
+    /// Whether where a step leads depends on where the walk was before.
+    pub(crate) fn is_second_order(&self) -> bool {
+        self.second_order.is_some()
+    }
+
+    /// Whether the walks themselves have weights.
+    pub(crate) fn is_weighted(&self) -> bool {
+        self.bias.is_some()
     }
 
     /// Where a walk goes from `node`, if anywhere.
-    fn step(&self, graph: &Csr, before: Option<NodeId>, node: NodeId, stream: &mut Stream) -> Option<NodeId> {
+    fn step(
+        &self,
+        patch: Patch<'_>,
+        bias: Option<&Bias>,
+        before: Option<NodeId>,
+        node: NodeId,
+        draws: &mut Draws,
+    ) -> Option<NodeId> {
         let (Some(second_order), Some(before)) = (&self.second_order, before) else {
-            return self.first_order(graph, node, stream);
+            return first_order(patch, bias, node, draws);
         };
         loop {
-            let next = self.first_order(graph, node, stream)?;
-            if second_order.accepts(graph, before, next, stream) {
+            let next = first_order(patch, bias, node, draws)?;
+            if second_order.accepts(patch, before, next, draws) {
                 return Some(next);
             }
         }
     }
-
-    /// A neighbour as likely as its weight says.
-    fn first_order(&self, graph: &Csr, node: NodeId, stream: &mut Stream) -> Option<NodeId> {
-        let range = graph.row_range(node as usize);
-        let neighbors = &graph.indices()[range.clone()];
-        let row = self.bias.as_ref().map(|bias| bias.row(range));
-        let total = row.map_or(neighbors.len() as u64, |row| row.total());
-        if total == 0 {
-            return None;
-        }
-        let place = stream.below(total);
-        Some(neighbors[row.map_or(place as usize, |row| row.find(place) as usize)])
-    }
 }
 
-/// Whether what has a chance happens. Without a chance nothing is drawn.
-fn happens(chance: f32, stream: &mut Stream) -> bool {
-    chance > 0.0 && (stream.below(ONE as u64) as f64) < f64::from(chance) * ONE
+/// A neighbour as likely as its weight says.
+fn first_order(patch: Patch<'_>, bias: Option<&Bias>, node: NodeId, draws: &mut Draws) -> Option<NodeId> {
+    let range = patch.row_range(node);
+    let neighbors = &patch.rows().indices()[range.clone()];
+    let row = bias.map(|bias| bias.row(range));
+    let total = row.map_or(neighbors.len() as u64, |row| row.total());
+    if total == 0 {
+        return None;
+    }
+    let place = draws.below(total);
+    Some(neighbors[row.map_or(place as usize, |row| row.find(place) as usize)])
 }
 
 /// Walks of tasks, one after the other.
@@ -292,15 +314,15 @@ impl SecondOrder {
     }
 
     /// Whether a step to `next` is taken by a walk that was at `before` a step ago.
-    fn accepts(&self, graph: &Csr, before: NodeId, next: NodeId, stream: &mut Stream) -> bool {
-        let drawn = stream.below(ONE as u64) as f64;
+    fn accepts(&self, patch: Patch<'_>, before: NodeId, next: NodeId, draws: &mut Draws) -> bool {
+        let drawn = draws.below(ONE as u64) as f64;
         // What any neighbour is accepted with needs no search.
         if drawn < self.back.min(self.near).min(self.far) {
             return true;
         }
         let chance = if next == before {
             self.back
-        } else if graph.row(before as usize).binary_search(&next).is_ok() {
+        } else if patch.rows().row(patch.row(before)).binary_search(&next).is_ok() {
             self.near
         } else {
             self.far

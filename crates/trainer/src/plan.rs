@@ -78,6 +78,8 @@ pub struct Plan {
     pub parameter_bytes: u64,
     /// Most bytes at once, in the first steps.
     pub peak_bytes: u64,
+    /// Most bytes at once before the first evaluation, which takes the full graph.
+    pub step_peak_bytes: u64,
     /// Seconds of computing before the first epoch.
     pub prepare_seconds: f64,
     /// Seconds of an epoch: its training steps.
@@ -157,6 +159,13 @@ impl Plan {
         self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
+    /// The same for steps alone, with graph and features elsewhere: what is left of a device is theirs.
+    #[must_use]
+    pub fn device_bytes_beside_inputs(&self) -> u64 {
+        let step_bytes = self.step_peak_bytes.saturating_sub(self.input_bytes);
+        step_bytes + step_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
+    }
+
     /// The plan on a device, of all of the work or of one rank's share.
     pub(crate) fn on(
         (meter, device): (&Meter, PlanDevice),
@@ -223,6 +232,7 @@ impl Plan {
             input_bytes: prepared.live_bytes - parameter_bytes,
             parameter_bytes,
             peak_bytes: evaluated.peak_bytes,
+            step_peak_bytes: stepped.peak_bytes,
             prepare_seconds: prepared.seconds,
             epoch_seconds: epoch,
             product_seconds: steps_per_epoch * (stepped.product_seconds - prepared.product_seconds),

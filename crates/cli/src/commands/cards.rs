@@ -73,6 +73,7 @@ mod tests {
             gpus,
             partition: PartitionKind::USUAL,
             transport: CardTransport::Nccl,
+            layout: None,
             rank_deadline: None,
             rendezvous: None,
         }

@@ -250,7 +250,8 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
         ));
     }
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
-    Ok(RankOptions { cuts, wire: wire.into(), transport: args.transport, ..usual })
+    let layout = args.layout.map(Into::into).unwrap_or_default();
+    Ok(RankOptions { cuts, wire: wire.into(), transport: args.transport, layout, ..usual })
 }
 
 /// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
@@ -272,11 +273,15 @@ fn too_many(ranks: usize) -> CliError {
 
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
-    if args.partition == PartitionKind::USUAL && args.transport == CardTransport::Nccl && args.rank_deadline.is_none() {
+    if args.partition == PartitionKind::USUAL
+        && args.transport == CardTransport::Nccl
+        && args.layout.is_none()
+        && args.rank_deadline.is_none()
+    {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages, --wire, --transport and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages, --wire, --transport, --layout and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))

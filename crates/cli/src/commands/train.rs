@@ -9,7 +9,7 @@ mod timeline;
 use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
-use girih_trainer::distributed::{RankOptions, TrainJob};
+use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
 use girih_trainer::{DataSizes, Event, Plan, SessionOptions, TrainConfig};
 
 use self::facts::Facts;
@@ -22,7 +22,7 @@ use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
 use super::ranks::{Company, Place, sharing, stages};
-use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use crate::args::{DeviceArgs, LayoutChoice, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -100,8 +100,10 @@ fn train(
     }
     let ranks = ranks.as_ref();
     if !output.json {
+        let has_patches = ranks.is_some_and(|ranks| ranks.layout == Layout::Patches);
+        let is_cut = has_patches || !config.batch.is_sampled();
         eprintln!("{}", facts.headline());
-        if !config.batch.is_sampled() {
+        if is_cut {
             company.tell_what_is_read(&data);
         }
     }
@@ -186,14 +188,15 @@ fn check_memory(
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, cuts, stages, wire, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, stages, wire, layout, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
             .add_hidden("cuts", cuts.to_string())
             .add_hidden("stages", (*stages).min(grid.steps()))
-            .add_hidden("wire", wire.name()),
+            .add_hidden("wire", wire.name())
+            .add_hidden("layout", LayoutChoice::from(*layout).name()),
     };
     // On processors messages carry rows, and nobody says so.
     if let Some(ranks) = ranks.filter(|ranks| ranks.transport != CardTransport::Nccl) {

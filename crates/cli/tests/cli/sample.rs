@@ -76,6 +76,47 @@ fn every_sampler_makes_its_own_batches() {
 }
 
 #[test]
+fn ranks_that_share_patches_make_the_same_batches() {
+    let flags = ["--fanout", "5,3", "--batch-size", "64", "--patches", "4"];
+    let of = |ranks: &str, more: &[&str]| sampled(&[&flags[..], &["--ranks", ranks], more].concat());
+    for more in [
+        &[][..],
+        &["--replace"],
+        &["--draws", "layer"],
+        &["--draws", "labor"],
+        &["--expand", "once"],
+        &["--global-inputs"],
+        &["--cut", "ranges"],
+    ] {
+        let whole = of("1", &[&["--layout", "replicated"], more].concat());
+        for ranks in ["1", "2", "3", "4"] {
+            let shared = of(ranks, more);
+            assert_eq!(shared["digest"], whole["digest"], "{ranks} ranks, {more:?}");
+            assert_eq!(shared["reshuffle_bytes"].as_f64() > Some(0.0), ranks != "1", "{ranks} ranks, {more:?}");
+        }
+    }
+    let shared = of("4", &[]);
+    assert_keys(&shared, &["batches", "own_frontier", "own_rows", "shuffle_bytes", "reshuffle_bytes", "row_bytes"]);
+    let plain = ["--fanout", "5,3", "--batch-size", "64"];
+    let one = sampled(&[&plain[..], &["--ranks", "1", "--patches", "1"]].concat());
+    assert_eq!(one["digest"], sampled(&plain)["digest"], "one patch is the graph as it is");
+    assert_eq!(one["batches"], shared["batches"]);
+}
+
+#[test]
+fn what_ranks_cannot_share_is_refused() {
+    for (flags, told) in [
+        (&["--ranks", "2", "--batch", "cluster"][..], "cluster batches"),
+        (&["--ranks", "3", "--patches", "2"], "2 patches cannot be dealt to 3 ranks"),
+        (&["--layout", "patches"], "--ranks"),
+        (&["--ranks", "2", "--threads", "2"], "--threads"),
+    ] {
+        let message = girih(&[&["sample", "--data", SMALL], flags].concat()).refused(2);
+        assert!(says(&message, told), "{message}");
+    }
+}
+
+#[test]
 fn edges_are_drawn_by_their_weights() {
     let work = Workspace::new();
     // Node 0 has two neighbours, one of which weighs nothing.
@@ -101,4 +142,61 @@ fn what_cannot_be_sampled_is_refused() {
     assert!(says(&refused(&["--draws", "labor", "--replace"], 1), "LABOR"));
     assert!(says(&refused(&["--batch", "cluster", "--fanout", "3"], 1), "batch.fanout"));
     assert!(says(&refused(&["--batch", "saint", "--clusters", "3"], 1), "batch.clusters"));
+}
+
+/// `girih sample --plan` with batches of a small graph, on devices that are not here.
+fn planned(flags: &[&str]) -> Value {
+    sampled(&[&["--plan", "--fanout", "4,2", "--batch-size", "50", "--training-memory", "1MB"], flags].concat())
+}
+
+#[test]
+fn plans_name_every_tier_with_expected_and_measured_hits() {
+    let plan = planned(&["--memory", "1.03MB", "--gpus", "2", "--host-memory", "50KB"]);
+    assert_keys(&plan, &["predicted_ms", "topology_bytes", "feature_bytes", "host_bytes", "in_patches", "tiers"]);
+    for part in ["topology", "features"] {
+        let tiers: Vec<&Value> = plan["tiers"].as_array().unwrap().iter().filter(|tier| tier["part"] == part).collect();
+        for key in ["expected_hits", "measured_hits"] {
+            let sum: f64 = tiers.iter().map(|tier| tier[key].as_f64().unwrap()).sum();
+            assert!((sum - 1.0).abs() < 1e-9, "{part}, {key}: {sum}");
+        }
+        let nodes: u64 = tiers.iter().map(|tier| tier["nodes"].as_u64().unwrap()).sum();
+        assert_eq!(Some(nodes), plan["nodes"].as_u64());
+    }
+    let bytes = |key: &str| plan[key].as_u64().unwrap();
+    assert!(bytes("training_bytes") + bytes("topology_bytes") + bytes("feature_bytes") <= bytes("memory_bytes"));
+}
+
+#[test]
+fn plans_are_the_same_on_any_number_of_threads() {
+    for hotness in ["degree", "pagerank", "reverse-pagerank", "presampled"] {
+        let of = |threads| planned(&["--memory", "1.05MB", "--hotness", hotness, "--threads", threads]);
+        assert_eq!(of("1"), of("3"), "{hotness}");
+    }
+}
+
+#[test]
+fn codecs_and_shares_change_what_fits() {
+    let on_card = |flags: &[&str]| {
+        let plan = planned(&[&["--memory", "1.1MB"], flags].concat());
+        let is_cached = |tier: &&Value| tier["part"] == "features" && tier["tier"] == "every-card";
+        plan["tiers"].as_array().unwrap().iter().find(is_cached).map_or(0, |tier| tier["nodes"].as_u64().unwrap())
+    };
+    assert!(on_card(&["--codec", "int8", "--cache-share", "0.2"]) > on_card(&["--cache-share", "0.2"]));
+    assert_eq!(on_card(&["--cache-share", "0"]), 0);
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused_with_bytes_and_remedies() {
+    let refused = |flags: &[&str], code| {
+        girih(&[&["sample", "--data", SMALL, "--plan", "--fanout", "4,2"], flags].concat()).refused(code)
+    };
+    let training = refused(&["--memory", "1MB"], 1);
+    for part in ["training alone needs", "1000000 bytes", "smaller batches"] {
+        assert!(says(&training, part), "{training}");
+    }
+    let no_host = ["--memory", "1.001MB", "--training-memory", "1MB", "--host-memory", "1KB"];
+    assert!(says(&refused(&no_host, 1), "of host memory would do"));
+    assert!(says(&refused(&["--batch", "layer"], 2), "--plan is for neighbor batches"));
+    assert!(says(&refused(&["--global-inputs"], 1), "local ones"));
+    assert!(says(&girih(&["sample", "--data", SMALL, "--cache-share", "0.5"]).refused(2), "--plan"));
 }

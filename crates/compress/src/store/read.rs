@@ -167,6 +167,21 @@ impl CompressedFeatures {
         Ok(Self::new(Arc::clone(&self.codec), ids.len(), codes))
     }
 
+    /// Other rows of the same codec, by their codes, one after the other.
+    ///
+    /// # Errors
+    /// When the last code is not whole.
+    pub fn of_codes(&self, codes: Vec<u8>) -> Result<Self, CompressError> {
+        let row_bytes = self.codec.row_bytes();
+        if !codes.len().is_multiple_of(row_bytes) {
+            return Err(CompressError::invalid(format!(
+                "{} bytes of codes, of which each takes {row_bytes}; give whole codes",
+                codes.len()
+            )));
+        }
+        Ok(Self::new(Arc::clone(&self.codec), codes.len() / row_bytes, codes))
+    }
+
     /// Decodes consecutive rows from `first` on, as many as `out` holds, on the calling thread.
     ///
     /// # Panics

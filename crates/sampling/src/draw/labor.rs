@@ -6,29 +6,28 @@
 
 use std::ops::Range;
 
-use girih_graph_format::Csr;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::lanes::{LANES, Lanes, below, of, philox};
 use super::{Drawn, Sink};
 use crate::key::HopDraws;
-use crate::{ExcludedEdges, NodeId};
+use crate::{ExcludedEdges, NodeId, Patch};
 
 /// Takes each neighbour of a node of degree `d` with the chance `count / d`.
 pub(super) fn hop<S: Sink>(
-    graph: &Csr,
+    patch: Patch<'_>,
     frontier: &[NodeId],
     (count, excluded): (u32, &ExcludedEdges),
     draws: HopDraws,
     drawn: Drawn<'_>,
     sink: &mut S,
 ) {
-    Arch::new().dispatch(Hop { graph, frontier, count, excluded, draws, drawn, sink });
+    Arch::new().dispatch(Hop { patch, frontier, count, excluded, draws, drawn, sink });
 }
 
 /// The arguments of [`hop`].
 struct Hop<'a, 'd, S> {
-    graph: &'a Csr,
+    patch: Patch<'a>,
     frontier: &'a [NodeId],
     count: u32,
     excluded: &'a ExcludedEdges,
@@ -42,24 +41,24 @@ impl<K: Sink> WithSimd for Hop<'_, '_, K> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { graph, frontier, count, excluded, draws, mut drawn, sink } = self;
+        let Self { patch, frontier, count, excluded, draws, mut drawn, sink } = self;
         let (mut positions, mut sources) = (Vec::new(), Vec::new());
         let mut end = drawn.indptr.last().copied().unwrap_or(0);
         for &node in frontier {
-            let range = graph.row_range(node as usize);
-            let row = &graph.indices()[range.clone()];
+            let range = patch.row_range(node);
+            let row = &patch.rows().indices()[range.clone()];
+            let edges = patch.edges(&range);
             positions.clear();
-            take(simd, row, (count, degree(&range, excluded)), draws, &mut positions);
-            let left_out = excluded.within(&range);
+            take(simd, row, (count, degree(&edges, excluded)), draws, &mut positions);
+            let left_out = excluded.within(&edges);
             if !left_out.is_empty() {
-                positions
-                    .retain(|&position| left_out.binary_search(&(range.start as u64 + u64::from(position))).is_err());
+                positions.retain(|&position| left_out.binary_search(&(edges.start + u64::from(position))).is_err());
             }
             sources.clear();
             sources.extend(positions.iter().map(|&position| row[position as usize]));
             sink.take(&sources);
             if let Some(edge_ids) = &mut drawn.edge_ids {
-                edge_ids.extend(positions.iter().map(|&position| range.start as u64 + u64::from(position)));
+                edge_ids.extend(positions.iter().map(|&position| edges.start + u64::from(position)));
             }
             end += positions.len() as u64;
             drawn.indptr.push(end);
@@ -94,12 +93,12 @@ fn numbers<S: Simd>(simd: S, sources: &Lanes, degree: u32, draws: HopDraws, foun
 }
 
 /// What an edge of a node counts: one over the chance to take it.
-pub(super) fn weight(graph: &Csr, node: NodeId, count: u32, excluded: &ExcludedEdges) -> f32 {
-    let degree = degree(&graph.row_range(node as usize), excluded);
+pub(super) fn weight(patch: Patch<'_>, node: NodeId, count: u32, excluded: &ExcludedEdges) -> f32 {
+    let degree = degree(&patch.edges(&patch.row_range(node)), excluded);
     (f64::from(degree) / f64::from(count)).max(1.0) as f32
 }
 
-/// Edges of the row at `range` that are not excluded.
-fn degree(range: &Range<usize>, excluded: &ExcludedEdges) -> u32 {
-    (range.len() - excluded.within(range).len()) as u32
+/// Of the edges of a row, how many are not excluded.
+fn degree(edges: &Range<u64>, excluded: &ExcludedEdges) -> u32 {
+    (edges.end - edges.start) as u32 - excluded.within(edges).len() as u32
 }

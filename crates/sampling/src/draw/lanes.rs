@@ -10,15 +10,14 @@
 
 use std::ops::Range;
 
-use girih_graph_format::Csr;
 use girih_machine::prefetch;
 use girih_random::{PHILOX_MULTIPLIERS, PHILOX_ROUNDS, PHILOX_WEYL};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::rows::RowScratch;
 use super::{Drawn, Sink};
-use crate::NodeId;
 use crate::key::HopDraws;
+use crate::{NodeId, Patch};
 
 /// The largest fan-out that lanes draw: finding a position that is taken looks through all earlier ones.
 pub(super) const MAX_FAN_OUT: usize = 64;
@@ -71,7 +70,7 @@ impl Default for Group {
 
 /// Draws edges for each node of `frontier`: `count` neighbours, with replacement or without.
 pub(super) fn hop<S: Sink>(
-    graph: &Csr,
+    patch: Patch<'_>,
     frontier: &[NodeId],
     (count, replace): (u32, bool),
     draws: HopDraws,
@@ -79,12 +78,12 @@ pub(super) fn hop<S: Sink>(
     drawn: Drawn<'_>,
     sink: &mut S,
 ) {
-    Arch::new().dispatch(Hop { graph, frontier, count, replace, draws, ring, drawn, sink });
+    Arch::new().dispatch(Hop { patch, frontier, count, replace, draws, ring, drawn, sink });
 }
 
 /// The arguments of [`hop`].
 pub(super) struct Hop<'a, 'd, S> {
-    pub(super) graph: &'a Csr,
+    pub(super) patch: Patch<'a>,
     pub(super) frontier: &'a [NodeId],
     pub(super) count: u32,
     pub(super) replace: bool,
@@ -99,20 +98,20 @@ impl<K: Sink> WithSimd for Hop<'_, '_, K> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { graph, frontier, count, replace, draws, ring, mut drawn, sink } = self;
+        let Self { patch, frontier, count, replace, draws, ring, mut drawn, sink } = self;
         let first = |group: usize| (group * LANES).min(frontier.len());
         let nodes_of = |group: usize| &frontier[first(group)..first(group + 1)];
         let n_groups = frontier.len().div_ceil(LANES);
         for step in 0..n_groups + EDGES_AHEAD {
             for &node in nodes_of(step + OFFSETS_AHEAD) {
-                prefetch(graph.indptr().as_ptr().wrapping_add(node as usize));
+                prefetch(patch.rows().indptr().as_ptr().wrapping_add(patch.row(node)));
             }
             if step < n_groups {
-                ring.groups[step % RING].draw(simd, graph, nodes_of(step), (count, replace), draws, &mut ring.row);
+                ring.groups[step % RING].draw(simd, patch, nodes_of(step), (count, replace), draws, &mut ring.row);
             }
             if let Some(group) = step.checked_sub(EDGES_AHEAD) {
                 let n_nodes = nodes_of(group).len();
-                ring.groups[group % RING].read(graph, n_nodes, &mut ring.sources, &mut drawn, sink);
+                ring.groups[group % RING].read(patch, n_nodes, &mut ring.sources, &mut drawn, sink);
             }
         }
     }
@@ -124,15 +123,16 @@ impl Group {
     fn draw<S: Simd>(
         &mut self,
         simd: S,
-        graph: &Csr,
+        patch: Patch<'_>,
         nodes: &[NodeId],
         (count, replace): (u32, bool),
         draws: HopDraws,
         row: &mut RowScratch,
     ) {
         let (mut ids, mut degrees) = ([0; LANES], [0; LANES]);
+        let indptr = patch.rows().indptr();
         for (lane, &node) in nodes.iter().enumerate() {
-            let (start, end) = (graph.indptr()[node as usize], graph.indptr()[node as usize + 1]);
+            let (start, end) = (indptr[patch.row(node)], indptr[patch.row(node) + 1]);
             ids[lane] = node;
             self.starts[lane] = start;
             degrees[lane] = (end - start) as u32;
@@ -141,7 +141,7 @@ impl Group {
             let all = if replace && degrees[lane] > 0 { count } else { degrees[lane] };
             self.counts[lane] = all.min(count);
         }
-        let indices = graph.indices().as_ptr();
+        let indices = patch.rows().indices().as_ptr();
         for vector in 0..LANES / S::U32_LANES {
             let lanes = vector * S::U32_LANES..(vector + 1) * S::U32_LANES;
             let nodes = Nodes::<S> { id: of::<S>(&ids, vector), degree: of::<S>(&degrees, vector) };
@@ -205,18 +205,26 @@ impl Group {
 
     /// Reads the edges that were drawn.
     #[inline(always)]
-    fn read<S: Sink>(&self, graph: &Csr, n_nodes: usize, sources: &mut [NodeId], drawn: &mut Drawn<'_>, sink: &mut S) {
+    fn read<S: Sink>(
+        &self,
+        patch: Patch<'_>,
+        n_nodes: usize,
+        sources: &mut [NodeId],
+        drawn: &mut Drawn<'_>,
+        sink: &mut S,
+    ) {
         let mut end = drawn.indptr.last().copied().unwrap_or(0);
         let mut n_read = 0;
         for lane in 0..n_nodes {
             let start = self.starts[lane] as usize;
             let positions = &self.positions[..self.counts[lane] as usize];
-            let row = &graph.indices()[start..];
+            let row = &patch.rows().indices()[start..];
             for (source, positions) in sources[n_read..].iter_mut().zip(positions) {
                 *source = row[positions[lane] as usize];
             }
             if let Some(edge_ids) = &mut drawn.edge_ids {
-                edge_ids.extend(positions.iter().map(|positions| (start + positions[lane] as usize) as u64));
+                let first = patch.edge(start);
+                edge_ids.extend(positions.iter().map(|positions| first + u64::from(positions[lane])));
             }
             n_read += positions.len();
             end += positions.len() as u64;
@@ -359,7 +367,7 @@ mod tests {
             let (ids, degrees) = (nodes.clone().try_into().unwrap(), degrees.try_into().unwrap());
             let draws = DrawKey::new(seed, 1, 2).hop(Scheme::Neighbors, 3);
             let (mut group, mut row) = (Group::default(), RowScratch::default());
-            group.draw(pulp::Scalar::new(), &graph, &nodes, (count, replace), draws, &mut row);
+            group.draw(pulp::Scalar::new(), Patch::whole(&graph), &nodes, (count, replace), draws, &mut row);
             let drawn = group.of_nodes();
             group.positions = [[0; LANES]; MAX_FAN_OUT];
             group.draw_again(&ids, &degrees, 0..LANES, (count, replace), draws, &mut row);

@@ -2,7 +2,7 @@
 //!
 //! - [`rows`]: one node after the other, for every rule; what it does is the definition.
 //! - [`lanes`]: sixteen nodes side by side, for fan-outs that fit, with the same result.
-//! - [`shares`]: how many draws of a hop each node makes.
+//! - [`shares`](mod@shares): how many draws of a hop each node makes.
 //! - [`labor`]: draws that nodes share.
 
 mod labor;
@@ -10,11 +10,11 @@ mod lanes;
 mod rows;
 mod shares;
 
-use girih_graph_format::Csr;
+pub(crate) use shares::{row_weights, shares};
 
 use crate::fan_out::Neighbors;
 use crate::key::HopDraws;
-use crate::{Bias, ExcludedEdges, NodeId};
+use crate::{Bias, ExcludedEdges, NodeId, Patch};
 
 /// What the nodes of a hop share when they draw neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,14 +65,14 @@ impl Sink for Vec<NodeId> {
 
 /// Memory of draws, for one thread at a time.
 #[derive(Default)]
-pub(crate) struct DrawScratch {
+pub struct DrawScratch {
     lanes: lanes::Ring,
     rows: rows::RowScratch,
 }
 
 /// Draws edges for each node of `frontier`.
 pub(crate) fn hop<S: Sink>(
-    graph: &Csr,
+    patch: Patch<'_>,
     frontier: &[NodeId],
     rule: Rule<'_>,
     draws: HopDraws,
@@ -80,35 +80,52 @@ pub(crate) fn hop<S: Sink>(
     drawn: Drawn<'_>,
     sink: &mut S,
 ) {
-    match rule.neighbors {
+    let shares = match rule.neighbors {
         Neighbors::Count(count) if rule.draws == Draws::PerLayer => {
-            let shares = shares::shares(graph, frontier, count, rule, draws);
-            rows::hop(graph, frontier, rule, Some(&shares), draws, &mut scratch.rows, drawn, sink);
+            Some(shares(&row_weights(patch, frontier, rule), count, draws))
         }
+        _ => None,
+    };
+    hop_of_shares(patch, frontier, (rule, shares.as_deref()), draws, scratch, drawn, sink);
+}
+
+/// As [`hop`], where the nodes' shares of draws [per layer](Draws::PerLayer) are known already.
+pub(crate) fn hop_of_shares<S: Sink>(
+    patch: Patch<'_>,
+    frontier: &[NodeId],
+    (rule, shares): (Rule<'_>, Option<&[u32]>),
+    draws: HopDraws,
+    scratch: &mut DrawScratch,
+    drawn: Drawn<'_>,
+    sink: &mut S,
+) {
+    match rule.neighbors {
         Neighbors::Count(count) if rule.draws == Draws::Labor => {
-            labor::hop(graph, frontier, (count, rule.excluded), draws, drawn, sink);
+            labor::hop(patch, frontier, (count, rule.excluded), draws, drawn, sink);
         }
         Neighbors::Count(count)
-            if count as usize <= lanes::MAX_FAN_OUT && rule.bias.is_none() && rule.excluded.is_empty() =>
+            if shares.is_none()
+                && count as usize <= lanes::MAX_FAN_OUT
+                && rule.bias.is_none()
+                && rule.excluded.is_empty() =>
         {
-            lanes::hop(graph, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
+            lanes::hop(patch, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
         }
-        _ => rows::hop(graph, frontier, rule, None, draws, &mut scratch.rows, drawn, sink),
+        _ => rows::hop(patch, frontier, rule, shares, draws, &mut scratch.rows, drawn, sink),
     }
 }
 
-/// Appends what each edge of a hop counts, which rows of `indptr` hold, if not all count alike.
-pub(crate) fn weigh(graph: &Csr, frontier: &[NodeId], rule: Rule<'_>, indptr: &[u64], weights: &mut Vec<f32>) {
-    if rule.draws != Draws::Labor {
-        return;
-    }
-    for (&node, offsets) in frontier.iter().zip(indptr.windows(2)) {
-        let weight = match rule.neighbors {
-            Neighbors::Count(count) => labor::weight(graph, node, count, rule.excluded),
-            Neighbors::All => 1.0,
-        };
-        weights.extend(std::iter::repeat_n(weight, (offsets[1] - offsets[0]) as usize));
-    }
+/// What an edge of each node counts; nothing where all count alike.
+pub(crate) fn edge_weights<'a>(
+    patch: Patch<'a>,
+    frontier: &'a [NodeId],
+    rule: Rule<'a>,
+) -> impl Iterator<Item = f32> + use<'a> {
+    let nodes = if rule.draws == Draws::Labor { frontier } else { &[] };
+    nodes.iter().map(move |&node| match rule.neighbors {
+        Neighbors::Count(count) => labor::weight(patch, node, count, rule.excluded),
+        Neighbors::All => 1.0,
+    })
 }
 
 #[cfg(test)]
@@ -146,12 +163,12 @@ mod tests {
             let rule = Rule { neighbors: Neighbors::Count(count), draws: Draws::PerNode, replace, bias: None, excluded: &excluded };
             let mut by_rows = (vec![0], vec![], vec![]);
             let drawn = Drawn { indptr: &mut by_rows.0, edge_ids: Some(&mut by_rows.1) };
-            rows::hop(&graph, &frontier, rule, None, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
+            rows::hop(Patch::whole(&graph), &frontier, rule, None, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
             for isa in 0..3 {
                 let (mut by_lanes, mut ring) = ((vec![0], vec![], vec![]), lanes::Ring::default());
                 let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };
-                let (graph, frontier, ring, sink) = (&graph, &frontier[..], &mut ring, &mut by_lanes.2);
-                let hop = lanes::Hop { graph, frontier, count, replace, draws, ring, drawn, sink };
+                let (patch, frontier, ring, sink) = (Patch::whole(&graph), &frontier[..], &mut ring, &mut by_lanes.2);
+                let hop = lanes::Hop { patch, frontier, count, replace, draws, ring, drawn, sink };
                 match isa {
                     0 => Arch::new().dispatch(hop),
                     1 => Scalar128b.vectorize(hop),

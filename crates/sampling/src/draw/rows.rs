@@ -1,14 +1,13 @@
 //! Draws for one node after the other. Every draw costs O(fan-out), or its square where the fan-out is small, however many
 //! neighbours there are; weights and excluded edges add a binary search.
 
-use girih_graph_format::Csr;
 use girih_random::Stream;
 use hashbrown::HashSet;
 
 use super::{Drawn, Rule, Sink};
 use crate::fan_out::Neighbors;
 use crate::key::{HopDraws, Positions};
-use crate::{Bias, NodeId};
+use crate::{Bias, NodeId, Patch};
 
 /// Up to so many positions, looking through a list is faster than hashing.
 const LIST_MAX: usize = 64;
@@ -25,7 +24,7 @@ pub(super) struct RowScratch {
 
 /// Draws edges for each node of `frontier`; with `shares`, these are the fan-outs of the nodes.
 pub(super) fn hop<S: Sink>(
-    graph: &Csr,
+    patch: Patch<'_>,
     frontier: &[NodeId],
     rule: Rule<'_>,
     shares: Option<&[u32]>,
@@ -37,11 +36,12 @@ pub(super) fn hop<S: Sink>(
     for (at, &node) in frontier.iter().enumerate() {
         let neighbors = shares.map_or(rule.neighbors, |shares| Neighbors::Count(shares[at]));
         let rule = Rule { neighbors, ..rule };
-        let range = graph.row_range(node as usize);
-        let row = &graph.indices()[range.clone()];
+        let range = patch.row_range(node);
+        let row = &patch.rows().indices()[range.clone()];
+        let edges = patch.edges(&range);
         scratch.positions.clear();
         scratch.skipped.clear();
-        scratch.skipped.extend(rule.excluded.within(&range).iter().map(|edge| (edge - range.start as u64) as u32));
+        scratch.skipped.extend(rule.excluded.within(&edges).iter().map(|edge| (edge - edges.start) as u32));
         match rule.bias {
             None => draw(row.len(), rule, draws.positions(node), scratch),
             Some(bias) => draw_weighted(bias, range.start..range.end, rule, draws.stream(node), scratch),
@@ -50,7 +50,7 @@ pub(super) fn hop<S: Sink>(
         scratch.sources.extend(scratch.positions.iter().map(|&position| row[position as usize]));
         sink.take(&scratch.sources);
         if let Some(edge_ids) = &mut drawn.edge_ids {
-            edge_ids.extend(scratch.positions.iter().map(|&position| range.start as u64 + u64::from(position)));
+            edge_ids.extend(scratch.positions.iter().map(|&position| edges.start + u64::from(position)));
         }
         let end = drawn.indptr.last().copied().unwrap_or(0) + scratch.positions.len() as u64;
         drawn.indptr.push(end);

@@ -20,11 +20,9 @@ mod sources;
 use std::fmt;
 use std::str::FromStr;
 
-use girih_graph_format::Csr;
-
 use crate::draw::{self, DrawScratch, Drawn, Rule, Sink};
 use crate::key::HopDraws;
-use crate::{Block, NodeId, SampleError};
+use crate::{Block, HopSource, NodeId, SampleError};
 
 pub use classic::to_block;
 pub use edges::SampledEdges;
@@ -93,9 +91,9 @@ pub enum NewNodes {
     FirstSeen,
 }
 
-/// The draws of one hop, not yet made.
+/// The draws of one hop, not yet made or not yet listed.
 pub(crate) struct HopPlan<'a> {
-    pub(crate) graph: &'a Csr,
+    pub(crate) source: HopSource<'a>,
     /// The nodes that draw: the last rows of the block.
     pub(crate) frontier: &'a [NodeId],
     pub(crate) rule: Rule<'a>,
@@ -107,8 +105,18 @@ pub(crate) struct HopPlan<'a> {
 impl HopPlan<'_> {
     /// Draws; rows and edge ids go to the block, sources to `sink`.
     pub(crate) fn run<S: Sink>(self, indptr: &mut Vec<u64>, edge_ids: &mut Vec<u64>, sink: &mut S) {
-        let drawn = Drawn { indptr, edge_ids: self.keeps_edge_ids.then_some(edge_ids) };
-        draw::hop(self.graph, self.frontier, self.rule, self.draws, self.scratch, drawn, sink);
+        match self.source {
+            HopSource::Rows(patch) => {
+                let drawn = Drawn { indptr, edge_ids: self.keeps_edge_ids.then_some(edge_ids) };
+                draw::hop(patch, self.frontier, self.rule, self.draws, self.scratch, drawn, sink);
+            }
+            HopSource::Drawn(drawn) => {
+                let before = indptr.last().copied().unwrap_or(0);
+                indptr.extend(drawn.indptr[1..].iter().map(|end| before + end));
+                edge_ids.extend_from_slice(&drawn.edge_ids);
+                sink.take(&drawn.sources);
+            }
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::TrainError;
 use crate::inputs::Adjacency;
 
 /// The diagonals of `L` and `R`, a number for each node; `None` stands for the identity.
-pub(super) type AllScales = [Option<Arc<[f32]>>; 2];
+pub(crate) type AllScales = [Option<Arc<[f32]>>; 2];
 
 /// `Â = L·A·R`, of which a rank reads its own rows.
 pub(crate) struct CutAdjacency {
@@ -77,6 +77,13 @@ impl CutAdjacency {
         let csr = self.source.graph_rows(rows);
         let csr = csr.map_err(|error| ComputeError::device("reading rows of the graph", error.to_string()))?;
         Ok(LoopedRows::new(csr, first, self.self_loops))
+    }
+}
+
+impl CutAdjacency {
+    /// The factors of all rows and of all columns.
+    pub(crate) fn scales(&self) -> &AllScales {
+        &self.scales
     }
 }
 

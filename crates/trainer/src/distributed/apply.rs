@@ -78,7 +78,7 @@ impl RankJob for ApplyJob<'_, '_> {
     }
 }
 
-/// The best parameters of a recommender's checkpoint applied to all users: what [`recommend`](crate::recommend) does, by several
+/// The best parameters of a recommender's checkpoint applied to all users: what [`recommend`](crate::recommend()) does, by several
 /// ranks.
 pub struct RecommendJob<'a> {
     data: DataSource,

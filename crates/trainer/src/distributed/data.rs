@@ -18,6 +18,7 @@ use crate::inputs::{Inputs, Needs};
 use crate::models::Dims;
 use crate::recommend::{self, Recommendations};
 use crate::report::{Scores, TestReport};
+use crate::sampled::Held;
 use crate::session::{
     Control, Event, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run, train_runs,
 };
@@ -139,6 +140,25 @@ impl CutData {
         let inputs = Inputs::of_rank(backend, ranks, adjacency, features, &self.needs, config.precision)?;
         let labels = labels.expect("checked");
         Ok(OwnRows { inputs, targets: Targets::upload(backend, &labels)?, labels, splits })
+    }
+
+    /// Trains all runs on mini-batches, of which the rank makes its share from its own rows and what others tell it of theirs.
+    pub(super) fn train_on_patches<B: Backend>(
+        &self,
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        config: &TrainConfig,
+        options: &SessionOptions,
+        observe: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<Outcome, TrainError> {
+        let shape = self.shape(ranks)?;
+        let cut = self.adjacency(ranks)?;
+        let rows = self.source.graph_rows(ranks.own())?;
+        let held = Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, config)?;
+        let patches = held.patches(ranks)?;
+        let dims = Dims::of_outline(&self.outline);
+        let start = |run| held.run(backend, &patches, (config, dims), run);
+        train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))
     }
 
     /// The identity of the data: of a folder, from what all ranks read of it, which is compared with its checksums.

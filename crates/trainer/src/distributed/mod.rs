@@ -1,4 +1,5 @@
-//! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each holds graph and features whole, and takes a share of the seeds of every batch: see
+//! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each takes a share of the seeds of every
+//! batch, and holds graph and features whole, or its [patch](Layout) of them: see
 //! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of everything
 //! that has a row per node.
 //!
@@ -53,9 +54,9 @@ pub use network::{Links, Network};
 pub use paper::PaperGraph;
 pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
-pub use session::{RankOptions, TrainJob};
+pub use session::{Layout, RankOptions, TrainJob};
 
-pub(crate) use adjacency::CutAdjacency;
+pub(crate) use adjacency::{AllScales, CutAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};
 pub(crate) use ranks::{numbers, share};
 pub(crate) use rows::PeerRows;

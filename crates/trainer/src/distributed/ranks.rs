@@ -6,7 +6,7 @@ use std::sync::Arc;
 use girih_comm::{Collective, CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Matrix, NodeId};
-use girih_partition::{BlockPlan, RankPlan, place_in};
+use girih_partition::{BlockPlan, Patches, RankPlan, place_in};
 
 use crate::params::Gradients;
 use crate::tape::Pool;
@@ -115,6 +115,14 @@ impl<B: Backend> Ranks<B> {
     /// The ranges of rows that the products of a rank have, in their order.
     pub(super) fn product_rows(&self, rank: usize) -> impl Iterator<Item = Range<usize>> {
         self.plan.ranks[rank].rows.iter().map(|&panel| self.plan.panels[panel].clone())
+    }
+
+    /// The nodes of each rank of the world as a patch; `None` where several ranks hold the same nodes.
+    pub(crate) fn patches(&self) -> Option<Patches> {
+        let ends = self.plan.ranks.iter().map(|rank| rank.own.end as NodeId);
+        Patches::new(std::iter::once(0).chain(ends).collect())
+            .ok()
+            .filter(|patches| patches.n_nodes() == self.plan.n_nodes)
     }
 
     /// The numbers of all nodes, from those that each rank has of its own.

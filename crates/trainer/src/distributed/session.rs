@@ -20,6 +20,16 @@ use crate::config::{NormKind, TaskKind, TrainConfig};
 use crate::sampled;
 use crate::session::{Control, Event, Observer, Outcome, SessionOptions, train_runs};
 
+/// What each rank holds of graph and features when it trains on mini-batches. Full batches cut both by their partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// All of both.
+    #[default]
+    Replicated,
+    /// The rows of its own nodes; what it needs of others, it asks them for (Cai et al., DSP, PPoPP 2023).
+    Patches,
+}
+
 /// How ranks share the work.
 #[derive(Clone, Copy, Debug)]
 pub struct RankOptions {
@@ -35,6 +45,8 @@ pub struct RankOptions {
     pub wire: Dtype,
     /// What carries rows between ranks on cards.
     pub transport: CardTransport,
+    /// Of mini-batches, what each rank holds.
+    pub layout: Layout,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
 }
@@ -44,7 +56,7 @@ impl RankOptions {
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
         let (cuts, stages, wire, transport) = (Cuts::Equal, usize::MAX, Dtype::F32, CardTransport::Nccl);
-        Self { grid, exchange, cuts, stages, wire, transport, deadline }
+        Self { grid, exchange, cuts, stages, wire, transport, layout: Layout::default(), deadline }
     }
 
     /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
@@ -117,7 +129,7 @@ impl RankJob for TrainJob<'_, '_> {
         config.validate()?;
         check_world(&*world, ranks)?;
         let mut data = data.with_codec(config.codec, config.seed)?;
-        if config.batch.is_sampled() {
+        if config.batch.is_sampled() && ranks.layout == Layout::Replicated {
             // Read whole in any case, and so hashed whole.
             data = data.into_dataset()?.into();
         }
@@ -132,6 +144,8 @@ impl RankJob for TrainJob<'_, '_> {
 enum Shared {
     /// Each its part of the graph.
     Cut(Box<CutData>),
+    /// Each its part of the graph, and the seeds of mini-batches that lie in it.
+    Patches(Box<CutData>),
     /// All of it, for its share of the seeds of mini-batches.
     Whole(Box<Dataset>),
 }
@@ -146,7 +160,16 @@ impl Shared {
         check_task(config)?;
         if config.batch.is_sampled() {
             check_batches(config, &ranks.grid)?;
+            if ranks.layout == Layout::Patches {
+                return Ok(Self::Patches(Box::new(CutData::new(backend, data, config, ranks)?)));
+            }
             return Ok(Self::Whole(Box::new(data.into_dataset()?)));
+        }
+        if ranks.layout == Layout::Patches {
+            return Err(TrainError::invalid(
+                "patches are what ranks hold for mini-batches; full batches cut the graph by their partition: leave the layout \
+                 out, or choose neighbor batches",
+            ));
         }
         Ok(Self::Cut(Box::new(CutData::new(backend, data, config, ranks)?)))
     }
@@ -165,6 +188,12 @@ impl Shared {
             Self::Cut(data) => {
                 let ranks = Arc::new(Ranks::new(Arc::clone(&data.plan), world)?);
                 together(ranks.world(), observe, |agree| data.train_all_runs(backend, &ranks, config, &options, agree))
+            }
+            Self::Patches(data) => {
+                let ranks = Arc::new(Ranks::new(Arc::clone(&data.plan), world)?);
+                together(ranks.world(), observe, |agree| {
+                    data.train_on_patches(backend, &ranks, config, &options, agree)
+                })
             }
             Self::Whole(dataset) => {
                 let data = DataShape::of(dataset);

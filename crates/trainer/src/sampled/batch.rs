@@ -7,6 +7,7 @@ use girih_datasets::Labels;
 use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 
 use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+use super::patches::BatchRows;
 use crate::TrainError;
 use crate::graph::{BlockGraph, Graph};
 use crate::inputs::{Adjacency, FeatureInput, Inputs, LayerGraphs, upload_adjacency, upload_sparse_features};
@@ -52,7 +53,10 @@ impl<B: Backend> Batch<B> {
         adjacency: Adjacency,
     ) -> Result<Self, TrainError> {
         let graphs = upload_graphs(backend, &host.graphs, adjacency)?;
-        let features = whole.rows(backend, pool, &host.inputs, reads_in_place(&host.graphs))?;
+        let features = match &host.rows {
+            Some(rows) => whole.uploaded(backend, pool, rows)?,
+            None => whole.rows(backend, pool, &host.inputs, reads_in_place(&host.graphs))?,
+        };
         let n_nodes = host.inputs.len();
         Ok(Self {
             inputs: Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None },
@@ -104,6 +108,18 @@ impl<B: Backend> BatchLoss<B> {
 }
 
 impl<B: Backend> Whole<'_, B> {
+    /// The features of nodes that were gathered from their owners, of the type that the rank's own have.
+    fn uploaded(&self, backend: &B, pool: &mut Pool<B>, rows: &BatchRows) -> Result<FeatureInput<B>, TrainError> {
+        Ok(FeatureInput::dense(match (rows, self.features) {
+            (BatchRows::Dense(rows), FeatureInput::Dense(own)) => backend.upload(rows, backend.dtype(own))?,
+            (BatchRows::Encoded(rows), _) => {
+                let all: Vec<NodeId> = (0..rows.shape().rows as NodeId).collect();
+                rows.gathered(backend, pool, &all)?
+            }
+            (BatchRows::Dense(_), _) => unreachable!("rows are as those of the rank itself"),
+        }))
+    }
+
     /// The features of some nodes; of those that are read in place, all.
     fn rows(
         &self,

@@ -8,6 +8,7 @@ use girih_sampling::{
 };
 
 use super::Neighborhoods;
+use super::patches::{BatchRows, PatchSource};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
@@ -34,6 +35,8 @@ enum Source<'a> {
     Seeds(Loader<'a, Box<dyn Sampler>>),
     /// Subgraphs, of which an epoch has so many.
     Subgraphs(Box<dyn SubgraphSampler>, usize, Seeds),
+    /// Training nodes in an order of the epoch, of which the rank takes those of its patch.
+    Patches(&'a dyn PatchSource, Vec<NodeId>),
     /// Training links in an order of the epoch, so many to a batch, and blocks for their ends.
     Links(LinkEpochs<'a>, usize, NeighborSampler),
 }
@@ -66,7 +69,9 @@ pub(crate) struct HostBatch {
     pub(crate) graphs: HostGraphs,
     /// The nodes whose features the first layer reads; none where it reads them in place.
     pub(crate) inputs: Vec<NodeId>,
-    /// The nodes that logits are of.
+    /// Their rows, where ranks hold patches.
+    pub(crate) rows: Option<BatchRows>,
+    /// The nodes that logits are of; where ranks hold patches, counted from the first of the rank's own.
     pub(crate) outputs: Vec<NodeId>,
     pub(crate) loss: HostLoss,
     /// Nodes or pairs in the loss of the whole batch, on all ranks.
@@ -150,6 +155,23 @@ impl<'a> Batches<'a> {
         Ok(Self { neighborhoods, adjacency, source, seed: seed_of_run(config, run), rank: (0, 1) })
     }
 
+    /// The batches of run `run` on ranks that each hold a patch; `seeds` are the labelled training nodes of all.
+    pub(crate) fn of_patches(
+        neighborhoods: &'a Neighborhoods,
+        adjacency: Adjacency,
+        source: &'a dyn PatchSource,
+        seeds: Vec<NodeId>,
+        (config, run): (&TrainConfig, u64),
+    ) -> Self {
+        let seed = seed_of_run(config, run);
+        Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank: (0, 1) }
+    }
+
+    /// Whether ranks make each batch together, and so none ahead of the step.
+    pub(crate) fn are_made_together(&self) -> bool {
+        matches!(self.source, Source::Patches(..))
+    }
+
     /// How the graph is normalised.
     pub(crate) fn adjacency(&self) -> Adjacency {
         self.adjacency
@@ -159,6 +181,10 @@ impl<'a> Batches<'a> {
     pub(crate) fn epoch(&self, epoch: u64) -> EpochBatches<'_> {
         let plan = match &self.source {
             Source::Seeds(loader) => Plan::Seeds(loader.plan(epoch as u32)),
+            Source::Patches(source, seeds) => {
+                let options = LoaderOptions { seed: self.seed, ..source.options() };
+                Plan::Seeds(EpochPlan::new(seeds.clone(), options, epoch as u32))
+            }
             Source::Subgraphs(..) => Plan::Subgraphs,
             Source::Links(links, batch_size, _) => Plan::Links(links.epoch(epoch, *batch_size)),
         };
@@ -181,6 +207,7 @@ impl<'a> Batches<'a> {
         Ok(HostBatch {
             graphs: HostGraphs::Blocks(blocks),
             inputs: if reads_in_place { Vec::new() } else { batch.inputs().to_vec() },
+            rows: None,
             outputs: batch.seeds().to_vec(),
             loss,
             n_loss,
@@ -221,7 +248,7 @@ impl<'a> Batches<'a> {
         };
         let n_loss = rows.len();
         let loss = HostLoss::Rows { rows, weights };
-        Ok(HostBatch { graphs, inputs: block.nodes.clone(), outputs: block.nodes, loss, n_loss })
+        Ok(HostBatch { graphs, inputs: block.nodes.clone(), rows: None, outputs: block.nodes, loss, n_loss })
     }
 
     /// The edges of a subgraph with the weights that they have in the graph.
@@ -263,6 +290,15 @@ impl EpochBatches<'_> {
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
                 Ok(batches.of_blocks(&loader.sampler().sample(graph, mine, plan.key(at))?, (loss, seeds.len()))?)
             }
+            (Source::Patches(source, _), Plan::Seeds(plan)) => {
+                let (seeds, own) = (plan.seeds(at), source.own());
+                let mine: Vec<NodeId> = seeds.iter().copied().filter(|seed| own.contains(seed)).collect();
+                let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
+                let (batch, rows) = source.make(&mine, plan.key(at))?;
+                let host = batches.of_blocks(&batch, (loss, seeds.len()))?;
+                let outputs = mine.into_iter().map(|seed| seed - own.start).collect();
+                Ok(HostBatch { rows: Some(rows), outputs, ..host })
+            }
             (Source::Subgraphs(sampler, _, seeds), _) => Ok(batches.of_subgraph(sampler.sample(graph, key)?, seeds)?),
             (Source::Links(links, _, sampler), Plan::Links(plan)) => {
                 batches.of_pairs(&links.batch(plan, at), sampler, key)
@@ -298,7 +334,7 @@ fn block_sampler(
     Ok(Box::new(neighbor_sampler(config, neighborhoods, in_place)?))
 }
 
-fn neighbor_sampler(
+pub(super) fn neighbor_sampler(
     config: &TrainConfig,
     neighborhoods: &Neighborhoods,
     in_place: bool,

@@ -10,6 +10,7 @@
 //!   was interrupted.
 //! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know of it.
 //! - [`MiniBatch`]: a run.
+//! - [`Held`]: graph and features where every rank holds a patch of them.
 //! - [`BatchPlan`]: the largest batch that there can be, for plans.
 //!
 //! Scores are taken on the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of full-batch
@@ -19,12 +20,14 @@
 mod batch;
 mod batches;
 mod neighborhoods;
+mod patches;
 mod plan;
 mod session;
 mod train;
 
 pub(crate) use batches::Batches;
 pub use neighborhoods::Neighborhoods;
+pub(crate) use patches::Held;
 pub(crate) use plan::BatchPlan;
 pub(crate) use session::{Material, Prepared, raw};
 pub use train::MiniBatch;

@@ -3,6 +3,7 @@
 use girih_graph_format::{Csr, FormatError, NodeId, Scales};
 use girih_sampling::{Block, Columns};
 
+use crate::distributed::AllScales;
 use crate::inputs::Adjacency;
 
 /// A graph to draw neighbours from, with what makes rows of its normalised adjacency `Â` out of them.
@@ -15,8 +16,10 @@ use crate::inputs::Adjacency;
 /// so that its product with any rows has the product with row `v` of `Â` as its expectation. Of a mean over neighbours
 /// (`Â[v, u] = 1 / deg(v)`) that leaves the mean over what was drawn; and all neighbours, each drawn once, give `Â` itself.
 pub struct Neighborhoods {
-    /// Without self loops where the model adds them.
+    /// Without self loops where the model adds them. Of a patch, its rows.
     graph: Csr,
+    /// Of a patch, how many neighbours each node of the whole graph has.
+    degrees: Option<Vec<u32>>,
     scales: Scales,
     loops: Loops,
 }
@@ -36,13 +39,39 @@ impl Neighborhoods {
     #[must_use]
     pub fn new(graph: &Csr, adjacency: Adjacency) -> Self {
         if !adjacency.self_loops {
-            return Self { graph: graph.clone(), scales: graph.scales(adjacency.norm), loops: Loops::AsDrawn };
+            let scales = graph.scales(adjacency.norm);
+            return Self { graph: graph.clone(), degrees: None, scales, loops: Loops::AsDrawn };
         }
         let full = graph.with_self_loops();
         let loops = if full.values().is_some() { Loops::Weights(diagonal(&full)) } else { Loops::Ones };
         let has_loops = full.nnz() != graph.nnz() + graph.n_rows();
         let drawn = if has_loops { graph.without_self_loops() } else { graph.clone() };
-        Self { graph: drawn, scales: full.scales(adjacency.norm), loops }
+        Self { graph: drawn, degrees: None, scales: full.scales(adjacency.norm), loops }
+    }
+
+    /// Of the rows of some consecutive nodes from `first` on, without weights: those that are drawn from.
+    #[must_use]
+    pub(crate) fn rows_to_draw(rows: &Csr, first: NodeId, adjacency: Adjacency) -> Csr {
+        let is_loop = |row: usize, column: NodeId| column == first + row as NodeId;
+        let has_loops = adjacency.self_loops
+            && (0..rows.n_rows()).any(|row| rows.row(row).binary_search(&(first + row as NodeId)).is_ok());
+        if has_loops { rows.filtered(|row, column| !is_loop(row, column)) } else { rows.clone() }
+    }
+
+    /// Of a patch of a graph without weights: the rows that are drawn from, and of all nodes how many neighbours they have there and
+    /// the factors of `Â`.
+    #[must_use]
+    pub(crate) fn of_patch(rows: Csr, degrees: Vec<u32>, scales: &AllScales, adjacency: Adjacency) -> Self {
+        let [left, right] = scales.each_ref().map(|factors| factors.as_ref().map(|factors| factors.to_vec()));
+        let loops = if adjacency.self_loops { Loops::Ones } else { Loops::AsDrawn };
+        Self { graph: rows, degrees: Some(degrees), scales: Scales { left, right }, loops }
+    }
+
+    /// How many neighbours a node of the whole graph has.
+    fn degree(&self, node: NodeId) -> usize {
+        self.degrees
+            .as_ref()
+            .map_or_else(|| self.graph.degree(node as usize), |degrees| degrees[node as usize] as usize)
     }
 
     /// What samplers draw from.
@@ -90,8 +119,7 @@ impl Neighborhoods {
         row.clear();
         let node = block.nodes[v];
         let range = block.indptr[v] as usize..block.indptr[v + 1] as usize;
-        let each =
-            if block.weights.is_empty() { self.graph.degree(node as usize) as f32 / range.len() as f32 } else { 1.0 };
+        let each = if block.weights.is_empty() { self.degree(node) as f32 / range.len() as f32 } else { 1.0 };
         let left = factor(self.scales.left.as_deref(), node);
         for edge in range {
             let column = block.indices[edge];

@@ -17,7 +17,8 @@ use crate::tape::Pool;
 
 /// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
 ///
-/// Of several ranks, each takes an equal share of the seeds of every batch, holds graph and features whole, and adds its
+/// Of several ranks, each takes an equal share of the seeds of every batch and holds graph and features whole, or it takes the
+/// seeds that lie in its patch and holds that, in which case all score together, each on its own nodes. It adds its
 /// gradients to those of the others before the step, so that parameters are the same on all of them, to the bit; and up to
 /// the order of sums those of one rank. With dropout they are not: a rank draws masks of its own for the nodes that it computes.
 pub struct MiniBatch<'a, B: Backend> {
@@ -168,7 +169,11 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let Self { state, batches, whole, scorer, world } = self;
         let epoch = batches.epoch(state.epochs_done());
-        let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);
+        let (n_batches, before, ahead) = (
+            epoch.n_batches(),
+            state.partial,
+            if batches.are_made_together() { 0 } else { state.config.batch.prefetch },
+        );
         let losses = state.pool.take(state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
         let mut progress = Progress { losses, n_losses: Vec::new(), before };
         let stepper = Stepper { model: scorer.model(), whole, batches, world: *world, lr };
@@ -183,7 +188,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
-        let Some(world) = self.world else { return self.scores() };
+        let Some(world) = self.world.filter(|_| !self.batches.are_made_together()) else { return self.scores() };
         // One rank takes the scores for all: every rank has the same parameters and the whole graph.
         let mine = if world.rank() == 0 { Some(self.scores()?) } else { None };
         let text = mine.map_or_else(Vec::new, |scores| serde_json::to_vec(&scores).expect("scores are numbers"));

@@ -8,7 +8,7 @@ use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
+use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind, NormKind,
     OptimizerConfig, OptimizerKind, SaintKind, SessionOptions, TrainConfig, checkpoint_path,
@@ -209,6 +209,71 @@ fn ranks_train_what_one_rank_does() {
             assert!(difference < 2e-5, "{kind:?}, {n_ranks} ranks: parameters differ by {difference}");
             assert_eq!(expected.progress.n_steps, found.progress.n_steps);
         }
+    }
+}
+
+/// Trains on ranks, and reads what was written at the end.
+fn trained_on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> Checkpoint {
+    let folder = tempfile::tempdir().unwrap();
+    let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
+    let mut observe = |_: Event<'_>| Control::Continue;
+    TrainJob::new(dataset.clone(), config, ranks, &session, &mut observe).on_threads(Cpu::new).unwrap();
+    Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap()
+}
+
+/// Ranks that each hold a patch.
+fn patches(n_ranks: usize) -> RankOptions {
+    RankOptions { layout: Layout::Patches, ..ranks(n_ranks) }
+}
+
+#[test]
+fn ranks_with_patches_train_what_one_rank_trains() {
+    let dataset = planted("nodes=300");
+    for kind in LAYERED {
+        let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+        let config = TrainConfig { batch, batch_size: Some(25), ..plain(kind, 3) };
+        let expected = trained(&dataset, &config);
+        for n_ranks in [1, 3, 4] {
+            let found = trained_on_ranks(&dataset, &config, &patches(n_ranks));
+            let difference = largest_difference(&expected, &found);
+            assert!(difference < 2e-5, "{kind:?}, {n_ranks} ranks: parameters differ by {difference}");
+            let scores = |checkpoint: &Checkpoint| checkpoint.progress.last.unwrap().test_accuracy;
+            assert_eq!(scores(&found), scores(&expected), "{kind:?}, {n_ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn codes_travel_as_codes() {
+    let dataset = planted("nodes=300");
+    let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+    let codec = Some("f16".parse().unwrap());
+    let config = TrainConfig { batch, batch_size: Some(25), codec, ..plain(ModelKind::Gcn, 2) };
+    let expected = trained(&dataset, &config);
+    let found = trained_on_ranks(&dataset, &config, &patches(3));
+    let difference = largest_difference(&expected, &found);
+    assert!(difference < 2e-5, "parameters differ by {difference}");
+}
+
+#[test]
+fn what_patches_cannot_hold_is_refused() {
+    let weighted = |dataset: Dataset| {
+        let weights = vec![0.5; dataset.graph.nnz()];
+        Dataset { graph: dataset.graph.with_values(Some(weights.into())).unwrap(), ..dataset }
+    };
+    let dense = planted("nodes=300");
+    let sampled = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
+    let full = TrainConfig { batch: BatchConfig::default(), ..sampled.clone() };
+    for (dataset, config, told) in [
+        (with_bags_of_words(&dense), &sampled, "features are sparse"),
+        (weighted(dense.clone()), &sampled, "edges have weights"),
+        (dense.clone(), &full, "full batches cut the graph by their partition"),
+    ] {
+        let session = SessionOptions::default();
+        let mut observe = |_: Event<'_>| Control::Continue;
+        let refused = TrainJob::new(dataset, config, &patches(2), &session, &mut observe).on_threads(Cpu::new);
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(told), "{message}");
     }
 }
 

@@ -1,20 +1,24 @@
-//! `girih sample`: mini-batches as training makes them, counted and timed.
+//! `girih sample`: mini-batches as training makes them, counted and timed; by one process, or shared by ranks.
 
+mod ranks;
 mod relabelled;
 mod source;
+mod tiers;
 
 use std::time::Duration;
 
 use girih_datasets::Dataset;
 use girih_sampling::digest_of;
+use girih_trainer::BatchConfig;
 
 use super::load_required;
 use crate::args::SampleArgs;
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
+use ranks::Sharing;
 use source::{Made, Source};
 
-/// Makes all batches and describes them.
+/// Makes all batches and describes them; or plans where what they read would lie.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     let config = args.batch_config();
     config.check()?;
@@ -23,20 +27,51 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
     }
     let dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    if args.ranks.ranks.is_some() {
+        return run_on_ranks(args, &config, dataset);
+    }
+    if args.tiers.plan {
+        return tiers::run(args, &config, &dataset);
+    }
     let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
     let source = Source::new(args, &config, &dataset)?;
     let made = under_spinner("sampling", args.output, || source.make(args.epochs, n_threads))?;
+    let mut results = described(&dataset, &config);
+    describe_source(&source, &dataset, &mut results);
+    results.add("threads", n_threads, "Threads", n_threads.to_string());
+    describe(&made, made.len(), n_threads, &mut results);
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// Makes all batches on ranks, and describes them and what was sent.
+fn run_on_ranks(args: &SampleArgs, config: &BatchConfig, dataset: Dataset) -> Result<(), CliError> {
+    let mut results = described(&dataset, config);
+    let sharing = Sharing::new(args, config, dataset)?;
+    let ((n_seeds, n_ranks), fan_out) = (sharing.sizes(), sharing.fan_out().to_string());
+    results.add("seeds", n_seeds, "Seeds", n_seeds.to_string()).add(
+        "fanout",
+        fan_out.as_str(),
+        "Fan-out",
+        fan_out.as_str(),
+    );
+    sharing.describe(&mut results);
+    let shared = under_spinner("sampling", args.output, || sharing.make())?;
+    describe(&shared.made, shared.n_batches, n_ranks, &mut results);
+    shared.describe(&mut results);
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// What is known before batches are made.
+fn described(dataset: &Dataset, config: &BatchConfig) -> Results {
     let mut results = Results::default();
     results
         .add("data", dataset.name.as_str(), "Data", dataset.name.as_str())
         .add_hidden("nodes", dataset.n_nodes())
         .add_hidden("edges", dataset.n_edges())
         .add("batch", config.kind.name(), "Batches are of", config.kind.name());
-    describe_source(&source, &dataset, &mut results);
-    results.add("threads", n_threads, "Threads", n_threads.to_string());
-    describe(&made, n_threads, &mut results);
-    results.print(args.output.json);
-    Ok(())
+    results
 }
 
 /// What batches with seeds have and subgraphs have not.
@@ -54,15 +89,16 @@ fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results
     }
 }
 
-fn describe(made: &[Made], n_threads: usize, results: &mut Results) {
-    let n = made.len();
+/// Describes batches, each made at once or in as many parts as there are more.
+fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
     let mean = |count: fn(&Made) -> usize| made.iter().map(count).sum::<usize>() as f64 / n.max(1) as f64;
     let (n_edges, n_inputs) = (mean(|made| made.n_edges), mean(|made| made.n_inputs));
     let batch_ms = median_ms(made.iter().map(|made| Some(made.took)));
     let relabel_ms = median_ms(made.iter().map(|made| made.relabelling));
     let sample_ms = median_ms(made.iter().map(|made| Some(made.took.saturating_sub(made.relabelling?))));
     // Threads work side by side; what they do between batches, such as digests, is not sampling.
-    let seconds = made.iter().map(|made| made.took).sum::<Duration>().as_secs_f64() / n_threads.min(n.max(1)) as f64;
+    let seconds =
+        made.iter().map(|made| made.took).sum::<Duration>().as_secs_f64() / n_threads.min(made.len().max(1)) as f64;
     let edges_per_s = if seconds > 0.0 { n_edges * n as f64 / seconds } else { 0.0 };
     let digest = digest_of(&made.iter().map(|made| made.digest).collect::<Vec<_>>());
     let ms = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("{ms:.3} ms"));

@@ -134,7 +134,8 @@ fn subgraphs(
     })
 }
 
-fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
+/// How the arguments have neighbours sampled.
+pub(super) fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
     NeighborOptions {
         draws: args.draws.map(Into::into).unwrap_or_default(),
         replace: args.replace,
@@ -146,10 +147,19 @@ fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
 }
 
 /// The weights of edges, which there have to be.
-fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
-    if dataset.graph.values().is_none() {
-        let name = &dataset.name;
-        return Err(CliError::Other(format!("edges of {name} have no weights to be drawn by; leave --weighted out")));
-    }
+pub(super) fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
+    check_weighted(dataset)?;
     Ok(Bias::of(&dataset.graph)?)
+}
+
+/// Refuses data whose edges have no weights.
+///
+/// # Errors
+/// When they have none.
+pub(super) fn check_weighted(dataset: &Dataset) -> Result<(), CliError> {
+    if dataset.graph.values().is_some() {
+        return Ok(());
+    }
+    let name = &dataset.name;
+    Err(CliError::Other(format!("edges of {name} have no weights to be drawn by; leave --weighted out")))
 }

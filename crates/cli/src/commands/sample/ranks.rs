@@ -1,0 +1,296 @@
+//! [`Sharing`]: batches of `girih sample` shared by ranks, each with its part of the graph.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use girih_collective_sampling::{CollectiveError, RankGraph, RankRows, Tally};
+use girih_comm::Collective;
+use girih_comm::threads::{self, ThreadRank};
+use girih_compute::Cpu;
+use girih_datasets::{Dataset, Features};
+use girih_graph_format::NodeId;
+use girih_partition::{Ownership, Patches};
+use girih_reorder::clusters;
+use girih_sampling::{Bias, DrawKey, FanOut, Loader, LoaderOptions, MiniBatch, NeighborSampler, SampleError, Sampler};
+use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
+
+use super::source::{Made, check_weighted, neighbor_options};
+use crate::args::{CutChoice, LayoutChoice, SampleArgs};
+use crate::error::CliError;
+use crate::output::Results;
+
+/// How long a rank waits for another one.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// How ranks share batches: each batch has a part for every patch, the seeds that lie in it, and a rank makes the parts of its
+/// patches. So the parts, and the digest of all of them, do not depend on the number of ranks.
+pub(super) struct Sharing<'a> {
+    args: &'a SampleArgs,
+    /// Numbered so that each patch is a range of ids.
+    dataset: Dataset,
+    patches: Patches,
+    /// A patch for each rank.
+    of_ranks: Patches,
+    fan_out: FanOut,
+}
+
+/// What ranks made together.
+pub(super) struct Shared {
+    /// The parts of all batches, batch after batch, patch after patch.
+    pub(super) made: Vec<Made>,
+    pub(super) n_batches: usize,
+    /// What all ranks sent.
+    tally: Tally,
+}
+
+impl<'a> Sharing<'a> {
+    /// How the arguments have ranks share the batches of a data set.
+    ///
+    /// # Errors
+    /// When batches are not made of what seeds draw, or the graph cannot be cut so.
+    pub(super) fn new(args: &'a SampleArgs, config: &BatchConfig, dataset: Dataset) -> Result<Self, CliError> {
+        if config.kind != BatchKind::Neighbor {
+            return Err(CliError::Usage(format!(
+                "ranks share the seeds of a batch, and {} batches are not made of what single seeds draw; choose neighbor \
+                 batches, or leave --ranks out",
+                config.kind.name()
+            )));
+        }
+        let n_layers = if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() };
+        let ranks = args.ranks.n_ranks();
+        let n_patches = args.ranks.patches.unwrap_or(ranks);
+        let (dataset, patches) = match args.ranks.cut.unwrap_or_default() {
+            CutChoice::Ranges => {
+                let patches = Patches::equal(dataset.n_nodes(), usize::from(n_patches)).map_err(usage)?;
+                (dataset, patches)
+            }
+            CutChoice::Metis => {
+                let part_of = clusters(&dataset.graph, usize::from(n_patches)).map_err(usage)?;
+                let layout = Ownership::new(&part_of, usize::from(n_patches)).map_err(usage)?;
+                (dataset.permuted(layout.permutation())?, layout.patches().clone())
+            }
+        };
+        let of_ranks = patches.of_ranks(usize::from(ranks)).map_err(usage)?;
+        Ok(Self { args, dataset, patches, of_ranks, fan_out: config.fan_out(n_layers)? })
+    }
+
+    pub(super) fn fan_out(&self) -> &FanOut {
+        &self.fan_out
+    }
+
+    /// The numbers of seeds, and of ranks.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.dataset.seeds().len(), self.of_ranks.len())
+    }
+
+    /// Makes all batches, on ranks that are threads.
+    ///
+    /// # Errors
+    /// When the sampler refuses, or a rank fails, by its name.
+    pub(super) fn make(&self) -> Result<Shared, CliError> {
+        let SampleArgs { epochs, batch_size, seed, .. } = *self.args;
+        let options = LoaderOptions { batch_size: batch_size as usize, seed, ..LoaderOptions::default() };
+        let loader = Loader::new(&self.dataset.graph, self.sampler()?, self.dataset.seeds(), options)?;
+        let mut parts = Vec::new();
+        for epoch in 0..epochs {
+            let plan = loader.plan(epoch);
+            for batch in 0..plan.n_batches() {
+                parts.push(Part { key: plan.key(batch), seeds: self.parted(plan.seeds(batch)) });
+            }
+        }
+        if self.args.weighted {
+            check_weighted(&self.dataset)?;
+        }
+        let ranks = threads::run(self.of_ranks.len(), DEADLINE, |rank| self.on_rank(&rank, &parts));
+        let ranks =
+            ranks.map_err(|failure| CliError::Other(format!("rank {} failed: {}", failure.rank, failure.message)))?;
+        let mut tally = Tally::default();
+        ranks.iter().for_each(|(_, of_rank)| tally += *of_rank);
+        let mut of_ranks: Vec<_> = ranks.into_iter().map(|(made, _)| made.into_iter()).collect();
+        let n_parts = parts.len() * self.patches.len();
+        let owner = |part: usize| self.rank_of(part % self.patches.len());
+        let made = (0..n_parts).map(|part| of_ranks[owner(part)].next().expect("every part is made")).collect();
+        Ok(Shared { made, n_batches: parts.len(), tally })
+    }
+
+    fn sampler(&self) -> Result<NeighborSampler, SampleError> {
+        NeighborSampler::new(self.fan_out.clone(), neighbor_options(self.args))
+    }
+
+    /// The seeds of a batch that lie in each patch, in their order.
+    fn parted(&self, seeds: &[NodeId]) -> Vec<Vec<NodeId>> {
+        let mut parts = vec![Vec::new(); self.patches.len()];
+        seeds.iter().for_each(|&seed| parts[self.patches.owner(seed)].push(seed));
+        parts
+    }
+
+    /// The rank that has a patch.
+    fn rank_of(&self, patch: usize) -> usize {
+        (0..self.of_ranks.len())
+            .find(|&rank| self.patches_of(rank).contains(&patch))
+            .expect("a patch is dealt to a rank")
+    }
+
+    /// The patches of a rank, which are consecutive.
+    fn patches_of(&self, rank: usize) -> Range<usize> {
+        let (n_patches, n_ranks) = (self.patches.len(), self.of_ranks.len());
+        n_patches * rank / n_ranks..n_patches * (rank + 1) / n_ranks
+    }
+
+    /// What one rank does: the parts of its patches, and its share in those of others.
+    fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<Made>, Tally), CollectiveError> {
+        let (world, sampler): (&dyn Collective<Cpu>, _) = (rank, self.sampler()?);
+        let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
+        if self.args.ranks.layout == Some(LayoutChoice::Replicated) {
+            let graph = &self.dataset.graph;
+            let sampler = if self.args.weighted { sampler.weighted(Bias::of(graph)?) } else { sampler };
+            let made = self.rounds(world, parts, |seeds, key| {
+                let start = Instant::now();
+                sampler.sample_into(graph, seeds, key, &mut batch)?;
+                Ok(made(&batch, start.elapsed()))
+            })?;
+            return Ok((made, Tally::default()));
+        }
+        let own = self.of_ranks.range(world.rank());
+        let rows = self.dataset.graph.row_slice(own.start as usize..own.end as usize);
+        let weights = self.args.weighted.then(|| Bias::of(&rows)).transpose()?;
+        let mut graph = RankGraph::new(world, &self.of_ranks, &rows, weights.as_ref())?;
+        let mut features = match self.rows_of_features(own) {
+            Some((rows, row_bytes)) if !self.args.global_inputs => {
+                Some(RankRows::new(world, &self.of_ranks, rows, row_bytes)?)
+            }
+            _ => None,
+        };
+        let made = self.rounds(world, parts, |seeds, key| {
+            let start = Instant::now();
+            sampler.sample_from(&mut graph, seeds, key, &mut batch)?;
+            let took = start.elapsed();
+            if let Some(features) = &mut features {
+                features.gather(batch.inputs(), &mut gathered)?;
+            }
+            Ok(made(&batch, took))
+        })?;
+        let mut tally = graph.tally();
+        tally += features.map_or_else(Tally::default, |features| features.tally());
+        Ok((made, tally))
+    }
+
+    /// Makes the parts of a rank's patches. As often as the rank with the most patches makes one, all take part.
+    fn rounds(
+        &self,
+        world: &dyn Collective<Cpu>,
+        parts: &[Part],
+        mut make: impl FnMut(&[NodeId], DrawKey) -> Result<Made, CollectiveError>,
+    ) -> Result<Vec<Made>, CollectiveError> {
+        let mine = self.patches_of(world.rank());
+        let n_rounds = (0..world.size()).map(|rank| self.patches_of(rank).len()).max().unwrap_or(0);
+        let mut made = Vec::with_capacity(parts.len() * mine.len());
+        for part in parts {
+            for round in 0..n_rounds {
+                match mine.clone().nth(round) {
+                    Some(patch) => made.push(make(&part.seeds[patch], part.key)?),
+                    None => drop(make(&[], part.key)?),
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// The rows of features of some nodes as bytes, and how many a row has; `None` where they are sparse, or there are none.
+    fn rows_of_features(&self, nodes: Range<NodeId>) -> Option<(&[u8], usize)> {
+        let (all, row_bytes): (&[u8], usize) = match self.dataset.features.as_ref()? {
+            Features::Dense(rows) => (bytemuck::cast_slice(rows.data()), size_of::<f32>() * rows.n_cols()),
+            Features::Compressed(rows) => (rows.codes(), rows.codec().row_bytes()),
+            Features::Sparse(_) => return None,
+        };
+        Some((&all[nodes.start as usize * row_bytes..nodes.end as usize * row_bytes], row_bytes))
+    }
+}
+
+/// A batch, by the seeds that lie in each patch.
+struct Part {
+    key: DrawKey,
+    seeds: Vec<Vec<NodeId>>,
+}
+
+/// What a part came to.
+fn made(batch: &MiniBatch, took: Duration) -> Made {
+    Made { n_edges: batch.n_edges(), n_inputs: batch.inputs().len(), took, relabelling: None, digest: batch.digest() }
+}
+
+fn usage(error: impl Display) -> CliError {
+    CliError::Usage(error.to_string())
+}
+
+impl Sharing<'_> {
+    /// Tells how batches are shared, before they are made.
+    pub(super) fn describe(&self, results: &mut Results) {
+        let SampleArgs { ranks, .. } = self.args;
+        let (n_ranks, n_patches) = (self.of_ranks.len(), self.patches.len());
+        let layout = ranks.layout.unwrap_or_default().name();
+        let cut = ranks.cut.unwrap_or_default().name();
+        let graph = &self.dataset.graph;
+        let inner = self.of_ranks.inner_edges(graph) as f64 / graph.nnz().max(1) as f64;
+        results
+            .add("ranks", n_ranks, "Ranks", n_ranks.to_string())
+            .add("layout", layout, "Each holds", if layout == "patches" { "its patches" } else { "all" })
+            .add("patches", n_patches, "Patches", format!("{n_patches}, cut by {cut}"))
+            .add_hidden("cut", cut)
+            .add(
+                "node_imbalance",
+                self.of_ranks.node_imbalance(),
+                "Largest by nodes",
+                times(self.of_ranks.node_imbalance()),
+            )
+            .add(
+                "edge_imbalance",
+                self.of_ranks.edge_imbalance(graph),
+                "  by edges",
+                times(self.of_ranks.edge_imbalance(graph)),
+            )
+            .add("inner_edges", inner, "Edges inside", format!("{:.1} %", 100.0 * inner));
+    }
+}
+
+impl Shared {
+    /// Tells what was sent, a batch.
+    pub(super) fn describe(&self, results: &mut Results) {
+        let share = |part: u64, whole: u64| if whole == 0 { None } else { Some(part as f64 / whole as f64) };
+        let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));
+        let Tally { frontier_nodes, own_frontier_nodes, wanted_rows, own_rows, .. } = self.tally;
+        let (nodes, rows) = (share(own_frontier_nodes, frontier_nodes), share(own_rows, wanted_rows));
+        results.add("own_frontier", nodes, "Nodes that draw at home", percent(nodes)).add(
+            "own_rows",
+            rows,
+            "Rows of features at home",
+            percent(rows),
+        );
+        let n = self.n_batches.max(1) as f64;
+        for (keys, sent) in STAGES.into_iter().zip(self.tally.stages()).filter(|(_, sent)| sent.messages > 0) {
+            let (bytes, messages) = (sent.bytes as f64 / n, sent.messages as f64 / n);
+            let shown = format!("{:.1} kB in {messages:.1} messages", bytes / 1e3);
+            results.add(keys.bytes, bytes, keys.label, shown).add_hidden(keys.messages, messages);
+        }
+    }
+}
+
+/// What results call a stage.
+struct Keys {
+    bytes: &'static str,
+    messages: &'static str,
+    label: &'static str,
+}
+
+/// The stages of [`Tally::stages`] that sampling has, in that order.
+const STAGES: [Keys; 5] = [
+    Keys { bytes: "shuffle_bytes", messages: "shuffle_messages", label: "Sent a batch, frontier" },
+    Keys { bytes: "weights_bytes", messages: "weights_messages", label: "  weights of rows" },
+    Keys { bytes: "reshuffle_bytes", messages: "reshuffle_messages", label: "  what was drawn" },
+    Keys { bytes: "request_bytes", messages: "request_messages", label: "  ids of rows" },
+    Keys { bytes: "row_bytes", messages: "row_messages", label: "  rows of features" },
+];
+
+fn times(factor: f64) -> String {
+    format!("{factor:.3} times the mean")
+}

@@ -1,0 +1,202 @@
+//! [`RankGraph`]: a rank's patch of a graph, and the way to the others.
+
+use girih_comm::Collective;
+use girih_compute::Backend;
+use girih_graph_format::{Csr, NodeId};
+use girih_partition::Patches;
+use girih_sampling::{Bias, DrawScratch, DrawnHop, Hop, HopSource, Patch, Topology};
+
+use crate::exchange::{exchange, messages};
+use crate::wire::{Reader, Request, drawn, put, reply};
+use crate::{CollectiveError, Tally};
+
+/// A graph of which every rank holds the rows of its patch. As a [`Topology`] it is that of the whole graph: for each hop all
+/// ranks exchange their frontiers, each draws for the nodes of its patch, and what was drawn goes back.
+///
+/// A rank without seeds samples with none, so that it takes part in each hop. Ranks may be at different batches, whose keys
+/// travel with the requests; their samplers have the same hops.
+pub struct RankGraph<'r, B: Backend> {
+    pub(crate) world: &'r dyn Collective<B>,
+    pub(crate) patches: &'r Patches,
+    pub(crate) patch: Patch<'r>,
+    pub(crate) bias: Option<&'r Bias>,
+    scratch: DrawScratch,
+    drawn: DrawnHop,
+    pub(crate) tally: Tally,
+}
+
+impl<'r, B: Backend> RankGraph<'r, B> {
+    /// This rank's part of a graph: `rows` are those of its patch, with columns of all nodes, and `bias` their weights where
+    /// edges are not all drawn alike. All ranks call it together.
+    ///
+    /// # Errors
+    /// When there is not a patch for each rank, the rows are not those of this rank's, or ranks do not agree on the patches or
+    /// on whether there are weights.
+    pub fn new(
+        world: &'r dyn Collective<B>,
+        patches: &'r Patches,
+        rows: &'r Csr,
+        bias: Option<&'r Bias>,
+    ) -> Result<Self, CollectiveError> {
+        let (rank, own) = (world.rank(), check_patches(world, patches)?);
+        if (rows.n_rows(), rows.n_cols()) != (own.len(), patches.n_nodes()) {
+            return Err(CollectiveError::layout(format!(
+                "rank {rank} holds {} rows of {} columns, but its patch has {} nodes of {}; give each rank the rows of its patch",
+                rows.n_rows(),
+                rows.n_cols(),
+                own.len(),
+                patches.n_nodes()
+            )));
+        }
+        let mine = [rows.nnz() as u64, u64::from(bias.is_some())];
+        let all = world.all_gather_bytes(bytemuck::cast_slice(&mine))?;
+        let mut first_edge = 0;
+        for (other, message) in all.iter().enumerate() {
+            let numbers: Vec<u64> =
+                Reader::new(message, other, "a layout").numbers(2)?.map(u64::from_le_bytes).collect();
+            if numbers[1] != mine[1] {
+                return Err(CollectiveError::layout(format!(
+                    "edges have weights on one of the ranks {rank} and {other} alone; give weights to all ranks, or to none"
+                )));
+            }
+            if other < rank {
+                first_edge += numbers[0];
+            }
+        }
+        let patch = Patch::new(rows, own.start, first_edge)?;
+        let (scratch, drawn) = Default::default();
+        Ok(Self { world, patches, patch, bias, scratch, drawn, tally: Tally::default() })
+    }
+
+    /// What this rank has sent so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Asks owners for the weights of the rows of all nodes, and divides the draws of a hop by them: the shares of the nodes
+    /// asked of each rank, and those of the nodes that each rank asks for here.
+    fn divide(
+        &mut self,
+        hop: &Hop<'_>,
+        owners: &[usize],
+        asked: &[Option<Request>],
+    ) -> Result<Vec<Option<Vec<u32>>>, CollectiveError> {
+        let mut replies = messages(self.world);
+        for (message, request) in replies.iter_mut().zip(asked) {
+            if let Some(request) = request {
+                let weights = self.patch.row_weights(&request.hop(), self.bias)?;
+                message.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+            }
+        }
+        let received = exchange(self.world, &mut self.tally.weights, replies)?;
+        let mut of_rank = Vec::with_capacity(received.len());
+        for (rank, message) in received.iter().enumerate() {
+            let mut reader = Reader::new(message, rank, "the weights of rows");
+            let n_nodes = owners.iter().filter(|&&owner| owner == rank).count();
+            of_rank.push(reader.numbers(n_nodes)?.map(f64::from_le_bytes));
+            reader.end()?;
+        }
+        let weights: Vec<f64> = owners.iter().filter_map(|&owner| of_rank[owner].next()).collect();
+        let mut sent = messages(self.world);
+        for (share, &owner) in hop.shares(&weights).unwrap_or_default().into_iter().zip(owners) {
+            put(&mut sent[owner], &[share]);
+        }
+        let received = exchange(self.world, &mut self.tally.shuffle, sent)?;
+        let shares = |(rank, request): (usize, &Option<Request>)| {
+            let Some(request) = request else { return Ok(None) };
+            let mut reader = Reader::new(&received[rank], rank, "shares of draws");
+            let shares = reader.words(request.nodes.len())?;
+            reader.end()?;
+            Ok(Some(shares))
+        };
+        asked.iter().enumerate().map(shares).collect()
+    }
+
+    /// Draws what every rank asks for.
+    fn draw(
+        &mut self,
+        asked: &[Option<Request>],
+        shares: &[Option<Vec<u32>>],
+    ) -> Result<Vec<Vec<u8>>, CollectiveError> {
+        let (mut replies, mut drawn) = (messages(self.world), DrawnHop::default());
+        for ((message, request), shares) in replies.iter_mut().zip(asked).zip(shares) {
+            if let Some(request) = request {
+                drawn.clear();
+                self.patch.draw(&request.hop(), shares.as_deref(), self.bias, &mut self.scratch, &mut drawn)?;
+                *message = reply(&drawn);
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Brings what ranks drew into the order of the frontier.
+    fn merge(&mut self, owners: &[usize], parts: &[DrawnHop]) {
+        self.drawn.clear();
+        let DrawnHop { indptr, sources, edge_ids, node_weights } = &mut self.drawn;
+        let mut next = vec![0; parts.len()];
+        for &owner in owners {
+            let (part, at) = (&parts[owner], next[owner]);
+            next[owner] += 1;
+            let edges = part.indptr[at] as usize..part.indptr[at + 1] as usize;
+            sources.extend_from_slice(&part.sources[edges.clone()]);
+            if !part.edge_ids.is_empty() {
+                edge_ids.extend_from_slice(&part.edge_ids[edges]);
+            }
+            node_weights.extend(part.node_weights.get(at));
+            indptr.push(sources.len() as u64);
+        }
+    }
+}
+
+impl<B: Backend> Topology for RankGraph<'_, B> {
+    type Error = CollectiveError;
+
+    fn n_nodes(&self) -> usize {
+        self.patches.n_nodes()
+    }
+
+    fn hop<'a>(&'a mut self, hop: &Hop<'a>) -> Result<HopSource<'a>, CollectiveError> {
+        let owners: Vec<usize> = hop.frontier.iter().map(|&node| self.patches.owner(node)).collect();
+        let mut of_owner: Vec<Vec<NodeId>> = vec![Vec::new(); self.world.size()];
+        hop.frontier.iter().zip(&owners).for_each(|(&node, &owner)| of_owner[owner].push(node));
+        self.tally.frontier_nodes += owners.len() as u64;
+        self.tally.own_frontier_nodes += of_owner[self.world.rank()].len() as u64;
+        let n_asked: Vec<usize> = of_owner.iter().map(Vec::len).collect();
+
+        let requests = of_owner.into_iter().map(|nodes| Request::new(hop, nodes).to_bytes()).collect();
+        let received = exchange(self.world, &mut self.tally.shuffle, requests)?;
+        let request = |(rank, message): (usize, &girih_comm::Parcel)| Request::from_bytes(message, rank);
+        let asked: Vec<Option<Request>> = received.iter().enumerate().map(request).collect::<Result<_, _>>()?;
+        let shares = if hop.has_shares() { self.divide(hop, &owners, &asked)? } else { vec![None; self.world.size()] };
+
+        let replies = self.draw(&asked, &shares)?;
+        let received = exchange(self.world, &mut self.tally.reshuffle, replies)?;
+        let part = |(rank, message): (usize, &girih_comm::Parcel)| drawn(message, rank, (hop, n_asked[rank]));
+        let parts: Vec<DrawnHop> = received.iter().enumerate().map(part).collect::<Result<_, _>>()?;
+        self.merge(&owners, &parts);
+        Ok(HopSource::Drawn(&self.drawn))
+    }
+}
+
+/// Checks that there is a patch for each rank, the same ones on all; the nodes of this rank's.
+pub(crate) fn check_patches<B: Backend>(
+    world: &dyn Collective<B>,
+    patches: &Patches,
+) -> Result<std::ops::Range<NodeId>, CollectiveError> {
+    let (rank, size) = (world.rank(), world.size());
+    if patches.len() != size {
+        return Err(CollectiveError::layout(format!(
+            "{} patches for {size} ranks; give each rank one, as Patches::of_ranks deals them",
+            patches.len()
+        )));
+    }
+    let ends: Vec<NodeId> = (0..size).map(|patch| patches.range(patch).end).collect();
+    let all = world.all_gather_bytes(bytemuck::cast_slice(&ends))?;
+    match all.iter().position(|theirs| *theirs != all[rank]) {
+        None => Ok(patches.range(rank)),
+        Some(other) => Err(CollectiveError::layout(format!(
+            "ranks {rank} and {other} have the graph cut in different places; give all ranks the same patches"
+        ))),
+    }
+}

@@ -1,0 +1,167 @@
+//! [`coordinator`]: the launch order of ranks that a transport joins.
+//!
+//! A thread of each rank takes part in rounds: exchanges in which every rank gives all others what its coordinator has to say.
+//! The leader begins a round when it has something to say, and otherwise every [`BEAT`], so that others are heard; they answer at once.
+
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use girih_pipeline::order::{Coordinator, Inbox, Message, Messenger, OrderError, Rules};
+
+use crate::CommError;
+use crate::transport::{Parcel, Transport, all_gather, due};
+
+/// What the exchanges are called in errors.
+const NAME: &str = "launch order";
+
+/// How long what a rank says may have to wait, if it does not lead.
+const BEAT: Duration = Duration::from_millis(10);
+
+/// The coordinator of this rank, for one epoch. All ranks call it together, with the same rules.
+///
+/// Messages travel on a transport of their own, on a thread of its own. Dropping the last of the coordinator waits for that thread,
+/// which ends when all workers of all ranks have signed off, when a rank has failed, or when the others have not ended within the
+/// deadline.
+///
+/// # Errors
+/// When rules differ, or nothing could be launched by them; when a rank fails or is late.
+pub fn coordinator<T: Transport>(transport: &T, rules: &Rules) -> Result<Coordinator, LaunchOrderError> {
+    agree(transport, rules)?;
+    let members: Vec<usize> = (0..transport.size()).collect();
+    let own = transport.among(&members);
+    let (rank, pace, n_sign_offs) = (own.rank(), rules.order.leader(), own.size() * rules.workers.len());
+    let is_pacer = rank == pace;
+    Ok(Coordinator::new(rank, own.size(), rules, |inbox| {
+        let outbox = Arc::new(Outbox::default());
+        let rounds = Rounds { transport: own, outbox: Arc::clone(&outbox), inbox, is_pacer, n_sign_offs };
+        Mail { outbox, deadline: rules.deadline, thread: Some(std::thread::spawn(move || rounds.run())) }
+    })?)
+}
+
+/// Why ranks have no launch order.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LaunchOrderError {
+    /// By the rules.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// By the transport.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// Refuses rules that differ from another rank's.
+fn agree<T: Transport>(transport: &T, rules: &Rules) -> Result<(), CommError> {
+    let own = format!("{rules:?}");
+    let all = all_gather(transport, NAME, own.as_bytes())?;
+    match all.iter().position(|theirs| **theirs != *own.as_bytes()) {
+        None => Ok(()),
+        Some(rank) => {
+            let (expected, found) = (format!("{NAME} by {own}"), String::from_utf8_lossy(&all[rank]).into_owned());
+            Err(CommError::Mismatch { here: transport.rank(), expected, rank, found: format!("{NAME} by {found}") })
+        }
+    }
+}
+
+/// What this rank has to say in the next round.
+#[derive(Default)]
+struct Outbox {
+    messages: Mutex<Vec<Message>>,
+    filled: Condvar,
+    /// When a rank whose coordinator has gone stops waiting for the others.
+    end: OnceLock<Instant>,
+}
+
+impl Outbox {
+    /// All of it, after waiting for some until `until`.
+    fn take(&self, until: Instant) -> Vec<Message> {
+        let left = until.saturating_duration_since(Instant::now());
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.filled.wait_timeout_while(messages, left, |messages| messages.is_empty());
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// That the others have not ended in time, if it is so.
+    fn end(&self, rank: usize) -> Option<Message> {
+        let is_over = self.end.get().is_some_and(|end| Instant::now() >= *end);
+        let why = || format!("rank {rank} has ended its epoch, and others have not ended theirs within the deadline");
+        is_over.then(|| Message::failure(OrderError::Lost { why: why() }))
+    }
+}
+
+/// A coordinator's end.
+struct Mail {
+    outbox: Arc<Outbox>,
+    deadline: Duration,
+    /// `None` once it was waited for.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Messenger for Mail {
+    fn send(&self, message: Message) {
+        self.outbox.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        self.outbox.filled.notify_one();
+    }
+}
+
+impl Drop for Mail {
+    fn drop(&mut self) {
+        // Set once, here.
+        let _ = self.outbox.end.set(due(self.deadline));
+        // The thread itself drops the coordinator if everybody else did while it delivered a message.
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        // A panic of the thread was printed, and ends the other ranks by their deadline.
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+/// The thread's end.
+struct Rounds<T> {
+    transport: T,
+    outbox: Arc<Outbox>,
+    inbox: Inbox,
+    /// Whether it begins rounds.
+    is_pacer: bool,
+    /// How many there are when all workers of all ranks have signed off.
+    n_sign_offs: usize,
+}
+
+impl<T: Transport> Rounds<T> {
+    /// Takes part until a round in which all ranks learn that there will be nothing more to say.
+    fn run(&self) {
+        let mut n_sign_offs = 0;
+        while n_sign_offs < self.n_sign_offs {
+            match self.round() {
+                Ok(round) if !round.has_failed => n_sign_offs += round.n_sign_offs,
+                Ok(_) => return,
+                Err(why) => return self.inbox.lost(why),
+            }
+        }
+    }
+
+    /// One exchange.
+    fn round(&self) -> Result<Round, String> {
+        let until = Instant::now() + if self.is_pacer { BEAT } else { Duration::ZERO };
+        let mut own = self.outbox.take(until);
+        own.extend(self.outbox.end(self.transport.rank()));
+        let own = Message::encode(&own);
+        let all: Vec<Parcel> = all_gather(&self.transport, NAME, &own).map_err(|error| error.to_string())?;
+        let mut round = Round { n_sign_offs: 0, has_failed: false };
+        for (from, parcel) in all.iter().enumerate() {
+            for message in Message::decode(parcel).map_err(|error| error.to_string())? {
+                round.n_sign_offs += usize::from(message.is_sign_off());
+                round.has_failed |= message.is_failure();
+                if from != self.transport.rank() {
+                    self.inbox.deliver(from, message);
+                }
+            }
+        }
+        Ok(round)
+    }
+}
+
+/// What all ranks learned in a round, each the same.
+struct Round {
+    n_sign_offs: usize,
+    has_failed: bool,
+}

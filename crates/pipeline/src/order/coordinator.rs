@@ -1,0 +1,355 @@
+//! [`Coordinator`]: one rank's side of the launch order, shared by its workers.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::agenda::Agenda;
+use super::late::Evidence;
+use super::log::{Entry, OrderLog};
+use super::message::{Content, Message, Status};
+use super::messenger::InProcess;
+use super::{Inbox, Launch, Messenger, OrderError, Participant, Rules};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_until};
+
+/// How long others may take to say how far they are, once a deadline has passed.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Launches of each worker that a rank remembers to compare with others when something hangs.
+const REMEMBERED: usize = 16;
+/// The longest wait: clocks end some centuries from now.
+const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// One rank's side of the launch order, for one epoch; clones are the same one.
+///
+/// Its last clone, or [`Participant`], to be dropped before all workers have signed off stops all ranks.
+#[derive(Clone)]
+pub struct Coordinator(Arc<Shared>);
+
+/// What the workers of a rank, and whoever brings messages, share.
+pub(super) struct Shared {
+    rank: usize,
+    rules: Rules,
+    started: Instant,
+    state: Mutex<State>,
+    /// For each worker: it may be its turn, or the rank has failed.
+    turns: Vec<Condvar>,
+    /// Somebody has answered or signed off, or the rank has failed.
+    changed: Condvar,
+    /// Set when the coordinator is made, right after the rest.
+    messenger: OnceLock<Box<dyn Messenger>>,
+}
+
+pub(super) struct State {
+    pub agenda: Agenda,
+    pub failure: Option<OrderError>,
+    log: Vec<Entry>,
+    /// Workers whose participants were taken.
+    taken: Vec<bool>,
+    /// How far others are, since the last question.
+    answers: Vec<Option<Status>>,
+}
+
+impl Coordinator {
+    /// The coordinator of one rank, whose messages `connect` carries: it gets what takes the messages of others.
+    ///
+    /// # Errors
+    /// On rules by which nothing could be launched.
+    pub fn new<M: Messenger + 'static>(
+        rank: usize,
+        n_ranks: usize,
+        rules: &Rules,
+        connect: impl FnOnce(Inbox) -> M,
+    ) -> Result<Self, OrderError> {
+        rules.check(n_ranks)?;
+        let shared = Arc::new(Shared::new(rank, n_ranks, rules));
+        let messenger = connect(Inbox::new(&shared));
+        // It was empty: nobody else has had it.
+        let _ = shared.messenger.set(Box::new(messenger));
+        Ok(Self(shared))
+    }
+
+    /// Coordinators of ranks that are threads of this process, in the order of ranks.
+    ///
+    /// # Errors
+    /// On rules by which nothing could be launched.
+    pub fn in_process(n_ranks: usize, rules: &Rules) -> Result<Vec<Self>, OrderError> {
+        rules.check(n_ranks)?;
+        let ranks: Vec<_> = (0..n_ranks).map(|rank| Arc::new(Shared::new(rank, n_ranks, rules))).collect();
+        let inboxes: Arc<[Inbox]> = ranks.iter().map(Inbox::new).collect();
+        let connect = |(rank, shared): (usize, Arc<Shared>)| {
+            let _ = shared.messenger.set(Box::new(InProcess { rank, inboxes: Arc::clone(&inboxes) }));
+            Self(shared)
+        };
+        Ok(ranks.into_iter().enumerate().map(connect).collect())
+    }
+
+    /// The rank.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.0.rank
+    }
+
+    /// What was agreed on.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// The part of a worker, for its thread to keep. Dropping it signs the worker off.
+    ///
+    /// # Panics
+    /// When there is no such worker, or its part was taken before: a worker launches from one thread.
+    #[must_use = "dropping it signs the worker off"]
+    pub fn participant(&self, worker: usize) -> Participant {
+        let name = &self.0.rules.workers[worker];
+        let was_taken = std::mem::replace(&mut lock(&self.0.state).taken[worker], true);
+        assert!(!was_taken, "worker {name} takes part from one thread: a stage that launches has one worker");
+        Participant::new(Arc::clone(&self.0), worker)
+    }
+
+    /// Ends all ranks, whose next calls return an error that says why; nothing once all workers have signed off here.
+    pub fn stop(&self, why: impl Into<String>) {
+        self.0.stop(why.into());
+    }
+
+    /// Why no more is launched, if something has failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<OrderError> {
+        lock(&self.0.state).failure.clone()
+    }
+
+    /// What this rank has launched so far.
+    #[must_use]
+    pub fn log(&self) -> OrderLog {
+        let entries = lock(&self.0.state).log.clone();
+        OrderLog { rank: self.0.rank, workers: self.0.rules.workers.clone(), entries }
+    }
+
+    /// Waits until all workers of all ranks have signed off, and returns the log.
+    ///
+    /// # Errors
+    /// When workers launched more often on one rank than on another, when a rank fails, or does not end in time.
+    pub fn finish(&self) -> Result<OrderLog, OrderError> {
+        self.0.wait_for_end()?;
+        Ok(self.log())
+    }
+
+    /// What clocks of the log count from.
+    pub(crate) fn started(&self) -> Instant {
+        self.0.started
+    }
+}
+
+impl Shared {
+    fn new(rank: usize, n_ranks: usize, rules: &Rules) -> Self {
+        let n_workers = rules.workers.len();
+        let state = State {
+            agenda: Agenda::new(rank, n_ranks, rules),
+            failure: None,
+            log: Vec::new(),
+            taken: vec![false; n_workers],
+            answers: vec![None; n_ranks],
+        };
+        Self {
+            rank,
+            rules: rules.clone(),
+            started: Instant::now(),
+            state: Mutex::new(state),
+            turns: (0..n_workers).map(|_| Condvar::new()).collect(),
+            changed: Condvar::new(),
+            messenger: OnceLock::new(),
+        }
+    }
+
+    pub fn name(&self, worker: usize) -> &str {
+        &self.rules.workers[worker]
+    }
+
+    /// When a wait that begins now has lasted too long.
+    pub fn due(&self) -> Instant {
+        Instant::now() + self.rules.deadline.min(LONGEST_WAIT)
+    }
+
+    /// Tells the others. Never while the state is locked: they may answer before this returns.
+    fn tell(&self, content: Content) {
+        if let Some(messenger) = self.messenger.get() {
+            messenger.send(Message(content));
+        }
+    }
+
+    /// Lets go of the state and wakes the worker whose turn it is: one woken before would wait for the lock.
+    fn pass_on(&self, state: MutexGuard<'_, State>) {
+        let ready = state.agenda.ready();
+        drop(state);
+        if let Some(worker) = ready {
+            self.turns[worker].notify_one();
+        }
+    }
+
+    /// Changes the agenda, wakes whoever may go on, and tells the others, of the failure, too, if it is one.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Agenda) -> Result<Option<Content>, OrderError>,
+    ) -> Result<(), OrderError> {
+        let mut state = lock(&self.state);
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        let outcome = change(&mut state.agenda);
+        self.pass_on(state);
+        self.changed.notify_all();
+        match outcome {
+            Ok(content) => content.into_iter().for_each(|content| self.tell(content)),
+            Err(error) => return Err(self.fail(error)),
+        }
+        Ok(())
+    }
+
+    /// Keeps the first failure, and wakes everybody; whether this is it.
+    fn note(&self, error: OrderError) -> bool {
+        let mut state = lock(&self.state);
+        let is_first = state.failure.is_none();
+        state.failure.get_or_insert(error);
+        self.turns.iter().for_each(Condvar::notify_all);
+        self.changed.notify_all();
+        is_first
+    }
+
+    /// Ends all ranks; why they end, which may be what another one found before.
+    pub fn fail(&self, error: OrderError) -> OrderError {
+        if self.note(error.clone()) {
+            self.tell(Content::Failed(error.clone()));
+        }
+        lock(&self.state).failure.clone().unwrap_or(error)
+    }
+
+    pub fn stop(&self, why: String) {
+        if !lock(&self.state).agenda.has_ended() {
+            self.fail(OrderError::Stopped { rank: self.rank, why });
+        }
+    }
+
+    pub fn hear(&self, from: usize, content: Content) {
+        match content {
+            Content::Question => {
+                let status = self.status(&lock(&self.state));
+                self.tell(Content::Answer(status));
+            }
+            Content::Answer(status) => {
+                lock(&self.state).answers[from] = Some(status);
+                self.changed.notify_all();
+            }
+            Content::Failed(error) => {
+                // Who has ended needs nobody any more.
+                if lock(&self.state).agenda.missing_sign_off().is_some() {
+                    self.note(error);
+                }
+            }
+            Content::Decided(..) | Content::SignedOff(..) => {
+                // A failure is kept, and told to the others; the sender needs no answer.
+                let _ = self.change(|agenda| agenda.hear(from, &content).map(|()| None));
+            }
+        }
+    }
+
+    pub fn lose(&self, why: String) {
+        if lock(&self.state).agenda.missing_sign_off().is_some() {
+            self.note(OrderError::Lost { why });
+        }
+    }
+
+    pub fn register(&self, launch: Launch) -> Result<(), OrderError> {
+        self.change(|agenda| agenda.register(launch.worker, launch.batch))
+    }
+
+    /// Waits until it is the turn of a worker that has registered, and begins it.
+    pub fn wait_for_turn(&self, launch: Launch) -> Result<(), OrderError> {
+        let due = self.due();
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if state.agenda.is_turn(launch.worker) {
+                state.agenda.begin(launch.worker);
+                return Ok(());
+            }
+            if Instant::now() >= due {
+                drop(state);
+                return Err(self.late(|evidence| Some(evidence.turn(launch))));
+            }
+            state = wait_until(&self.turns[launch.worker], state, due);
+        }
+    }
+
+    /// A worker has launched.
+    pub fn launched(&self, worker: usize, [registered, turn]: [Instant; 2]) {
+        let since = |time: Instant| time.duration_since(self.started).as_secs_f64();
+        let mut state = lock(&self.state);
+        let launch = state.agenda.end(worker);
+        let launched_s = since(Instant::now());
+        state.log.push(Entry { launch, registered_s: since(registered), turn_s: since(turn), launched_s });
+        self.pass_on(state);
+    }
+
+    pub fn sign_off(&self, worker: usize) -> Result<(), OrderError> {
+        self.change(|agenda| agenda.sign_off(worker).map(Some))
+    }
+
+    /// Waits for a change, at most until `until`, and fails when the rank has.
+    pub fn pause(&self, worker: usize, until: Instant) -> Result<(), OrderError> {
+        let failure = |state: &State| state.failure.clone().map_or(Ok(()), Err);
+        let state = lock(&self.state);
+        failure(&state)?;
+        failure(&wait_until(&self.turns[worker], state, until))
+    }
+
+    fn wait_for_end(&self) -> Result<(), OrderError> {
+        let due = self.due();
+        let mut state = lock(&self.state);
+        while state.agenda.missing_sign_off().is_some() {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if Instant::now() >= due {
+                drop(state);
+                return Err(self.late(|evidence| evidence.end()));
+            }
+            state = wait_until(&self.changed, state, due);
+        }
+        state.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Somebody has waited too long: asks the others how far they are, and ends all ranks with what is known.
+    pub fn late(&self, judge: impl FnOnce(&Evidence<'_>) -> Option<OrderError>) -> OrderError {
+        lock(&self.state).answers.fill(None);
+        self.tell(Content::Question);
+        let state = self.answers();
+        let (statuses, agenda) = (&state.answers, &state.agenda);
+        let error = judge(&Evidence { rank: self.rank, rules: &self.rules, statuses, agenda });
+        drop(state);
+        self.fail(error.unwrap_or_else(|| OrderError::Lost { why: "what was late came after all".to_owned() }))
+    }
+
+    /// Waits for answers, for a while.
+    fn answers(&self) -> MutexGuard<'_, State> {
+        let due = Instant::now() + ANSWER;
+        let mut state = lock(&self.state);
+        state.answers[self.rank] = Some(self.status(&state));
+        while state.answers.iter().any(Option::is_none) && state.failure.is_none() && Instant::now() < due {
+            state = wait_until(&self.changed, state, due);
+        }
+        state
+    }
+
+    fn status(&self, state: &State) -> Status {
+        let first = state.log.len().saturating_sub(REMEMBERED * self.rules.workers.len());
+        let recent = state.log[first..].iter().map(|entry| entry.launch).collect();
+        Status { workers: state.agenda.workers().to_vec(), absent: state.agenda.absent(), recent }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop("its coordinator was dropped before all workers had signed off".to_owned());
+    }
+}

@@ -1,0 +1,123 @@
+//! What to say when somebody has waited too long: who was waited for, and where that is missing.
+
+use super::agenda::{Agenda, Next};
+use super::log::crossing;
+use super::message::Status;
+use super::{Launch, OrderError, Rules};
+
+/// What is known when a deadline has passed.
+pub(super) struct Evidence<'a> {
+    pub rank: usize,
+    pub rules: &'a Rules,
+    pub agenda: &'a Agenda,
+    /// How far each rank is that said so, this one among them.
+    pub statuses: &'a [Option<Status>],
+}
+
+impl Evidence<'_> {
+    fn name(&self, worker: usize) -> &str {
+        &self.rules.workers[worker]
+    }
+
+    /// Ranks that are known to have registered no more than `n` launches of a worker.
+    fn without(&self, worker: usize, n: u64) -> Vec<usize> {
+        self.ranks(|status| status.workers[worker].n_registered() <= n)
+    }
+
+    fn ranks(&self, is_so: impl Fn(&Status) -> bool) -> Vec<usize> {
+        let known = self.statuses.iter().enumerate().filter_map(|(rank, status)| Some((rank, status.as_ref()?)));
+        known.filter(|(_, status)| is_so(status)).map(|(rank, _)| rank).collect()
+    }
+
+    /// `, but is missing on ranks 1 and 2; rank 3 does not answer`
+    fn whereabouts(&self, missing_on: &[usize]) -> String {
+        let silent: Vec<usize> = (0..self.statuses.len()).filter(|rank| self.statuses[*rank].is_none()).collect();
+        let mut text = String::new();
+        if !missing_on.is_empty() {
+            text += &format!(", which is missing on {}", name_ranks(missing_on));
+        }
+        if !silent.is_empty() {
+            text += &format!("; no answer from {}", name_ranks(&silent));
+        }
+        text
+    }
+
+    fn late(&self, launch: Launch, awaited: usize, missing_on: Vec<usize>, what: String) -> OrderError {
+        OrderError::Late {
+            rank: self.rank,
+            worker: self.name(launch.worker).to_owned(),
+            batch: launch.batch,
+            seconds: self.rules.deadline.as_secs_f64(),
+            awaited: self.name(awaited).to_owned(),
+            missing_on,
+            what,
+        }
+    }
+
+    /// A worker has registered, and its turn has not come.
+    pub fn turn(&self, launch: Launch) -> OrderError {
+        let (worker, batch) = match (self.agenda.holder(), self.agenda.next()) {
+            (Some(holder), _) => {
+                let what = format!("its turn, which {} holds: it is still launching", self.name(holder));
+                return self.late(launch, holder, vec![self.rank], what);
+            }
+            (None, Next::Only(worker, batch)) => (worker, batch),
+            (None, Next::Anybody | Next::Undecided | Next::Nobody) => (launch.worker, Some(launch.batch)),
+        };
+        let n_launched = self.agenda.workers()[worker].n_launched;
+        let missing_on = self.without(worker, n_launched);
+        let which = batch.map_or_else(|| format!("launch {n_launched}"), |batch| format!("batch {batch}"));
+        let next = format!("{} with {which}{}", self.name(worker), self.whereabouts(&missing_on));
+        self.late(launch, worker, missing_on, format!("its turn; next is {next}"))
+    }
+
+    /// A worker has launched, and the result does not come.
+    pub fn result(&self, launch: Launch) -> OrderError {
+        let n_before = self.agenda.workers()[launch.worker].n_launched.saturating_sub(1);
+        let missing_on = self.ranks(|status| status.workers[launch.worker].n_launched <= n_before);
+        let what = match (missing_on.is_empty(), self.crossed()) {
+            (false, _) => format!("the result of a launch{}", self.whereabouts(&missing_on)),
+            (true, Some(how)) => format!("a result; ranks launched in different orders: {how}"),
+            (true, None) => format!("a result, though the launch is missing nowhere{}", self.whereabouts(&[])),
+        };
+        self.late(launch, launch.worker, missing_on, what)
+    }
+
+    /// Two launches that another rank made in another order.
+    fn crossed(&self) -> Option<String> {
+        let mine = &self.statuses[self.rank].as_ref()?.recent;
+        let with = |(rank, status): (usize, &Option<Status>)| {
+            let (first, second) = crossing(mine, &status.as_ref()?.recent)?;
+            let say = |launch: Launch| format!("{} with batch {}", self.name(launch.worker), launch.batch);
+            Some(format!("rank {} {} before {}, rank {rank} the other way round", self.rank, say(first), say(second)))
+        };
+        self.statuses.iter().enumerate().find_map(with)
+    }
+
+    /// Those of `ranks` that have registered fewest launches of a worker, or do not say.
+    fn furthest_behind(&self, worker: usize, mut ranks: Vec<usize>) -> Vec<usize> {
+        let n_registered = |rank: &usize| Some(self.statuses[*rank].as_ref()?.workers[worker].n_registered());
+        let fewest = ranks.iter().filter_map(n_registered).min();
+        ranks.retain(|rank| n_registered(rank).is_none_or(|n| Some(n) == fewest));
+        ranks
+    }
+
+    /// The epoch does not end: somebody has not signed off, or is waited for by those who have not.
+    pub fn end(&self) -> Option<OrderError> {
+        let (worker, ranks) = self.agenda.missing_sign_off()?;
+        let ranks = self.furthest_behind(worker, ranks);
+        let absent = self.statuses.iter().flatten().find_map(|status| status.absent);
+        let absent_on = |absent| self.ranks(|status| status.absent == Some(absent));
+        let (awaited, missing_on) = absent.map_or((worker, ranks), |absent| (absent, absent_on(absent)));
+        let whose = absent.map_or("has not signed off", |_| "does not register its next launch");
+        let what = format!("the end of the epoch: {} {whose} on {}", self.name(awaited), name_ranks(&missing_on));
+        let batch = self.agenda.workers()[worker].n_launched;
+        Some(self.late(Launch { worker, batch }, awaited, missing_on, what))
+    }
+}
+
+/// `rank 1`, `ranks 1, 2`
+fn name_ranks(ranks: &[usize]) -> String {
+    let list = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    format!("{} {list}", if ranks.len() == 1 { "rank" } else { "ranks" })
+}

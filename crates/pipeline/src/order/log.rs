@@ -1,0 +1,68 @@
+//! [`OrderLog`]: what a rank launched, in which order, and when.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Launch, OrderError};
+
+/// One launch. Seconds count from when the rank's coordinator was made.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The worker and its batch.
+    #[serde(flatten)]
+    pub launch: Launch,
+    /// When the worker registered.
+    pub registered_s: f64,
+    /// When its turn came.
+    pub turn_s: f64,
+    /// When it had launched.
+    pub launched_s: f64,
+}
+
+/// What one rank launched, in order. It can be written, read, and launched again: [`Order::Replay`](super::Order::Replay).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderLog {
+    /// The rank.
+    pub rank: usize,
+    /// The names of its workers, by id.
+    pub workers: Vec<String>,
+    /// Its launches, one after the other. Where nobody waits (`Free`) launches overlap, and this is the order of their ends.
+    pub entries: Vec<Entry>,
+}
+
+impl OrderLog {
+    /// The order alone, without times.
+    pub fn launches(&self) -> impl Iterator<Item = Launch> {
+        self.entries.iter().map(|entry| entry.launch)
+    }
+
+    /// Refuses a log of other workers.
+    pub(super) fn check(&self, workers: &[String]) -> Result<(), OrderError> {
+        let refuse = |what: String| Err(OrderError::Rules { what });
+        if self.workers != workers {
+            return refuse(format!(
+                "the log is of workers {}, not of {}: replay it with the program that wrote it",
+                self.workers.join(", "),
+                workers.join(", ")
+            ));
+        }
+        match self.launches().position(|launch| launch.worker >= workers.len()) {
+            Some(at) => refuse(format!(
+                "entry {at} of the log is of worker {}, but there are {}, counted from 0",
+                self.entries[at].launch.worker,
+                workers.len()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first two launches that two ranks made in different orders, in the order of `mine`.
+pub(super) fn crossing(mine: &[Launch], theirs: &[Launch]) -> Option<(Launch, Launch)> {
+    let place = |launch: &Launch| theirs.iter().position(|their| their == launch);
+    let common: Vec<(usize, Launch)> = mine.iter().filter_map(|launch| Some((place(launch)?, *launch))).collect();
+    let crossed = |at: usize| {
+        let (place, second) = common[at];
+        common[..at].iter().find(|(before, _)| *before > place).map(|(_, first)| (*first, second))
+    };
+    (0..common.len()).find_map(crossed)
+}

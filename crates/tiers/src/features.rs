@@ -1,0 +1,122 @@
+//! Rows of features on cards, in host memory and on disk: what each way comes to.
+
+use crate::cost::{Seconds, running_shares};
+use crate::topology::POSITION_BYTES;
+use crate::{Heat, Placement, Rates};
+
+/// Numbers of rows on every card that are tried, beside those at which something changes.
+const STEPS: usize = 32;
+
+/// Ways to have the features of a graph.
+pub(crate) struct Features<'a> {
+    heat: &'a Heat,
+    shares: Vec<f64>,
+    pub(crate) row_bytes: u64,
+    n_cards: usize,
+    /// Rows that a batch reads.
+    n_reads: f64,
+    rates: Rates,
+}
+
+/// So many rows in each tier, hottest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FeatureChoice {
+    pub(crate) on_every_card: usize,
+    pub(crate) on_one_card: usize,
+    pub(crate) on_host: usize,
+    /// On the card that has most.
+    pub(crate) card_bytes: u64,
+    pub(crate) host_bytes: u64,
+    pub(crate) seconds: Seconds,
+}
+
+impl<'a> Features<'a> {
+    pub(crate) fn new(heat: &'a Heat, row_bytes: u64, n_cards: usize, n_reads: f64, rates: Rates) -> Self {
+        let total = heat.frequency().iter().sum();
+        let shares = running_shares(heat.order().iter().copied(), heat.frequency(), total);
+        Self { heat, shares, row_bytes, n_cards, n_reads, rates }
+    }
+
+    fn n_rows(&self) -> usize {
+        self.heat.order().len()
+    }
+
+    /// Bytes of each card when every card has all rows.
+    pub(crate) fn whole_bytes(&self) -> u64 {
+        self.row_bytes * self.n_rows() as u64
+    }
+
+    /// Bytes of each card when all of them together have all rows.
+    pub(crate) fn spread_bytes(&self) -> u64 {
+        self.row_bytes * self.n_rows().div_ceil(self.n_cards) as u64
+    }
+
+    /// The quickest way in so many bytes of each card and of host memory.
+    pub(crate) fn within(&self, capacity: u64, host_bytes: u64) -> FeatureChoice {
+        let n = self.n_rows();
+        let rows_of = |bytes: u64| bytes.checked_div(self.row_bytes).map_or(n, |rows| (rows as usize).min(n));
+        if rows_of(capacity) == n {
+            return self.choice(n, 0, host_bytes);
+        }
+        let (list, n_cards) = (POSITION_BYTES * n as u64, self.n_cards);
+        let is_spread = n.div_ceil(n_cards) <= rows_of(capacity);
+        let on_card = rows_of(capacity.saturating_sub(list));
+        let split = |on_every_card: usize| {
+            let rest = (n - on_every_card).min(n_cards * (on_card - on_every_card));
+            self.choice(on_every_card, if n_cards == 1 { 0 } else { rest }, host_bytes)
+        };
+        if n_cards == 1 {
+            return split(on_card);
+        }
+        // With so many on every card the others are just all on one card each.
+        let kink = (n_cards * on_card).saturating_sub(n) / (n_cards - 1);
+        let tried = (0..=STEPS).map(|step| on_card * step / STEPS).chain([kink]).map(split);
+        let spread = is_spread.then(|| self.choice(0, n, host_bytes));
+        let quickest = |a: &FeatureChoice, b: &FeatureChoice| a.seconds.total().total_cmp(&b.seconds.total());
+        spread.into_iter().chain(tried).min_by(quickest).expect("several were tried")
+    }
+
+    fn choice(&self, on_every_card: usize, on_one_card: usize, host_bytes: u64) -> FeatureChoice {
+        let n = self.n_rows();
+        let (cached, n_cards) = (on_every_card + on_one_card, self.n_cards as f64);
+        // One place for all rows needs no list of positions. With rows on cards it lies there, and else in host memory.
+        let list = POSITION_BYTES * n as u64;
+        let is_single = |count: usize| count == n;
+        let needs_list = |on_host: usize| !(is_single(on_every_card) || is_single(on_one_card) || is_single(on_host));
+        let rows_in = |bytes: u64| bytes.checked_div(self.row_bytes).map_or(n, |rows| rows.min(n as u64) as usize);
+        let mut on_host = rows_in(host_bytes).min(n - cached);
+        let list_on_host = cached == 0 && on_host > 0 && needs_list(on_host);
+        if list_on_host {
+            on_host = rows_in(host_bytes.saturating_sub(list)).min(n);
+        }
+        let share = |from: usize, len: usize| self.shares[from + len] - self.shares[from];
+        let reads = |from, len| self.n_reads * share(from, len);
+        let Self { rates, row_bytes, .. } = *self;
+        let one = reads(on_every_card, on_one_card);
+        let latency = if on_one_card > 0 && self.n_cards > 1 { 2.0 * rates.peer.latency } else { 0.0 };
+        let seconds = Seconds {
+            every_card: rates.device.seconds(reads(0, on_every_card), row_bytes),
+            one_card: rates.device.seconds(one / n_cards, row_bytes)
+                + rates.peer.seconds(one * (n_cards - 1.0) / n_cards, row_bytes)
+                + latency,
+            host: rates.host.seconds(reads(cached, on_host), row_bytes),
+            disk: rates.disk.seconds(reads(cached + on_host, n - cached - on_host), row_bytes),
+            exchange: 0.0,
+        };
+        let on_card = on_every_card + on_one_card.div_ceil(self.n_cards);
+        let list_on_card = if cached > 0 && needs_list(0) { list } else { 0 };
+        FeatureChoice {
+            on_every_card,
+            on_one_card,
+            on_host,
+            card_bytes: row_bytes * on_card as u64 + list_on_card,
+            host_bytes: row_bytes * on_host as u64 + if list_on_host { list } else { 0 },
+            seconds,
+        }
+    }
+
+    pub(crate) fn placement(&self, choice: &FeatureChoice) -> Placement {
+        let FeatureChoice { on_every_card, on_one_card, on_host, .. } = *choice;
+        Placement::of_features(self.heat.order(), (on_every_card, on_one_card, on_host), self.n_cards)
+    }
+}

@@ -1,0 +1,121 @@
+//! [`Visits`]: what batches read, counted.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use girih_pipeline::Stage;
+use girih_sampling::{Columns, Expand, Loader, MiniBatch, NeighborSampler};
+
+use crate::TierError;
+
+/// The epoch whose batches are presampled: training never comes so far, and GraphSAINT counts with the next one
+/// (`docs/formats.md`).
+pub const PRESAMPLED_EPOCH: u32 = u32::MAX - 1;
+
+/// How often some batches read the row and the features of each node. A batch asks for the features of a node once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visits {
+    /// Batches.
+    pub n_batches: usize,
+    /// Reads of each node's row of the adjacency.
+    pub rows: Vec<u32>,
+    /// Reads of each node's features.
+    pub features: Vec<u32>,
+    /// Neighbours that were drawn.
+    pub n_draws: u64,
+}
+
+/// What a batch reads on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// Rows of the adjacency.
+    pub rows: f64,
+    /// Neighbours drawn in them.
+    pub draws: f64,
+    /// Rows of features.
+    pub features: f64,
+}
+
+impl Visits {
+    /// What the first `n_batches` of an epoch read, sampled by `n_threads`; of all of its batches if there are fewer. The same
+    /// for any number of threads.
+    ///
+    /// # Errors
+    /// When sampling fails, no thread can be started, or inputs have global columns, of which nodes are not listed.
+    pub fn of(
+        loader: &Loader<'_, NeighborSampler>,
+        epoch: u32,
+        n_batches: usize,
+        n_threads: usize,
+    ) -> Result<Self, TierError> {
+        let options = loader.sampler().options();
+        if options.inputs == Columns::Global {
+            return Err(TierError::invalid(
+                "batches with global columns do not list the nodes that they read; count with local ones",
+            ));
+        }
+        let counts = Counts::new(loader.graph().n_rows());
+        let epoch = loader.epoch(epoch);
+        let n_batches = n_batches.min(epoch.len());
+        let stage = Stage::new("sample").workers(n_threads.max(1)).capacity(2 * n_threads.max(1));
+        let count = || {
+            |batch: girih_sampling::Prefetched<'_>| {
+                counts.add(&batch, options.expand);
+                Ok(())
+            }
+        };
+        std::thread::scope(|scope| {
+            let counted = epoch.batches(0..n_batches).prefetch_with(stage, count).start_in(scope);
+            let mut counted = counted.map_err(|error| TierError::invalid(error.to_string()))?;
+            counted.try_for_each(|batch| batch).map_err(|error| TierError::invalid(error.to_string()))
+        })?;
+        Ok(counts.finish(n_batches))
+    }
+
+    /// The means over batches.
+    #[must_use]
+    pub fn per_batch(&self) -> Reads {
+        let mean = |sum: u64| sum as f64 / self.n_batches.max(1) as f64;
+        let total = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum();
+        Reads { rows: mean(total(&self.rows)), draws: mean(self.n_draws), features: mean(total(&self.features)) }
+    }
+}
+
+/// Counters that threads share: sums of integers are the same in any order.
+struct Counts {
+    rows: Vec<AtomicU32>,
+    features: Vec<AtomicU32>,
+    n_draws: AtomicU64,
+}
+
+impl Counts {
+    fn new(n_nodes: usize) -> Self {
+        let zeros = || (0..n_nodes).map(|_| AtomicU32::new(0)).collect();
+        Self { rows: zeros(), features: zeros(), n_draws: AtomicU64::new(0) }
+    }
+
+    fn add(&self, batch: &MiniBatch, expand: Expand) {
+        let mut nearer = (0, 0);
+        for block in batch.blocks.iter().rev() {
+            // Where nodes are expanded once, a block repeats what the one nearer to the seeds has.
+            let (n_kept_rows, n_kept_edges) = if expand == Expand::Once { nearer } else { (0, 0) };
+            for &node in &block.destinations()[n_kept_rows..] {
+                self.rows[node as usize].fetch_add(1, Relaxed);
+            }
+            self.n_draws.fetch_add((block.n_edges() - n_kept_edges) as u64, Relaxed);
+            nearer = (block.n_destinations, block.n_edges());
+        }
+        for &node in batch.inputs() {
+            self.features[node as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    fn finish(self, n_batches: usize) -> Visits {
+        let values = |counts: Vec<AtomicU32>| counts.into_iter().map(AtomicU32::into_inner).collect();
+        Visits {
+            n_batches,
+            rows: values(self.rows),
+            features: values(self.features),
+            n_draws: self.n_draws.into_inner(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Plans keep to the room that there is, and no other division is quicker.
+
+use girih_graph_format::Csr;
+use girih_partition::Patches;
+use girih_tiers::{Cut, Hotness, Planner, Rates, Reads, Room, Tier, TierPlan, Visits};
+use proptest::prelude::*;
+
+use crate::skewed;
+
+const READS: Reads = Reads { rows: 40_000.0, draws: 300_000.0, features: 200_000.0 };
+
+struct Case {
+    graph: Csr,
+    heats: girih_tiers::Heats,
+    cut: Cut,
+    visits: Visits,
+}
+
+impl Case {
+    fn new(n: u32, n_cards: usize) -> Self {
+        let graph = skewed(n);
+        let counts: Vec<u32> = (0..n).map(|v| 1 + 5000 / (v + 1)).collect();
+        let visits =
+            Visits { n_batches: 1, rows: counts.iter().map(|count| count + 1).collect(), features: counts, n_draws: 9 };
+        let heats = Hotness::Presampled.heats(&graph, &[0], &visits);
+        let cut = Cut::new(&graph, Patches::weighted(graph.indptr(), n_cards).unwrap()).unwrap();
+        Self { heats, cut, visits, graph }
+    }
+
+    fn planner(&self, room: Room) -> Planner<'_> {
+        Planner {
+            indptr: self.graph.indptr(),
+            weighted: false,
+            feature_bytes: 100,
+            heats: &self.heats,
+            reads: READS,
+            n_hops: 3,
+            cut: Some(&self.cut),
+            room,
+            rates: Rates::h200(),
+        }
+    }
+}
+
+fn room(n_cards: usize, card_bytes: u64, host_bytes: Option<u64>) -> Room {
+    Room { n_cards, card_bytes, training_bytes: 1000, host_bytes }
+}
+
+fn shares(plan: &TierPlan) -> [f64; 2] {
+    [&plan.topology, &plan.features].map(|part| part.tiers.iter().map(|used| used.expected).sum())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn capacities_are_kept_and_every_node_is_counted(
+        n_cards in 1usize..5,
+        card_bytes in 1000u64..200_000,
+        host_bytes in proptest::option::of(60_000u64..400_000),
+        share in proptest::option::of(0.0..=1.0),
+    ) {
+        let case = Case::new(1500, n_cards);
+        let planner = case.planner(room(n_cards, card_bytes, host_bytes));
+        let Ok(plan) = planner.plan(share) else {
+            // The topology takes 60 KB: host memory can be too small for it only beside offsets of its own.
+            prop_assert!(host_bytes.is_some_and(|bytes| bytes < 70_000));
+            return Ok(());
+        };
+        prop_assert!(plan.topology.card_bytes + plan.features.card_bytes <= plan.shared_bytes);
+        prop_assert!(plan.topology.host_bytes + plan.features.host_bytes <= host_bytes.unwrap_or(u64::MAX));
+        for part in [&plan.topology, &plan.features] {
+            prop_assert_eq!(part.tiers.iter().map(|used| used.n_nodes).sum::<usize>(), 1500);
+            prop_assert!(part.tiers.is_sorted_by(|a, b| a.tier < b.tier));
+            let of = |tier| part.tiers.iter().find(|used| used.tier == tier).map_or(0, |used| used.bytes);
+            prop_assert!(of(Tier::EveryCard) + of(Tier::OneCard) / n_cards as u64 <= part.card_bytes);
+            prop_assert!(of(Tier::Host) <= part.host_bytes);
+        }
+        prop_assert!(plan.topology.tiers.iter().all(|used| used.tier != Tier::Disk));
+        prop_assert!(shares(&plan).iter().all(|sum| (sum - 1.0).abs() < 1e-9));
+        // What it is expected to serve is what the same reads are served.
+        for (part, counts) in [(&plan.topology, &case.visits.rows), (&plan.features, &case.visits.features)] {
+            for (used, measured) in part.tiers.iter().zip(part.measured(counts)) {
+                prop_assert!((used.expected - measured).abs() < 1e-9);
+            }
+        }
+        let parts = [&plan.topology, &plan.features];
+        let sum: f64 = parts.iter().flat_map(|part| &part.tiers).map(|used| used.seconds).sum::<f64>()
+            + parts.iter().map(|part| part.exchange_seconds).sum::<f64>();
+        prop_assert!((sum - plan.seconds).abs() < 1e-12);
+    }
+
+    #[test]
+    fn no_fixed_share_is_much_quicker(n_cards in 1usize..5, card_bytes in 2000u64..250_000, share in 0.0..=1.0) {
+        let case = Case::new(1500, n_cards);
+        let planner = case.planner(room(n_cards, card_bytes, None));
+        let (free, fixed) = (planner.plan(None).unwrap(), planner.plan(Some(share)).unwrap());
+        // Shares are tried in steps of half a percent.
+        prop_assert!(free.seconds <= 1.02 * fixed.seconds, "{} and {}", free.seconds, fixed.seconds);
+    }
+
+    #[test]
+    fn more_memory_never_takes_longer(n_cards in 1usize..5, card_bytes in 2000u64..250_000, more in 0u64..100_000) {
+        let case = Case::new(1500, n_cards);
+        let seconds = |bytes| case.planner(room(n_cards, bytes, None)).plan(None).unwrap().seconds;
+        prop_assert!(seconds(card_bytes + more) <= 1.02 * seconds(card_bytes));
+    }
+}
+
+#[test]
+fn what_fits_lies_on_every_card() {
+    let case = Case::new(1500, 4);
+    let plan = case.planner(room(4, 1 << 20, None)).plan(None).unwrap();
+    for part in [&plan.topology, &plan.features] {
+        assert_eq!((part.tiers.len(), part.tiers[0].tier, part.tiers[0].expected), (1, Tier::EveryCard, 1.0));
+        assert!(part.placement.positions().is_empty(), "one place for all needs no list");
+    }
+    assert!(!plan.in_patches);
+}
+
+#[test]
+fn cards_share_what_one_does_not_hold() {
+    // Features take 150 KB; a quarter of them and the topology fit on each of four cards.
+    let case = Case::new(1500, 4);
+    let plan = case.planner(room(4, 130_000, None)).plan(None).unwrap();
+    assert!(plan.features.tiers.iter().all(|used| used.tier <= Tier::OneCard), "{:?}", plan.features.tiers);
+    let alone = Case::new(1500, 1);
+    let alone = alone.planner(room(1, 130_000, None)).plan(None).unwrap();
+    assert!(alone.features.tiers.iter().any(|used| used.tier == Tier::Host), "{:?}", alone.features.tiers);
+}
+
+#[test]
+fn what_host_memory_does_not_hold_lies_on_disk() {
+    let case = Case::new(1500, 1);
+    let plan = case.planner(room(1, 100_000, Some(50_000))).plan(None).unwrap();
+    assert_eq!(plan.features.tiers.last().unwrap().tier, Tier::Disk);
+}
+
+#[test]
+fn refusals_name_bytes_and_remedies() {
+    let case = Case::new(1500, 2);
+    let refused = |room, share| case.planner(room).plan(share).unwrap_err().to_string();
+    let small = refused(room(2, 999, None), None);
+    assert!(
+        small.contains("1000 bytes") && small.contains("999 bytes") && small.contains("smaller batches"),
+        "{small}"
+    );
+    let no_host = refused(room(2, 5000, Some(10)), None);
+    for part in ["(10 bytes)", "of host memory would do", "cards would hold a patch each"] {
+        assert!(no_host.contains(part), "no {part}: {no_host}");
+    }
+    let shared = refused(room(2, 1 << 20, Some(10)), Some(1.0));
+    assert!(shared.contains("a smaller share for features fits"), "{shared}");
+    assert!(refused(room(2, 1 << 20, None), Some(1.5)).contains("from 0 to 1"));
+    assert!(refused(room(3, 1 << 20, None), None).contains("2 patches for 3 cards"));
+    assert!(refused(room(0, 1 << 20, None), None).contains("0 cards"));
+}
+
+#[test]
+fn the_host_memory_that_a_refusal_names_does() {
+    let case = Case::new(1500, 2);
+    let message = case.planner(room(2, 5000, Some(10))).plan(None).unwrap_err().to_string();
+    let named = message.split(" bytes) of host memory would do").next().unwrap();
+    let named: u64 = named.rsplit('(').next().unwrap().parse().unwrap();
+    assert!(case.planner(room(2, 5000, Some(named))).plan(None).is_ok());
+    assert!(case.planner(room(2, 5000, Some(named - 1))).plan(None).is_err());
+}
+
+#[test]
+fn a_graph_without_nodes_or_edges_has_a_plan() {
+    for n in [0, 5] {
+        let graph = Csr::empty(n, n).unwrap();
+        let visits = Visits { n_batches: 0, rows: vec![0; n], features: vec![0; n], n_draws: 0 };
+        let heats = Hotness::InDegree.heats(&graph, &[], &visits);
+        let room = room(1, 1100, None);
+        let planner = Planner {
+            indptr: graph.indptr(),
+            weighted: true,
+            feature_bytes: 64,
+            heats: &heats,
+            reads: visits.per_batch(),
+            n_hops: 1,
+            cut: None,
+            room,
+            rates: Rates::h200(),
+        };
+        let plan = planner.plan(None).unwrap();
+        assert_eq!(plan.features.tiers.iter().map(|used| used.n_nodes).sum::<usize>(), n);
+    }
+}

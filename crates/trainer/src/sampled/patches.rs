@@ -1,0 +1,232 @@
+//! [`Held`]: graph and features of which every rank holds a patch, and what it makes its share of batches of.
+//!
+//! ```text
+//! seeds of the patch ──frontiers to owners, draws back──▶ blocks ──ids to owners, rows back──▶ rows of features
+//!                     RankGraph, hop by hop                          RankRows
+//! ```
+//! All ranks make a batch together, so that none is made ahead of the step: what a pipeline has begun when a run stops would
+//! have to be the same on all ranks.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use girih_collective_sampling::{CollectiveError, RankGraph, RankRows};
+use girih_comm::Collective;
+use girih_compress::CompressedFeatures;
+use girih_compute::{Backend, Dtype};
+use girih_datasets::{Features, Labels, NodeRows, Split};
+use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_partition::Patches;
+use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampler};
+
+use super::batch::Whole;
+use super::batches::neighbor_sampler;
+use super::{Batches, MiniBatch, Neighborhoods, raw};
+use crate::TrainError;
+use crate::batching::DEFAULT_BATCH_SIZE;
+use crate::classifier::{Classifier, Task};
+use crate::config::TrainConfig;
+use crate::distributed::{CutAdjacency, Ranks, numbers};
+use crate::encoded::EncodedInput;
+use crate::inputs::{Adjacency, Inputs, Needs};
+use crate::models::Dims;
+use crate::session::build_model;
+use crate::state::RunState;
+use crate::targets::Targets;
+
+/// What a rank holds: rows of its own nodes, and a few numbers for all.
+pub(crate) struct Held<B: Backend> {
+    ranks: Arc<Ranks<B>>,
+    /// The graph in blocks and the features of own nodes, for scores.
+    inputs: Inputs<B>,
+    neighborhoods: Neighborhoods,
+    adjacency: Adjacency,
+    features: Features,
+    labels: Labels,
+    targets: Targets<B>,
+    splits: Vec<Split>,
+    patches: Patches,
+    precision: Dtype,
+    sampler: NeighborSampler,
+    options: LoaderOptions,
+}
+
+/// Makes a rank's share of a batch, together with the others.
+pub(crate) trait PatchSource: Send + Sync {
+    /// The nodes of the rank's patch.
+    fn own(&self) -> Range<NodeId>;
+
+    /// How seeds become batches.
+    fn options(&self) -> LoaderOptions;
+
+    /// Blocks for some seeds, and the features of their inputs; all ranks call it together.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    fn make(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, BatchRows), TrainError>;
+}
+
+/// The features of the inputs of a batch, row by row.
+pub(crate) enum BatchRows {
+    Dense(Matrix),
+    Encoded(EncodedInput),
+}
+
+impl<B: Backend> Held<B> {
+    /// What a rank holds of a graph, from the rows of its own nodes; all ranks call it together.
+    ///
+    /// # Errors
+    /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
+    pub(crate) fn new(
+        backend: &B,
+        ranks: &Arc<Ranks<B>>,
+        (rows, cut): (Csr, Option<Arc<CutAdjacency>>),
+        nodes: NodeRows,
+        needs: &Needs,
+        config: &TrainConfig,
+    ) -> Result<Self, TrainError> {
+        let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
+            let name = config.model.kind.name();
+            return Err(TrainError::invalid(format!("the model {name} reads no neighbours to sample")));
+        };
+        if rows.values().is_some() {
+            return Err(TrainError::invalid(
+                "edges have weights, which draws from patches do not bring along; hold the graph whole: --layout replicated",
+            ));
+        }
+        let NodeRows { features, first_value, labels, splits } = nodes;
+        let (features, labels) = (features.expect("checked"), labels.expect("checked"));
+        if matches!(features, Features::Sparse(_)) {
+            return Err(TrainError::invalid(
+                "features are sparse, and only rows of a fixed size travel; store them as dense rows or with --codec, or hold \
+                 them whole: --layout replicated",
+            ));
+        }
+        let first = ranks.own().start as NodeId;
+        let drawn = Neighborhoods::rows_to_draw(&rows, first, adjacency);
+        let own_degrees: Vec<u32> = (0..drawn.n_rows()).map(|row| drawn.degree(row) as u32).collect();
+        let all = ranks.join(bytemuck::cast_slice(&own_degrees))?;
+        let degrees = all.iter().flat_map(|message| numbers(message).map(u32::from_le_bytes)).collect();
+        let neighborhoods = Neighborhoods::of_patch(drawn, degrees, cut.scales(), adjacency);
+        let own = (features.clone(), first_value);
+        let inputs = Inputs::of_rank(backend, Arc::clone(ranks), Some(cut), own, &raw(needs), config.precision)?;
+        let patches = ranks.patches().expect("rows cut in one dimension are a patch a rank");
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        Ok(Self {
+            ranks: Arc::clone(ranks),
+            inputs,
+            adjacency,
+            features,
+            targets: Targets::upload(backend, &labels)?,
+            labels,
+            splits,
+            patches,
+            precision: config.precision,
+            sampler: neighbor_sampler(config, &neighborhoods, false)?,
+            neighborhoods,
+            options: LoaderOptions { batch_size, ..LoaderOptions::default() },
+        })
+    }
+
+    /// The way to what the others hold; all ranks call it together.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn patches<'h>(&'h self, ranks: &'h Ranks<B>) -> Result<Exchanged<'h, B>, TrainError> {
+        let (world, graph): (&dyn Collective<B>, _) = (ranks.world(), self.neighborhoods.graph());
+        let (rows, row_bytes): (&[u8], usize) = match &self.features {
+            Features::Dense(rows) => (bytemuck::cast_slice(rows.data()), size_of::<f32>() * rows.n_cols()),
+            Features::Compressed(rows) => (rows.codes(), rows.codec().row_bytes()),
+            Features::Sparse(_) => unreachable!("refused before"),
+        };
+        let graph = RankGraph::new(world, &self.patches, graph, None)?;
+        let rows = RankRows::new(world, &self.patches, rows, row_bytes)?;
+        let (own, sampler, features) = (self.patches.range(ranks.rank()), &self.sampler, &self.features);
+        let (options, precision) = (self.options, self.precision);
+        Ok(Exchanged { own, options, sampler, features, precision, sources: Mutex::new((graph, rows)) })
+    }
+
+    /// A run at its start; all ranks call it together.
+    ///
+    /// # Errors
+    /// When no training node has a label, or a rank fails.
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        patches: &'a dyn PatchSource,
+        (config, dims): (&'a TrainConfig, Dims),
+        run: u64,
+    ) -> Result<MiniBatch<'a, B>, TrainError> {
+        let split = &self.splits[run as usize % self.splits.len()];
+        let task = Task::on_ranks(backend, &self.labels, &self.targets, split, Some(&*self.ranks))?;
+        let first = patches.own().start;
+        let here = split.train.iter().filter(|&&node| self.labels.is_labelled(node)).map(|node| first + node);
+        let all = self.ranks.join(bytemuck::cast_slice(&here.collect::<Vec<NodeId>>()))?;
+        let seeds = all.iter().flat_map(|message| numbers(message).map(NodeId::from_le_bytes)).collect();
+        let (model, params) = build_model(backend, config, dims, run, None)?;
+        let batches = Batches::of_patches(&self.neighborhoods, self.adjacency, patches, seeds, (config, run));
+        let state = RunState::new(backend, config, &config.optimizer, params, run)?;
+        let features = self.inputs.features.as_ref().expect("raw features were asked for");
+        let whole = Whole { features, sparse: None, labels: Some(&self.labels) };
+        let scorer = Box::new(Classifier { inputs: &self.inputs, task, model });
+        Ok(MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world())))
+    }
+}
+
+/// A rank's rows, and the way to those of others.
+pub(crate) struct Exchanged<'h, B: Backend> {
+    own: Range<NodeId>,
+    options: LoaderOptions,
+    sampler: &'h NeighborSampler,
+    features: &'h Features,
+    precision: Dtype,
+    sources: Mutex<(RankGraph<'h, B>, RankRows<'h, B>)>,
+}
+
+impl<B: Backend> PatchSource for Exchanged<'_, B> {
+    fn own(&self) -> Range<NodeId> {
+        self.own.clone()
+    }
+
+    fn options(&self) -> LoaderOptions {
+        self.options
+    }
+
+    fn make(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, BatchRows), TrainError> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let (graph, rows) = &mut *sources;
+        let (mut batch, mut bytes) = (Sampled::default(), Vec::new());
+        self.sampler.sample_from(graph, seeds, key, &mut batch)?;
+        rows.gather(batch.inputs(), &mut bytes)?;
+        Ok((batch, self.read(bytes)?))
+    }
+}
+
+impl<B: Backend> Exchanged<'_, B> {
+    /// Rows of features from their bytes.
+    fn read(&self, bytes: Vec<u8>) -> Result<BatchRows, TrainError> {
+        Ok(match self.features {
+            Features::Dense(own) => {
+                let values: Vec<f32> = numbers(&bytes).map(f32::from_le_bytes).collect();
+                BatchRows::Dense(Matrix::new(values.len() / own.n_cols().max(1), own.n_cols(), values)?)
+            }
+            Features::Compressed(own) => BatchRows::Encoded(self.encoded(own, bytes)?),
+            Features::Sparse(_) => unreachable!("refused before"),
+        })
+    }
+
+    fn encoded(&self, own: &CompressedFeatures, codes: Vec<u8>) -> Result<EncodedInput, TrainError> {
+        let rows = own.of_codes(codes).map_err(|error| TrainError::invalid(error.to_string()))?;
+        Ok(EncodedInput::new(rows, self.precision))
+    }
+}
+
+impl From<CollectiveError> for TrainError {
+    fn from(error: CollectiveError) -> Self {
+        match error {
+            CollectiveError::Comm(error) => error.into(),
+            CollectiveError::Sample(error) => error.into(),
+            error => Self::invalid(error.to_string()),
+        }
+    }
+}
