@@ -12,6 +12,7 @@ mod gpu_accuracy;
 mod gpu_fullbatch;
 mod gpu_profile;
 mod gpu_ranks;
+mod gpu_sampling;
 mod gpu_spmm;
 mod io;
 mod lightgcn;
@@ -71,6 +72,8 @@ pub enum Suite {
     GpuProfile,
     /// Whole training epochs of a GCN on several CUDA devices, beside one.
     GpuRanks,
+    /// Mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
+    GpuSampling,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
     /// Epochs on 1 to 1024 CUDA devices, planned from what was recorded on few; nothing runs.
@@ -99,6 +102,7 @@ impl Suite {
             Self::GpuAblation => "gpu-ablation",
             Self::GpuProfile => "gpu-profile",
             Self::GpuRanks => "gpu-ranks",
+            Self::GpuSampling => "gpu-sampling",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Scaling => "scaling",
             Self::Io => "io",
@@ -129,6 +133,7 @@ impl Suite {
             Self::GpuAblation => gpu_ablation::run(setup, report),
             Self::GpuProfile => gpu_profile::run(setup, report),
             Self::GpuRanks => gpu_ranks::run(setup, report),
+            Self::GpuSampling => gpu_sampling::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Scaling => scaling::run(setup, report),
             Self::Io => io::run(setup, report),

@@ -11,7 +11,7 @@ use girih_sampling::{Columns, DrawKey, Draws, NeighborOptions, NeighborSampler, 
 use super::batch::DeviceBatch;
 use super::bias::DeviceBias;
 use super::capacities::Bounds;
-use super::launch::{Launches, WORDS_ALIGN};
+use super::launch::{Kernels, Launches, WORDS_ALIGN};
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
 use crate::Cuda;
 
@@ -28,6 +28,7 @@ pub struct DeviceSampler {
     hops: Vec<Neighbors>,
     options: NeighborOptions,
     bias: Option<DeviceBias>,
+    kernels: Kernels,
     /// Two sets of nodes, marked and seen, a bit each: both in one piece, empty between batches.
     bitmaps: CudaSlice<u32>,
     /// Words of each.
@@ -59,6 +60,7 @@ impl DeviceSampler {
         let upload = |bias| DeviceBias::upload(cuda, &topology, graph, bias);
         let bias = sampler.bias().map(upload).transpose()?;
         let hops = sampler.fan_out().hops().to_vec();
+        let kernels = Kernels::new(cuda, &hops, options, (bias.is_some(), topology.is_on_host()))?;
         let n_words = (topology.n_nodes() as u64).div_ceil(32).next_multiple_of(WORDS_ALIGN).max(WORDS_ALIGN);
         let bitmaps = cuda.scratch(OPERATION, 2 * n_words as usize)?;
         let positions = cuda.scratch(OPERATION, topology.n_nodes())?;
@@ -72,7 +74,19 @@ impl DeviceSampler {
             last_is_global: options.inputs == Columns::Global,
         });
         let capacities = largest.clone();
-        Ok(Self { topology, hops, options, bias, bitmaps, n_words, are_empty: false, positions, capacities, largest })
+        Ok(Self {
+            topology,
+            hops,
+            options,
+            bias,
+            kernels,
+            bitmaps,
+            n_words,
+            are_empty: false,
+            positions,
+            capacities,
+            largest,
+        })
     }
 
     /// How large batches are that memory is taken for.
@@ -160,10 +174,10 @@ impl DeviceSampler {
         let marked = cuda.pointer(Some(&self.bitmaps));
         let launches = Launches {
             cuda,
+            kernels: &self.kernels,
             batch,
             hops: &self.hops,
             graph: self.topology.argument(cuda)?,
-            is_far: self.topology.is_on_host(),
             weights: self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda)),
             exponents: self.bias.as_ref().map_or(0, |bias| bias.exponents(cuda)),
             bitmaps: (marked, marked + self.n_words * size_of::<u32>() as u64),
