@@ -52,7 +52,9 @@ __device__ __forceinline__ void draw_distinct(const Topology &graph, const Hop &
             for (u32 i = 0; i < LANES; i++) taken |= group.from(position, i) == drawn;
         }
         u32 position = taken ? last : drawn;
-        if (group.any(taken || group.seen(drawn))) {
+        // By all lanes, whether or not they know better.
+        const bool seen = group.seen(drawn);
+        if (group.any(taken || seen)) {
             // In the order of draws: when lane i is asked, its position is what it will be.
             for (u32 i = 0; i < LANES; i++) {
                 const u32 other = group.from(position, i);
