@@ -1,11 +1,11 @@
 // Draws of at most sixteen neighbours a row: a thread for each row, all in registers. FAN_OUT is the number, REPLACE says whether
-// with replacement.
-// Constants: FAN_OUT=1 REPLACE=0
-// Constants: FAN_OUT=5 REPLACE=0
-// Constants: FAN_OUT=10 REPLACE=0
-// Constants: FAN_OUT=15 REPLACE=0
-// Constants: FAN_OUT=16 REPLACE=0
-// Constants: FAN_OUT=16 REPLACE=1
+// with replacement, EDGE_IDS whether places in the graph are kept.
+// Constants: FAN_OUT=1 REPLACE=0 EDGE_IDS=0
+// Constants: FAN_OUT=5 REPLACE=0 EDGE_IDS=0
+// Constants: FAN_OUT=10 REPLACE=0 EDGE_IDS=0
+// Constants: FAN_OUT=15 REPLACE=0 EDGE_IDS=0
+// Constants: FAN_OUT=16 REPLACE=0 EDGE_IDS=1
+// Constants: FAN_OUT=16 REPLACE=1 EDGE_IDS=0
 #include "common.cuh"
 #include "sampling.cuh"
 
@@ -73,10 +73,11 @@ extern "C" __global__ void __launch_bounds__(ROWS) draw_few(Topology graph, Hop 
     for (u32 i = threadIdx.x; i < n_edges; i += ROWS) {
         if (first + i < hop.max_edges) hop.sources[first + i] = staged[i];
     }
-    if (!hop.edge_ids) return;
+    if constexpr (EDGE_IDS) {
 #pragma unroll
-    for (u32 j = 0; j < FAN_OUT; j++) {
-        const u64 at = first + before + j;
-        if (j < mine.count && at < hop.max_edges) hop.edge_ids[at] = mine.start + positions[j];
+        for (u32 j = 0; j < FAN_OUT; j++) {
+            const u64 at = first + before + j;
+            if (j < mine.count && at < hop.max_edges) hop.edge_ids[at] = mine.start + positions[j];
+        }
     }
 }

@@ -193,6 +193,74 @@ fn blocks_are_those_of_the_processor_with_every_option() {
     }
 }
 
+/// One of some things.
+fn one_of<T: Copy>(things: &[T], stream: &mut Stream) -> T {
+    things[stream.below(things.len() as u64) as usize]
+}
+
+/// Rows of all lengths, most of them short, some full.
+fn random_graph(stream: &mut Stream) -> Csr {
+    let n = 1 + one_of(&[3, 40, 400, 9000], stream) * stream.below(1000) as usize / 1000;
+    let longest = one_of(&[0, 2, 17, 70, 300], stream);
+    graph_of(n, |_| {
+        let longest = if stream.below(50) == 0 { n.min(700) as u64 } else { longest };
+        let degree = stream.below(longest + 1);
+        (0..degree).map(|_| stream.below(n as u64) as NodeId).collect()
+    })
+}
+
+fn random_fan_out(stream: &mut Stream) -> String {
+    let mut hop = || match stream.below(6) {
+        0 => "-1".to_owned(),
+        1 => (1 + stream.below(200)).to_string(),
+        2 => (1 + stream.below(40)).to_string(),
+        _ => (1 + stream.below(6)).to_string(),
+    };
+    let first = hop();
+    let rest: Vec<String> = (0..3).map(|_| hop()).collect();
+    let n_hops = 1 + stream.below(4) as usize;
+    std::iter::once(first).chain(rest).take(n_hops).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn any_request_on_any_graph_has_the_processors_batch() {
+    let Some(cuda) = cuda() else { return };
+    for case in 0..150 {
+        let mut stream = Key::new(case, 80).stream(0, 0);
+        let graph = random_graph(&mut stream);
+        let topology = if stream.below(4) == 0 {
+            Arc::new(DeviceTopology::on_host(&cuda, &graph).expect("pinned memory"))
+        } else {
+            on_device(&cuda, &graph)
+        };
+        let options = one_of(&all_options(), &mut stream);
+        let draws = one_of(&[Draws::PerNode, Draws::PerNode, Draws::PerLayer], &mut stream);
+        let fan_out = random_fan_out(&mut stream);
+        let host = NeighborSampler::new(fan_out.parse().unwrap(), NeighborOptions { draws, ..options }).unwrap();
+        let host = if stream.below(3) == 0 { host.weighted(weights(&graph)) } else { host };
+        let batch_size = 1 + stream.below(graph.n_rows().min(300) as u64) as usize;
+        let mut pair = Pair::of(&cuda, (&graph, &topology), host, batch_size);
+        if stream.below(2) == 0 {
+            let few = seeds(graph.n_rows(), 1, &mut stream);
+            pair.device.presample(&cuda, [(&few[..], DrawKey::new(case, 0, 0))]).expect("batches");
+        }
+        let mut batch = pair.device.batch(&cuda).expect("memory");
+        for number in 0..5 {
+            let n_seeds = stream.below(batch_size as u64 + 1) as usize;
+            let seeds = seeds(graph.n_rows(), n_seeds, &mut stream);
+            let key = DrawKey::new(stream.next_u64(), stream.next_u32(), stream.next_u32());
+            pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
+            if stream.below(2) == 0 {
+                // What the next batch overwrites unseen leaves nothing behind.
+                continue;
+            }
+            pair.device.complete(&cuda, &mut batch).expect("a batch");
+            let what = format!("case {case}: {} nodes, {fan_out}, {draws:?}, {options:?}, {number}", graph.n_rows());
+            assert_same(&pair.expected(&seeds, key), &batch.to_host(&cuda).expect("a batch"), &what);
+        }
+    }
+}
+
 #[test]
 fn a_graph_without_nodes_or_edges_has_its_batches() {
     let Some(cuda) = cuda() else { return };

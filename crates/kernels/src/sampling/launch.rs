@@ -69,8 +69,9 @@ impl Kernels {
                 Ok(DrawKernel { function, rows: 128, threads: 128, takes_weights: true })
             }
             Neighbors::Count(count) if count <= FEW_MAX && !has_shares && !is_far => {
-                let replace = u32::from(options.replace).to_string();
-                let defines = vec![("FAN_OUT", count.to_string()), ("REPLACE", replace)];
+                let flag = |is: bool| u32::from(is).to_string();
+                let (replace, edge_ids) = (flag(options.replace), flag(options.edge_ids));
+                let defines = vec![("FAN_OUT", count.to_string()), ("REPLACE", replace), ("EDGE_IDS", edge_ids)];
                 let function = kernel(Source::SAMPLING_FEW, "draw_few", &defines)?;
                 Ok(DrawKernel { function, rows: 128, threads: 128, takes_weights: false })
             }
