@@ -54,12 +54,11 @@ fn graph(n: usize, seed: u64) -> Csr {
 /// Weights of all sizes, many of them zero; some rows have no other.
 fn weights(graph: &Csr) -> Bias {
     let mut stream = Key::new(5, 78).stream(0, 0);
-    let mut weight = |row: usize| {
+    let weight = |row: usize| {
         let size = stream.below(12) as i32;
         if row % 7 == 2 || stream.below(3) == 0 { 0.0 } else { stream.unit_f32() * 2f32.powi(2 * size - 12) }
     };
-    let weights: Vec<f32> =
-        (0..graph.n_rows()).flat_map(|row| vec![row; graph.degree(row) as usize]).map(|row| weight(row)).collect();
+    let weights: Vec<f32> = (0..graph.n_rows()).flat_map(|row| vec![row; graph.degree(row)]).map(weight).collect();
     Bias::new(graph, &weights).expect("weights")
 }
 

@@ -19,8 +19,8 @@ use crate::{Case, Error, Goal, Report, graphs};
 const GRAPH: &str = "synth:products,features=0";
 /// Seeds of a batch, and neighbours hop by hop.
 const BATCHES: [(usize, &str); 4] = [(1024, "15,10,5"), (8192, "15,10,5"), (1024, "10,10,25"), (1024, "25,10,40")];
-/// Batches of a repetition on the device.
-const N_BATCHES: usize = 48;
+/// Batches of a repetition on the device, and of one that only shows that everything works.
+const N_BATCHES: [usize; 2] = [48, 2];
 /// Batches of a repetition on the processor.
 const N_HOST_BATCHES: usize = 4;
 /// Batches that capacities are made from.
@@ -137,16 +137,16 @@ impl Bench<'_> {
         let mut batch = device.batch(self.cuda)?;
         self.check(&mut device, (loader.sampler(), &plan), &mut batch)?;
         let n_edges = batch.sizes(self.cuda)?.n_edges() as f64;
-        let mut first = 0;
+        let (mut first, n_batches) = (0, N_BATCHES[usize::from(self.setup.small)]);
         let contestant = Contestant::timed("device", || {
             let seconds = self.cuda.elapsed::<Error>(|| {
-                for at in (first..first + N_BATCHES).map(|at| at % plan.n_batches()) {
+                for at in (first..first + n_batches).map(|at| at % plan.n_batches()) {
                     device.sample_into(self.cuda, plan.seeds(at), plan.key(at), &mut batch)?;
                 }
                 Ok(())
             })?;
-            first += N_BATCHES;
-            Ok(seconds / N_BATCHES as f64)
+            first += n_batches;
+            Ok(seconds / n_batches as f64)
         });
         let results = compete(self.setup.protocol, vec![contestant])?;
         Ok((results[0].1, n_edges))
