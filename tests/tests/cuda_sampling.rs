@@ -473,6 +473,30 @@ fn requests_that_make_no_batch_are_refused_and_leave_nothing_behind() {
 }
 
 #[test]
+fn memory_serves_samplers_in_turns_and_without_graphs() {
+    let graphs = [graph(500, 18), graph(500, 19)];
+    for records in [false, true] {
+        let Some(cuda) = cuda() else { return };
+        let cuda = cuda.recording(records);
+        let topologies = graphs.each_ref().map(|graph| on_device(&cuda, graph));
+        let mut pairs: Vec<Pair> = graphs
+            .iter()
+            .zip(&topologies)
+            .map(|parts| Pair::new(&cuda, parts, "5,4", NeighborOptions::default(), 20))
+            .collect();
+        let mut batch = pairs[0].device.batch(&cuda).expect("memory");
+        let mut stream = Key::new(18, 79).stream(0, 0);
+        for (number, which) in [0, 0, 0, 1, 0, 1, 1, 1, 0, 0].into_iter().enumerate() {
+            let (seeds, key) = (seeds(500, 20, &mut stream), DrawKey::new(1, 2, number as u32));
+            let pair = &mut pairs[which];
+            pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
+            let found = batch.to_host(&cuda).expect("a batch");
+            assert_same(&pair.expected(&seeds, key), &found, &format!("sampler {which}, batch {number}"));
+        }
+    }
+}
+
+#[test]
 fn walks_are_those_of_the_processor() {
     let Some(cuda) = cuda() else { return };
     let graph = graph(1200, 16);

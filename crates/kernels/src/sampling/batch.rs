@@ -13,6 +13,7 @@ use girih_graph_format::NodeId;
 use girih_sampling::{Block, Columns, DrawKey, Draws, Expand, MiniBatch, NeighborOptions};
 
 use super::control::{BatchSizes, Words};
+use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
 
@@ -36,6 +37,7 @@ pub struct DeviceBatch {
     pub(super) edge_ids: Option<CudaSlice<u64>>,
     pub(super) shares: Option<Shares>,
     pub(super) tiles: CudaSlice<u64>,
+    pub(super) repeated: Repeated,
 }
 
 /// How the draws of a hop are divided among its rows.
@@ -113,6 +115,7 @@ impl DeviceBatch {
             edge_ids: options.edge_ids.then(|| cuda.scratch(OPERATION, edges)).transpose()?,
             shares: has_shares.then(shares).transpose()?,
             tiles: cuda.scratch(OPERATION, n_tiles)?,
+            repeated: Repeated::default(),
             seeds: Vec::new(),
             key: DrawKey::default(),
             capacities,

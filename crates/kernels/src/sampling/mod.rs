@@ -20,6 +20,7 @@ mod bias;
 mod capacities;
 mod control;
 mod launch;
+mod repeat;
 mod sampler;
 mod topology;
 mod walks;

@@ -12,6 +12,7 @@ use super::batch::DeviceBatch;
 use super::bias::DeviceBias;
 use super::capacities::Bounds;
 use super::launch::{Kernels, Launches, WORDS_ALIGN};
+use super::repeat::Identity;
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
 use crate::Cuda;
 
@@ -29,6 +30,7 @@ pub struct DeviceSampler {
     options: NeighborOptions,
     bias: Option<DeviceBias>,
     kernels: Kernels,
+    identity: Identity,
     /// Two sets of nodes, marked and seen, a bit each: both in one piece, empty between batches.
     bitmaps: CudaSlice<u32>,
     /// Words of each.
@@ -80,6 +82,7 @@ impl DeviceSampler {
             options,
             bias,
             kernels,
+            identity: Identity::default(),
             bitmaps,
             n_words,
             are_empty: false,
@@ -172,6 +175,7 @@ impl DeviceSampler {
             stream.memset_zeros(&mut self.bitmaps).map_err(Cuda::failed(OPERATION))?;
         }
         let marked = cuda.pointer(Some(&self.bitmaps));
+        let repeated = std::mem::take(&mut batch.repeated);
         let launches = Launches {
             cuda,
             kernels: &self.kernels,
@@ -186,7 +190,9 @@ impl DeviceSampler {
         };
         // SAFETY: the graph is a `Csr` of as many nodes as bitmaps have bits and positions places; bitmaps are empty; the batch
         // was made for it and for these hops and options; seeds were checked; all memory is freed in the order of the stream.
-        unsafe { launches.run() }?;
+        // Captured, all this holds for as long as sampler and batch live, and nobody else launches it.
+        let launch = || unsafe { launches.run() };
+        batch.repeated = repeated.run(cuda, &self.identity, launch)?;
         self.are_empty = true;
         Ok(())
     }
