@@ -13,6 +13,7 @@ mod gpu_accuracy;
 mod gpu_fullbatch;
 mod gpu_profile;
 mod gpu_ranks;
+mod gpu_sampling;
 mod gpu_spmm;
 mod io;
 mod lightgcn;
@@ -79,6 +80,8 @@ pub enum Suite {
     GpuBlocks,
     /// Whole training epochs of a GCN on several CUDA devices, beside one.
     GpuRanks,
+    /// Mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
+    GpuSampling,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
     /// Epochs on 1 to 1024 CUDA devices, planned from what was recorded on few; nothing runs.
@@ -110,6 +113,7 @@ impl Suite {
             Self::GpuProfile => "gpu-profile",
             Self::GpuBlocks => "gpu-blocks",
             Self::GpuRanks => "gpu-ranks",
+            Self::GpuSampling => "gpu-sampling",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Scaling => "scaling",
             Self::Io => "io",
@@ -143,6 +147,7 @@ impl Suite {
             Self::GpuProfile => gpu_profile::run(setup, report),
             Self::GpuBlocks => blocks::on_device(setup, report),
             Self::GpuRanks => gpu_ranks::run(setup, report),
+            Self::GpuSampling => gpu_sampling::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Scaling => scaling::run(setup, report),
             Self::Io => io::run(setup, report),

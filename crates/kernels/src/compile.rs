@@ -62,11 +62,20 @@ sources! {
     LOSS = "loss.cu";
     RANKING = "ranking.cu";
     SEGMENTS = "segments.cu";
+    SAMPLING_BATCH = "sampling_batch.cu";
+    SAMPLING_FEW = "sampling_few.cu";
+    SAMPLING_MANY = "sampling_many.cu";
+    SAMPLING_WEIGHTED = "sampling_weighted.cu";
+    SAMPLING_SHARES = "sampling_shares.cu";
+    WALKS = "walks.cu";
 }
 
 /// What every source includes.
 const COMMON: &str = include_str!("../../../kernels/common.cuh");
 const INCLUDE: &str = "#include \"common.cuh\"";
+/// What sources of samples include after it.
+const SAMPLING: &str = include_str!("../../../kernels/sampling.cuh");
+const INCLUDE_SAMPLING: &str = "#include \"sampling.cuh\"";
 
 /// Names and values that a source is compiled with: types of elements, widths.
 pub(crate) type Defines = Vec<(&'static str, String)>;
@@ -76,7 +85,7 @@ pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32))
     let arch = architecture(capability);
     let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
     options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
-    let text = source.text.replacen(INCLUDE, COMMON, 1);
+    let text = source.text.replacen(INCLUDE, COMMON, 1).replacen(INCLUDE_SAMPLING, SAMPLING, 1);
     let cached = cache_folder("kernels").map(|folder| folder.join(key(&text, &options)));
     if let Some(code) = cached.as_ref().and_then(|path| fs::read_to_string(path).ok()) {
         return Ok(Ptx::from_src(code));
@@ -158,7 +167,8 @@ mod tests {
     #[test]
     fn every_source_includes_what_it_uses() {
         assert!(Source::PASSES.text.contains(INCLUDE));
-        assert!(!COMMON.contains("#include"));
+        assert!(Source::WALKS.text.contains(INCLUDE_SAMPLING));
+        assert!(!COMMON.contains("#include") && !SAMPLING.contains("#include"));
     }
 
     #[test]

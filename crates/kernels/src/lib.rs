@@ -7,6 +7,7 @@
 //! - [`Device`]: a card, its stream, its kernels.
 //! - [`NcclRank`]: ranks on cards, one each, that work together.
 //! - [`Timeline`]: what cards do when, to look at.
+//! - [`DeviceSampler`]: mini-batches that are sampled on it; [`DeviceWalks`]: random walks.
 //! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in `kernels/`.
 //!
 //! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
@@ -25,6 +26,7 @@ mod nccl;
 mod ops;
 mod pool;
 mod recording;
+mod sampling;
 mod staging;
 mod survey;
 mod timeline;
@@ -39,5 +41,6 @@ pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
 pub use nccl::NcclRank;
 pub use ops::{BlockKernel, Split, Tiling};
 pub use recording::Recording;
+pub use sampling::{BatchSizes, Capacities, DeviceBatch, DeviceSampler, DeviceTopology, DeviceWalks};
 pub use survey::{Card, FoundLibrary, Survey};
 pub use timeline::Timeline;

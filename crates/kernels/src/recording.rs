@@ -155,6 +155,11 @@ impl Recorder {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether graphs are wanted.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
     /// Takes note that an operation does something that cannot be captured.
     ///
     /// # Errors

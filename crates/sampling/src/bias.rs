@@ -75,6 +75,18 @@ impl Bias {
         self.running.len()
     }
 
+    /// The integers of each row as running sums, an entry for each edge.
+    #[must_use]
+    pub fn running(&self) -> &[u64] {
+        &self.running
+    }
+
+    /// For each row, the `e` of its largest weight `x · 2^e`, which its integers are relative to.
+    #[must_use]
+    pub fn exponents(&self) -> &[i16] {
+        &self.exponents
+    }
+
     /// What a number of the integers of `row` is as a weight.
     pub(crate) fn in_row(&self, integers: f64, row: usize) -> f64 {
         integers * 2f64.powi(i32::from(self.exponents[row]) - UNIT)

@@ -42,8 +42,23 @@ impl DrawKey {
 
     /// The draws of a hop.
     pub(crate) fn hop(self, scheme: Scheme, hop: u32) -> HopDraws {
-        let key = Key::new(self.seed, purpose::SAMPLING).child(scheme as u64).child(u64::from(self.epoch));
-        HopDraws { key, batch: self.batch, hop }
+        HopDraws { key: self.below(scheme), batch: self.batch, hop }
+    }
+
+    /// What neighbours are drawn below, for kernels that count for themselves.
+    #[must_use]
+    pub fn of_neighbors(self) -> Key {
+        self.below(Scheme::Neighbors)
+    }
+
+    /// What steps of walks are drawn below, likewise.
+    #[must_use]
+    pub fn of_walks(self) -> Key {
+        self.below(Scheme::Walks)
+    }
+
+    fn below(self, scheme: Scheme) -> Key {
+        Key::new(self.seed, purpose::SAMPLING).child(scheme as u64).child(u64::from(self.epoch))
     }
 }
 

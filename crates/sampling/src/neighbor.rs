@@ -111,6 +111,12 @@ impl NeighborSampler {
         self.options
     }
 
+    /// What makes some neighbours likelier than others.
+    #[must_use]
+    pub fn bias(&self) -> Option<&Bias> {
+        self.bias.as_ref()
+    }
+
     /// As [`Sampler::sample_into`], from the graph without some edges.
     ///
     /// # Errors

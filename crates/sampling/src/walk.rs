@@ -140,6 +140,19 @@ impl RandomWalks {
         self.options
     }
 
+    /// What makes some steps likelier than others.
+    #[must_use]
+    pub fn bias(&self) -> Option<&Bias> {
+        self.bias.as_ref()
+    }
+
+    /// Chances of second-order steps to be taken, times 2³²: back to where the walk was a step ago, to a neighbour of that, to
+    /// any other node.
+    #[must_use]
+    pub fn second_order(&self) -> Option<[f64; 3]> {
+        self.second_order.map(|SecondOrder { back, near, far }| [back, near, far])
+    }
+
     /// A walk from each of `starts`; a node may be listed several times, for as many walks.
     ///
     /// # Errors

@@ -1,0 +1,204 @@
+//! `gpu-sampling`: mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
+//!
+//! A repetition is some batches one after the other, none of which the host waits for; times are those of a batch by the
+//! device's clock. A hop takes what batches with it take longer than batches without.
+
+use std::sync::Arc;
+
+use girih_graph_format::{Csr, NodeId};
+use girih_kernels::{Cuda, DeviceBatch, DeviceSampler, DeviceTopology};
+use girih_sampling::{
+    Columns, DrawKey, EpochPlan, Expand, FanOut, Loader, LoaderOptions, NeighborOptions, NeighborSampler, SampleError,
+    Sampler,
+};
+
+use super::{Setup, gpu};
+use crate::timing::{Contestant, Summary, compete};
+use crate::{Case, Error, Goal, Report, graphs};
+
+const GRAPH: &str = "synth:products,features=0";
+/// Seeds of a batch, and neighbours hop by hop.
+const BATCHES: [(usize, &str); 4] = [(1024, "15,10,5"), (8192, "15,10,5"), (1024, "10,10,25"), (1024, "25,10,40")];
+/// Batches of a repetition on the device, and of one that only shows that everything works.
+const N_BATCHES: [usize; 2] = [48, 2];
+/// Batches of a repetition on the processor.
+const N_HOST_BATCHES: usize = 4;
+/// Batches that capacities are made from.
+const N_MEASURED: usize = 12;
+/// Milliseconds for a batch of 1024 on Products, with local ids for all hops and with global ones for the last: those of a
+/// prototype, on an H200.
+const PROTOTYPE_MS: [f64; 2] = [0.071, 0.052];
+
+/// What columns of the last hop are, and which nodes draw.
+const FORMS: [(&str, Columns, Expand); 4] = [
+    ("local", Columns::Local, Expand::PerLayer),
+    ("global", Columns::Global, Expand::PerLayer),
+    ("local once", Columns::Local, Expand::Once),
+    ("global once", Columns::Global, Expand::Once),
+];
+
+/// Adds a case for each size of a batch and form of blocks, those of its hops, of a graph in memory of the host, and of the
+/// processor.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let cuda = gpu::open_device(report)?;
+    let dataset = graphs::load(setup.graph_or(GRAPH))?;
+    report.graph = Some(graphs::describe(&dataset));
+    let graph = dataset.graph.clone().with_values(None)?;
+    let topology = Arc::new(DeviceTopology::on_device(&cuda, &graph)?);
+    let far = Arc::new(DeviceTopology::on_host(&cuda, &graph)?);
+    let seeds = dataset.seeds();
+    let is_products = dataset.name.contains("products") && !setup.small;
+    for (batch_size, fan_out) in BATCHES {
+        let bench = Bench { setup, cuda: &cuda, graph: &graph, seeds: &seeds, batch_size };
+        for (form, inputs, expand) in FORMS {
+            let options = NeighborOptions { inputs, expand, ..NeighborOptions::default() };
+            let time = bench.hops(&topology, (fan_out, form), options, report)?;
+            let goal = PROTOTYPE_MS[usize::from(inputs == Columns::Global)];
+            if is_products && (batch_size, fan_out, expand) == (1024, "15,10,5", Expand::PerLayer) {
+                let what = format!("{batch_size}/{fan_out}/{form}: ms a batch, as the prototype's");
+                report.goals.push(Goal::at_most(what, 1e3 * time.median_s, goal));
+            }
+        }
+        let options = NeighborOptions { inputs: Columns::Global, ..NeighborOptions::default() };
+        bench.case(&far, fan_out, (&format!("{fan_out}/global, graph on the host"), options), report)?;
+        bench.on_processor(fan_out, report)?;
+    }
+    Ok(())
+}
+
+/// Batches of one size on one graph.
+struct Bench<'a> {
+    setup: &'a Setup,
+    cuda: &'a Cuda,
+    graph: &'a Csr,
+    seeds: &'a [NodeId],
+    batch_size: usize,
+}
+
+impl Bench<'_> {
+    /// Batches of all hops, and how much longer each hop takes than those before it.
+    fn hops(
+        &self,
+        topology: &Arc<DeviceTopology>,
+        (fan_out, form): (&str, &str),
+        options: NeighborOptions,
+        report: &mut Report,
+    ) -> Result<Summary, Error> {
+        let all: FanOut = fan_out.parse()?;
+        let n_hops = all.hops().len();
+        let mut before = 0.0;
+        let mut ms_of_hops = Vec::new();
+        for n in 1..n_hops {
+            // Hops before the last get local ids.
+            let options = NeighborOptions { inputs: Columns::Local, ..options };
+            let (time, _) = self.measure(topology, FanOut::new(&all.hops()[..n])?, options)?;
+            ms_of_hops.push(1e3 * (time.median_s - before));
+            before = time.median_s;
+        }
+        let whole = self.case(topology, fan_out, (&format!("{fan_out}/{form}"), options), report)?;
+        ms_of_hops.push(1e3 * (whole.median_s - before));
+        if let Some(case) = report.cases.last_mut() {
+            for (hop, ms) in ms_of_hops.iter().enumerate() {
+                case.metrics.insert(format!("ms_hop_{hop}"), *ms);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// One case, of all hops.
+    fn case(
+        &self,
+        topology: &Arc<DeviceTopology>,
+        fan_out: &str,
+        (name, options): (&str, NeighborOptions),
+        report: &mut Report,
+    ) -> Result<Summary, Error> {
+        let (time, n_edges) = self.measure(topology, fan_out.parse()?, options)?;
+        let case = Case::new(format!("{}/{name}", self.batch_size), time)
+            .with("edges", n_edges)
+            .with("billion_edges_s", n_edges / time.median_s / 1e9);
+        report.cases.push(case);
+        Ok(time)
+    }
+
+    /// Seconds and edges of a batch.
+    fn measure(
+        &self,
+        topology: &Arc<DeviceTopology>,
+        fan_out: FanOut,
+        options: NeighborOptions,
+    ) -> Result<(Summary, f64), Error> {
+        let host = NeighborSampler::new(fan_out, options)?;
+        let mut device = DeviceSampler::new(self.cuda, Arc::clone(topology), self.graph, &host, self.batch_size)?;
+        let loader = self.loader(host)?;
+        let plan = loader.plan(0);
+        let measured = (0..N_MEASURED.min(plan.n_batches())).map(|at| (plan.seeds(at), plan.key(at)));
+        device.presample(self.cuda, measured)?;
+        let mut batch = device.batch(self.cuda)?;
+        self.check(&mut device, (loader.sampler(), &plan), &mut batch)?;
+        let n_edges = batch.sizes(self.cuda)?.n_edges() as f64;
+        let (mut first, n_batches) = (0, N_BATCHES[usize::from(self.setup.small)]);
+        let contestant = Contestant::timed("device", || {
+            let seconds = self.cuda.elapsed::<Error>(|| {
+                for at in (first..first + n_batches).map(|at| at % plan.n_batches()) {
+                    device.sample_into(self.cuda, plan.seeds(at), plan.key(at), &mut batch)?;
+                }
+                Ok(())
+            })?;
+            first += n_batches;
+            Ok(seconds / n_batches as f64)
+        });
+        let results = compete(self.setup.protocol, vec![contestant])?;
+        Ok((results[0].1, n_edges))
+    }
+
+    /// A batch has to be that of the processor.
+    fn check(
+        &self,
+        device: &mut DeviceSampler,
+        (host, plan): (&NeighborSampler, &EpochPlan),
+        batch: &mut DeviceBatch,
+    ) -> Result<(), Error> {
+        device.sample_into(self.cuda, plan.seeds(0), plan.key(0), batch)?;
+        device.complete(self.cuda, batch)?;
+        let expected = host.sample(self.graph, plan.seeds(0), plan.key(0))?;
+        if batch.to_host(self.cuda)?.digest() != expected.digest() {
+            return Err("the device's batch is not the processor's".into());
+        }
+        Ok(())
+    }
+
+    fn loader<'s>(&'s self, sampler: NeighborSampler) -> Result<Loader<'s, NeighborSampler>, SampleError> {
+        let options = LoaderOptions { batch_size: self.batch_size, ..LoaderOptions::default() };
+        Loader::new(self.graph, sampler, self.seeds.to_vec(), options)
+    }
+
+    /// The same batches by one thread of the processor.
+    fn on_processor(&self, fan_out: &str, report: &mut Report) -> Result<(), Error> {
+        let sampler = NeighborSampler::new(fan_out.parse()?, NeighborOptions::default())?;
+        let loader = self.loader(sampler)?;
+        let (plan, mut first, mut batch) = (loader.plan(0), 0, girih_sampling::MiniBatch::default());
+        let mut sample = |at: usize| -> Result<usize, SampleError> {
+            let at = at % plan.n_batches();
+            let key: DrawKey = plan.key(at);
+            loader.sampler().sample_into(self.graph, plan.seeds(at), key, &mut batch)?;
+            Ok(batch.n_edges())
+        };
+        let n_edges = sample(0)? as f64;
+        let contestant = Contestant::timed("processor", || {
+            let start = std::time::Instant::now();
+            for at in first..first + N_HOST_BATCHES {
+                sample(at)?;
+            }
+            first += N_HOST_BATCHES;
+            Ok(start.elapsed().as_secs_f64() / N_HOST_BATCHES as f64)
+        });
+        let results = compete(self.setup.protocol, vec![contestant])?;
+        let time = results[0].1;
+        let case = Case::new(format!("{}/{fan_out}/local, one thread of the processor", self.batch_size), time)
+            .with("edges", n_edges)
+            .with("billion_edges_s", n_edges / time.median_s / 1e9);
+        report.cases.push(case);
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What kernels are handed: the structs of `kernels/sampling.cuh` and `kernels/walks.cu`, field by field. Addresses are those of
+//! device memory, zero for what is absent.
+
+use cudarc::driver::DeviceRepr;
+
+/// `Topology`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Topology {
+    pub(super) indptr: u64,
+    pub(super) indices: u64,
+}
+
+/// `Bias`; of zeros where edges have no weights.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weights {
+    pub(super) running: u64,
+    pub(super) n_positive: u64,
+}
+
+/// `Control`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Control {
+    pub(super) words: u64,
+    pub(super) n_hops: u64,
+}
+
+/// `Hop`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hop {
+    pub(super) control: Control,
+    pub(super) nodes: u64,
+    pub(super) indptr: u64,
+    pub(super) sources: u64,
+    pub(super) edge_ids: u64,
+    pub(super) marked: u64,
+    pub(super) tiles: u64,
+    pub(super) shares: u64,
+    pub(super) max_edges: u64,
+    pub(super) hop: u32,
+    pub(super) fan_out: u32,
+    pub(super) replace: u32,
+    pub(super) once: u32,
+}
+
+/// The fan-out of a hop that takes all neighbours, `Hop::ALL`.
+pub(super) const ALL: u32 = u32::MAX;
+
+/// `Walks`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walks {
+    pub(super) key: [u32; 2],
+    pub(super) batch: u32,
+    pub(super) hop: u32,
+    pub(super) starts: u64,
+    pub(super) ends: u64,
+    pub(super) nodes: u64,
+    pub(super) n_nodes: u64,
+    pub(super) stop: f64,
+    pub(super) restart: f64,
+    pub(super) second_order: [f64; 3],
+    pub(super) n_walks: u64,
+    pub(super) length: u32,
+    pub(super) is_second_order: u32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' structs, without padding.
+unsafe impl DeviceRepr for Topology {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Weights {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Control {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Hop {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Walks {}

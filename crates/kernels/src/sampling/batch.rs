@@ -1,0 +1,251 @@
+//! [`DeviceBatch`]: a mini-batch on a device, and how it comes to the host.
+//!
+//! ```text
+//! nodes      seeds │ new of hop 0 │ new of hop 1 │ …      every block begins with the list of the one nearer the seeds
+//! sources    edges of hop 0 │ edges of hop 1 │ …          one list for all hops; global ids until the batch is finished
+//! indptr     rows of hop 0 │ rows of hop 1 │ …            offsets into that list; with `Expand::Once` rows of all hops are one
+//!                                                         list, of which each block has the first ones
+//! ```
+
+use cudarc::driver::{CudaSlice, CudaView, DeviceRepr};
+use girih_compute::ComputeError;
+use girih_graph_format::NodeId;
+use girih_sampling::{Block, Columns, DrawKey, Draws, Expand, MiniBatch, NeighborOptions};
+
+use super::control::{BatchSizes, Words};
+use super::repeat::Repeated;
+use super::{Capacities, OPERATION};
+use crate::Cuda;
+
+/// Blocks in the memory of a device, written by [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into) again and again.
+pub struct DeviceBatch {
+    pub(super) capacities: Capacities,
+    pub(super) options: NeighborOptions,
+    pub(super) words: Words,
+    /// Nodes of the graph.
+    pub(super) n_columns: usize,
+    /// What was asked for.
+    pub(super) seeds: Vec<NodeId>,
+    pub(super) key: DrawKey,
+    /// Words of control, then seeds.
+    pub(super) page: CudaSlice<u64>,
+    pub(super) nodes: CudaSlice<NodeId>,
+    pub(super) indptr: CudaSlice<u64>,
+    pub(super) sources: CudaSlice<NodeId>,
+    /// Local columns, where global ones are kept beside them; else they take the place of these.
+    pub(super) columns: Option<CudaSlice<NodeId>>,
+    pub(super) edge_ids: Option<CudaSlice<u64>>,
+    pub(super) shares: Option<Shares>,
+    pub(super) tiles: CudaSlice<u64>,
+    pub(super) repeated: Repeated,
+}
+
+/// How the draws of a hop are divided among its rows.
+pub(super) struct Shares {
+    pub(super) running: CudaSlice<u64>,
+    pub(super) counts: CudaSlice<u32>,
+}
+
+/// Rows of a tile of `running_weights`.
+pub(super) const SHARE_TILE: u64 = 256;
+/// Fewest rows of a tile that draws.
+pub(super) const DRAW_TILE_MIN: u64 = 32;
+/// Fewest words of a bitmap in a tile of `settle`.
+pub(super) const SETTLE_TILE_MIN: u64 = 256;
+
+/// Where in [`DeviceBatch::tiles`] each launch of a hop has its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HopTiles {
+    pub(super) draw: u64,
+    pub(super) settle: u64,
+    /// One word for the largest weight, then those of tiles.
+    pub(super) shares: u64,
+    pub(super) end: u64,
+}
+
+impl HopTiles {
+    fn new(first: u64, rows: u64, n_words: u64, has_shares: bool) -> Self {
+        let settle = first + rows.div_ceil(DRAW_TILE_MIN).max(1);
+        let shares = settle + n_words / SETTLE_TILE_MIN;
+        let end = shares + if has_shares { 1 + rows.div_ceil(SHARE_TILE) } else { 0 };
+        Self { draw: first, settle, shares, end }
+    }
+
+    /// Those of all hops; bitmaps have `n_words`.
+    pub(super) fn of_hops(capacities: &Capacities, n_hops: usize, n_words: u64, has_shares: bool) -> Vec<Self> {
+        let mut end = 0;
+        let of_hop = |&rows: &u64| {
+            let tiles = Self::new(end, rows, n_words, has_shares);
+            end = tiles.end;
+            tiles
+        };
+        capacities.nodes[..n_hops].iter().map(of_hop).collect()
+    }
+}
+
+impl DeviceBatch {
+    /// Memory for batches within some capacities, of `n_hops` hops on a graph of `n_columns` nodes whose bitmaps have `n_words`.
+    pub(super) fn new(
+        cuda: &Cuda,
+        capacities: Capacities,
+        options: NeighborOptions,
+        n_hops: usize,
+        (n_columns, n_words): (usize, u64),
+    ) -> Result<Self, ComputeError> {
+        let words = Words { n_hops };
+        let [rows, edges] = [capacities.nodes[n_hops - 1] as usize, capacities.edges as usize];
+        let most_nodes = capacities.nodes[n_hops] as usize;
+        let offsets = match options.expand {
+            Expand::Once => rows + 1,
+            Expand::PerLayer => capacities.nodes[..n_hops].iter().map(|&rows| rows as usize + 1).sum(),
+        };
+        let keeps_both = options.expand == Expand::Once && options.inputs == Columns::Global;
+        let has_shares = options.draws == Draws::PerLayer;
+        let tiles = HopTiles::of_hops(&capacities, n_hops, n_words, has_shares);
+        let n_tiles = tiles.last().map_or(0, |last| last.end) as usize;
+        let shares = || -> Result<Shares, ComputeError> {
+            Ok(Shares { running: cuda.scratch(OPERATION, rows)?, counts: cuda.scratch(OPERATION, rows)? })
+        };
+        Ok(Self {
+            page: cuda.scratch(OPERATION, words.len_with(capacities.nodes[0] as usize))?,
+            nodes: cuda.scratch(OPERATION, most_nodes)?,
+            indptr: cuda.scratch(OPERATION, offsets)?,
+            sources: cuda.scratch(OPERATION, edges)?,
+            columns: keeps_both.then(|| cuda.scratch(OPERATION, edges)).transpose()?,
+            edge_ids: options.edge_ids.then(|| cuda.scratch(OPERATION, edges)).transpose()?,
+            shares: has_shares.then(shares).transpose()?,
+            tiles: cuda.scratch(OPERATION, n_tiles)?,
+            repeated: Repeated::default(),
+            seeds: Vec::new(),
+            key: DrawKey::default(),
+            capacities,
+            options,
+            words,
+            n_columns,
+        })
+    }
+
+    /// How large batches may be.
+    #[must_use]
+    pub fn capacities(&self) -> &Capacities {
+        &self.capacities
+    }
+
+    /// Hops whose sources get local ids.
+    pub(super) fn n_local_hops(&self) -> usize {
+        self.words.n_hops - usize::from(self.options.inputs == Columns::Global)
+    }
+
+    /// Where the offsets of a hop's rows begin.
+    pub(super) fn first_offset(&self, hop: usize) -> usize {
+        match self.options.expand {
+            Expand::Once => 0,
+            Expand::PerLayer => self.capacities.nodes[..hop].iter().map(|&rows| rows as usize + 1).sum(),
+        }
+    }
+
+    /// How large the batch is, once it is made.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn sizes(&self, cuda: &Cuda) -> Result<BatchSizes, ComputeError> {
+        let words = cuda.read(OPERATION, &self.page.slice(..self.words.len()))?;
+        Ok(self.words.sizes(&words, self.n_local_hops()))
+    }
+
+    /// The batch as the sampler of the host makes it.
+    ///
+    /// # Errors
+    /// When it exceeds its capacities, a seed is listed twice, or the device fails.
+    pub fn to_host(&self, cuda: &Cuda) -> Result<MiniBatch, ComputeError> {
+        let sizes = self.sizes(cuda)?;
+        self.check(&sizes)?;
+        let n_hops = self.words.n_hops;
+        let n_found = sizes.n_nodes.last().copied().unwrap_or(0);
+        let parts = HostParts {
+            nodes: read_first(cuda, &self.nodes, n_found)?,
+            sources: read_first(cuda, &self.sources, sizes.n_edges())?,
+            columns: self.columns.as_ref().map(|columns| read_first(cuda, columns, sizes.n_edges())).transpose()?,
+            edge_ids: self.edge_ids.as_ref().map(|ids| read_first(cuda, ids, sizes.n_edges())).transpose()?,
+        };
+        // Blocks lie in the order of layers, the seeds' block last.
+        let blocks = (0..n_hops).rev().map(|hop| self.block(cuda, &sizes, &parts, hop));
+        Ok(MiniBatch { blocks: blocks.collect::<Result<_, ComputeError>>()? })
+    }
+
+    /// The block of a hop.
+    fn block(&self, cuda: &Cuda, sizes: &BatchSizes, parts: &HostParts, hop: usize) -> Result<Block, ComputeError> {
+        let is_global = hop >= self.n_local_hops();
+        let n_destinations = sizes.n_nodes[hop] as usize;
+        let n_nodes = if is_global { n_destinations } else { sizes.n_nodes[hop + 1] as usize };
+        let first = self.first_offset(hop);
+        let view: CudaView<'_, u64> = self.indptr.slice(first..=first + n_destinations);
+        let offsets = cuda.read(OPERATION, &view)?;
+        let edges = offsets[0] as usize..sizes.end_edges[hop] as usize;
+        let columns = parts.columns.as_ref().filter(|_| !is_global).unwrap_or(&parts.sources);
+        Ok(Block {
+            nodes: parts.nodes[..n_nodes].to_vec(),
+            n_destinations,
+            n_columns: if is_global { self.n_columns } else { n_nodes },
+            indptr: offsets.iter().map(|offset| offset - offsets[0]).collect(),
+            indices: columns[edges.clone()].to_vec(),
+            edge_ids: parts.edge_ids.as_ref().map_or_else(Vec::new, |ids| ids[edges].to_vec()),
+            weights: Vec::new(),
+            columns: if is_global { Columns::Global } else { Columns::Local },
+        })
+    }
+
+    /// Refuses a batch that is not what was asked for.
+    pub(super) fn check(&self, sizes: &BatchSizes) -> Result<(), ComputeError> {
+        if sizes.failure.has_repeated_seed() {
+            let repeated = (0..self.seeds.len()).find_map(|at| {
+                let first = self.seeds[..at].iter().position(|seed| *seed == self.seeds[at])?;
+                Some((self.seeds[at], first, at))
+            });
+            let (node, first, at) = repeated.unwrap_or_default();
+            let what = format!("node {node} is a seed twice, at {first} and {at}; list every seed once");
+            return Err(ComputeError::argument(OPERATION, what));
+        }
+        if sizes.is_overflow() {
+            let Capacities { nodes, edges } = &self.capacities;
+            let what = format!(
+                "the batch has more than {edges} edges, or more nodes than {nodes:?} hop by hop; let the sampler complete it, \
+                 which takes the memory for the largest batch"
+            );
+            return Err(ComputeError::argument(OPERATION, what));
+        }
+        Ok(())
+    }
+}
+
+/// What blocks are cut from.
+struct HostParts {
+    nodes: Vec<NodeId>,
+    sources: Vec<NodeId>,
+    columns: Option<Vec<NodeId>>,
+    edge_ids: Option<Vec<u64>>,
+}
+
+/// The first elements of a list.
+pub(super) fn read_first<T: DeviceRepr + Default + Clone>(
+    cuda: &Cuda,
+    list: &CudaSlice<T>,
+    n: u64,
+) -> Result<Vec<T>, ComputeError> {
+    cuda.read(OPERATION, &list.slice(..n as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_of_launches_follow_each_other() {
+        let capacities = Capacities { nodes: vec![33, 600, 900], edges: 1 };
+        let tiles = HopTiles::of_hops(&capacities, 2, 4096, true);
+        assert_eq!(tiles[0], HopTiles { draw: 0, settle: 2, shares: 18, end: 20 });
+        assert_eq!(tiles[1], HopTiles { draw: 20, settle: 39, shares: 55, end: 59 });
+        let none = HopTiles::of_hops(&Capacities { nodes: vec![0, 0], edges: 0 }, 1, 4096, false);
+        assert_eq!(none, [HopTiles { draw: 0, settle: 1, shares: 17, end: 17 }]);
+    }
+}

@@ -1,0 +1,80 @@
+//! [`DeviceBias`]: weights of edges on a device.
+
+use cudarc::driver::CudaSlice;
+use girih_compute::ComputeError;
+use girih_graph_format::Csr;
+use girih_sampling::Bias;
+use rayon::prelude::*;
+
+use super::{DeviceTopology, OPERATION, arguments};
+use crate::Cuda;
+
+/// A [`Bias`] on a device.
+pub(super) struct DeviceBias {
+    running: CudaSlice<u64>,
+    n_positive: CudaSlice<u32>,
+    exponents: CudaSlice<i16>,
+}
+
+impl DeviceBias {
+    /// Copies the weights of the edges of `graph`, which `topology` is.
+    pub(super) fn upload(
+        cuda: &Cuda,
+        topology: &DeviceTopology,
+        graph: &Csr,
+        bias: &Bias,
+    ) -> Result<Self, ComputeError> {
+        if [topology.n_edges(), bias.n_edges()] != [graph.nnz(); 2] || topology.n_nodes() != graph.n_rows() {
+            return Err(ComputeError::argument(
+                OPERATION,
+                format!(
+                    "weights are of {} edges, the graph on the device has {}, the graph on the host {}; give the graph that both \
+                     were made from",
+                    bias.n_edges(),
+                    topology.n_edges(),
+                    graph.nnz()
+                ),
+            ));
+        }
+        let n_positive: Vec<u32> = (0..graph.n_rows())
+            .into_par_iter()
+            .with_min_len(1024)
+            .map(|row| n_increases(&bias.running()[graph.row_range(row)]))
+            .collect();
+        Ok(Self {
+            running: cuda.upload_list(OPERATION, bias.running())?,
+            n_positive: cuda.upload_list(OPERATION, &n_positive)?,
+            exponents: cuda.upload_list(OPERATION, bias.exponents())?,
+        })
+    }
+
+    pub(super) fn argument(&self, cuda: &Cuda) -> arguments::Weights {
+        arguments::Weights {
+            running: cuda.pointer(Some(&self.running)),
+            n_positive: cuda.pointer(Some(&self.n_positive)),
+        }
+    }
+
+    /// The address of a power of two for each row.
+    pub(super) fn exponents(&self, cuda: &Cuda) -> u64 {
+        cuda.pointer(Some(&self.exponents))
+    }
+}
+
+/// How many weights are not zero.
+fn n_increases(running: &[u64]) -> u32 {
+    let mut before = 0;
+    running.iter().filter(|&&sum| std::mem::replace(&mut before, sum) < sum).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_are_not_zero_are_counted() {
+        assert_eq!(n_increases(&[]), 0);
+        assert_eq!(n_increases(&[0, 0]), 0);
+        assert_eq!(n_increases(&[3, 3, 4, 9, 9]), 3);
+    }
+}

@@ -1,0 +1,121 @@
+//! The words that a batch is steered by, as `Control` of `kernels/sampling.cuh` reads them.
+//!
+//! ```text
+//! 0            what is wrong, as bits
+//! 1 + h        nodes found before hop h, for h = 0..=hops
+//! 2 + H + h    where the edges of hop h end, for h = 0..hops
+//! 2 + 2H       the key, its first word low
+//! 3 + 2H       the number of the batch
+//! then         seeds, two to a word
+//! ```
+//! The host writes all of them before a batch, zeros where the device will; one copy brings them there.
+
+use girih_graph_format::NodeId;
+use girih_random::Key;
+
+/// Where the words are, of a batch with so many hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    pub(super) n_hops: usize,
+}
+
+/// How large a batch is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchSizes {
+    /// Nodes of each block from the seeds on: the seeds, then what each hop that is relabelled has found besides.
+    pub n_nodes: Vec<u64>,
+    /// Where the edges of each hop end, if those of all hops follow each other.
+    pub end_edges: Vec<u64>,
+    pub(super) failure: Failure,
+}
+
+/// What is wrong with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure(u64);
+
+impl Failure {
+    const TOO_MANY: u64 = 1 | 2;
+    const SEED_TWICE: u64 = 4;
+
+    /// It exceeds the capacities.
+    pub(super) fn is_overflow(self) -> bool {
+        self.0 & Self::TOO_MANY != 0
+    }
+
+    /// A seed is listed twice.
+    pub(super) fn has_repeated_seed(self) -> bool {
+        self.0 & Self::SEED_TWICE != 0
+    }
+}
+
+impl BatchSizes {
+    /// Whether the batch exceeds its capacities; its sizes are then what there was room for.
+    #[must_use]
+    pub fn is_overflow(&self) -> bool {
+        self.failure.is_overflow()
+    }
+
+    /// Edges of all hops; with [`Expand::Once`](girih_sampling::Expand::Once) each of them once.
+    #[must_use]
+    pub fn n_edges(&self) -> u64 {
+        self.end_edges.last().copied().unwrap_or(0)
+    }
+}
+
+impl Words {
+    /// How many there are besides seeds.
+    pub(super) fn len(self) -> usize {
+        4 + 2 * self.n_hops
+    }
+
+    /// With so many seeds.
+    pub(super) fn len_with(self, n_seeds: usize) -> usize {
+        self.len() + n_seeds.div_ceil(2)
+    }
+
+    /// The words before a batch.
+    pub(super) fn of_request(self, seeds: &[NodeId], key: Key, batch: u32) -> Vec<u64> {
+        let mut words = vec![0; self.len()];
+        words[1] = seeds.len() as u64;
+        let [low, high] = key.words();
+        words[2 + 2 * self.n_hops] = pair(low, high);
+        words[3 + 2 * self.n_hops] = u64::from(batch);
+        words.extend(seeds.chunks(2).map(|two| pair(two[0], two.get(1).copied().unwrap_or(0))));
+        words
+    }
+
+    /// What the words after a batch say of it; `n_local` hops were relabelled.
+    pub(super) fn sizes(self, words: &[u64], n_local: usize) -> BatchSizes {
+        let edges = 2 + self.n_hops;
+        BatchSizes {
+            n_nodes: words[1..2 + n_local].to_vec(),
+            end_edges: words[edges..edges + self.n_hops].to_vec(),
+            failure: Failure(words[0]),
+        }
+    }
+}
+
+/// Two numbers in a word, the first one low, as they lie in memory.
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_where_kernels_look() {
+        let (words, key) = (Words { n_hops: 3 }, Key::new(7, 8));
+        let page = words.of_request(&[5, 6, 7], key, 9);
+        assert_eq!(page.len(), words.len_with(3));
+        assert_eq!(page[..words.len()], [0, 3, 0, 0, 0, 0, 0, 0, page[8], 9]);
+        let in_memory: &[u32] = bytemuck::cast_slice(&page);
+        assert_eq!(in_memory[16..18], key.words());
+        assert_eq!(in_memory[20..], [5, 6, 7, 0]);
+        let after = [2, 3, 10, 30, 0, 8, 40, 90, 0, 0];
+        let sizes = words.sizes(&after, 2);
+        assert_eq!((&sizes.n_nodes[..], &sizes.end_edges[..]), (&[3, 10, 30][..], &[8, 40, 90][..]));
+        assert!(sizes.is_overflow() && !sizes.failure.has_repeated_seed());
+    }
+}

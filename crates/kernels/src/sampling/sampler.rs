@@ -1,0 +1,271 @@
+//! [`DeviceSampler`]: neighbours of seeds, on a device.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaSlice;
+use girih_compute::ComputeError;
+use girih_graph_format::{Csr, NodeId};
+use girih_sampling::relabel::NewNodes;
+use girih_sampling::{Columns, DrawKey, Draws, NeighborOptions, NeighborSampler, Neighbors};
+
+use super::batch::DeviceBatch;
+use super::bias::DeviceBias;
+use super::capacities::Bounds;
+use super::launch::{Kernels, Launches, WORDS_ALIGN};
+use super::repeat::Identity;
+use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
+use crate::Cuda;
+
+/// A [`NeighborSampler`] on a device: the same batches, to the bit, whatever the device.
+///
+/// A draw costs as much as on the host: O(fan-out) whatever the degree, and O(fan-out²) from fan-outs of 32 on. Nodes get
+/// local ids by their ranks among the bits of a set, so that new nodes ascend and nothing is hashed. How the host's sampler
+/// relabels makes no difference.
+///
+/// [`presample`](Self::presample) bounds the memory of batches by what some of them take; before that it is what the largest
+/// takes.
+pub struct DeviceSampler {
+    topology: Arc<DeviceTopology>,
+    hops: Vec<Neighbors>,
+    options: NeighborOptions,
+    bias: Option<DeviceBias>,
+    kernels: Kernels,
+    identity: Identity,
+    /// Two sets of nodes, marked and seen, a bit each: both in one piece, empty between batches.
+    bitmaps: CudaSlice<u32>,
+    /// Words of each.
+    n_words: u64,
+    /// Whether they are empty: not after a launch failed.
+    are_empty: bool,
+    /// For each node its place in the batch; of nodes not found, anything.
+    positions: CudaSlice<u32>,
+    capacities: Capacities,
+    largest: Capacities,
+}
+
+impl DeviceSampler {
+    /// The sampler's batches of at most `batch_size` seeds, on a graph that is `topology`; `graph` is asked for where the sampler
+    /// has weights.
+    ///
+    /// # Errors
+    /// When the sampler does what devices do not: LABOR, or new nodes in the order in which they are seen; when it has weights
+    /// of another graph; when batches have no seeds, the memory of the device does not suffice, or it fails.
+    pub fn new(
+        cuda: &Cuda,
+        topology: Arc<DeviceTopology>,
+        graph: &Csr,
+        sampler: &NeighborSampler,
+        batch_size: usize,
+    ) -> Result<Self, ComputeError> {
+        let options = sampler.options();
+        check_options(options, batch_size)?;
+        let upload = |bias| DeviceBias::upload(cuda, &topology, graph, bias);
+        let bias = sampler.bias().map(upload).transpose()?;
+        let hops = sampler.fan_out().hops().to_vec();
+        let kernels = Kernels::new(cuda, &hops, options, (bias.is_some(), topology.is_on_host()))?;
+        let n_words = (topology.n_nodes() as u64).div_ceil(32).next_multiple_of(WORDS_ALIGN).max(WORDS_ALIGN);
+        let bitmaps = cuda.scratch(OPERATION, 2 * n_words as usize)?;
+        let positions = cuda.scratch(OPERATION, topology.n_nodes())?;
+        let largest = Capacities::largest(Bounds {
+            n_nodes: topology.n_nodes() as u64,
+            n_edges: topology.n_edges() as u64,
+            batch_size: batch_size as u64,
+            hops: &hops,
+            draws: options.draws,
+            replace: options.replace,
+            last_is_global: options.inputs == Columns::Global,
+        });
+        let capacities = largest.clone();
+        Ok(Self {
+            topology,
+            hops,
+            options,
+            bias,
+            kernels,
+            identity: Identity::default(),
+            bitmaps,
+            n_words,
+            are_empty: false,
+            positions,
+            capacities,
+            largest,
+        })
+    }
+
+    /// How large batches are that memory is taken for.
+    #[must_use]
+    pub fn capacities(&self) -> &Capacities {
+        &self.capacities
+    }
+
+    /// How large no batch is.
+    #[must_use]
+    pub fn largest(&self) -> &Capacities {
+        &self.largest
+    }
+
+    /// Samples some batches, about a dozen, and takes memory for 3 % more than the largest of them needs from now on. Batches
+    /// that need more are [completed](Self::complete) in memory for any.
+    ///
+    /// # Errors
+    /// As [`sample_into`](Self::sample_into) and [`DeviceBatch::to_host`], and when memory for any batch does not suffice.
+    pub fn presample<'s>(
+        &mut self,
+        cuda: &Cuda,
+        batches: impl IntoIterator<Item = (&'s [NodeId], DrawKey)>,
+    ) -> Result<(), ComputeError> {
+        let mut batch = self.batch_within(cuda, self.largest.clone())?;
+        let measured: Result<Vec<BatchSizes>, ComputeError> = batches
+            .into_iter()
+            .map(|(seeds, key)| {
+                self.sample_into(cuda, seeds, key, &mut batch)?;
+                let sizes = batch.sizes(cuda)?;
+                batch.check(&sizes)?;
+                Ok(sizes)
+            })
+            .collect();
+        self.capacities = self.largest.fitted(&measured?);
+        Ok(())
+    }
+
+    /// Memory for batches within the [capacities](Self::capacities) of now.
+    ///
+    /// # Errors
+    /// When the memory of the device does not suffice.
+    pub fn batch(&self, cuda: &Cuda) -> Result<DeviceBatch, ComputeError> {
+        self.batch_within(cuda, self.capacities.clone())
+    }
+
+    fn batch_within(&self, cuda: &Cuda, capacities: Capacities) -> Result<DeviceBatch, ComputeError> {
+        DeviceBatch::new(cuda, capacities, self.options, self.hops.len(), (self.topology.n_nodes(), self.n_words))
+    }
+
+    /// Samples a batch, and waits for it: as [`sample_into`](Self::sample_into) and [`complete`](Self::complete).
+    ///
+    /// # Errors
+    /// As these.
+    pub fn sample(&mut self, cuda: &Cuda, seeds: &[NodeId], key: DrawKey) -> Result<DeviceBatch, ComputeError> {
+        let mut batch = self.batch(cuda)?;
+        self.sample_into(cuda, seeds, key, &mut batch)?;
+        self.complete(cuda, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// Asks the device for a batch, into the memory of an earlier one, and does not wait for it. Whether it fits is known when it
+    /// is [completed](Self::complete) or [read](DeviceBatch::to_host).
+    ///
+    /// # Errors
+    /// When a seed is no node of the graph, there are more than the batch has room for, the batch is not of this sampler, or the
+    /// device fails.
+    pub fn sample_into(
+        &mut self,
+        cuda: &Cuda,
+        seeds: &[NodeId],
+        key: DrawKey,
+        batch: &mut DeviceBatch,
+    ) -> Result<(), ComputeError> {
+        self.check_request(seeds, batch)?;
+        let request = batch.words.of_request(seeds, key.of_neighbors(), key.batch);
+        seeds.clone_into(&mut batch.seeds);
+        batch.key = key;
+        cuda.recorder.obstacle("uploads seeds")?;
+        let stream = &cuda.device.stream;
+        stream.memcpy_htod(&request, &mut batch.page).map_err(Cuda::failed(OPERATION))?;
+        if !std::mem::replace(&mut self.are_empty, false) {
+            stream.memset_zeros(&mut self.bitmaps).map_err(Cuda::failed(OPERATION))?;
+        }
+        let marked = cuda.pointer(Some(&self.bitmaps));
+        let repeated = std::mem::take(&mut batch.repeated);
+        let launches = Launches {
+            cuda,
+            kernels: &self.kernels,
+            batch,
+            hops: &self.hops,
+            graph: self.topology.argument(cuda)?,
+            weights: self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda)),
+            exponents: self.bias.as_ref().map_or(0, |bias| bias.exponents(cuda)),
+            bitmaps: (marked, marked + self.n_words * size_of::<u32>() as u64),
+            n_words: self.n_words,
+            positions: cuda.pointer(Some(&self.positions)),
+        };
+        // SAFETY: the graph is a `Csr` of as many nodes as bitmaps have bits and positions places; bitmaps are empty; the batch
+        // was made for it and for these hops and options; seeds were checked; all memory is freed in the order of the stream.
+        // Captured, all this holds for as long as sampler and batch live, and nobody else launches it.
+        let launch = || unsafe { launches.run() };
+        batch.repeated = repeated.run(cuda, &self.identity, launch)?;
+        self.are_empty = true;
+        Ok(())
+    }
+
+    /// Waits for a batch; one that exceeds its memory is sampled again in memory for any batch, which it keeps.
+    ///
+    /// # Errors
+    /// When a seed is listed twice, the memory of the device does not suffice, or it fails.
+    pub fn complete(&mut self, cuda: &Cuda, batch: &mut DeviceBatch) -> Result<BatchSizes, ComputeError> {
+        let sizes = batch.sizes(cuda)?;
+        if !sizes.is_overflow() || batch.capacities == self.largest {
+            batch.check(&sizes)?;
+            return Ok(sizes);
+        }
+        tracing::debug!("a batch exceeds {:?} and is sampled again", batch.capacities);
+        let mut larger = self.batch_within(cuda, self.largest.clone())?;
+        self.sample_into(cuda, &batch.seeds, batch.key, &mut larger)?;
+        *batch = larger;
+        let sizes = batch.sizes(cuda)?;
+        batch.check(&sizes)?;
+        Ok(sizes)
+    }
+
+    fn check_request(&self, seeds: &[NodeId], batch: &DeviceBatch) -> Result<(), ComputeError> {
+        self.topology.check_nodes("seed", seeds)?;
+        let same_shape = (batch.words.n_hops, batch.options, batch.n_columns)
+            == (self.hops.len(), self.options, self.topology.n_nodes());
+        if !same_shape {
+            return Err(ComputeError::argument(
+                OPERATION,
+                "a batch of another sampler; take one that this sampler makes",
+            ));
+        }
+        let room = batch.capacities.nodes[0];
+        if seeds.len() as u64 > room {
+            let what =
+                format!("{} seeds for a batch of at most {room}; give fewer, or make a sampler for more", seeds.len());
+            return Err(ComputeError::argument(OPERATION, what));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what kernels do not do.
+fn check_options(options: NeighborOptions, batch_size: usize) -> Result<(), ComputeError> {
+    let refused = if options.draws == Draws::Labor {
+        "LABOR is not drawn on devices; draw per node or per layer, or sample on the host"
+    } else if options.new_nodes == NewNodes::FirstSeen {
+        "devices list new nodes by id; take NewNodes::Ascending, or sample on the host"
+    } else if batch_size == 0 {
+        "batches of 0 seeds; give a batch size of at least 1"
+    } else {
+        return Ok(());
+    };
+    Err(ComputeError::argument(OPERATION, refused))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kernels_do_not_do_is_refused() {
+        let options = NeighborOptions::default();
+        assert!(check_options(options, 1).is_ok());
+        let refused = [
+            (NeighborOptions { draws: Draws::Labor, ..options }, 1, "LABOR"),
+            (NeighborOptions { new_nodes: NewNodes::FirstSeen, ..options }, 1, "by id"),
+            (options, 0, "batch size"),
+        ];
+        for (options, batch_size, told) in refused {
+            let error = check_options(options, batch_size).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! Mini-batches and walks of a CUDA device against those of the processor, to the bit. Without a device the tests say so and pass,
+//! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+
+use std::sync::Arc;
+
+use girih_graph_format::{Csr, NodeId};
+use girih_kernels::{Cuda, Device, DeviceSampler, DeviceTopology, DeviceWalks};
+use girih_random::{Key, Stream};
+use girih_sampling::{
+    Bias, Columns, DrawKey, Draws, Expand, FanOut, MiniBatch, NeighborOptions, NeighborSampler, Neighbors, Node2Vec,
+    RandomWalks, Sampler, WalkOptions,
+};
+
+fn cuda() -> Option<Cuda> {
+    match Device::open(0) {
+        Ok(device) => Some(Cuda::new(device)),
+        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Rows of any columns that ascend.
+fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for v in 0..n {
+        let mut columns = row(v);
+        columns.sort_unstable();
+        columns.dedup();
+        indices.extend(columns);
+        indptr.push(indices.len() as u64);
+    }
+    Csr::new(n, n, indptr, indices, None).expect("a graph")
+}
+
+/// Nodes of which every fifth is isolated, every hundredth a hub, and the others have few.
+fn graph(n: usize, seed: u64) -> Csr {
+    let mut stream = Key::new(seed, 77).stream(0, 0);
+    graph_of(n, |v| {
+        let degree = match v % 100 {
+            3 => (n as u64 * 9 / 10).min(3000),
+            v if v % 5 == 0 => 0,
+            _ => {
+                let most = 1 + stream.below(40);
+                stream.below(most)
+            }
+        };
+        (0..degree).map(|_| stream.below(n as u64) as NodeId).collect()
+    })
+}
+
+/// Weights of all sizes, many of them zero; some rows have no other.
+fn weights(graph: &Csr) -> Bias {
+    let mut stream = Key::new(5, 78).stream(0, 0);
+    let weight = |row: usize| {
+        let size = stream.below(12) as i32;
+        if row % 7 == 2 || stream.below(3) == 0 { 0.0 } else { stream.unit_f32() * 2f32.powi(2 * size - 12) }
+    };
+    let weights: Vec<f32> = (0..graph.n_rows()).flat_map(|row| vec![row; graph.degree(row)]).map(weight).collect();
+    Bias::new(graph, &weights).expect("weights")
+}
+
+/// Different nodes in no order.
+fn seeds(n_nodes: usize, n: usize, stream: &mut Stream) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = (0..n_nodes as NodeId).collect();
+    stream.shuffle(&mut nodes);
+    nodes.truncate(n);
+    nodes
+}
+
+/// What a batch is sampled with on both sides.
+struct Pair<'g> {
+    graph: &'g Csr,
+    host: NeighborSampler,
+    device: DeviceSampler,
+}
+
+impl<'g> Pair<'g> {
+    fn new(
+        cuda: &Cuda,
+        (graph, topology): (&'g Csr, &Arc<DeviceTopology>),
+        fan_out: &str,
+        options: NeighborOptions,
+        batch_size: usize,
+    ) -> Self {
+        let host = NeighborSampler::new(fan_out.parse().expect("a fan-out"), options).expect("a sampler");
+        Self::of(cuda, (graph, topology), host, batch_size)
+    }
+
+    fn of(
+        cuda: &Cuda,
+        (graph, topology): (&'g Csr, &Arc<DeviceTopology>),
+        host: NeighborSampler,
+        batch_size: usize,
+    ) -> Self {
+        let device = DeviceSampler::new(cuda, Arc::clone(topology), graph, &host, batch_size).expect("a sampler");
+        Self { graph, host, device }
+    }
+
+    fn expected(&self, seeds: &[NodeId], key: DrawKey) -> MiniBatch {
+        self.host.sample(self.graph, seeds, key).expect("a batch")
+    }
+
+    /// Some batches one after the other in the same memory, the last one smaller.
+    fn check(&mut self, cuda: &Cuda, batch_sizes: &[usize], what: &str) {
+        let mut batch = self.device.batch(cuda).expect("memory");
+        let mut stream = Key::new(9, 79).stream(batch_sizes.len() as u64, 0);
+        for (number, &size) in batch_sizes.iter().enumerate() {
+            let seeds = seeds(self.graph.n_rows(), size, &mut stream);
+            let key = DrawKey::new(stream.below(1 << 40), number as u32, 1000 * number as u32);
+            self.device.sample_into(cuda, &seeds, key, &mut batch).expect("a batch");
+            let found = batch.to_host(cuda).expect("a batch");
+            assert_same(&self.expected(&seeds, key), &found, &format!("{what}, batch {number}"));
+        }
+    }
+}
+
+fn assert_same(expected: &MiniBatch, found: &MiniBatch, what: &str) {
+    assert_eq!(expected.blocks.len(), found.blocks.len(), "{what}");
+    for (layer, (a, b)) in expected.blocks.iter().zip(&found.blocks).enumerate() {
+        let sizes = |block: &girih_sampling::Block| {
+            (
+                block.columns,
+                block.n_columns,
+                block.n_destinations,
+                block.nodes.len(),
+                block.n_edges(),
+                block.edge_ids.len(),
+            )
+        };
+        assert_eq!(sizes(a), sizes(b), "{what}, layer {layer}");
+        for (name, a, b) in [("nodes", &a.nodes, &b.nodes), ("indices", &a.indices, &b.indices)] {
+            let first = a.iter().zip(b).position(|(a, b)| a != b);
+            assert_eq!(first, None, "{what}, layer {layer}: {name}");
+        }
+        for (name, a, b) in [("indptr", &a.indptr, &b.indptr), ("edge_ids", &a.edge_ids, &b.edge_ids)] {
+            assert!(a == b, "{what}, layer {layer}: {name}");
+        }
+    }
+    assert_eq!(expected.digest(), found.digest(), "{what}");
+}
+
+fn on_device(cuda: &Cuda, graph: &Csr) -> Arc<DeviceTopology> {
+    Arc::new(DeviceTopology::on_device(cuda, graph).expect("memory"))
+}
+
+/// All that changes how blocks look.
+fn all_options() -> Vec<NeighborOptions> {
+    let mut all = Vec::new();
+    for replace in [false, true] {
+        for expand in [Expand::PerLayer, Expand::Once] {
+            for inputs in [Columns::Local, Columns::Global] {
+                for edge_ids in [false, true] {
+                    all.push(NeighborOptions { replace, expand, inputs, edge_ids, ..NeighborOptions::default() });
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn every_fan_out_draws_what_the_processor_draws() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(701, 1);
+    let topology = on_device(&cuda, &graph);
+    for fan_out in (1..=34).chain([48, 63, 64, 65, 96, 100, 200, 631]) {
+        for replace in [false, true] {
+            let options = NeighborOptions { replace, edge_ids: fan_out % 2 == 0, ..NeighborOptions::default() };
+            let text = format!("{fan_out},{fan_out}");
+            let mut pair = Pair::new(&cuda, (&graph, &topology), &text, options, 64);
+            pair.check(&cuda, &[64, 64, 17], &format!("fan-out {text}, replace {replace}"));
+        }
+    }
+}
+
+#[test]
+fn blocks_are_those_of_the_processor_with_every_option() {
+    let Some(cuda) = cuda() else { return };
+    for (n, seed) in [(1, 1), (31, 2), (32, 3), (33, 4), (257, 5), (8192, 6), (20_000, 7)] {
+        let graph = graph(n, seed);
+        let topology = on_device(&cuda, &graph);
+        for options in all_options() {
+            for fan_out in ["15,10,5", "3,-1", "-1,2,20", "1", "-1,-1,-1", "5,4,3,2,1"] {
+                let size = (n / 3).clamp(1, 130);
+                let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, size);
+                pair.check(&cuda, &[size, size, size.div_ceil(3), 0], &format!("{n} nodes, {fan_out}, {options:?}"));
+            }
+        }
+    }
+}
+
+/// One of some things.
+fn one_of<T: Copy>(things: &[T], stream: &mut Stream) -> T {
+    things[stream.below(things.len() as u64) as usize]
+}
+
+/// Rows of all lengths, most of them short, some full.
+fn random_graph(stream: &mut Stream) -> Csr {
+    let n = 1 + one_of(&[3, 40, 400, 9000], stream) * stream.below(1000) as usize / 1000;
+    let longest = one_of(&[0, 2, 17, 70, 300], stream);
+    graph_of(n, |_| {
+        let longest = if stream.below(50) == 0 { n.min(700) as u64 } else { longest };
+        let degree = stream.below(longest + 1);
+        (0..degree).map(|_| stream.below(n as u64) as NodeId).collect()
+    })
+}
+
+fn random_fan_out(stream: &mut Stream) -> String {
+    let mut hop = || match stream.below(6) {
+        0 => "-1".to_owned(),
+        1 => (1 + stream.below(200)).to_string(),
+        2 => (1 + stream.below(40)).to_string(),
+        _ => (1 + stream.below(6)).to_string(),
+    };
+    let first = hop();
+    let rest: Vec<String> = (0..3).map(|_| hop()).collect();
+    let n_hops = 1 + stream.below(4) as usize;
+    std::iter::once(first).chain(rest).take(n_hops).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn any_request_on_any_graph_has_the_processors_batch() {
+    let Some(cuda) = cuda() else { return };
+    for case in 0..150 {
+        let mut stream = Key::new(case, 80).stream(0, 0);
+        let graph = random_graph(&mut stream);
+        let topology = if stream.below(4) == 0 {
+            Arc::new(DeviceTopology::on_host(&cuda, &graph).expect("pinned memory"))
+        } else {
+            on_device(&cuda, &graph)
+        };
+        let options = one_of(&all_options(), &mut stream);
+        let draws = one_of(&[Draws::PerNode, Draws::PerNode, Draws::PerLayer], &mut stream);
+        let fan_out = random_fan_out(&mut stream);
+        let host = NeighborSampler::new(fan_out.parse().unwrap(), NeighborOptions { draws, ..options }).unwrap();
+        let host = if stream.below(3) == 0 { host.weighted(weights(&graph)) } else { host };
+        let batch_size = 1 + stream.below(graph.n_rows().min(300) as u64) as usize;
+        let mut pair = Pair::of(&cuda, (&graph, &topology), host, batch_size);
+        if stream.below(2) == 0 {
+            let few = seeds(graph.n_rows(), 1, &mut stream);
+            pair.device.presample(&cuda, [(&few[..], DrawKey::new(case, 0, 0))]).expect("batches");
+        }
+        let mut batch = pair.device.batch(&cuda).expect("memory");
+        for number in 0..5 {
+            let n_seeds = stream.below(batch_size as u64 + 1) as usize;
+            let seeds = seeds(graph.n_rows(), n_seeds, &mut stream);
+            let key = DrawKey::new(stream.next_u64(), stream.next_u32(), stream.next_u32());
+            pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
+            if stream.below(2) == 0 {
+                // What the next batch overwrites unseen leaves nothing behind.
+                continue;
+            }
+            pair.device.complete(&cuda, &mut batch).expect("a batch");
+            let what = format!("case {case}: {} nodes, {fan_out}, {draws:?}, {options:?}, {number}", graph.n_rows());
+            assert_same(&pair.expected(&seeds, key), &batch.to_host(&cuda).expect("a batch"), &what);
+        }
+    }
+}
+
+#[test]
+fn a_graph_without_nodes_or_edges_has_its_batches() {
+    let Some(cuda) = cuda() else { return };
+    for n in [0, 40] {
+        let graph = Csr::empty(n, n).expect("a graph");
+        let topology = on_device(&cuda, &graph);
+        for options in all_options() {
+            for fan_out in ["3,2", "-1,40"] {
+                Pair::new(&cuda, (&graph, &topology), fan_out, options, 40).check(&cuda, &[n, n.min(1), 0], fan_out);
+            }
+        }
+        let bias = Bias::of(&graph).expect("weights");
+        let host = NeighborSampler::new("3,-1".parse().unwrap(), NeighborOptions::default()).unwrap().weighted(bias);
+        Pair::of(&cuda, (&graph, &topology), host, 40).check(&cuda, &[n], "weights");
+    }
+}
+
+#[test]
+fn weighted_draws_are_those_of_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    for n in [90, 1500] {
+        let graph = graph(n, 8);
+        let topology = on_device(&cuda, &graph);
+        let bias = weights(&graph);
+        for options in all_options() {
+            for fan_out in ["4,3,2", "20,-1", "-1,70"] {
+                let host = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap().weighted(bias.clone());
+                let mut pair = Pair::of(&cuda, (&graph, &topology), host, 50);
+                pair.check(&cuda, &[50, 50, 7], &format!("weights, {fan_out}, {options:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn shares_of_a_hop_are_those_of_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(1500, 9);
+    let topology = on_device(&cuda, &graph);
+    let bias = weights(&graph);
+    for options in all_options() {
+        let options = NeighborOptions { draws: Draws::PerLayer, ..options };
+        for fan_out in ["100,300,700", "2000,-1", "1,1,4000"] {
+            for is_weighted in [false, true] {
+                let host = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap();
+                let host = if is_weighted { host.weighted(bias.clone()) } else { host };
+                let mut pair = Pair::of(&cuda, (&graph, &topology), host, 300);
+                pair.check(&cuda, &[300, 40, 3, 0], &format!("shares, {fan_out}, {is_weighted}, {options:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn positions_that_a_word_does_not_decide_are_those_of_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    // Of a million draws below a number this large some hundred need other bits.
+    const N: usize = 900_001;
+    let graph = graph_of(N, |v| if v == 5 { (0..N as NodeId).collect() } else { vec![] });
+    let topology = on_device(&cuda, &graph);
+    let options = NeighborOptions { replace: true, ..NeighborOptions::default() };
+    let pair = Pair::new(&cuda, (&graph, &topology), "2000000", options, 1);
+    let mut device = pair.device;
+    let key = DrawKey::new(3, 4, 5);
+    let found = device.sample(&cuda, &[5], key).expect("a batch").to_host(&cuda).expect("a batch");
+    let expected = pair.host.sample(&graph, &[5], key).expect("a batch");
+    assert_same(&expected, &found, "two million draws");
+}
+
+#[test]
+fn graphs_of_many_nodes_are_scanned_in_larger_tiles() {
+    let Some(cuda) = cuda() else { return };
+    // So many that threads scan eight words each where few nodes are new; node 7's are all in one tile, too many to be staged.
+    const N: usize = 9_000_011;
+    let mut stream = Key::new(10, 79).stream(0, 0);
+    let graph = graph_of(N, |v| match v {
+        7 => (200_000..230_000).collect(),
+        _ if v < 3000 || (200_000..200_100).contains(&v) => (0..30).map(|_| stream.below(N as u64) as NodeId).collect(),
+        _ => vec![],
+    });
+    let topology = on_device(&cuda, &graph);
+    for (fan_out, inputs) in [("30000,3", Columns::Global), ("4,2,1", Columns::Local), ("30000", Columns::Local)] {
+        let options = NeighborOptions { inputs, ..NeighborOptions::default() };
+        let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, 1000);
+        let mut batch = pair.device.batch(&cuda).expect("memory");
+        for (number, n_seeds) in [1000, 3, 1000].into_iter().enumerate() {
+            let (seeds, key) = ((0..n_seeds).rev().collect::<Vec<NodeId>>(), DrawKey::new(1, 2, number as u32));
+            pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
+            let found = batch.to_host(&cuda).expect("a batch");
+            assert_same(&pair.expected(&seeds, key), &found, &format!("many nodes, {fan_out}"));
+        }
+        let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, 1);
+        let found = pair.device.sample(&cuda, &[7], DrawKey::new(1, 2, 3)).expect("a batch");
+        let found = found.to_host(&cuda).expect("a batch");
+        assert_same(&pair.expected(&[7], DrawKey::new(1, 2, 3)), &found, &format!("one hub, {fan_out}"));
+    }
+}
+
+#[test]
+fn large_batches_are_those_of_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    let spec = "synth:products@0.02,features=0";
+    let graph = girih_datasets::load(spec, &girih_datasets::LoadOptions::default()).expect("a data set").graph;
+    let topology = on_device(&cuda, &graph);
+    for inputs in [Columns::Local, Columns::Global] {
+        let options = NeighborOptions { inputs, ..NeighborOptions::default() };
+        let mut pair = Pair::new(&cuda, (&graph, &topology), "15,10,5", options, 1024);
+        let mut stream = Key::new(11, 79).stream(0, 0);
+        let batches: Vec<Vec<NodeId>> = (0..6).map(|_| seeds(graph.n_rows(), 1024, &mut stream)).collect();
+        let keyed = batches.iter().zip(100..).map(|(seeds, batch)| (&seeds[..], DrawKey::new(1, 0, batch)));
+        pair.device.presample(&cuda, keyed).expect("batches");
+        assert_ne!(pair.device.capacities(), pair.device.largest());
+        let mut batch = pair.device.batch(&cuda).expect("memory");
+        for (number, seeds) in batches.iter().enumerate() {
+            let key = DrawKey::new(1, 1, number as u32);
+            pair.device.sample_into(&cuda, seeds, key, &mut batch).expect("a batch");
+            pair.device.complete(&cuda, &mut batch).expect("a batch");
+            let found = batch.to_host(&cuda).expect("a batch");
+            assert_same(&pair.expected(seeds, key), &found, &format!("{spec}, {inputs:?}, batch {number}"));
+        }
+    }
+}
+
+#[test]
+fn batches_that_exceed_their_memory_are_sampled_again() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(3000, 12);
+    let topology = on_device(&cuda, &graph);
+    let mut stream = Key::new(12, 79).stream(0, 0);
+    let bias = weights(&graph);
+    for options in all_options() {
+        for (fan_out, draws) in [
+            ("15,10,5", Draws::PerNode),
+            ("40,3", Draws::PerNode),
+            ("-1,2", Draws::PerNode),
+            ("900,900", Draws::PerLayer),
+        ] {
+            for is_weighted in [false, true] {
+                let host =
+                    NeighborSampler::new(fan_out.parse().unwrap(), NeighborOptions { draws, ..options }).unwrap();
+                let host = if is_weighted { host.weighted(bias.clone()) } else { host };
+                let mut pair = Pair::of(&cuda, (&graph, &topology), host, 100);
+                // What is measured is far too small for what comes.
+                let few = seeds(3000, 2, &mut stream);
+                pair.device.presample(&cuda, [(&few[..], DrawKey::new(0, 0, 0))]).expect("batches");
+                let mut batch = pair.device.batch(&cuda).expect("memory");
+                for number in 0..4 {
+                    let what = format!("{fan_out}, {is_weighted}, {options:?}, batch {number}");
+                    let (seeds, key) = (seeds(3000, [100, 2, 100, 50][number], &mut stream), DrawKey::new(1, 1, 1));
+                    pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
+                    let too_small = batch.sizes(&cuda).expect("sizes").is_overflow();
+                    assert_eq!(batch.to_host(&cuda).is_err(), too_small, "{what}");
+                    if number == 0 && draws == Draws::PerNode {
+                        assert!(too_small, "{what}");
+                    }
+                    // The sets of nodes are empty again, whether or not anybody looks.
+                    if number != 2 {
+                        pair.device.complete(&cuda, &mut batch).expect("a batch");
+                        assert_same(&pair.expected(&seeds, key), &batch.to_host(&cuda).expect("a batch"), &what);
+                        batch = pair.device.batch(&cuda).expect("memory");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_graph_in_memory_of_the_host_is_read_in_place() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(5000, 13);
+    let topology = Arc::new(DeviceTopology::on_host(&cuda, &graph).expect("pinned memory"));
+    assert!(topology.is_on_host());
+    for options in all_options() {
+        for fan_out in ["15,10,5", "7,3,25", "-1,40"] {
+            let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, 100);
+            pair.check(&cuda, &[100, 100, 9], &format!("on the host, {fan_out}, {options:?}"));
+        }
+    }
+}
+
+#[test]
+fn requests_that_make_no_batch_are_refused_and_leave_nothing_behind() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(500, 14);
+    let topology = on_device(&cuda, &graph);
+    let mut pair = Pair::new(&cuda, (&graph, &topology), "4,4", NeighborOptions::default(), 10);
+    let key = DrawKey::new(1, 2, 3);
+    let too_many: Vec<NodeId> = (0..11).collect();
+    for (seeds, told) in [
+        (&[1, 500][..], "seed 1 is node 500"),
+        (&[3, 9, 4, 9][..], "node 9 is a seed twice, at 1 and 3"),
+        (&too_many[..], "11 seeds"),
+    ] {
+        let error = pair.device.sample(&cuda, seeds, key).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        pair.check(&cuda, &[10, 3], told);
+    }
+    let once = NeighborOptions { expand: Expand::Once, ..NeighborOptions::default() };
+    let other = Pair::new(&cuda, (&graph, &topology), "4,4", once, 10);
+    let mut batch = other.device.batch(&cuda).expect("memory");
+    assert!(pair.device.sample_into(&cuda, &[1], key, &mut batch).is_err());
+    let fan_out = FanOut::new([Neighbors::Count(3)]).unwrap();
+    let labor = NeighborOptions { draws: Draws::Labor, ..NeighborOptions::default() };
+    let labor = NeighborSampler::new(fan_out.clone(), labor).unwrap();
+    assert!(DeviceSampler::new(&cuda, Arc::clone(&topology), &graph, &labor, 10).is_err());
+    let wrong = Bias::of(&self::graph(400, 15)).unwrap();
+    let wrong = NeighborSampler::new(fan_out, NeighborOptions::default()).unwrap().weighted(wrong);
+    assert!(DeviceSampler::new(&cuda, Arc::clone(&topology), &graph, &wrong, 10).is_err());
+    assert!(DeviceTopology::on_device(&cuda, &Csr::empty(3, 4).unwrap()).is_err());
+}
+
+#[test]
+fn memory_serves_samplers_in_turns_and_without_graphs() {
+    let graphs = [graph(500, 18), graph(500, 19)];
+    for records in [false, true] {
+        let Some(cuda) = cuda() else { return };
+        let cuda = cuda.recording(records);
+        let topologies = graphs.each_ref().map(|graph| on_device(&cuda, graph));
+        let mut pairs: Vec<Pair> = graphs
+            .iter()
+            .zip(&topologies)
+            .map(|parts| Pair::new(&cuda, parts, "5,4", NeighborOptions::default(), 20))
+            .collect();
+        let mut batch = pairs[0].device.batch(&cuda).expect("memory");
+        let mut stream = Key::new(18, 79).stream(0, 0);
+        for (number, which) in [0, 0, 0, 1, 0, 1, 1, 1, 0, 0].into_iter().enumerate() {
+            let (seeds, key) = (seeds(500, 20, &mut stream), DrawKey::new(1, 2, number as u32));
+            let pair = &mut pairs[which];
+            pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
+            let found = batch.to_host(&cuda).expect("a batch");
+            assert_same(&pair.expected(&seeds, key), &found, &format!("sampler {which}, batch {number}"));
+        }
+    }
+}
+
+#[test]
+fn walks_are_those_of_the_processor() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(1200, 16);
+    let topology = on_device(&cuda, &graph);
+    let bias = weights(&graph);
+    let mut stream = Key::new(17, 79).stream(0, 0);
+    let starts: Vec<NodeId> = (0..1000).map(|_| stream.below(1200) as NodeId).collect();
+    let ends = seeds(1200, 30, &mut stream);
+    let plain = WalkOptions::new(20);
+    let node2vec = |p, q| Some(Node2Vec { p, q });
+    let all = [
+        plain,
+        WalkOptions::new(0),
+        WalkOptions { stop: 0.1, ..plain },
+        WalkOptions { restart: 0.3, stop: 0.05, ..plain },
+        WalkOptions { node2vec: node2vec(0.25, 4.0), ..plain },
+        WalkOptions { node2vec: node2vec(8.0, 0.5), restart: 0.2, ..plain },
+        WalkOptions { stop: 1.0, ..plain },
+    ];
+    for options in all {
+        for is_weighted in [false, true] {
+            let host = RandomWalks::new(options).expect("walks");
+            let host = if is_weighted { host.weighted(bias.clone()) } else { host };
+            let device = DeviceWalks::new(&cuda, Arc::clone(&topology), &graph, &host).expect("memory");
+            let key = DrawKey::new(6, 7, 8);
+            for ends in [&[][..], &ends] {
+                let expected = host.walk_until(&graph, &starts, key, |node| ends.contains(&node)).expect("walks");
+                let found = device.walk_until(&cuda, &starts, key, ends).expect("walks");
+                assert!(expected == found, "{options:?}, {is_weighted}, {} ends", ends.len());
+            }
+            assert!(device.walk(&cuda, &[], key).expect("no walks").is_empty());
+            assert!(device.walk(&cuda, &[1200], key).is_err());
+        }
+    }
+}
