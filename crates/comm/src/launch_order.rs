@@ -35,7 +35,11 @@ pub fn coordinator<T: Transport>(transport: &T, rules: &Rules) -> Result<Coordin
     Ok(Coordinator::new(rank, own.size(), rules, |inbox| {
         let outbox = Arc::new(Outbox::default());
         let rounds = Rounds { transport: own, outbox: Arc::clone(&outbox), inbox, is_pacer, n_sign_offs };
-        Mail { outbox, deadline: rules.deadline, thread: Some(std::thread::spawn(move || rounds.run())) }
+        let run = move || {
+            rounds.run();
+            rounds.outbox.close();
+        };
+        Mail { outbox, deadline: rules.deadline, thread: Some(std::thread::spawn(run)) }
     })?)
 }
 
@@ -70,6 +74,9 @@ struct Outbox {
     filled: Condvar,
     /// When a rank whose coordinator has gone stops waiting for the others.
     end: OnceLock<Instant>,
+    /// There are no more rounds.
+    is_closed: Mutex<bool>,
+    closed: Condvar,
 }
 
 impl Outbox {
@@ -79,6 +86,19 @@ impl Outbox {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.filled.wait_timeout_while(messages, left, |messages| messages.is_empty());
         std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    fn close(&self) {
+        *self.is_closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.closed.notify_all();
+    }
+
+    /// Waits for the last round, but not for longer than the deadline.
+    fn wait_for_close(&self, deadline: Duration) {
+        let left = due(deadline).saturating_duration_since(Instant::now());
+        let is_closed = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.closed.wait_timeout_while(is_closed, left, |is_closed| !*is_closed);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// That the others have not ended in time, if it is so.
@@ -101,6 +121,10 @@ impl Messenger for Mail {
     fn send(&self, message: Message) {
         self.outbox.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         self.outbox.filled.notify_one();
+    }
+
+    fn flush(&self) {
+        self.outbox.wait_for_close(self.deadline);
     }
 }
 

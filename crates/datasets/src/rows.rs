@@ -39,6 +39,16 @@ impl Dataset {
 }
 
 impl Features {
+    /// All rows, one behind the other as they are stored, and the bytes of each; `None` where rows differ in size: sparse ones.
+    #[must_use]
+    pub fn stored_rows(&self) -> Option<(&[u8], usize)> {
+        match self {
+            Self::Dense(rows) => Some((bytemuck::cast_slice(rows.data()), size_of::<f32>() * rows.n_cols())),
+            Self::Compressed(rows) => Some((rows.codes(), rows.codec().row_bytes())),
+            Self::Sparse(_) => None,
+        }
+    }
+
     /// Those of some consecutive nodes, shared.
     ///
     /// # Panics

@@ -283,7 +283,8 @@ fn a_failing_stage_ends_all_ranks_and_its_own_error_comes_out() {
             }
         };
         drop(coordinator.participant(2));
-        let pipeline = Pipeline::new(0..100).stage("sampler", stage(0)).stage("loader", stage(1));
+        // Without an end: the leader does not wait for others, and would be done before it learns of the failure.
+        let pipeline = Pipeline::new(0..u64::MAX).stage("sampler", stage(0)).stage("loader", stage(1));
         let mut items = pipeline.coordinated(coordinator).start().unwrap();
         items.find_map(Result::err).unwrap().to_string()
     };

@@ -6,7 +6,7 @@ use girih_graph_format::Csr;
 
 use crate::draw::{self, Drawn, Rule};
 use crate::key::Scheme;
-use crate::{Bias, DrawScratch, DrawnHop, Draws, ExcludedEdges, Hop, Neighbors, NodeId, SampleError};
+use crate::{Bias, DrawScratch, DrawnHop, Draws, ExcludedEdges, Hop, NodeId, SampleError};
 
 /// Consecutive nodes of a graph with all edges that end in them; a whole graph is one, too. Ids of nodes and edges are those of
 /// the whole graph, and so is everything that is drawn: a node draws the same from a patch as from the whole (Cai et al., DSP,
@@ -71,9 +71,8 @@ impl<'g> Patch<'g> {
         if hop.draws == Draws::Labor && bias.is_some() {
             return Err(labor_with_weights());
         }
-        let is_per_layer = hop.draws == Draws::PerLayer && hop.neighbors != Neighbors::All;
         let found = shares.map(<[u32]>::len);
-        if found != is_per_layer.then_some(hop.frontier.len()) {
+        if found != hop.has_shares().then_some(hop.frontier.len()) {
             return Err(SampleError::invalid(format!(
                 "{} nodes of a hop have {} shares of its draws; give one a node to draws per layer, and none to others",
                 hop.frontier.len(),

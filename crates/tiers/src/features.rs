@@ -85,9 +85,10 @@ impl<'a> Features<'a> {
         let needs_list = |on_host: usize| !(is_single(on_every_card) || is_single(on_one_card) || is_single(on_host));
         let rows_in = |bytes: u64| bytes.checked_div(self.row_bytes).map_or(n, |rows| rows.min(n as u64) as usize);
         let mut on_host = rows_in(host_bytes).min(n - cached);
-        let list_on_host = cached == 0 && on_host > 0 && needs_list(on_host);
+        let mut list_on_host = cached == 0 && on_host > 0 && needs_list(on_host);
         if list_on_host {
             on_host = rows_in(host_bytes.saturating_sub(list)).min(n);
+            list_on_host = on_host > 0;
         }
         let share = |from: usize, len: usize| self.shares[from + len] - self.shares[from];
         let reads = |from, len| self.n_reads * share(from, len);

@@ -130,6 +130,7 @@ impl Coordinator {
     /// When workers launched more often on one rank than on another, when a rank fails, or does not end in time.
     pub fn finish(&self) -> Result<OrderLog, OrderError> {
         self.0.wait_for_end()?;
+        self.0.messenger.get().into_iter().for_each(|messenger| messenger.flush());
         Ok(self.log())
     }
 

@@ -12,6 +12,9 @@ use super::coordinator::Shared;
 pub trait Messenger: Send + Sync {
     /// Sends a message to all other ranks. It does not wait for them, and holds no lock while it delivers.
     fn send(&self, message: Message);
+
+    /// Waits until all that was sent has been told, after the last message: a rank that ends before would be missed.
+    fn flush(&self) {}
 }
 
 /// Where a coordinator gets the messages of others. It outlives its coordinator, and then forgets what it gets.

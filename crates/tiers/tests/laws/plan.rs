@@ -50,6 +50,14 @@ fn shares(plan: &TierPlan) -> [f64; 2] {
     [&plan.topology, &plan.features].map(|part| part.tiers.iter().map(|used| used.expected).sum())
 }
 
+/// Beside the topology there is room for a few rows of features, but not for the list that would say which.
+#[test]
+fn where_host_memory_does_not_hold_the_list_of_positions_rows_stay_on_disk() {
+    let plan = Case::new(1500, 1).planner(room(1, 1000, Some(60_000))).plan(None).unwrap();
+    assert!(plan.topology.host_bytes <= 60_000 && plan.features.host_bytes == 0, "{plan:?}");
+    assert_eq!(plan.features.tiers.iter().map(|used| used.tier).collect::<Vec<_>>(), [Tier::Disk]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

@@ -1,6 +1,6 @@
 //! [`ApplyJob`] and [`RecommendJob`]: a trained model applied by several ranks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use girih_comm::threads::ThreadRank;
 use girih_comm::{Collective, CommError};
@@ -10,7 +10,6 @@ use girih_graph_format::Matrix;
 
 use super::data::CutData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
-use super::ranks::Ranks;
 use super::session::{RankOptions, check_task};
 use crate::TrainError;
 use crate::checkpoint::Checkpoint;
@@ -55,15 +54,14 @@ impl RankJob for ApplyJob<'_, '_> {
     ) -> Result<Self::Done, TrainError> {
         check_devices(backends, self.ranks)?;
         let shared = cut(&backends[0], self.data, self.checkpoint, self.ranks)?;
-        let take = Mutex::new(self.take);
+        let (is_wanted, take) = (self.take.is_some(), Mutex::new(self.take));
         on_each(backends, connect, self.ranks, |backend, world| {
-            let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+            let ranks = shared.ranks(world)?;
             // One rank calls it; the others only have to know whether rows are asked for.
             let mut shared_take = |rows: &Matrix| {
                 let mut take = take.lock().unwrap_or_else(PoisonError::into_inner);
                 take.as_mut().into_iter().for_each(|take| take(rows));
             };
-            let is_wanted = take.lock().unwrap_or_else(PoisonError::into_inner).is_some();
             let take: Option<&mut TakeLogits<'_>> = if is_wanted { Some(&mut shared_take) } else { None };
             shared.apply(backend, &ranks, self.checkpoint, take)
         })
@@ -73,7 +71,7 @@ impl RankJob for ApplyJob<'_, '_> {
         let Self { data, checkpoint, ranks, take } = self;
         let what = if take.is_some() { "logits" } else { "scores" };
         let shared = cut_alike(backend, &*world, data, (checkpoint, what), ranks)?;
-        let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+        let ranks = shared.ranks(world)?;
         shared.apply(backend, &ranks, checkpoint, take)
     }
 }
@@ -108,14 +106,14 @@ impl RankJob for RecommendJob<'_> {
         check_devices(backends, self.ranks)?;
         let shared = cut(&backends[0], self.data, self.checkpoint, self.ranks)?;
         on_each(backends, connect, self.ranks, |backend, world| {
-            let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+            let ranks = shared.ranks(world)?;
             shared.recommend(backend, &ranks, self.checkpoint)
         })
     }
 
     fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
         let shared = cut_alike(backend, &*world, self.data, (self.checkpoint, "items"), self.ranks)?;
-        let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+        let ranks = shared.ranks(world)?;
         shared.recommend(backend, &ranks, self.checkpoint)
     }
 }

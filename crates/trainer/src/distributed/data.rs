@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use girih_comm::{Collective, CommError};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
 use girih_partition::{BlockPlan, Exchange};
@@ -64,6 +65,11 @@ impl CutData {
             DataSource::Stored(_) => None,
         };
         Ok(Self { plan, source: Arc::new(source), outline, shape, exchange: ranks.exchange, wire: ranks.wire, needs })
+    }
+
+    /// This rank among those of a world, with the groups that the plan has.
+    pub(super) fn ranks<B: Backend>(&self, world: Box<dyn Collective<B>>) -> Result<Arc<Ranks<B>>, CommError> {
+        Ok(Arc::new(Ranks::new(Arc::clone(&self.plan), world)?))
     }
 
     /// Trains all runs on the rank's own rows.

@@ -1,6 +1,6 @@
 //! [`TrainJob`]: a training session on several ranks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use girih_comm::threads::ThreadRank;
@@ -12,7 +12,6 @@ use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
 
 use super::data::CutData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
-use super::ranks::Ranks;
 use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
@@ -186,11 +185,11 @@ impl Shared {
         let options = SessionOptions { writes: options.writes && world.rank() == 0, ..options.clone() };
         match self {
             Self::Cut(data) => {
-                let ranks = Arc::new(Ranks::new(Arc::clone(&data.plan), world)?);
+                let ranks = data.ranks(world)?;
                 together(ranks.world(), observe, |agree| data.train_all_runs(backend, &ranks, config, &options, agree))
             }
             Self::Patches(data) => {
-                let ranks = Arc::new(Ranks::new(Arc::clone(&data.plan), world)?);
+                let ranks = data.ranks(world)?;
                 together(ranks.world(), observe, |agree| {
                     data.train_on_patches(backend, &ranks, config, &options, agree)
                 })

@@ -134,11 +134,7 @@ impl<B: Backend> Held<B> {
     /// When a rank fails.
     pub(crate) fn patches<'h>(&'h self, ranks: &'h Ranks<B>) -> Result<Exchanged<'h, B>, TrainError> {
         let (world, graph): (&dyn Collective<B>, _) = (ranks.world(), self.neighborhoods.graph());
-        let (rows, row_bytes): (&[u8], usize) = match &self.features {
-            Features::Dense(rows) => (bytemuck::cast_slice(rows.data()), size_of::<f32>() * rows.n_cols()),
-            Features::Compressed(rows) => (rows.codes(), rows.codec().row_bytes()),
-            Features::Sparse(_) => unreachable!("refused before"),
-        };
+        let (rows, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
         let graph = RankGraph::new(world, &self.patches, graph, None)?;
         let rows = RankRows::new(world, &self.patches, rows, row_bytes)?;
         let (own, sampler, features) = (self.patches.range(ranks.rank()), &self.sampler, &self.features);

@@ -8,7 +8,7 @@ use girih_collective_sampling::{CollectiveError, RankGraph, RankRows, Tally};
 use girih_comm::Collective;
 use girih_comm::threads::{self, ThreadRank};
 use girih_compute::Cpu;
-use girih_datasets::{Dataset, Features};
+use girih_datasets::Dataset;
 use girih_graph_format::NodeId;
 use girih_partition::{Ownership, Patches};
 use girih_reorder::clusters;
@@ -199,11 +199,7 @@ impl<'a> Sharing<'a> {
 
     /// The rows of features of some nodes as bytes, and how many a row has; `None` where they are sparse, or there are none.
     fn rows_of_features(&self, nodes: Range<NodeId>) -> Option<(&[u8], usize)> {
-        let (all, row_bytes): (&[u8], usize) = match self.dataset.features.as_ref()? {
-            Features::Dense(rows) => (bytemuck::cast_slice(rows.data()), size_of::<f32>() * rows.n_cols()),
-            Features::Compressed(rows) => (rows.codes(), rows.codec().row_bytes()),
-            Features::Sparse(_) => return None,
-        };
+        let (all, row_bytes) = self.dataset.features.as_ref()?.stored_rows()?;
         Some((&all[nodes.start as usize * row_bytes..nodes.end as usize * row_bytes], row_bytes))
     }
 }
