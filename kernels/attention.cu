@@ -30,7 +30,7 @@ template <class Work> __device__ __forceinline__ void for_entries(const Pattern 
     for (u64 p = first_thread() / 32; p < a.n_pieces(); p += n_threads() / 32) {
         Piece piece;
         if (!piece_at(a, p, piece)) continue;
-        // At most SEGMENT entries: 32 bits hold their parts, and divide sooner than 64.
+        // Few entries, even of hubs of mini-batches: 32 bits hold their parts, and divide sooner than 64.
         const u32 n = (u32)(piece.end - piece.begin) * (u32)parts;
         for (u32 i = threadIdx.x % 32; i < n; i += 32) {
             const u64 entry = piece.begin + i / (u32)parts;

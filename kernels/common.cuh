@@ -80,14 +80,15 @@ struct Piece {
     bool whole;
 };
 
-// Segments come first, because they are the longest. False for a hub as a row: its segments stand for it.
+// Segments come first, because they are the longest. False for a hub as a row: its segments stand for it. Of a pattern that was
+// made on the device hubs are not known, and rows are whole however long.
 __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) {
     piece.whole = i >= a.n_segments;
     if (piece.whole) {
         piece.row = i - a.n_segments;
         piece.begin = a.indptr[piece.row];
         piece.end = a.indptr[piece.row + 1];
-        return piece.end - piece.begin <= SEGMENT;
+        return a.n_hubs == 0 || piece.end - piece.begin <= SEGMENT;
     }
     u32 hub = a.hub_owner[i];
     piece.segment = i;

@@ -101,7 +101,7 @@ struct Span {
 template <class Work> __device__ __forceinline__ void for_rows(const Pattern &a, Work work) {
     for (u64 row = first_thread() / 32; row < a.n_rows; row += n_threads() / 32) {
         Span span{row, a.indptr[row], a.indptr[row + 1]};
-        if (span.end - span.begin <= SEGMENT) work(Team<false>{nullptr}, span);
+        if (a.n_hubs == 0 || span.end - span.begin <= SEGMENT) work(Team<false>{nullptr}, span);
     }
 }
 

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use girih_graph_format::{Csr, Matrix, Scales};
 use girih_random::Key;
+use girih_sampling::NeighborSampler;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout};
+use crate::{ComputeError, Dropout, NeighborOperand, NeighborSource};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -444,6 +445,23 @@ pub trait Backend: Send + Sync {
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
 
+    /// Mini-batches of at most `batch_size` seeds that the device samples as `sampler` would; `None` where it does not, so that the
+    /// host samples and uploads.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    fn neighbors<'a>(
+        &'a self,
+        _operand: &NeighborOperand<'_>,
+        _sampler: &NeighborSampler,
+        _batch_size: usize,
+    ) -> Result<Option<Box<dyn NeighborSource<Self> + 'a>>, ComputeError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
     /// A list of ids.
     ///
     /// # Errors
@@ -551,7 +569,7 @@ pub trait Backend: Send + Sync {
     /// On shapes that do not fit.
     fn convert(&self, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out += factor · x`.
+    /// `out += factor · x`; where `x` has fewer rows, to the first rows of `out`.
     ///
     /// # Errors
     /// On shapes that do not fit.

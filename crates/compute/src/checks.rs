@@ -298,6 +298,14 @@ pub fn same(operation: &'static str, x: Shape, out: Shape) -> Checked {
     expect(operation, "out", out, x)
 }
 
+/// `out += factor · x`, on the first rows of `out` where `x` has fewer.
+///
+/// # Errors
+/// When `x` has other columns than `out`, or more rows.
+pub fn add_scaled(x: Shape, out: Shape) -> Checked {
+    expect("add_scaled", "out", out, Shape::new(out.rows.max(x.rows), x.cols))
+}
+
 /// `grad ⊙= activation'(y)` and the gradient of the bias.
 ///
 /// # Errors

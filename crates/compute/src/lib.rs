@@ -18,6 +18,7 @@ pub mod cpu;
 mod dropout;
 mod error;
 mod meter;
+mod neighbors;
 pub mod reference;
 mod sequence;
 #[cfg(any(test, feature = "testing"))]
@@ -31,4 +32,5 @@ pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
 pub use meter::{ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates};
+pub use neighbors::{NeighborBatch, NeighborBlock, NeighborOperand, NeighborSource, SelfLoops};
 pub use reference::Reference;

@@ -339,8 +339,8 @@ impl Backend for Reference {
     }
 
     fn add_scaled(&self, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::same("add_scaled", x.shape, out.shape)?;
-        out.update(|r, c, old| old + f64::from(factor) * x.get(r, c));
+        checks::add_scaled(x.shape, out.shape)?;
+        out.update(|r, c, old| if r < x.shape.rows { old + f64::from(factor) * x.get(r, c) } else { old });
         Ok(())
     }
 

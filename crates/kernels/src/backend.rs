@@ -6,10 +6,11 @@ use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
+    Epilogue, NeighborOperand, NeighborSource, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
+use girih_sampling::NeighborSampler;
 
 use crate::compile::{Defines, Source};
 use crate::device::Device;
@@ -163,6 +164,16 @@ impl Backend for Cuda {
 
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
         Self::upload_sparse(self, operand)
+    }
+
+    fn neighbors<'a>(
+        &'a self,
+        operand: &NeighborOperand<'_>,
+        sampler: &NeighborSampler,
+        batch_size: usize,
+    ) -> Result<Option<Box<dyn NeighborSource<Self> + 'a>>, ComputeError> {
+        let source = Self::neighbors(self, operand, sampler, batch_size)?;
+        Ok(source.map(|source| Box::new(source) as Box<dyn NeighborSource<Self> + 'a>))
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {

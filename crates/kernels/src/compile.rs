@@ -68,6 +68,8 @@ sources! {
     SAMPLING_WEIGHTED = "sampling_weighted.cu";
     SAMPLING_SHARES = "sampling_shares.cu";
     WALKS = "walks.cu";
+    NEIGHBORHOODS = "neighborhoods.cu";
+    TRANSPOSE = "transpose.cu";
 }
 
 /// What every source includes.

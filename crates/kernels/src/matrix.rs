@@ -90,8 +90,9 @@ impl CudaIds {
 
 /// `L·A·R`, with its transpose where products or gradients need it.
 pub struct CudaSparse {
-    /// The pattern and values on the host: what the transpose and schedules are made from.
-    pub(crate) host: Csr,
+    /// The pattern and values on the host: what the transpose and schedules are made from; `None` where the device has made the
+    /// matrix. Columns of a row then have any order.
+    pub(crate) host: Option<Csr>,
     pub(crate) symmetric: bool,
     pub(crate) names: Option<EntryNames>,
     /// The names of columns, on the device.
@@ -108,6 +109,24 @@ pub struct CudaSparse {
     pub(crate) transpose: OnceLock<CudaCsr>,
 }
 
+impl CudaSparse {
+    /// Rows that the device has made, and their factors.
+    pub(crate) fn of_device(forward: CudaCsr, left: Option<CudaSlice<f32>>) -> Self {
+        Self {
+            host: None,
+            symmetric: false,
+            names: None,
+            column_names: None,
+            forward,
+            left,
+            right: None,
+            // Nobody looks for blocks of such rows, which alone want to know.
+            most: [1.0; 2],
+            transpose: OnceLock::new(),
+        }
+    }
+}
+
 /// Compressed rows.
 pub(crate) struct CudaCsr {
     pub(crate) shape: Shape,
@@ -119,7 +138,7 @@ pub(crate) struct CudaCsr {
     pub(crate) values: Option<CudaSlice<f32>>,
     /// Of a transpose: the place of each entry in the matrix that it is the transpose of.
     pub(crate) positions: Option<CudaSlice<u64>>,
-    /// Rows that are cut into segments, if there are any.
+    /// Rows that are cut into segments, if there are any; none where the device has made the rows.
     pub(crate) hubs: Option<Hubs>,
     /// Dense blocks, found when a product first looks for them.
     pub(crate) tiles: Found,

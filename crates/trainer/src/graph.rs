@@ -21,12 +21,11 @@ pub enum Graph<B: Backend> {
 pub struct BlockGraph<B: Backend> {
     /// `n_destinations × n_sources`.
     pub matrix: B::Sparse,
-    /// Which of the sources each destination is: it reads its own row there.
-    pub destinations: B::Ids,
     /// How many destinations there are.
     pub n_destinations: usize,
-    /// Sources are all nodes of the graph, of which the block names a few: their rows are read where they lie.
-    pub reads_in_place: bool,
+    /// Which nodes of the graph the destinations are, where sources are all of them, of which the block names a few: rows are then
+    /// read where they lie. Else destinations are the first of the sources.
+    pub in_place: Option<B::Ids>,
 }
 
 /// What gathering an element of a neighbour's row costs, in multiply-adds of a dense product: memory against registers.
@@ -40,7 +39,7 @@ impl<B: Backend> BlockGraph<B> {
         let cost = |n_transformed: usize, gathered: usize| {
             n_transformed * inputs * outputs + GATHERED_ELEMENT * n_entries * gathered
         };
-        self.reads_in_place || cost(shape.rows, inputs) < cost(shape.cols, outputs)
+        self.in_place.is_some() || cost(shape.rows, inputs) < cost(shape.cols, outputs)
     }
 }
 

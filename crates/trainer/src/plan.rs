@@ -196,11 +196,12 @@ impl Plan {
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
         let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
         let sampled = BatchPlan::new(config, data, &model.needs(), links.as_ref());
-        let _drawn_from = sampled.as_ref().map(|batch| batch.neighborhoods(meter, data));
+        let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(meter, data, is_main_memory));
         let (prepared, traffic) = (meter.cost(), exchanged(among, Traffic::default()));
 
         let mut pool = Pool::default();
-        let _ahead = sampled.as_ref().map(|batch| batch.ahead(meter, config.batch.prefetch));
+        let ahead = sampled.as_ref().filter(|_| is_main_memory);
+        let _ahead = ahead.map(|batch| batch.ahead(meter, config.batch.prefetch));
         let batch = sampled.as_ref().map(|batch| batch.inputs(meter, data, &inputs, config.precision));
         let seen = batch.as_ref().unwrap_or(&inputs);
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0))).among(among);

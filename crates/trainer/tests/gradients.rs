@@ -559,15 +559,13 @@ fn batch(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> Inputs
     let sampler = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap();
     let batch = sampler.sample(neighborhoods.graph(), &[3, 0, 1], DrawKey::new(1, 0, 0)).unwrap();
     let block = |block: &Block| {
-        let reads_in_place = block.columns == Columns::Global;
-        let places: Vec<u32> = (0..block.n_destinations as u32).collect();
+        let in_place = block.columns == Columns::Global;
         let rows = neighborhoods.rows(block).unwrap();
         let operand = SparseOperand { csr: &rows, scales: rows.scales(Norm::None), symmetric: false, names: None };
         Graph::Block(BlockGraph {
             matrix: Reference.upload_sparse(&operand).unwrap(),
-            destinations: Reference.upload_ids(if reads_in_place { block.destinations() } else { &places }).unwrap(),
             n_destinations: block.n_destinations,
-            reads_in_place,
+            in_place: in_place.then(|| Reference.upload_ids(block.destinations()).unwrap()),
         })
     };
     let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use girih_datasets::{DataSource, LoadOptions, load};
 use girih_graph_format::{Matrix, file};
 use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
-use girih_trainer::{BatchKind, Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
+use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
 
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
@@ -239,7 +239,7 @@ impl Loaded {
             config.codec = choice.codec();
             config.validate()?;
         }
-        let device = device_of(device, args, company.local_rank(), BatchKind::Full)?;
+        let device = device_of(device, args, company.local_rank())?;
         let backend = choose(&device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
         let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };

@@ -2,28 +2,18 @@
 
 use girih_compute::Dtype;
 use girih_kernels::Cuda;
-use girih_trainer::BatchKind;
 
 use super::device::open;
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::error::CliError;
 
-/// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for, and mini-batches are
-/// sampled and trained there, too. A process that a launcher started is on the device of its number on the host, `local_rank`.
-pub fn device_of(
-    args: &DeviceArgs,
-    ranks: &RankArgs,
-    local_rank: Option<usize>,
-    batches: BatchKind,
-) -> Result<DeviceArgs, CliError> {
+/// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for. A process that a launcher
+/// started is on the device of its number on the host, `local_rank`.
+pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>) -> Result<DeviceArgs, CliError> {
     let on = |device| Ok(DeviceArgs { device, ..*args });
     let usage = |message: String| Err(CliError::Usage(message));
-    let (is_sampled, batches) = (batches != BatchKind::Full, batches.name());
     if ranks.gpus.is_some() {
         return match args.device {
-            _ if is_sampled => usage(format!(
-                "{batches} batches are trained on the processor; give --ranks instead of --gpus, or leave --batch out"
-            )),
             _ if local_rank.is_some() => usage(
                 "a process that a launcher started has one device; give --device cuda instead of --gpus".to_owned(),
             ),
@@ -35,13 +25,10 @@ pub fn device_of(
         };
     }
     match (args.device, local_rank) {
-        (Device::Cuda(_), _) if is_sampled => {
-            usage(format!("{batches} batches are trained on the processor; give --device cpu, or leave --batch out"))
-        }
         (Device::Cuda(0), Some(local_rank)) => on(Device::Cuda(local_rank)),
         (Device::Cuda(1..), Some(_)) => usage(FIRST.to_owned()),
         (Device::Cuda(1..), None) if ranks.ranks.is_some() => usage(FIRST.to_owned()),
-        (Device::Auto, _) if local_rank.is_some() || ranks.ranks.is_some() || is_sampled => on(Device::Cpu),
+        (Device::Auto, _) if local_rank.is_some() || ranks.ranks.is_some() => on(Device::Cpu),
         _ => Ok(*args),
     }
 }
@@ -82,7 +69,7 @@ mod tests {
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {
         let args = DeviceArgs { device, density_threshold: Tiling::Auto, threads: None };
         let ranks = rank_args(ranks);
-        let found = device_of(&args, &ranks, local_rank, BatchKind::Full);
+        let found = device_of(&args, &ranks, local_rank);
         found.map(|args| args.device).map_err(|error| error.to_string())
     }
 
@@ -110,9 +97,5 @@ mod tests {
             let message = found.expect_err("refused");
             assert!(message.contains(expected), "{message}");
         }
-        let args = DeviceArgs { device: Device::Auto, density_threshold: Tiling::Auto, threads: None };
-        let ranks = rank_args((None, Some(2)));
-        let message = device_of(&args, &ranks, None, BatchKind::Neighbor).map(drop).expect_err("refused").to_string();
-        assert!(message.contains("--ranks instead of --gpus"), "{message}");
     }
 }

@@ -37,7 +37,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
-        let device = device_of(&args.device, &args.ranks, None, config.batch.kind)?;
+        let device = device_of(&args.device, &args.ranks, None)?;
         return match args.ranks.ranks.or(args.ranks.gpus) {
             None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
             Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
@@ -76,7 +76,7 @@ fn train(
     // Of several processes one speaks to people, as if the others spoke to programs.
     let output = OutputArgs { json: args.output.json || !speaks };
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
-    let device = device_of(&args.device, &args.ranks, company.local_rank(), config.batch.kind)?;
+    let device = device_of(&args.device, &args.ranks, company.local_rank())?;
     let backend = choose(&device, config.precision)?;
     let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;

@@ -243,8 +243,8 @@ impl Backend for Cpu {
     }
 
     fn add_scaled(&self, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
-        checks::same("add_scaled", x.shape(), out.shape())?;
-        typed!(x = x.storage(), out = out.storage_mut() => elementwise::add_scaled(factor, x, out));
+        checks::add_scaled(x.shape(), out.shape())?;
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::add_scaled(factor, x, &mut out[..x.len()]));
         Ok(())
     }
 

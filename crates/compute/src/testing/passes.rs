@@ -114,7 +114,7 @@ impl Law for Masked {
     }
 }
 
-/// `out += factor · x`.
+/// `out += factor · x`, also on the first rows alone.
 pub(super) struct AddScaled;
 
 impl Law for AddScaled {
@@ -129,7 +129,8 @@ impl Law for AddScaled {
     fn run<B: Backend>(backend: &B, (case, factor): &Self::Case) -> Results {
         let mut draws = case.draws();
         let x = draws.matrix(backend, case.shape, case.dtypes[0]);
-        let mut out = draws.matrix(backend, case.shape, case.dtypes[1]);
+        let more = Shape::new(case.shape.rows + case.seed as usize % 3, case.shape.cols);
+        let mut out = draws.matrix(backend, more, case.dtypes[1]);
         backend.add_scaled(*factor, &x, &mut out).expect("add_scaled");
         vec![Output::of(backend, &out)]
     }

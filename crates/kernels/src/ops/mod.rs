@@ -21,6 +21,7 @@ mod spmm;
 mod tiles;
 mod tiles_mma;
 mod tiles_paper;
+mod transpose;
 
 pub(crate) use optim::StepRates;
 pub(crate) use tiles::Found;

@@ -29,7 +29,7 @@ impl Cuda {
 
     /// [`Backend::add_scaled`](girih_compute::Backend::add_scaled).
     pub(crate) fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("add_scaled", x.shape, out.shape)?;
+        checks::add_scaled(x.shape, out.shape)?;
         self.pass("add_scaled", "add_scaled", x, Some(factor), out)
     }
 

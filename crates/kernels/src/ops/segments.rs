@@ -16,7 +16,6 @@ use std::cmp::Reverse;
 
 use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
-use girih_graph_format::Csr;
 use girih_random::Key;
 
 use super::gemm::{Address, Dense};
@@ -100,9 +99,10 @@ impl Cuda {
         self.set_zero(out)?;
         // What a wave holds is as large as the gates of one step, whatever it reads.
         let rows_max = (WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * width)).max(1);
-        let rows = by_degree(&a.host);
+        let indptr = self.indptr_of(OPERATION, a)?;
+        let rows = by_degree(&indptr);
         for rows in rows.chunks(rows_max) {
-            let walk = lstm.walk(sequences, rows, None)?;
+            let walk = lstm.walk(sequences, (&indptr, rows), None)?;
             let states = lstm.last_states(&walk)?;
             lstm.place(&states, &walk, out)?;
         }
@@ -129,9 +129,10 @@ impl Cuda {
             places: self.scratch(OPERATION, self.nnz(a))?,
             n_read: 0,
         };
-        let rows = by_degree(&a.host);
-        for rows in waves(&a.host, &rows, WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * width)) {
-            lstm.add_gradients(sequences, rows, grad, &mut sums)?;
+        let indptr = self.indptr_of(OPERATION, a)?;
+        let rows = by_degree(&indptr);
+        for rows in waves(&indptr, &rows, WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * width)) {
+            lstm.add_gradients(sequences, (&indptr, rows), grad, &mut sums)?;
         }
         self.convert(&sums.inputs, inputs_grad)?;
         self.convert(&sums.weight, weight_grad)
@@ -148,18 +149,23 @@ fn row_blocks(shape: Shape, at_once: usize) -> LaunchConfig {
     warps_for(shape.rows * shape.cols.div_ceil(at_once))
 }
 
+/// How many rows a row names.
+fn degree(indptr: &[u64], row: u32) -> usize {
+    (indptr[row as usize + 1] - indptr[row as usize]) as usize
+}
+
 /// The rows that name others, by falling degree.
-fn by_degree(csr: &Csr) -> Vec<u32> {
-    let mut rows: Vec<u32> = (0..csr.n_rows() as u32).filter(|&row| csr.degree(row as usize) > 0).collect();
-    rows.sort_by_key(|&row| Reverse(csr.degree(row as usize)));
+fn by_degree(indptr: &[u64]) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..indptr.len() as u32 - 1).filter(|&row| degree(indptr, row) > 0).collect();
+    rows.sort_by_key(|&row| Reverse(degree(indptr, row)));
     rows
 }
 
 /// Cuts rows into waves of at most `entries_max` entries, or of one row.
-fn waves<'a>(csr: &Csr, rows: &'a [u32], entries_max: usize) -> Vec<&'a [u32]> {
+fn waves<'a>(indptr: &[u64], rows: &'a [u32], entries_max: usize) -> Vec<&'a [u32]> {
     let (mut waves, mut start, mut entries) = (Vec::new(), 0, 0);
     for (at, &row) in rows.iter().enumerate() {
-        let degree = csr.degree(row as usize);
+        let degree = degree(indptr, row);
         if at > start && entries + degree > entries_max {
             waves.push(&rows[start..at]);
             (start, entries) = (at, 0);
@@ -171,9 +177,9 @@ fn waves<'a>(csr: &Csr, rows: &'a [u32], entries_max: usize) -> Vec<&'a [u32]> {
 }
 
 /// How many rows, which go by falling degree, are reading at each step.
-fn readers(csr: &Csr, rows: &[u32]) -> Vec<usize> {
+fn readers(indptr: &[u64], rows: &[u32]) -> Vec<usize> {
     let mut n = rows.len();
-    let degree = |row: u32| csr.degree(row as usize);
+    let degree = |row: u32| degree(indptr, row);
     let n_steps = rows.first().map_or(0, |&row| degree(row));
     let at_step = |step| {
         while degree(rows[n - 1]) <= step {
@@ -288,12 +294,12 @@ impl Lstm<'_> {
     fn walk(
         &self,
         sequences: (&CudaSparse, Option<Key>),
-        rows: &[u32],
+        (indptr, rows): (&[u64], &[u32]),
         places: Option<(&mut CudaSlice<u64>, usize)>,
     ) -> Result<Walk, ComputeError> {
         let (cuda, a, by) = (self.cuda, sequences.0, Order::of(sequences));
         let failed = Cuda::failed(self.operation);
-        let readers = readers(&a.host, rows);
+        let readers = readers(indptr, rows);
         let offsets = offsets(&readers);
         let n_entries = offsets[readers.len()] as usize;
         let on_device = cuda.upload_list(self.operation, rows)?;
@@ -361,7 +367,7 @@ impl Lstm<'_> {
     fn add_gradients(
         &self,
         sequences: (&CudaSparse, Option<Key>),
-        rows: &[u32],
+        rows: (&[u64], &[u32]),
         grad: &CudaMatrix,
         sums: &mut Sums,
     ) -> Result<(), ComputeError> {
@@ -524,30 +530,28 @@ impl Lstm<'_> {
 mod tests {
     use super::*;
 
-    fn degrees(degrees: &[u64]) -> Csr {
-        let mut indptr = vec![0];
-        let mut indices = Vec::new();
-        for &degree in degrees {
-            indices.extend(0..degree as u32);
-            indptr.push(indices.len() as u64);
-        }
-        Csr::new(degrees.len(), 10, indptr, indices, None).expect("a sparse matrix")
+    fn degrees(degrees: &[u64]) -> Vec<u64> {
+        let ends = degrees.iter().scan(0, |end, degree| {
+            *end += degree;
+            Some(*end)
+        });
+        std::iter::once(0).chain(ends).collect()
     }
 
     #[test]
     fn rows_read_in_step_and_drop_off_at_the_end() {
-        let csr = degrees(&[2, 0, 5, 2, 1]);
-        let rows = by_degree(&csr);
+        let indptr = degrees(&[2, 0, 5, 2, 1]);
+        let rows = by_degree(&indptr);
         assert_eq!(rows, [2, 0, 3, 4]);
-        assert_eq!(readers(&csr, &rows), [4, 3, 1, 1, 1]);
-        assert_eq!(offsets(&readers(&csr, &rows)), [0, 4, 7, 8, 9, 10]);
-        assert!(readers(&csr, &[]).is_empty());
+        assert_eq!(readers(&indptr, &rows), [4, 3, 1, 1, 1]);
+        assert_eq!(offsets(&readers(&indptr, &rows)), [0, 4, 7, 8, 9, 10]);
+        assert!(readers(&indptr, &[]).is_empty());
     }
 
     #[test]
     fn waves_are_bounded_unless_a_row_is_not() {
-        let csr = degrees(&[5, 2, 2, 1]);
-        assert_eq!(waves(&csr, &[0, 1, 2, 3], 4), [&[0][..], &[1, 2], &[3]]);
-        assert!(waves(&csr, &[], 4).is_empty());
+        let indptr = degrees(&[5, 2, 2, 1]);
+        assert_eq!(waves(&indptr, &[0, 1, 2, 3], 4), [&[0][..], &[1, 2], &[3]]);
+        assert!(waves(&indptr, &[], 4).is_empty());
     }
 }

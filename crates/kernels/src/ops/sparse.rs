@@ -1,5 +1,6 @@
 //! Sparse matrices on a device: their two directions, and how kernels are handed a pattern.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr};
@@ -74,7 +75,7 @@ impl Cuda {
             |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
         let names = operand.names.as_ref();
         Ok(CudaSparse {
-            host: operand.csr.clone(),
+            host: Some(operand.csr.clone()),
             symmetric: operand.symmetric,
             names: operand.names.clone(),
             column_names: names.map(|names| self.upload_list(OPERATION, &names.columns)).transpose()?,
@@ -115,7 +116,19 @@ impl Cuda {
         })
     }
 
-    /// The transpose, made on the host when it is first asked for.
+    /// The offsets of rows on the host; read from the device, which is waited for, where that has made them.
+    pub(crate) fn indptr_of<'a>(
+        &self,
+        operation: &'static str,
+        a: &'a CudaSparse,
+    ) -> Result<Cow<'a, [u64]>, ComputeError> {
+        match &a.host {
+            Some(host) => Ok(Cow::Borrowed(host.indptr())),
+            None => self.read(operation, &a.forward.indptr.slice(..=a.forward.shape.rows)).map(Cow::Owned),
+        }
+    }
+
+    /// The transpose, made when it is first asked for: on the host, if the matrix was there.
     pub(crate) fn transpose_of<'a>(
         &self,
         operation: &'static str,
@@ -125,8 +138,12 @@ impl Cuda {
             return Ok(transpose);
         }
         // Built outside the lock: a thread that waits inside rayon may take up a task that wants the same transpose.
-        let Transposed { csr, positions } = a.host.transposed_with_positions();
-        let transpose = self.upload_csr(operation, &csr, Some(&positions))?;
+        let transpose = if let Some(host) = &a.host {
+            let Transposed { csr, positions } = host.transposed_with_positions();
+            self.upload_csr(operation, &csr, Some(&positions))?
+        } else {
+            self.transposed_on_device(operation, &a.forward)?
+        };
         Ok(a.transpose.get_or_init(|| transpose))
     }
 

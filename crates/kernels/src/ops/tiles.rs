@@ -230,9 +230,16 @@ pub(crate) struct Found {
     tiles: OnceLock<Box<Tiles>>,
     /// For products of a class; for all of them where a share was asked for.
     uses: Mutex<Vec<(Option<Class>, bool)>>,
+    /// Nothing is looked for.
+    is_final: bool,
 }
 
 impl Found {
+    /// No blocks, and none to be looked for: what lives for one step is not worth the search.
+    pub(crate) fn none() -> Self {
+        Self { is_final: true, ..Self::default() }
+    }
+
     /// Whether products of a class multiply by blocks: what was decided before, or `decide` does.
     fn uses<E>(&self, class: Option<Class>, decide: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -329,7 +336,7 @@ impl Cuda {
         x: &CudaMatrix,
     ) -> Result<Option<&'a Tiles>, ComputeError> {
         let class = match self.tiling {
-            _ if csr.nnz == 0 => return Ok(None),
+            _ if csr.nnz == 0 || csr.tiles.is_final => return Ok(None),
             Tiling::Never => return Ok(None),
             Tiling::Auto if csr.nnz < Tiling::ENTRIES_MIN => return Ok(None),
             Tiling::Auto => Some(Class::of(self.block_kernel, x.shape, x.dtype)),

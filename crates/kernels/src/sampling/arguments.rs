@@ -1,4 +1,5 @@
-//! What kernels are handed: the structs of `kernels/sampling.cuh` and `kernels/walks.cu`, field by field. Addresses are those of
+//! What kernels are handed: the structs of `kernels/sampling.cuh`, `kernels/walks.cu` and
+//! `kernels/neighborhoods.cu`, field by field. Addresses are those of
 //! device memory, zero for what is absent.
 
 use cudarc::driver::DeviceRepr;
@@ -68,6 +69,34 @@ pub(super) struct Walks {
     pub(super) is_second_order: u32,
 }
 
+/// `Drawn` of `kernels/neighborhoods.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drawn {
+    pub(super) nodes: u64,
+    pub(super) indptr: u64,
+    pub(super) columns: u64,
+    pub(super) edge_ids: u64,
+    pub(super) n_rows: u64,
+    pub(super) are_global: u32,
+    pub(super) has_loops: u32,
+    pub(super) out_indptr: u64,
+    pub(super) out_indices: u64,
+    pub(super) factors: u64,
+    pub(super) values: u64,
+}
+
+/// `Weighing`; of zeros where there is nothing to multiply by.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weighing {
+    pub(super) graph: u64,
+    pub(super) left: u64,
+    pub(super) right: u64,
+    pub(super) stored: u64,
+    pub(super) loops: u64,
+}
+
 // SAFETY: plain words in the order and layout of the kernels' structs, without padding.
 unsafe impl DeviceRepr for Topology {}
 // SAFETY: as above.
@@ -78,3 +107,7 @@ unsafe impl DeviceRepr for Control {}
 unsafe impl DeviceRepr for Hop {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Walks {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Drawn {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Weighing {}

@@ -144,6 +144,17 @@ impl DeviceBatch {
         }
     }
 
+    /// Edges of a hop's block.
+    pub(super) fn n_edges_of(&self, sizes: &BatchSizes, hop: usize) -> usize {
+        let first = match self.options.expand {
+            // Offsets of the rows of all hops are one list, of which a block has the first.
+            Expand::Once => 0,
+            Expand::PerLayer if hop == 0 => 0,
+            Expand::PerLayer => sizes.end_edges[hop - 1],
+        };
+        (sizes.end_edges[hop] - first) as usize
+    }
+
     /// How large the batch is, once it is made.
     ///
     /// # Errors

@@ -12,6 +12,7 @@
 //! - [`DeviceTopology`]: a graph in the memory of the device, or in that of the host, read in place.
 //! - [`DeviceSampler`]: neighbours of seeds, hop by hop. Start here.
 //! - [`DeviceBatch`]: what it leaves on the device.
+//! - [`CudaNeighbors`](source::CudaNeighbors): batches for training, as rows of `Â`.
 //! - [`DeviceWalks`]: random walks.
 
 mod arguments;
@@ -22,6 +23,7 @@ mod control;
 mod launch;
 mod repeat;
 mod sampler;
+mod source;
 mod topology;
 mod walks;
 

@@ -107,6 +107,11 @@ impl DeviceTopology {
         Ok(arguments::Topology { indptr: cuda.pointer(Some(&self.indptr)), indices })
     }
 
+    /// The address of the offsets of rows.
+    pub(super) fn indptr_address(&self, cuda: &Cuda) -> u64 {
+        cuda.pointer(Some(&self.indptr))
+    }
+
     /// Checks that seeds, or whatever `what` calls them, are nodes.
     pub(super) fn check_nodes(&self, what: &str, nodes: &[NodeId]) -> Result<(), ComputeError> {
         match nodes.iter().position(|&node| node as usize >= self.n_nodes) {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, Shape, SparseOperand};
+use girih_compute::{Backend, ComputeError, Dtype, NeighborBlock, Shape, SparseOperand};
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 
 use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+use super::device::DeviceBatch;
 use super::patches::BatchRows;
 use crate::TrainError;
 use crate::graph::{BlockGraph, Graph};
@@ -64,6 +65,39 @@ impl<B: Backend> Batch<B> {
         })
     }
 
+    /// A batch that the device has sampled, with features and labels.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn of_sampled(
+        backend: &B,
+        pool: &mut Pool<B>,
+        DeviceBatch { sampled, seeds, n_loss }: DeviceBatch<B>,
+        whole: &Whole<'_, B>,
+    ) -> Result<Self, TrainError> {
+        let FeatureInput::Dense(all) = whole.features else { unreachable!("devices sample for dense features") };
+        let features = match &sampled.inputs {
+            None => FeatureInput::Dense(Arc::clone(all)),
+            Some(ids) => FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?),
+        };
+        let graph = |block: NeighborBlock<B>| {
+            let NeighborBlock { rows, n_destinations, destinations } = block;
+            Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
+        };
+        let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
+        let rows: Vec<u32> = (0..seeds.len() as u32).collect();
+        Ok(Self {
+            inputs: Inputs {
+                graphs,
+                features: Some(features),
+                propagated: None,
+                n_nodes: sampled.n_inputs,
+                ranks: None,
+            },
+            loss: BatchLoss::of_rows(backend, (&rows, None), &seeds, n_loss, whole.labels)?,
+        })
+    }
+
     /// The forward pass and its loss: this rank's share of the mean over the batch.
     ///
     /// # Errors
@@ -95,15 +129,26 @@ impl<B: Backend> BatchLoss<B> {
             HostLoss::Rows { rows, weights } => (rows, weights),
             HostLoss::Pairs(pairs) => return Ok(Self::Pairs(Pairs::upload(backend, &pairs.ends, pairs.n_links)?)),
         };
-        let of_output = |weights: &Vec<f32>| diagonal(backend, host.outputs.len(), (rows, weights));
+        Self::of_rows(backend, (rows, weights.as_deref()), &host.outputs, host.n_loss, labels)
+    }
+
+    /// Of some of the outputs, by their positions, and what each counts.
+    fn of_rows(
+        backend: &B,
+        (rows, weights): (&[u32], Option<&[f32]>),
+        outputs: &[NodeId],
+        n_loss: usize,
+        labels: Option<&Labels>,
+    ) -> Result<Self, TrainError> {
+        let of_output = |weights: &[f32]| diagonal(backend, outputs.len(), (rows, weights));
         let loss_rows = LossRows {
             ids: backend.upload_ids(rows)?,
             n_ids: rows.len(),
-            share: rows.len() as f32 / host.n_loss.max(1) as f32,
-            weights: weights.as_ref().map(of_output).transpose()?,
+            share: rows.len() as f32 / n_loss.max(1) as f32,
+            weights: weights.map(of_output).transpose()?,
         };
         let labels = labels.expect("batches of nodes that are to be classified have labels");
-        Ok(Self::Rows(targets_of(backend, labels, &host.outputs)?, loss_rows))
+        Ok(Self::Rows(targets_of(backend, labels, outputs)?, loss_rows))
     }
 }
 
@@ -131,10 +176,8 @@ impl<B: Backend> Whole<'_, B> {
         match (self.features, self.sparse) {
             (FeatureInput::Dense(all), _) if reads_in_place => Ok(FeatureInput::Dense(Arc::clone(all))),
             (FeatureInput::Dense(all), _) => {
-                let shape = Shape::new(nodes.len(), backend.shape(all).cols);
-                let mut rows = pool.take(backend, shape, backend.dtype(all))?;
-                backend.gather_rows(all, &backend.upload_ids(nodes)?, &mut rows)?;
-                Ok(FeatureInput::dense(rows))
+                let ids = backend.upload_ids(nodes)?;
+                Ok(FeatureInput::dense(gathered(backend, pool, all, (&ids, nodes.len()))?))
             }
             (FeatureInput::Encoded(encoded), _) => Ok(FeatureInput::dense(encoded.gathered(backend, pool, nodes)?)),
             (FeatureInput::Sparse { .. }, Some(sparse)) => {
@@ -145,8 +188,20 @@ impl<B: Backend> Whole<'_, B> {
     }
 }
 
+/// The rows that a list of so many ids names.
+fn gathered<B: Backend>(
+    backend: &B,
+    pool: &mut Pool<B>,
+    all: &B::Matrix,
+    (ids, n_ids): (&B::Ids, usize),
+) -> Result<B::Matrix, ComputeError> {
+    let mut rows = pool.take(backend, Shape::new(n_ids, backend.shape(all).cols), backend.dtype(all))?;
+    backend.gather_rows(all, ids, &mut rows)?;
+    Ok(rows)
+}
+
 fn reads_in_place(graphs: &HostGraphs) -> bool {
-    matches!(graphs, HostGraphs::Blocks(blocks) if blocks.first().is_some_and(|block| block.reads_in_place))
+    matches!(graphs, HostGraphs::Blocks(blocks) if blocks.first().is_some_and(|block| block.in_place.is_some()))
 }
 
 fn upload_graphs<B: Backend>(
@@ -166,9 +221,8 @@ fn upload_graphs<B: Backend>(
 fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result<Graph<B>, ComputeError> {
     Ok(Graph::Block(BlockGraph {
         matrix: backend.upload_sparse(&operand(&block.rows))?,
-        destinations: backend.upload_ids(&block.destinations)?,
-        n_destinations: block.destinations.len(),
-        reads_in_place: block.reads_in_place,
+        n_destinations: block.rows.n_rows(),
+        in_place: block.in_place.as_ref().map(|nodes| backend.upload_ids(nodes)).transpose()?,
     }))
 }
 

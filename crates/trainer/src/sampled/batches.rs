@@ -104,10 +104,8 @@ pub(crate) enum HostGraphs {
 /// Rows of `Â` for one layer.
 pub(crate) struct HostBlock {
     pub(crate) rows: Csr,
-    /// The column of each destination.
-    pub(crate) destinations: Vec<NodeId>,
-    /// Columns are nodes of the whole graph.
-    pub(crate) reads_in_place: bool,
+    /// The nodes of destinations, where columns are nodes of the whole graph; else destinations are the first of the columns.
+    pub(crate) in_place: Option<Vec<NodeId>>,
 }
 
 impl<'a> Batches<'a> {
@@ -194,16 +192,11 @@ impl<'a> Batches<'a> {
     /// The rows that blocks stand for.
     fn of_blocks(&self, batch: &MiniBatch, (loss, n_loss): (HostLoss, usize)) -> Result<HostBatch, FormatError> {
         let layer = |block: &Block| {
-            let reads_in_place = block.columns == Columns::Global;
-            let destinations = if reads_in_place {
-                block.destinations().to_vec()
-            } else {
-                (0..block.n_destinations as NodeId).collect()
-            };
-            Ok(HostBlock { rows: self.neighborhoods.rows(block)?, destinations, reads_in_place })
+            let in_place = (block.columns == Columns::Global).then(|| block.destinations().to_vec());
+            Ok(HostBlock { rows: self.neighborhoods.rows(block)?, in_place })
         };
         let blocks = batch.blocks.iter().map(layer).collect::<Result<Vec<_>, FormatError>>()?;
-        let reads_in_place = blocks.first().is_some_and(|block| block.reads_in_place);
+        let reads_in_place = blocks.first().is_some_and(|block| block.in_place.is_some());
         Ok(HostBatch {
             graphs: HostGraphs::Blocks(blocks),
             inputs: if reads_in_place { Vec::new() } else { batch.inputs().to_vec() },
@@ -265,7 +258,26 @@ impl<'a> Batches<'a> {
     }
 }
 
+/// What a batch of seeds is drawn with.
+pub(crate) struct Drawn<'e> {
+    /// The seeds of this rank.
+    pub(crate) mine: &'e [NodeId],
+    /// How many there are on all ranks.
+    pub(crate) n_all: usize,
+    pub(crate) key: DrawKey,
+}
+
 impl EpochBatches<'_> {
+    /// The seeds of batch number `at`.
+    ///
+    /// # Panics
+    /// When batches are not made of seeds that every rank knows.
+    pub(crate) fn seeds(&self, at: usize) -> Drawn<'_> {
+        let Plan::Seeds(plan) = &self.plan else { panic!("batches of seeds") };
+        let (seeds, (rank, n_ranks)) = (plan.seeds(at), self.batches.rank);
+        Drawn { mine: &seeds[share(seeds.len(), rank, n_ranks)], n_all: seeds.len(), key: plan.key(at) }
+    }
+
     /// How many there are.
     pub(crate) fn n_batches(&self) -> usize {
         match (&self.plan, &self.batches.source) {
@@ -284,11 +296,10 @@ impl EpochBatches<'_> {
         let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
         match (&batches.source, &self.plan) {
-            (Source::Seeds(loader), Plan::Seeds(plan)) => {
-                let seeds = plan.seeds(at);
-                let mine = &seeds[share(seeds.len(), batches.rank.0, batches.rank.1)];
+            (Source::Seeds(loader), Plan::Seeds(_)) => {
+                let Drawn { mine, n_all, key } = self.seeds(at);
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
-                Ok(batches.of_blocks(&loader.sampler().sample(graph, mine, plan.key(at))?, (loss, seeds.len()))?)
+                Ok(batches.of_blocks(&loader.sampler().sample(graph, mine, key)?, (loss, n_all))?)
             }
             (Source::Patches(source, _), Plan::Seeds(plan)) => {
                 let (seeds, own) = (plan.seeds(at), source.own());
@@ -411,12 +422,13 @@ mod tests {
 
             let expected = row_normalised(&without(&messages, pairs.links()));
             let HostGraphs::Blocks(blocks) = &host.graphs else { panic!("blocks") };
-            for (row, &own) in blocks[0].destinations.iter().enumerate() {
+            assert!(blocks[0].in_place.is_none());
+            for row in 0..blocks[0].rows.n_rows() {
                 let mut dense = vec![0.0; expected.len()];
                 for (column, value) in blocks[0].rows.row_entries(row) {
                     dense[host.inputs[column as usize] as usize] = value;
                 }
-                let expected = &expected[host.inputs[own as usize] as usize];
+                let expected = &expected[host.inputs[row] as usize];
                 assert!(dense.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "batch {at}, row {row}");
             }
         }

@@ -19,6 +19,7 @@
 
 mod batch;
 mod batches;
+mod device;
 mod neighborhoods;
 mod patches;
 mod plan;

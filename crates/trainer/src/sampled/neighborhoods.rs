@@ -1,5 +1,6 @@
 //! [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
 
+use girih_compute::{NeighborOperand, SelfLoops};
 use girih_graph_format::{Csr, FormatError, NodeId, Scales};
 use girih_sampling::{Block, Columns};
 
@@ -65,6 +66,21 @@ impl Neighborhoods {
         let [left, right] = scales.each_ref().map(|factors| factors.as_ref().map(|factors| factors.to_vec()));
         let loops = if adjacency.self_loops { Loops::Ones } else { Loops::AsDrawn };
         Self { graph: rows, degrees: Some(degrees), scales: Scales { left, right }, loops }
+    }
+
+    /// What a device is told that samples by itself.
+    ///
+    /// # Panics
+    /// Of a patch, whose rows are no graph.
+    #[must_use]
+    pub fn operand(&self) -> NeighborOperand<'_> {
+        assert!(self.degrees.is_none(), "a whole graph");
+        let loops = match &self.loops {
+            Loops::AsDrawn => SelfLoops::AsDrawn,
+            Loops::Ones => SelfLoops::Ones,
+            Loops::Weights(weights) => SelfLoops::Weights(weights),
+        };
+        NeighborOperand { graph: &self.graph, scales: &self.scales, loops }
     }
 
     /// How many neighbours a node of the whole graph has.

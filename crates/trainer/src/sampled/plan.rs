@@ -24,6 +24,8 @@ pub(crate) struct BatchPlan {
     pub(crate) n_batches: usize,
     self_loops: bool,
     in_place: bool,
+    /// Devices other than the processor sample by themselves.
+    by_device: bool,
 }
 
 enum Layers {
@@ -65,13 +67,25 @@ impl BatchPlan {
         };
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
         let in_place = is_dense && reads_in_place(config, needs);
-        Some(Self { layers, n_batches, self_loops, in_place })
+        let by_device =
+            is_dense && links.is_none() && config.batch.kind == BatchKind::Neighbor && !config.batch.replace;
+        Some(Self { layers, n_batches, self_loops, in_place, by_device })
     }
 
-    /// What samplers draw from, where it is not what the device has: the graph without the self loops that the model adds.
-    pub(crate) fn neighborhoods(&self, meter: &Meter, data: &DataSizes) -> Option<MeterMatrix> {
-        let words = data.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
-        self.self_loops.then(|| meter.matrix(Shape::new(words, 1), Dtype::F32))
+    /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
+    /// device that samples has a graph of its own, a place and two bits for each node of it, and the largest batch.
+    pub(crate) fn sampler(&self, meter: &Meter, data: &DataSizes, is_main_memory: bool) -> Option<MeterMatrix> {
+        let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
+        let graph = data.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
+        if is_main_memory {
+            return self.self_loops.then(|| words(graph));
+        }
+        let Layers::Blocks(layers) = &self.layers else { return None };
+        let edges: usize = layers.iter().map(|&(_, n_entries)| n_entries).sum();
+        let rows: usize = layers.iter().map(|(shape, _)| shape.rows).sum();
+        let batch = edges * if data.weighted { 3 } else { 1 } + layers[0].0.cols + 2 * rows;
+        let of_nodes = 3 * data.n_nodes + data.n_nodes.div_ceil(16);
+        self.by_device.then(|| words(graph + of_nodes + batch))
     }
 
     /// Batches that wait for their turn, and one that is being made.
@@ -105,8 +119,8 @@ impl BatchPlan {
             Layers::Blocks(layers) => {
                 let block = |(at, matrix): (usize, MeterSparse)| {
                     let n_destinations = layers[at].0.rows;
-                    let (destinations, reads_in_place) = (ids(n_destinations), self.in_place && at == 0);
-                    Graph::Block(BlockGraph { matrix, destinations, n_destinations, reads_in_place })
+                    let in_place = (self.in_place && at == 0).then(|| ids(n_destinations));
+                    Graph::Block(BlockGraph { matrix, n_destinations, in_place })
                 };
                 (LayerGraphs::Blocks(matrices.into_iter().enumerate().map(block).collect()), layers[0].0.cols)
             }

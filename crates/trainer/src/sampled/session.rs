@@ -6,9 +6,11 @@ use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::Csr;
 
 use super::batch::Whole;
+use super::batches::neighbor_sampler;
+use super::device::DeviceBatches;
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
-use crate::batching::BatchKind;
+use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::classifier::{Classifier, Task};
 use crate::config::TrainConfig;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
@@ -54,6 +56,17 @@ impl<B: Backend> Material<B> {
         Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place })
     }
 
+    /// What the device makes batches of seeds with, if it samples by itself. Rows that the host decodes or picks are named by
+    /// the host.
+    fn on_device<'a>(&self, backend: &'a B, config: &TrainConfig) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
+        if config.batch.kind != BatchKind::Neighbor || !matches!(self.inputs.features, Some(FeatureInput::Dense(_))) {
+            return Ok(None);
+        }
+        let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        Ok(backend.neighbors(&self.neighborhoods.operand(), &sampler, batch_size)?.map(DeviceBatches))
+    }
+
     /// What batches take their rows from.
     pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> Whole<'a, B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
@@ -97,7 +110,8 @@ impl<B: Backend> Prepared<B> {
         let batches = Batches::new(neighborhoods, adjacency, nodes, config, (run, material.in_place), rank)?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let scorer = Box::new(Classifier { inputs: &material.inputs, task, model });
-        Ok(MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world))
+        let run = MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world);
+        Ok(run.sampled_by(material.on_device(backend, config)?))
     }
 }
 

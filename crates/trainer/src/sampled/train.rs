@@ -7,6 +7,7 @@ use girih_random::{Key, purpose};
 
 use super::batch::{Batch, Whole};
 use super::batches::{Batches, EpochBatches, HostBatch};
+use super::device::{DeviceBatch, DeviceBatches};
 use crate::TrainError;
 use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
@@ -27,6 +28,24 @@ pub struct MiniBatch<'a, B: Backend> {
     whole: Whole<'a, B>,
     scorer: Box<dyn Scorer<'a, B> + 'a>,
     world: Option<&'a dyn Collective<B>>,
+    /// Where the device samples by itself.
+    on_device: Option<DeviceBatches<'a, B>>,
+}
+
+/// A batch as it comes to a step.
+enum Made<B: Backend> {
+    OnHost(Box<HostBatch>),
+    OnDevice(DeviceBatch<B>),
+}
+
+impl<B: Backend> Made<B> {
+    /// Nodes or pairs in the loss of the whole batch, on all ranks.
+    fn n_loss(&self) -> usize {
+        match self {
+            Self::OnHost(batch) => batch.n_loss,
+            Self::OnDevice(batch) => batch.n_loss,
+        }
+    }
 }
 
 /// What a step needs of a run, beside its state.
@@ -55,7 +74,12 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
         world: Option<&'a dyn Collective<B>>,
     ) -> Self {
         state.pool = Pool::resizing();
-        Self { state, batches, whole, scorer, world }
+        Self { state, batches, whole, scorer, world, on_device: None }
+    }
+
+    /// Has the device sample, if there is something to do that with.
+    pub(crate) fn sampled_by(self, on_device: Option<DeviceBatches<'a, B>>) -> Self {
+        Self { on_device, ..self }
     }
 }
 
@@ -73,14 +97,14 @@ impl<B: Backend> Stepper<'_, '_, B> {
     fn step(
         &self,
         state: &mut RunState<'_, B>,
-        host: &HostBatch,
+        made: Made<B>,
         key: Key,
         progress: &mut Progress<B::Matrix>,
     ) -> Result<StageTimes, TrainError> {
         let (mut lap, backend) = (Lap::start(), state.backend);
         let row = progress.n_losses.len();
-        progress.n_losses.push(host.n_loss);
-        if host.n_loss == 0 {
+        progress.n_losses.push(made.n_loss());
+        if made.n_loss() == 0 {
             // Of a subgraph without training nodes there is nothing to learn; its loss counts nothing, but must be a number.
             let mut none = state.pool.take(backend, Shape::new(1, 1), Dtype::F32)?;
             backend.set_zero(&mut none)?;
@@ -88,7 +112,11 @@ impl<B: Backend> Stepper<'_, '_, B> {
             state.pool.give(backend, none);
             return Ok(StageTimes::default());
         }
-        let batch = Batch::upload(backend, &mut state.pool, host, self.whole, self.batches.adjacency())?;
+        let pool = &mut state.pool;
+        let batch = match made {
+            Made::OnHost(host) => Batch::upload(backend, pool, &host, self.whole, self.batches.adjacency())?,
+            Made::OnDevice(sampled) => Batch::of_sampled(backend, pool, sampled, self.whole)?,
+        };
         let batches = lap.next();
         let (mut loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, self.model)?))?;
         let mut lap = Lap::start();
@@ -112,7 +140,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         &self,
         state: &mut RunState<'_, B>,
         (first, n_batches): (usize, usize),
-        mut next: impl FnMut(usize) -> Result<HostBatch, TrainError>,
+        mut next: impl FnMut(usize) -> Result<Made<B>, TrainError>,
         (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
         watch: &mut Watch<'_>,
     ) -> Result<bool, TrainError> {
@@ -120,9 +148,9 @@ impl<B: Backend> Stepper<'_, '_, B> {
         let epoch = state.key(purpose::DROPOUT);
         for at in first..n_batches {
             let mut lap = Lap::start();
-            let host = next(at)?;
+            let made = next(at)?;
             times.batches += lap.next();
-            *times += self.step(state, &host, epoch.child(at as u64).child(rank as u64), progress)?;
+            *times += self.step(state, made, epoch.child(at as u64).child(rank as u64), progress)?;
             let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
             if at + 1 < n_batches && watch(done) == Control::Stop {
                 return Ok(false);
@@ -167,7 +195,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
 
     /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
-        let Self { state, batches, whole, scorer, world } = self;
+        let Self { state, batches, whole, scorer, world, on_device } = self;
         let epoch = batches.epoch(state.epochs_done());
         let (n_batches, before, ahead) = (
             epoch.n_batches(),
@@ -178,9 +206,17 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let mut progress = Progress { losses, n_losses: Vec::new(), before };
         let stepper = Stepper { model: scorer.model(), whole, batches, world: *world, lr };
         let (first, mut times) = (before.batches as usize, StageTimes::default());
-        let is_done = with_batches(&epoch, first, ahead, |next| {
-            stepper.steps(state, (first, n_batches), next, (&mut progress, &mut times), watch)
-        })?;
+        let told = (&mut progress, &mut times);
+        let is_done = if let Some(device) = on_device {
+            device.begin(&epoch, first)?;
+            let next = |at| device.next(&epoch, at).map(Made::OnDevice);
+            stepper.steps(state, (first, n_batches), next, told, watch)?
+        } else {
+            with_batches(&epoch, first, ahead, |next| {
+                let next = |at| next(at).map(|batch| Made::OnHost(Box::new(batch)));
+                stepper.steps(state, (first, n_batches), next, told, watch)
+            })?
+        };
         state.partial = progress.read(state, lr)?;
         state.pool.give(state.backend, progress.losses);
         let PartialEpoch { loss_sum, n_losses, .. } = state.partial;

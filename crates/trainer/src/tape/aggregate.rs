@@ -83,7 +83,10 @@ impl<'a, B: Backend> Tape<'a, B> {
     pub fn destinations(&mut self, graph: &'a Graph<B>, x: Var) -> Result<Var, ComputeError> {
         match graph {
             Graph::Whole(_) | Graph::Cut(_) => Ok(x),
-            Graph::Block(block) => self.gather_rows(x, &block.destinations, block.n_destinations),
+            Graph::Block(block) => match &block.in_place {
+                Some(ids) => self.gather_rows(x, ids, block.n_destinations),
+                None => self.first_rows(x, block.n_destinations),
+            },
         }
     }
 

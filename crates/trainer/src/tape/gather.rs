@@ -1,4 +1,4 @@
-//! `gather_rows`: the rows that a batch names.
+//! `gather_rows` and `first_rows`: some of many rows, those that a batch names or those that come first.
 
 use girih_compute::{Backend, ComputeError, Shape};
 
@@ -9,7 +9,25 @@ struct Gathered<'a, B: Backend> {
     ids: &'a B::Ids,
 }
 
+struct First {
+    x: Var,
+}
+
 impl<'a, B: Backend> Tape<'a, B> {
+    /// The first `n` rows of `x`.
+    ///
+    /// # Errors
+    /// When `x` has fewer, or when the backend fails.
+    pub fn first_rows(&mut self, x: Var, n: usize) -> Result<Var, ComputeError> {
+        let shape = Shape::new(n, self.shape(x).cols);
+        if shape == self.shape(x) {
+            return Ok(x);
+        }
+        let mut out = self.activations(shape)?;
+        self.backend().copy_block(shape, self.value(x), (0, 0), &mut out, (0, 0))?;
+        Ok(self.record(out, &[x], First { x }))
+    }
+
     /// Row `i` of the result is row `ids[i]` of `x`; there are `n_ids` of them, and an id may occur twice.
     ///
     /// # Errors
@@ -28,6 +46,19 @@ impl<B: Backend> Operation<B> for Gathered<'_, B> {
                 pass.backend().set_zero(x_grad)?;
             }
             pass.backend().scatter_add_rows(&grad, self.ids, x_grad)
+        })?;
+        pass.recycle(grad);
+        Ok(())
+    }
+}
+
+impl<B: Backend> Operation<B> for First {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        pass.with_grad(self.x, |pass, x_grad, accumulate| {
+            if !accumulate {
+                pass.backend().set_zero(x_grad)?;
+            }
+            pass.backend().add_scaled(1.0, &grad, x_grad)
         })?;
         pass.recycle(grad);
         Ok(())

@@ -1,0 +1,84 @@
+//! `kernels/transpose.cu`: the transpose of a pattern that the host has never seen.
+
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use girih_compute::ComputeError;
+
+use crate::backend::Cuda;
+use crate::compile::Source;
+use crate::device::{BLOCK, threads_for, warps_for};
+use crate::matrix::CudaCsr;
+use crate::ops::Found;
+
+/// Lanes of a row; `kernels/transpose.cu` says the same.
+const LANES: usize = 8;
+
+impl Cuda {
+    /// The transpose of compressed rows, without a word to the host. Entries of a column keep their order.
+    pub(super) fn transposed_on_device(&self, operation: &'static str, csr: &CudaCsr) -> Result<CudaCsr, ComputeError> {
+        let (n_columns, nnz) = (csr.shape.cols, csr.nnz);
+        if u32::try_from(nnz).is_err() {
+            let what = format!(
+                "a sampled block of {nnz} entries has no transpose; draw fewer neighbours, or use smaller batches"
+            );
+            return Err(ComputeError::argument(operation, what));
+        }
+        let n_tiles = n_columns.div_ceil(BLOCK as usize).max(1);
+        let counts: CudaSlice<u32> = self.cleared(operation, n_columns)?;
+        let tiles: CudaSlice<u64> = self.cleared(operation, n_tiles)?;
+        let [entries, rows] = [(); 2].map(|()| self.scratch::<u32>(operation, nnz));
+        let (entries, rows) = (entries?, rows?);
+        let transpose = CudaCsr {
+            shape: csr.shape.transposed(),
+            nnz,
+            indptr: self.cleared(operation, n_columns + 1)?,
+            indices: self.scratch(operation, nnz)?,
+            values: csr.values.as_ref().map(|_| self.scratch(operation, nnz)).transpose()?,
+            positions: Some(self.scratch(operation, nnz)?),
+            hubs: None,
+            tiles: Found::none(),
+        };
+        let kernel = |name| self.kernel(operation, Source::TRANSPOSE, name, &[]);
+        let (n, n_rows, n_cols) = (nnz as u64, csr.shape.rows as u64, n_columns as u64);
+        let failed = Self::failed(operation);
+        let (values, out_values) = (self.pointer(csr.values.as_ref()), self.pointer(transpose.values.as_ref()));
+        let (columns, positions) = (&transpose.indptr, self.pointer(transpose.positions.as_ref()));
+
+        let count = kernel("count_columns")?;
+        let mut launch = self.device.stream.launch_builder(&count);
+        launch.arg(&csr.indices).arg(&n).arg(&counts);
+        // SAFETY: there are `n` indices, all of them columns, for each of which there is a count.
+        unsafe { launch.launch(threads_for(nnz)) }.map_err(&failed)?;
+
+        let offsets = kernel("offsets_of_columns")?;
+        let mut launch = self.device.stream.launch_builder(&offsets);
+        launch.arg(&counts).arg(&n_cols).arg(columns).arg(&tiles);
+        let config = LaunchConfig { grid_dim: (n_tiles as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
+        // SAFETY: blocks are tiles of all columns, each with a cleared word; there is an offset for each column and one more.
+        unsafe { launch.launch(config) }.map_err(&failed)?;
+
+        let list = kernel("list_entries")?;
+        let mut launch = self.device.stream.launch_builder(&list);
+        launch.arg(&csr.indptr).arg(&csr.indices).arg(&n_rows).arg(columns).arg(&counts).arg(&entries).arg(&rows);
+        // SAFETY: columns have as many places as entries, counts are zero again, and there are `n` of entries and rows.
+        unsafe { launch.launch(threads_for(csr.shape.rows.saturating_mul(LANES))) }.map_err(&failed)?;
+
+        let order = kernel("order_entries")?;
+        let mut launch = self.device.stream.launch_builder(&order);
+        launch.arg(columns).arg(&n_cols).arg(&entries).arg(&rows).arg(&values);
+        launch.arg(&transpose.indices).arg(&positions).arg(&out_values);
+        // SAFETY: entries are those of the pattern, each once; values are as many, here and there, or absent here and there.
+        unsafe { launch.launch(warps_for(n_columns)) }.map_err(&failed)?;
+        Ok(transpose)
+    }
+
+    /// Memory of zeros.
+    fn cleared<T: cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits>(
+        &self,
+        operation: &'static str,
+        len: usize,
+    ) -> Result<CudaSlice<T>, ComputeError> {
+        let mut memory = self.scratch(operation, len)?;
+        self.device.stream.memset_zeros(&mut memory).map_err(Self::failed(operation))?;
+        Ok(memory)
+    }
+}

@@ -1,0 +1,223 @@
+//! [`CudaNeighbors`]: batches for training, from the sampler to rows of `Â`, on the device.
+//!
+//! ```text
+//! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory
+//! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
+//! ```
+//! The host waits for nothing but the words, which say how large things are. What it asks for after a request is behind it on the
+//! stream, so that the device has work while the host learns them.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
+use girih_compute::checks::IdRange;
+use girih_compute::{ComputeError, NeighborBatch, NeighborBlock, NeighborOperand, NeighborSource, SelfLoops, Shape};
+use girih_graph_format::NodeId;
+use girih_sampling::{Columns, DrawKey, NeighborSampler};
+
+use super::arguments::{Drawn, Weighing};
+use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
+use crate::Cuda;
+use crate::compile::Source;
+use crate::device::threads_for;
+use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
+use crate::ops::Found;
+
+/// Lanes of a row; `kernels/neighborhoods.cu` says the same.
+const LANES: usize = 8;
+
+/// A sampler, the batch that it writes, and what makes rows of `Â` of that.
+pub(crate) struct CudaNeighbors<'a> {
+    cuda: &'a Cuda,
+    topology: Arc<DeviceTopology>,
+    sampler: DeviceSampler,
+    batch: DeviceBatch,
+    factors: Factors,
+    kernel: CudaFunction,
+    words: PinnedHostSlice<u64>,
+    /// Recorded behind the copy of words.
+    copied: CudaEvent,
+    is_asked: bool,
+}
+
+/// What makes entries of edges, on the device.
+struct Factors {
+    left: Option<CudaSlice<f32>>,
+    right: Option<CudaSlice<f32>>,
+    /// Weights of edges.
+    stored: Option<CudaSlice<f32>>,
+    has_loops: bool,
+    /// Weights of loops; one where there are none.
+    loops: Option<CudaSlice<f32>>,
+}
+
+impl Factors {
+    fn upload(cuda: &Cuda, operand: &NeighborOperand<'_>) -> Result<Self, ComputeError> {
+        let upload = |list: Option<&[f32]>| list.map(|list| cuda.upload_list(OPERATION, list)).transpose();
+        let (has_loops, loops) = match operand.loops {
+            SelfLoops::AsDrawn => (false, None),
+            SelfLoops::Ones => (true, None),
+            SelfLoops::Weights(weights) => (true, Some(weights)),
+        };
+        Ok(Self {
+            left: upload(operand.scales.left.as_deref())?,
+            right: upload(operand.scales.right.as_deref())?,
+            stored: upload(operand.graph.values())?,
+            loops: upload(loops)?,
+            has_loops,
+        })
+    }
+
+    /// Whether the entries of a row are all alike: one factor then stands for them.
+    fn are_of_rows(&self) -> bool {
+        self.right.is_none() && self.stored.is_none() && !self.has_loops
+    }
+}
+
+impl Cuda {
+    /// [`Backend::neighbors`](girih_compute::Backend::neighbors). Draws with replacement are left to the host, which makes one entry
+    /// of those that meet.
+    pub(crate) fn neighbors<'a>(
+        &'a self,
+        operand: &NeighborOperand<'_>,
+        sampler: &NeighborSampler,
+        batch_size: usize,
+    ) -> Result<Option<CudaNeighbors<'a>>, ComputeError> {
+        if sampler.options().replace {
+            return Ok(None);
+        }
+        let topology = Arc::new(DeviceTopology::on_device(self, operand.graph)?);
+        let sampler = DeviceSampler::new(self, Arc::clone(&topology), operand.graph, sampler, batch_size)?;
+        let batch = sampler.batch(self)?;
+        let context = self.device.stream.context();
+        let pinned = || {
+            // SAFETY: all of it is written before it is read.
+            let words = unsafe { context.alloc_pinned_with_flags(batch.words.len(), 0) }?;
+            Ok((words, context.new_event(None)?))
+        };
+        let (words, copied) = pinned().map_err(Self::failed(OPERATION))?;
+        let factors = Factors::upload(self, operand)?;
+        let kernel = self.kernel(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &[])?;
+        Ok(Some(CudaNeighbors {
+            cuda: self,
+            topology,
+            sampler,
+            batch,
+            factors,
+            kernel,
+            words,
+            copied,
+            is_asked: false,
+        }))
+    }
+}
+
+impl NeighborSource<Cuda> for CudaNeighbors<'_> {
+    fn request(&mut self, seeds: &[NodeId], key: DrawKey) -> Result<(), ComputeError> {
+        self.is_asked = false;
+        self.sampler.sample_into(self.cuda, seeds, key, &mut self.batch)?;
+        let (stream, n_words) = (&self.cuda.device.stream, self.batch.words.len());
+        let failed = Cuda::failed(OPERATION);
+        // Nobody reads the words while they are copied: `take` waits, and so does the next copy behind this one.
+        let words = self.batch.page.slice(..n_words);
+        stream.memcpy_dtoh(&words, &mut self.words).map_err(&failed)?;
+        self.copied.record(stream).map_err(&failed)?;
+        self.is_asked = true;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<NeighborBatch<Cuda>, ComputeError> {
+        if !std::mem::take(&mut self.is_asked) {
+            return Err(ComputeError::argument(OPERATION, "no batch was asked for"));
+        }
+        self.copied.synchronize().map_err(Cuda::failed(OPERATION))?;
+        let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
+        let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
+        let sizes = if sizes.is_overflow() { self.sampler.complete(self.cuda, &mut self.batch)? } else { sizes };
+        self.batch.check(&sizes)?;
+        let n_hops = self.batch.words.n_hops;
+        let blocks: Result<Vec<_>, ComputeError> = (0..n_hops).rev().map(|hop| self.block(&sizes, hop)).collect();
+        let is_global = self.batch.options.inputs == Columns::Global;
+        let n_found = sizes.n_nodes.last().copied().unwrap_or(0) as usize;
+        Ok(NeighborBatch {
+            blocks: blocks?,
+            inputs: if is_global { None } else { Some(self.first_nodes(n_found)?) },
+            n_inputs: if is_global { self.topology.n_nodes() } else { n_found },
+        })
+    }
+}
+
+impl CudaNeighbors<'_> {
+    /// The rows of a hop.
+    fn block(&self, sizes: &BatchSizes, hop: usize) -> Result<NeighborBlock<Cuda>, ComputeError> {
+        let (cuda, batch, factors) = (self.cuda, &self.batch, &self.factors);
+        let is_global = hop >= batch.n_local_hops();
+        let n_rows = sizes.n_nodes[hop] as usize;
+        let n_columns = if is_global { self.topology.n_nodes() } else { sizes.n_nodes[hop + 1] as usize };
+        let nnz = batch.n_edges_of(sizes, hop) + if factors.has_loops { n_rows } else { 0 };
+        let of_rows = factors.are_of_rows();
+        let indptr: CudaSlice<u64> = cuda.scratch(OPERATION, n_rows + 1)?;
+        let indices: CudaSlice<u32> = cuda.scratch(OPERATION, nnz)?;
+        let row_factors = if of_rows { Some(cuda.scratch::<f32>(OPERATION, n_rows)?) } else { None };
+        let values = if of_rows { None } else { Some(cuda.scratch::<f32>(OPERATION, nnz)?) };
+        let local = batch.columns.as_ref().filter(|_| !is_global).unwrap_or(&batch.sources);
+        let drawn = Drawn {
+            nodes: cuda.pointer(Some(&batch.nodes)),
+            indptr: cuda.pointer(Some(&batch.indptr)) + (batch.first_offset(hop) * size_of::<u64>()) as u64,
+            columns: cuda.pointer(Some(local)),
+            edge_ids: cuda.pointer(batch.edge_ids.as_ref()),
+            n_rows: n_rows as u64,
+            are_global: u32::from(is_global),
+            has_loops: u32::from(factors.has_loops),
+            out_indptr: cuda.pointer(Some(&indptr)),
+            out_indices: cuda.pointer(Some(&indices)),
+            factors: cuda.pointer(row_factors.as_ref()),
+            values: cuda.pointer(values.as_ref()),
+        };
+        let weighing = Weighing {
+            graph: self.topology.indptr_address(cuda),
+            left: cuda.pointer(factors.left.as_ref()),
+            right: cuda.pointer(factors.right.as_ref()),
+            stored: cuda.pointer(factors.stored.as_ref()),
+            loops: cuda.pointer(factors.loops.as_ref()),
+        };
+        let mut launch = cuda.device.stream.launch_builder(&self.kernel);
+        launch.arg(&drawn).arg(&weighing);
+        // SAFETY: the batch was made on the graph that the factors are of, its sizes are those told, and it keeps places of edges
+        // where these have weights; there is room for an entry of each edge and loop.
+        unsafe { launch.launch(threads_for(n_rows.max(1).saturating_mul(LANES))) }.map_err(Cuda::failed(OPERATION))?;
+        let forward = CudaCsr {
+            shape: Shape::new(n_rows, n_columns),
+            nnz,
+            indptr,
+            indices,
+            values,
+            positions: None,
+            hubs: None,
+            tiles: Found::none(),
+        };
+        Ok(NeighborBlock {
+            rows: CudaSparse::of_device(forward, row_factors),
+            n_destinations: n_rows,
+            destinations: if is_global { Some(self.first_nodes(n_rows)?) } else { None },
+        })
+    }
+
+    /// The first nodes of the batch, in memory of their own.
+    fn first_nodes(&self, n: usize) -> Result<CudaIds, ComputeError> {
+        let mut ids: CudaSlice<u32> = self.cuda.scratch(OPERATION, n)?;
+        if n > 0 {
+            let nodes = self.batch.nodes.slice(..n);
+            self.cuda.device.stream.memcpy_dtod(&nodes, &mut ids.slice_mut(..n)).map_err(Cuda::failed(OPERATION))?;
+        }
+        let range = IdRange { len: n, end: self.topology.n_nodes() as u64 };
+        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
+    }
+}
+
+impl Drop for CudaNeighbors<'_> {
+    /// Pinned memory is not freed while the device writes it.
+    fn drop(&mut self) {
+        let _ = self.copied.synchronize();
+    }
+}

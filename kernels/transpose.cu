@@ -1,0 +1,61 @@
+// The transpose of a pattern that was made on the device. Entries of a column keep the order that they have in the pattern, so that
+// sums over them do not depend on who was first.
+#include "common.cuh"
+#include "sampling.cuh"
+
+static const u32 THREADS = 256;
+
+// How many entries each column has. Counts are zero before, and so is what tiles tell each other.
+extern "C" __global__ void count_columns(const u32 *indices, u64 n, u32 *counts) {
+    for (u64 entry = first_thread(); entry < n; entry += n_threads()) atomicAdd(&counts[indices[entry]], 1u);
+}
+
+// Where the entries of each column begin, a tile of columns a block; counts become zero again.
+extern "C" __global__ void __launch_bounds__(THREADS) offsets_of_columns(u32 *counts, u64 n_columns, u64 *indptr, u64 *tiles) {
+    __shared__ u64 sums[THREADS / 32];
+    __shared__ u64 first_of_tile;
+    const u64 column = (u64)blockIdx.x * THREADS + threadIdx.x;
+    const u64 own = column < n_columns ? counts[column] : 0;
+    u64 n_of_tile;
+    const u64 before = sum_before(own, sums, n_of_tile);
+    if (threadIdx.x < 32) {
+        if (threadIdx.x == 0) tell_own(tiles, blockIdx.x, n_of_tile);
+        const u64 sum = sum_of_tiles_before(tiles, blockIdx.x, n_of_tile);
+        if (threadIdx.x == 0) first_of_tile = sum;
+    }
+    __syncthreads();
+    if (column >= n_columns) return;
+    counts[column] = 0;
+    indptr[column] = first_of_tile + before;
+    if (column + 1 == n_columns) indptr[n_columns] = first_of_tile + before + own;
+}
+
+// Lists the entries of each column in any order, and for each entry its row.
+extern "C" __global__ void list_entries(const u64 *indptr, const u32 *indices, u64 n_rows, const u64 *columns, u32 *counts,
+                                        u32 *entries, u32 *rows) {
+    static const u32 LANES = 8;
+    for (u64 row = first_thread() / LANES; row < n_rows; row += n_threads() / LANES) {
+        for (u64 entry = indptr[row] + threadIdx.x % LANES; entry < indptr[row + 1]; entry += LANES) {
+            const u32 column = indices[entry];
+            entries[columns[column] + atomicAdd(&counts[column], 1u)] = (u32)entry;
+            rows[entry] = (u32)row;
+        }
+    }
+}
+
+// Puts the entries of each column in their order, by how many of them come before: a warp a column. Lists are short.
+extern "C" __global__ void order_entries(const u64 *columns, u64 n_columns, const u32 *entries, const u32 *rows, const float *values,
+                                         u32 *out_indices, u64 *out_positions, float *out_values) {
+    const u32 lane = threadIdx.x % 32;
+    for (u64 column = first_thread() / 32; column < n_columns; column += n_threads() / 32) {
+        const u64 begin = columns[column], end = columns[column + 1];
+        for (u64 i = begin + lane; i < end; i += 32) {
+            const u32 entry = entries[i];
+            u64 at = begin;
+            for (u64 j = begin; j < end; j++) at += entries[j] < entry ? 1 : 0;
+            out_indices[at] = rows[entry];
+            out_positions[at] = entry;
+            if (values) out_values[at] = values[entry];
+        }
+    }
+}
