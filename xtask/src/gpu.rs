@@ -20,7 +20,7 @@ use crate::tidy::gpu_record;
 /// Programs that are copied: package and name of the program.
 const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
 /// Tests that need a GPU: package and name of the test.
-const TESTS: [(&str, &str); 7] = [
+const TESTS: [(&str, &str); 8] = [
     ("girih-kernels", "cuda"),
     ("girih-tests", "cuda"),
     ("girih-tests", "cuda_dense"),
@@ -28,6 +28,7 @@ const TESTS: [(&str, &str); 7] = [
     ("girih-tests", "cuda_recording"),
     ("girih-tests", "cuda_ranks"),
     ("girih-tests", "cuda_sampling"),
+    ("girih-tests", "cuda_minibatch"),
 ];
 /// Where the hashes of a folder's sources are.
 const SOURCES: &str = "sources.json";

@@ -11,6 +11,7 @@ mod gpu;
 mod gpu_ablation;
 mod gpu_accuracy;
 mod gpu_fullbatch;
+mod gpu_minibatch;
 mod gpu_profile;
 mod gpu_ranks;
 mod gpu_sampling;
@@ -82,6 +83,8 @@ pub enum Suite {
     GpuRanks,
     /// Mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
     GpuSampling,
+    /// Epochs on sampled neighbours on a CUDA device, beside `PyG`'s loader.
+    GpuMinibatch,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
     /// Epochs on 1 to 1024 CUDA devices, planned from what was recorded on few; nothing runs.
@@ -114,6 +117,7 @@ impl Suite {
             Self::GpuBlocks => "gpu-blocks",
             Self::GpuRanks => "gpu-ranks",
             Self::GpuSampling => "gpu-sampling",
+            Self::GpuMinibatch => "gpu-minibatch",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Scaling => "scaling",
             Self::Io => "io",
@@ -148,6 +152,7 @@ impl Suite {
             Self::GpuBlocks => blocks::on_device(setup, report),
             Self::GpuRanks => gpu_ranks::run(setup, report),
             Self::GpuSampling => gpu_sampling::run(setup, report),
+            Self::GpuMinibatch => gpu_minibatch::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Scaling => scaling::run(setup, report),
             Self::Io => io::run(setup, report),

@@ -1,0 +1,204 @@
+//! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor. Without a
+//! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Shape, Transpose};
+use girih_datasets::{Dataset, LoadOptions, load};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
+use girih_kernels::{Cuda, Device};
+use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
+use girih_tests::losses_of;
+use girih_trainer::{
+    Adjacency, Aggregator, BatchConfig, BatchKind, ModelConfig, ModelKind, Neighborhoods, SessionOptions, TaskKind,
+    TrainConfig, train,
+};
+
+fn cuda() -> Option<Cuda> {
+    match Device::open(0) {
+        Ok(device) => Some(Cuda::new(device)),
+        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
+fn graph(n: u32, weighted: bool) -> Csr {
+    let edges =
+        (0..n).filter(|v| v % 11 != 5).flat_map(|v| (1..=2 + v % 9).map(move |k| (v, (v * 7 + k * k * 3 + k) % n)));
+    let famous = (0..n).map(|v| (v, v % 3));
+    let loops = (0..n).step_by(3).map(|v| (v, v));
+    let (rows, cols): (Vec<u32>, Vec<u32>) = edges.chain(famous).filter(|(v, u)| v != u).chain(loops).unzip();
+    let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    let weights = (0..graph.nnz()).map(|e| 0.5 + (e % 7) as f32 / 4.0).collect::<Vec<_>>();
+    graph.with_values(weighted.then(|| weights.into())).unwrap()
+}
+
+fn sampler(fan_out: &str, inputs: Columns, expand: Expand) -> NeighborSampler {
+    let options = NeighborOptions { edge_ids: true, inputs, expand, ..NeighborOptions::default() };
+    NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap()
+}
+
+/// A matrix in full: its product with the identity, which is exact.
+fn dense(cuda: &Cuda, rows: &<Cuda as Backend>::Sparse, transpose: Transpose) -> Matrix {
+    let shape = cuda.sparse_shape(rows);
+    let shape = if transpose == Transpose::Yes { shape.transposed() } else { shape };
+    let identity: Vec<f32> =
+        (0..shape.cols * shape.cols).map(|i| f32::from(u8::from(i % (shape.cols + 1) == 0))).collect();
+    let identity = cuda.upload(&Matrix::new(shape.cols, shape.cols, identity).unwrap(), Dtype::F32).unwrap();
+    let mut out = cuda.zeros(Shape::new(shape.rows, shape.cols), Dtype::F32).unwrap();
+    cuda.spmm((rows, transpose), None, &identity, Epilogue::default(), &mut out).unwrap();
+    cuda.download(&out).unwrap()
+}
+
+/// Checks a batch of the device against the same batch of the host, bit by bit, in both directions.
+fn check_batch(cuda: &Cuda, found: &NeighborBatch<Cuda>, expected: &[Block], neighborhoods: &Neighborhoods) {
+    assert_eq!(found.blocks.len(), expected.len());
+    for (at, (found, expected)) in found.blocks.iter().zip(expected).enumerate() {
+        let rows = neighborhoods.rows(expected).unwrap();
+        let full = Matrix::from_sparse(&rows);
+        assert_eq!(found.n_destinations, expected.n_destinations);
+        assert_eq!(cuda.nnz(&found.rows), rows.nnz(), "block {at}");
+        assert_eq!(dense(cuda, &found.rows, Transpose::No).data(), full.data(), "block {at}");
+        let transposed = dense(cuda, &found.rows, Transpose::Yes);
+        let as_it_is = |i: usize| full.row(i % full.n_rows())[i / full.n_rows()];
+        assert!(transposed.data().iter().enumerate().all(|(i, &value)| value == as_it_is(i)), "block {at} transposed");
+        let ids: Vec<f32> = (0..neighborhoods.graph().n_rows()).map(|v| v as f32).collect();
+        let ids = cuda.upload(&Matrix::new(ids.len(), 1, ids).unwrap(), Dtype::F32).unwrap();
+        if let Some(destinations) = &found.destinations {
+            let mut own = cuda.zeros(Shape::new(expected.n_destinations, 1), Dtype::F32).unwrap();
+            cuda.gather_rows(&ids, destinations, &mut own).unwrap();
+            let own: Vec<NodeId> = cuda.download(&own).unwrap().data().iter().map(|&v| v as NodeId).collect();
+            assert_eq!(own, expected.destinations());
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_device_are_those_of_the_host() {
+    let Some(cuda) = cuda() else { return };
+    for (weighted, self_loops, norm) in [
+        (false, false, Norm::Row),
+        (false, true, Norm::Symmetric),
+        (false, false, Norm::None),
+        (true, true, Norm::Symmetric),
+        (true, false, Norm::Row),
+    ] {
+        let graph = graph(600, weighted);
+        let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops, norm });
+        for (fan_out, inputs, expand) in [
+            ("5,3", Columns::Local, Expand::PerLayer),
+            ("4,3,2", Columns::Global, Expand::PerLayer),
+            ("-1,2", Columns::Local, Expand::PerLayer),
+            ("6,3,2", Columns::Local, Expand::Once),
+            ("40,2", Columns::Global, Expand::Once),
+        ] {
+            let sampler = sampler(fan_out, inputs, expand);
+            let mut source = Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 64).unwrap().unwrap();
+            for (batch, n_seeds) in [(0, 64), (1, 7), (2, 1), (3, 33)] {
+                let seeds: Vec<NodeId> = (0..n_seeds).map(|i| (i * 37 + batch * 5) % 600).collect();
+                let key = DrawKey::new(9, 2, batch);
+                source.request(&seeds, key).unwrap();
+                let found = source.take().unwrap();
+                let expected = sampler.sample(neighborhoods.graph(), &seeds, key).unwrap();
+                check_batch(&cuda, &found, &expected.blocks, &neighborhoods);
+                let n_inputs = if inputs == Columns::Global { 600 } else { expected.inputs().len() };
+                assert_eq!((found.n_inputs, found.inputs.is_none()), (n_inputs, inputs == Columns::Global));
+            }
+        }
+    }
+}
+
+/// A source that nearly every row names: its list is longer than any that is cut into segments on the host.
+#[test]
+fn columns_may_be_long() {
+    let Some(cuda) = cuda() else { return };
+    let n = 3000u32;
+    let (rows, cols) = (0..n).flat_map(|v| [(v, 0), (v, (v + 1) % n)]).unzip();
+    let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
+    let sampler = sampler("2", Columns::Local, Expand::PerLayer);
+    let mut source = Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 2800).unwrap().unwrap();
+    let (seeds, key): (Vec<NodeId>, _) = ((0..2800).collect(), DrawKey::new(1, 0, 0));
+    source.request(&seeds, key).unwrap();
+    let found = source.take().unwrap();
+    let expected = sampler.sample(&graph, &seeds, key).unwrap();
+    check_batch(&cuda, &found, &expected.blocks, &neighborhoods);
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_given() {
+    let Some(cuda) = cuda() else { return };
+    let graph = graph(60, false);
+    let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
+    let sampler = sampler("2", Columns::Local, Expand::PerLayer);
+    let mut source = Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 4).unwrap().unwrap();
+    assert!(source.take().is_err());
+    let key = DrawKey::new(1, 0, 0);
+    assert!(source.request(&[1, 60], key).is_err_and(|error| error.to_string().contains("60")));
+    assert!(source.take().is_err());
+    source.request(&[5, 5], key).unwrap();
+    assert!(source.take().is_err_and(|error| error.to_string().contains("seed twice")));
+    source.request(&[5, 6], key).unwrap();
+    assert_eq!(source.take().unwrap().blocks[0].n_destinations, 2);
+    let with_replacement = NeighborOptions { replace: true, ..NeighborOptions::default() };
+    let sampler = NeighborSampler::new("2".parse().unwrap(), with_replacement).unwrap();
+    assert!(Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 4).unwrap().is_none());
+}
+
+fn planted() -> Dataset {
+    load("synth:planted,nodes=1500,degree=12,features=24,classes=5", &LoadOptions::default()).expect("a data set")
+}
+
+fn config(kind: ModelKind, batch: BatchKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
+    let mut config = TrainConfig { epochs: 4, batch_size: Some(100), ..TrainConfig::for_model(kind) };
+    config.model.dropout = 0.0;
+    config.batch = BatchConfig { kind: batch, ..BatchConfig::default() };
+    change(&mut config.model);
+    config
+}
+
+fn losses<B: Backend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
+    losses_of(|observe| train(backend, planted(), config, &SessionOptions::default(), observe)).expect("training")
+}
+
+/// Checks that a device learns what the processor does.
+fn check_run(cuda: &Cuda, config: &TrainConfig) {
+    let (found, expected) = (losses(cuda, config), losses(&Cpu::new(), config));
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        let off = (found - expected).abs() / expected.abs().max(1e-3);
+        assert!(off < 2e-3, "{found} for {expected}: {:?}, {:?}", config.model, config.batch);
+    }
+}
+
+#[test]
+fn batches_of_a_device_teach_what_those_of_the_processor_do() {
+    let Some(cuda) = cuda() else { return };
+    for kind in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin] {
+        check_run(&cuda, &config(kind, BatchKind::Neighbor, |_| {}));
+    }
+    let deep = |model: &mut ModelConfig| (model.layers, model.residual) = (3, true);
+    check_run(&cuda, &config(ModelKind::Gcn, BatchKind::Neighbor, deep));
+    check_run(&cuda, &config(ModelKind::Sage, BatchKind::Neighbor, |model| model.aggregator = Aggregator::Pool));
+    let replace = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
+    check_run(&cuda, &TrainConfig { batch: BatchConfig { replace: true, ..replace.batch.clone() }, ..replace });
+    for batch in [BatchKind::Layer, BatchKind::Cluster, BatchKind::Saint] {
+        check_run(&cuda, &config(ModelKind::Sage, batch, |_| {}));
+    }
+    let links = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
+    check_run(&cuda, &TrainConfig { task: TaskKind::Links, ..links });
+}
+
+#[test]
+fn batches_teach_the_same_bits_again() {
+    let Some(cuda) = cuda() else { return };
+    for precision in [Dtype::F32, Dtype::Bf16] {
+        let cuda = Cuda::new(Device::open(0).expect("a device")).storing(precision);
+        let sage = config(ModelKind::Sage, BatchKind::Neighbor, |model| model.dropout = 0.3);
+        let sage = TrainConfig { precision, ..sage };
+        assert_eq!(losses(&cuda, &sage), losses(&cuda, &sage));
+    }
+    drop(cuda);
+}
