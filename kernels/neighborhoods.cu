@@ -51,16 +51,16 @@ extern "C" __global__ void rows_of_draws(Drawn drawn, Weighing weighing) {
             if (!drawn.values) continue;
             const u32 source = drawn.are_global ? column : drawn.nodes[column];
             const float stored = weighing.stored ? weighing.stored[drawn.edge_ids[edge]] : 1.0f;
-            // Without fusing, in the order of the host: the same bits.
-            drawn.values[at] = __fmul_rn(__fmul_rn(__fmul_rn(left, stored), factor_of(weighing.right, source)), each);
+            // In the order of the host: the same bits.
+            drawn.values[at] = left * stored * factor_of(weighing.right, source) * each;
         }
         if (lane != 0) continue;
         const u64 after = to + (end - begin);
         drawn.out_indptr[row] = to;
         if (row + 1 == drawn.n_rows) drawn.out_indptr[row + 1] = after + (drawn.has_loops ? 1 : 0);
-        if (drawn.factors) drawn.factors[row] = end > begin ? __fmul_rn(left, each) : 0.0f;
+        if (drawn.factors) drawn.factors[row] = end > begin ? left * each : 0.0f;
         if (!drawn.has_loops) continue;
         drawn.out_indices[after] = drawn.are_global ? node : (u32)row;
-        drawn.values[after] = __fmul_rn(__fmul_rn(left, factor_of(weighing.loops, node)), factor_of(weighing.right, node));
+        drawn.values[after] = left * factor_of(weighing.loops, node) * factor_of(weighing.right, node);
     }
 }

@@ -814,7 +814,7 @@ pub struct BatchSettings {
     pub replace: Option<bool>,
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
-    /// Batches that are made ahead while a step computes; results do not depend on it [default: 2]
+    /// Batches that the host makes ahead while a step computes; results do not depend on it [default: 2]
     #[arg(long, value_name = "N")]
     pub prefetch: Option<usize>,
 }
