@@ -4,6 +4,8 @@
 #include "sampling.cuh"
 
 static const u32 THREADS = 256;
+// Lanes of a row or a column: both are short.
+static const u32 LANES = 8;
 
 // How many entries each column has. Counts are zero before, and so is what tiles tell each other.
 extern "C" __global__ void count_columns(const u32 *indices, u64 n, u32 *counts) {
@@ -24,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) offsets_of_columns(u32 *co
         if (threadIdx.x == 0) first_of_tile = sum;
     }
     __syncthreads();
+    if (first_thread() == 0 && n_columns == 0) indptr[0] = 0;
     if (column >= n_columns) return;
     counts[column] = 0;
     indptr[column] = first_of_tile + before;
@@ -33,7 +36,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) offsets_of_columns(u32 *co
 // Lists the entries of each column in any order, and for each entry its row.
 extern "C" __global__ void list_entries(const u64 *indptr, const u32 *indices, u64 n_rows, const u64 *columns, u32 *counts,
                                         u32 *entries, u32 *rows) {
-    static const u32 LANES = 8;
     for (u64 row = first_thread() / LANES; row < n_rows; row += n_threads() / LANES) {
         for (u64 entry = indptr[row] + threadIdx.x % LANES; entry < indptr[row + 1]; entry += LANES) {
             const u32 column = indices[entry];
@@ -43,13 +45,13 @@ extern "C" __global__ void list_entries(const u64 *indptr, const u32 *indices, u
     }
 }
 
-// Puts the entries of each column in their order, by how many of them come before: a warp a column. Lists are short.
+// Puts the entries of each column in their order, by how many of them come before.
 extern "C" __global__ void order_entries(const u64 *columns, u64 n_columns, const u32 *entries, const u32 *rows, const float *values,
                                          u32 *out_indices, u64 *out_positions, float *out_values) {
-    const u32 lane = threadIdx.x % 32;
-    for (u64 column = first_thread() / 32; column < n_columns; column += n_threads() / 32) {
+    const u32 lane = threadIdx.x % LANES;
+    for (u64 column = first_thread() / LANES; column < n_columns; column += n_threads() / LANES) {
         const u64 begin = columns[column], end = columns[column + 1];
-        for (u64 i = begin + lane; i < end; i += 32) {
+        for (u64 i = begin + lane; i < end; i += LANES) {
             const u32 entry = entries[i];
             u64 at = begin;
             for (u64 j = begin; j < end; j++) at += entries[j] < entry ? 1 : 0;

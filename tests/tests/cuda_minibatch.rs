@@ -152,7 +152,8 @@ fn planted() -> Dataset {
 }
 
 fn config(kind: ModelKind, batch: BatchKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
-    let mut config = TrainConfig { epochs: 4, batch_size: Some(100), ..TrainConfig::for_model(kind) };
+    let batch_size = (batch != BatchKind::Cluster).then_some(100);
+    let mut config = TrainConfig { epochs: 4, batch_size, ..TrainConfig::for_model(kind) };
     config.model.dropout = 0.0;
     config.batch = BatchConfig { kind: batch, ..BatchConfig::default() };
     change(&mut config.model);
@@ -201,4 +202,22 @@ fn batches_teach_the_same_bits_again() {
         assert_eq!(losses(&cuda, &sage), losses(&cuda, &sage));
     }
     drop(cuda);
+}
+
+#[test]
+fn features_may_stay_on_the_host() {
+    let Some(cuda) = cuda() else { return };
+    let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
+    let cached = |share| TrainConfig { feature_cache: Some(share), ..sage.clone() };
+    let expected = losses(&Cpu::new(), &sage);
+    let [far, some, near] = [0.0, 0.3, 1.0].map(|share| losses(&cuda, &cached(share)));
+    assert!(far == some && some == near, "where a row lies changes no bit: {far:?}, {some:?}, {near:?}");
+    assert!(far.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{far:?} for {expected:?}");
+    let in_bf16 = Cuda::new(Device::open(0).expect("a device")).storing(Dtype::Bf16);
+    let rounded = losses(&in_bf16, &TrainConfig { precision: Dtype::Bf16, ..cached(0.3) });
+    assert!(rounded.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 5e-2 * b), "{rounded:?} for {expected:?}");
+    // By the host, which reads the same memory.
+    let mut replaced = cached(0.3);
+    replaced.batch.replace = true;
+    assert!(losses(&cuda, &replaced).iter().all(|loss| loss.is_finite()));
 }

@@ -786,6 +786,10 @@ pub struct Settings {
     /// [default: none]
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub codec: Option<CodecChoice>,
+    /// Keep features in the host's memory, where a CUDA device reads the rows of mini-batches, and on the device this share of them,
+    /// from 0 to 1: those of the nodes with most in-neighbours [default: the device has all]
+    #[arg(long, value_name = "SHARE")]
+    pub feature_cache: Option<f64>,
     #[command(flatten)]
     pub batches: BatchSettings,
     #[command(flatten)]
@@ -942,6 +946,7 @@ impl Settings {
         set(&mut config.metric, self.metric.map(Metric::from));
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
+        set(&mut config.feature_cache, self.feature_cache.map(Some));
     }
 }
 

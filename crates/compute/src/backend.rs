@@ -10,13 +10,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use girih_graph_format::{Csr, Matrix, Scales};
+use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 use girih_random::Key;
 use girih_sampling::NeighborSampler;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout, NeighborOperand, NeighborSource};
+use crate::{ComputeError, Dropout, FarRows, NeighborOperand, NeighborSource};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -444,6 +444,23 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
+
+    /// Keeps `rows`, rounded to `dtype`, in memory of the host that the device can read, and those of the nodes that are `near` in
+    /// its own memory, too; `None` where the device's memory is the host's.
+    ///
+    /// # Errors
+    /// When the host gives no such memory, or that of the device does not suffice.
+    fn far_rows(
+        &self,
+        _rows: &Matrix,
+        _dtype: Dtype,
+        _near: &[NodeId],
+    ) -> Result<Option<Box<dyn FarRows<Self>>>, ComputeError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
 
     /// Mini-batches of at most `batch_size` seeds that the device samples as `sampler` would; `None` where it does not, so that the
     /// host samples and uploads.

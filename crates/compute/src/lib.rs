@@ -17,6 +17,7 @@ pub mod checks;
 pub mod cpu;
 mod dropout;
 mod error;
+mod far_rows;
 mod meter;
 mod neighbors;
 pub mod reference;
@@ -31,6 +32,7 @@ pub use backend::{
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
+pub use far_rows::{FarRows, HostRows};
 pub use meter::{ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates};
 pub use neighbors::{NeighborBatch, NeighborBlock, NeighborOperand, NeighborSource, SelfLoops};
 pub use reference::Reference;

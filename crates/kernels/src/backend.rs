@@ -6,9 +6,9 @@ use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, NeighborOperand, NeighborSource, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
+    Epilogue, FarRows, NeighborOperand, NeighborSource, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
 };
-use girih_graph_format::{Csr, Matrix};
+use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_random::Key;
 use girih_sampling::NeighborSampler;
 
@@ -150,6 +150,10 @@ impl Backend for Cuda {
         Self::zeros(self, shape, dtype)
     }
 
+    fn resize(&self, matrix: &mut CudaMatrix, shape: Shape) -> bool {
+        Self::resize(matrix, shape)
+    }
+
     fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         Self::upload(self, host, dtype)
     }
@@ -164,6 +168,15 @@ impl Backend for Cuda {
 
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
         Self::upload_sparse(self, operand)
+    }
+
+    fn far_rows(
+        &self,
+        rows: &Matrix,
+        dtype: Dtype,
+        near: &[NodeId],
+    ) -> Result<Option<Box<dyn FarRows<Self>>>, ComputeError> {
+        Ok(Some(Box::new(Self::far_rows(self, rows, dtype, near)?)))
     }
 
     fn neighbors<'a>(

@@ -18,6 +18,7 @@ mod compile;
 mod device;
 mod driver;
 mod error;
+mod far_rows;
 mod libraries;
 mod lt;
 mod matrix;

@@ -13,7 +13,7 @@ use crate::ops::Found;
 pub struct CudaMatrix {
     pub(crate) shape: Shape,
     pub(crate) dtype: Dtype,
-    /// [`len`](Self::len) elements; at least one byte, because a device allocates no nothing.
+    /// [`len`](Self::len) elements or, once it was resized, more; at least one byte, because a device allocates no nothing.
     pub(crate) data: CudaSlice<u8>,
 }
 

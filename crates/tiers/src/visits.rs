@@ -12,7 +12,7 @@ use crate::TierError;
 pub const PRESAMPLED_EPOCH: u32 = u32::MAX - 1;
 
 /// How often some batches read the row and the features of each node. A batch asks for the features of a node once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
     /// Batches.
     pub n_batches: usize,

@@ -44,6 +44,10 @@ pub struct TrainConfig {
     /// How features are compressed before training, by a codec fitted with `seed`; `None`: as the data has them.
     #[serde(with = "codec_text", skip_serializing_if = "Option::is_none")]
     pub codec: Option<CodecSpec>,
+    /// Features stay in memory of the host, where a device reads the rows of mini-batches, and this share of the nodes, those with
+    /// most in-neighbours, has them on the device, too; `None`: the device has all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feature_cache: Option<f64>,
     /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by ROC-AUC.
     pub metric: Metric,
 }
@@ -141,6 +145,7 @@ impl Default for TrainConfig {
             links: LinkConfig::default(),
             precision: Dtype::F32,
             codec: None,
+            feature_cache: None,
             metric: Metric::Accuracy,
         }
     }
@@ -530,6 +535,17 @@ impl TrainConfig {
             ),
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
+            (self.feature_cache.is_none_or(|share| (0.0..=1.0).contains(&share)), "feature_cache", "from 0 to 1"),
+            (
+                self.feature_cache.is_none() || self.batch.is_sampled(),
+                "feature_cache",
+                "left out: full batches read all features at once",
+            ),
+            (
+                self.feature_cache.is_none() || self.codec.is_none(),
+                "feature_cache",
+                "left out: codes are in memory of the host in any case",
+            ),
             (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),

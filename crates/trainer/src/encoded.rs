@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, ComputeError, Dtype, Meter, MeterMatrix, Shape};
+use girih_compute::{Backend, ComputeError, Dtype, HostRows, Meter, MeterMatrix, Shape};
 use girih_graph_format::NodeId;
 
 use crate::tape::Pool;
@@ -44,6 +44,22 @@ impl EncodedRows for CompressedFeatures {
     }
 }
 
+/// Rows in memory of the host, which a device reads where they lie, are decoded by reading them.
+impl EncodedRows for Arc<dyn HostRows> {
+    fn shape(&self) -> Shape {
+        HostRows::shape(&**self)
+    }
+
+    fn decode(&self, first: usize, out: &mut [f32]) {
+        self.read(first, out);
+    }
+
+    fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
+        let cols = HostRows::shape(&**self).cols.max(1);
+        nodes.iter().zip(out.chunks_exact_mut(cols)).for_each(|(&node, row)| self.read(node as usize, row));
+    }
+}
+
 /// Encoded features as a step reads them.
 #[derive(Clone)]
 pub struct EncodedInput {
@@ -62,6 +78,11 @@ impl EncodedInput {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.rows.shape()
+    }
+
+    /// How decoded rows are stored.
+    pub(crate) fn precision(&self) -> Dtype {
+        self.precision
     }
 
     /// All rows, decoded: for a model that cannot do with less.

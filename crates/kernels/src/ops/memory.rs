@@ -33,7 +33,19 @@ impl Cuda {
 
     /// [`Backend::set_zero`](girih_compute::Backend::set_zero).
     pub(crate) fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        self.device.stream.memset_zeros(&mut out.data).map_err(Self::failed("set_zero"))
+        // Of memory that is larger than the matrix, its own part.
+        let n_bytes = (out.len() * out.dtype.n_bytes()).max(1);
+        self.device.stream.memset_zeros(&mut out.data.slice_mut(..n_bytes)).map_err(Self::failed("set_zero"))
+    }
+
+    /// [`Backend::resize`](girih_compute::Backend::resize).
+    pub(crate) fn resize(matrix: &mut CudaMatrix, shape: Shape) -> bool {
+        let wanted = shape.rows.checked_mul(pitch(shape.cols)).and_then(|len| len.checked_mul(matrix.dtype.n_bytes()));
+        let fits = wanted.is_some_and(|wanted| wanted <= matrix.data.len());
+        if fits {
+            matrix.shape = shape;
+        }
+        fits
     }
 
     /// [`Backend::upload`](girih_compute::Backend::upload).

@@ -5,11 +5,11 @@ use girih_compute::ComputeError;
 
 use crate::backend::Cuda;
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for, warps_for};
+use crate::device::{BLOCK, threads_for};
 use crate::matrix::CudaCsr;
 use crate::ops::Found;
 
-/// Lanes of a row; `kernels/transpose.cu` says the same.
+/// Lanes of a row, or of a column; `kernels/transpose.cu` says the same.
 const LANES: usize = 8;
 
 impl Cuda {
@@ -23,14 +23,17 @@ impl Cuda {
             return Err(ComputeError::argument(operation, what));
         }
         let n_tiles = n_columns.div_ceil(BLOCK as usize).max(1);
-        let counts: CudaSlice<u32> = self.cleared(operation, n_columns)?;
-        let tiles: CudaSlice<u64> = self.cleared(operation, n_tiles)?;
+        // Words of tiles, then counts: cleared at once.
+        let mut cleared: CudaSlice<u64> = self.scratch(operation, n_tiles + n_columns.div_ceil(2))?;
+        self.device.stream.memset_zeros(&mut cleared).map_err(Self::failed(operation))?;
+        let tiles = self.pointer(Some(&cleared));
+        let counts = tiles + (n_tiles * size_of::<u64>()) as u64;
         let [entries, rows] = [(); 2].map(|()| self.scratch::<u32>(operation, nnz));
         let (entries, rows) = (entries?, rows?);
         let transpose = CudaCsr {
             shape: csr.shape.transposed(),
             nnz,
-            indptr: self.cleared(operation, n_columns + 1)?,
+            indptr: self.scratch(operation, n_columns + 1)?,
             indices: self.scratch(operation, nnz)?,
             values: csr.values.as_ref().map(|_| self.scratch(operation, nnz)).transpose()?,
             positions: Some(self.scratch(operation, nnz)?),
@@ -67,18 +70,7 @@ impl Cuda {
         launch.arg(columns).arg(&n_cols).arg(&entries).arg(&rows).arg(&values);
         launch.arg(&transpose.indices).arg(&positions).arg(&out_values);
         // SAFETY: entries are those of the pattern, each once; values are as many, here and there, or absent here and there.
-        unsafe { launch.launch(warps_for(n_columns)) }.map_err(&failed)?;
+        unsafe { launch.launch(threads_for(n_columns.saturating_mul(LANES))) }.map_err(&failed)?;
         Ok(transpose)
-    }
-
-    /// Memory of zeros.
-    fn cleared<T: cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits>(
-        &self,
-        operation: &'static str,
-        len: usize,
-    ) -> Result<CudaSlice<T>, ComputeError> {
-        let mut memory = self.scratch(operation, len)?;
-        self.device.stream.memset_zeros(&mut memory).map_err(Self::failed(operation))?;
-        Ok(memory)
     }
 }

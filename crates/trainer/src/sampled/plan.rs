@@ -26,6 +26,8 @@ pub(crate) struct BatchPlan {
     in_place: bool,
     /// Devices other than the processor sample by themselves.
     by_device: bool,
+    /// Numbers of 32 bits that features take on a device which reads most of them on the host.
+    cached: usize,
 }
 
 enum Layers {
@@ -67,25 +69,33 @@ impl BatchPlan {
         };
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
         let in_place = is_dense && reads_in_place(config, needs);
-        let by_device =
-            is_dense && links.is_none() && config.batch.kind == BatchKind::Neighbor && !config.batch.replace;
-        Some(Self { layers, n_batches, self_loops, in_place, by_device })
+        let is_far = config.feature_cache.is_some();
+        let by_device = (is_dense || is_far)
+            && links.is_none()
+            && config.batch.kind == BatchKind::Neighbor
+            && !config.batch.replace;
+        let cached = config.feature_cache.map_or(0, |share| {
+            let near = (share * data.n_nodes as f64).round() as usize * data.n_features;
+            data.n_nodes + near * config.precision.n_bytes() / size_of::<f32>()
+        });
+        Some(Self { layers, n_batches, self_loops, in_place, by_device, cached })
     }
 
     /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
-    /// device that samples has a graph of its own, a place and two bits for each node of it, and the largest batch.
+    /// device that samples has a graph of its own, a place and two bits for each node of it, and the largest batch; and it may have
+    /// a cache of features.
     pub(crate) fn sampler(&self, meter: &Meter, data: &DataSizes, is_main_memory: bool) -> Option<MeterMatrix> {
         let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
         let graph = data.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
         if is_main_memory {
             return self.self_loops.then(|| words(graph));
         }
-        let Layers::Blocks(layers) = &self.layers else { return None };
+        let (Layers::Blocks(layers), true) = (&self.layers, self.by_device) else { return Some(words(self.cached)) };
         let edges: usize = layers.iter().map(|&(_, n_entries)| n_entries).sum();
         let rows: usize = layers.iter().map(|(shape, _)| shape.rows).sum();
         let batch = edges * if data.weighted { 3 } else { 1 } + layers[0].0.cols + 2 * rows;
         let of_nodes = 3 * data.n_nodes + data.n_nodes.div_ceil(16);
-        self.by_device.then(|| words(graph + of_nodes + batch))
+        Some(words(graph + of_nodes + batch + self.cached))
     }
 
     /// Batches that wait for their turn, and one that is being made.

@@ -1,9 +1,10 @@
 //! What all runs on mini-batches share.
 
 use girih_comm::Collective;
-use girih_compute::Backend;
+use girih_compute::{Backend, FarRows};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::Csr;
+use girih_tiers::{Hotness, Visits};
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
@@ -13,7 +14,8 @@ use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::classifier::{Classifier, Task};
 use crate::config::TrainConfig;
-use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation};
+use crate::encoded::EncodedInput;
+use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation, upload_adjacency};
 use crate::models::Dims;
 use crate::session::{Trainable, build_model};
 use crate::state::RunState;
@@ -28,6 +30,8 @@ pub(crate) struct Material<B: Backend> {
     sparse: Option<Csr>,
     /// Whether first layers read features where they lie.
     pub(crate) in_place: bool,
+    /// Features in memory of the host, as the device reads them.
+    far: Option<Box<dyn FarRows<B>>>,
 }
 
 impl<B: Backend> Material<B> {
@@ -50,16 +54,26 @@ impl<B: Backend> Material<B> {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
         };
-        let inputs = Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?;
+        let far =
+            config.feature_cache.map(|share| far_rows(backend, (&graph, &features), share, config)).transpose()?;
+        let inputs = match &far {
+            None => Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?,
+            Some(far) => {
+                let rows = FeatureInput::Encoded(EncodedInput::new(far.on_host(), config.precision));
+                let (n_nodes, graph) = (graph.n_rows(), upload_adjacency(backend, graph, adjacency)?);
+                Inputs::assemble(backend, Some(graph), rows, n_nodes, &raw(needs), config.precision)?
+            }
+        };
         let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));
         let in_place = is_dense && reads_in_place(config, needs);
-        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place })
+        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place, far })
     }
 
     /// What the device makes batches of seeds with, if it samples by itself. Rows that the host decodes or picks are named by
     /// the host.
     fn on_device<'a>(&self, backend: &'a B, config: &TrainConfig) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
-        if config.batch.kind != BatchKind::Neighbor || !matches!(self.inputs.features, Some(FeatureInput::Dense(_))) {
+        let names_rows = self.far.is_some() || matches!(self.inputs.features, Some(FeatureInput::Dense(_)));
+        if config.batch.kind != BatchKind::Neighbor || !names_rows {
             return Ok(None);
         }
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
@@ -70,7 +84,7 @@ impl<B: Backend> Material<B> {
     /// What batches take their rows from.
     pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> Whole<'a, B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        Whole { features, sparse: self.sparse.as_ref(), labels }
+        Whole { features, sparse: self.sparse.as_ref(), far: self.far.as_deref(), labels }
     }
 }
 
@@ -113,6 +127,30 @@ impl<B: Backend> Prepared<B> {
         let run = MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world);
         Ok(run.sampled_by(material.on_device(backend, config)?))
     }
+}
+
+/// Features in memory of the host, and those of the `share` of the nodes with most in-neighbours on the device, too.
+fn far_rows<B: Backend>(
+    backend: &B,
+    (graph, features): (&Csr, &Features),
+    share: f64,
+    config: &TrainConfig,
+) -> Result<Box<dyn FarRows<B>>, TrainError> {
+    let Features::Dense(rows) = features else {
+        return Err(TrainError::invalid(
+            "a feature cache is for dense features; leave it out for sparse ones, which take little memory, and for codes, which are \
+             on the host in any case",
+        ));
+    };
+    let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
+    let n_near = (share * graph.n_rows() as f64).round() as usize;
+    let far = backend.far_rows(rows, config.precision, &heats.features.order()[..n_near])?;
+    far.ok_or_else(|| {
+        TrainError::invalid(format!(
+            "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
+            backend.name()
+        ))
+    })
 }
 
 /// What a model needs when steps see mini-batches: features as they are, from which each batch takes its rows.
