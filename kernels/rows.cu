@@ -26,7 +26,7 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
     }
 }
 
-// Rows that lie in memory of the host, each of so many bytes, and what of them is on the device, too.
+// Rows of so many bytes that may lie in memory of the host, and what of them is on the device, too.
 struct FarRows {
     const char *far;
     // The place of each row among those that are near, or FAR; null where none is near.
@@ -55,4 +55,42 @@ template <class Unit> __device__ __forceinline__ void copy_far(const FarRows &ro
 extern "C" __global__ void gather_far(FarRows rows, const u32 *ids, char *out, u64 n) {
     if (rows.row_bytes % 16 == 0) copy_far<uint4>(rows, ids, out, n);
     else copy_far<unsigned short>(rows, ids, out, n);
+}
+
+// Codes of a code book, as crates/compress/src/topk/mod.rs has them: the positions that are kept of each group of 256 columns.
+struct CodeBook {
+    // A value for each byte of a code, and a row that is added; null where that is zero.
+    const float *values, *background;
+    u64 width;
+    // Bytes of a whole group.
+    u32 of_group;
+};
+
+// Rows of Y from codes: a warp decodes a row in shared memory, where each has room for one, and stores it side by side.
+extern "C" __global__ void decode_rows(FarRows codes, CodeBook book, const u32 *ids, Y *out, u64 n) {
+    extern __shared__ uint4 shared[];
+    const u32 lane = threadIdx.x % 32;
+    const u64 pitch = pitch_of(book.width), n_bytes = pitch * sizeof(Y);
+    // Rows begin where 16 bytes may.
+    Y *row = reinterpret_cast<Y *>(shared + (n_bytes + 15) / 16 * (threadIdx.x / 32));
+    for (u64 r = first_thread() / 32; r < n; r += n_threads() / 32) {
+        const unsigned char *code = reinterpret_cast<const unsigned char *>(codes.row(ids[r]));
+        for (u64 c = lane; c < pitch; c += 32)
+            row[c] = from_f32<Y>(book.background && c < book.width ? __ldg(book.background + c) : 0.0f);
+        __syncwarp();
+        for (u32 j = lane; j < codes.row_bytes; j += 32) {
+            const u64 place = (u64)(j / book.of_group) * 256 + code[j];
+            const float mean = book.background ? __ldg(book.background + place) : 0.0f;
+            row[place] = from_f32<Y>(mean + __ldg(book.values + j));
+        }
+        __syncwarp();
+        char *to = reinterpret_cast<char *>(out + r * pitch);
+        if (n_bytes % 16 == 0) {
+            for (u64 u = lane; u < n_bytes / 16; u += 32)
+                reinterpret_cast<uint4 *>(to)[u] = reinterpret_cast<const uint4 *>(row)[u];
+        } else {
+            for (u64 c = lane; c < pitch; c += 32) out[r * pitch + c] = row[c];
+        }
+        __syncwarp();
+    }
 }

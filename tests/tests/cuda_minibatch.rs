@@ -1,6 +1,7 @@
 //! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor. Without a
 //! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
+use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Shape, Transpose};
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
@@ -9,7 +10,7 @@ use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborS
 use girih_tests::losses_of;
 use girih_trainer::{
     Adjacency, Aggregator, BatchConfig, BatchKind, ModelConfig, ModelKind, Neighborhoods, SessionOptions, TaskKind,
-    TrainConfig, train,
+    TrainConfig, parse_codec, train,
 };
 
 fn cuda() -> Option<Cuda> {
@@ -220,4 +221,52 @@ fn features_may_stay_on_the_host() {
     let mut replaced = cached(0.3);
     replaced.batch.replace = true;
     assert!(losses(&cuda, &replaced).iter().all(|loss| loss.is_finite()));
+}
+
+#[test]
+fn codes_are_decoded_on_the_device() {
+    let Some(cuda) = cuda() else { return };
+    let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
+    for codec in ["topk:3", "topk-residual:2", "int8"] {
+        let codec = parse_codec(codec).unwrap();
+        let with = |feature_cache| TrainConfig { codec, feature_cache, ..sage.clone() };
+        let [device, host, both] = [None, Some(0.0), Some(0.4)].map(|cache| losses(&cuda, &with(cache)));
+        assert!(device == host && host == both, "where a code lies changes no bit: {device:?}, {host:?}, {both:?}");
+        let expected = losses(&Cpu::new(), &with(None));
+        assert!(device.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{device:?} for {expected:?}");
+    }
+}
+
+#[test]
+fn rows_by_id_are_what_the_host_decodes() {
+    let Some(cuda) = cuda() else { return };
+    let ids: Vec<NodeId> = (0..700).map(|i| (i * 13 + 5) % 300).collect();
+    for (width, codec) in [(600, "topk:8"), (300, "topk-residual:5"), (7, "topk:2"), (20, "topk:200")] {
+        let values = (0..300 * width).map(|i| ((i * 7919 + 13) % 1009) as f32 / 64.0 - 8.0).collect::<Vec<_>>();
+        let rows = Matrix::new(300, width, values).unwrap();
+        let codes = CompressedFeatures::fitted(parse_codec(codec).unwrap().unwrap(), &rows, 1).unwrap();
+        let on_device = cuda.upload_ids(&ids).unwrap();
+        let mut expected = vec![0.0; ids.len() * width];
+        codes.gather(&ids, &mut expected).unwrap();
+        for near in [None, Some(&[][..]), Some(&[3, 299, 17][..])] {
+            let reader = cuda.code_rows(&codes, Dtype::F32, near).unwrap().expect("a code book");
+            let mut out = cuda.zeros(Shape::new(ids.len(), width), Dtype::F32).unwrap();
+            reader.gather(&cuda, &on_device, &mut out).unwrap();
+            assert_eq!(cuda.download(&out).unwrap().data(), expected, "{codec} of {width} features");
+            let mut halves = cuda.zeros(Shape::new(ids.len(), width), Dtype::Bf16).unwrap();
+            assert!(reader.gather(&cuda, &on_device, &mut halves).is_err());
+        }
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            let far = cuda.far_rows(&rows, dtype, &[5, 6]).unwrap().expect("memory of the host");
+            let mut out = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
+            far.reader.gather(&cuda, &on_device, &mut out).unwrap();
+            let mut on_host = vec![0.0; width];
+            let all = cuda.download(&out).unwrap();
+            assert!(ids.iter().enumerate().all(|(row, &id)| {
+                far.on_host.read(id as usize, &mut on_host);
+                all.row(row) == on_host
+            }));
+        }
+    }
+    assert!(Cpu::new().far_rows(&Matrix::new(1, 1, vec![1.0]).unwrap(), Dtype::F32, &[]).unwrap().is_none());
 }

@@ -10,13 +10,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use girih_compress::CompressedFeatures;
 use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 use girih_random::Key;
 use girih_sampling::NeighborSampler;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout, FarRows, NeighborOperand, NeighborSource};
+use crate::{ComputeError, Dropout, FarRows, NeighborOperand, NeighborSource, RowReader};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -450,12 +451,24 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// When the host gives no such memory, or that of the device does not suffice.
-    fn far_rows(
+    fn far_rows(&self, _rows: &Matrix, _dtype: Dtype, _near: &[NodeId]) -> Result<Option<FarRows<Self>>, ComputeError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
+    /// Keeps codes of features in the device's memory, or those of the nodes that are `near` there and all in memory of the host,
+    /// and decodes rows to `dtype` as they are asked for; `None` where the device cannot, so that the host decodes and uploads.
+    ///
+    /// # Errors
+    /// As [`far_rows`](Self::far_rows).
+    fn code_rows(
         &self,
-        _rows: &Matrix,
+        _codes: &CompressedFeatures,
         _dtype: Dtype,
-        _near: &[NodeId],
-    ) -> Result<Option<Box<dyn FarRows<Self>>>, ComputeError>
+        _near: Option<&[NodeId]>,
+    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
     where
         Self: Sized,
     {

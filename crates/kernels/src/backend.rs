@@ -4,9 +4,11 @@ use std::fmt;
 
 use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DriverError};
+use girih_compress::CompressedFeatures;
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, FarRows, NeighborOperand, NeighborSource, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
+    Epilogue, FarRows, NeighborOperand, NeighborSource, RowReader, SgdUpdate, Shape, Slope, SparseOperand, StepInputs,
+    Transpose,
 };
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_random::Key;
@@ -170,13 +172,17 @@ impl Backend for Cuda {
         Self::upload_sparse(self, operand)
     }
 
-    fn far_rows(
+    fn far_rows(&self, rows: &Matrix, dtype: Dtype, near: &[NodeId]) -> Result<Option<FarRows<Self>>, ComputeError> {
+        Self::far_rows(self, rows, dtype, near).map(Some)
+    }
+
+    fn code_rows(
         &self,
-        rows: &Matrix,
+        codes: &CompressedFeatures,
         dtype: Dtype,
-        near: &[NodeId],
-    ) -> Result<Option<Box<dyn FarRows<Self>>>, ComputeError> {
-        Ok(Some(Box::new(Self::far_rows(self, rows, dtype, near)?)))
+        near: Option<&[NodeId]>,
+    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+        Self::code_rows(self, codes, dtype, near)
     }
 
     fn neighbors<'a>(

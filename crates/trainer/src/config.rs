@@ -541,11 +541,6 @@ impl TrainConfig {
                 "feature_cache",
                 "left out: full batches read all features at once",
             ),
-            (
-                self.feature_cache.is_none() || self.codec.is_none(),
-                "feature_cache",
-                "left out: codes are in memory of the host in any case",
-            ),
             (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, FarRows, NeighborBlock, Shape, SparseOperand};
+use girih_compute::{Backend, ComputeError, Dtype, NeighborBlock, RowReader, Shape, SparseOperand};
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 
@@ -37,8 +37,8 @@ pub(crate) struct Whole<'a, B: Backend> {
     pub(crate) features: &'a FeatureInput<B>,
     /// The same on the host, where they are sparse.
     pub(crate) sparse: Option<&'a Csr>,
-    /// The same in memory of the host, where the device reads them there.
-    pub(crate) far: Option<&'a dyn FarRows<B>>,
+    /// What the device reads them by, where they are no matrix of its own.
+    pub(crate) reader: Option<&'a dyn RowReader<B>>,
     /// Of nodes that are to be classified.
     pub(crate) labels: Option<&'a Labels>,
 }
@@ -77,15 +77,15 @@ impl<B: Backend> Batch<B> {
         DeviceBatch { sampled, seeds, n_loss }: DeviceBatch<B>,
         whole: &Whole<'_, B>,
     ) -> Result<Self, TrainError> {
-        let features = match (whole.features, whole.far, &sampled.inputs) {
+        let features = match (whole.features, whole.reader, &sampled.inputs) {
             (FeatureInput::Dense(all), _, None) => FeatureInput::Dense(Arc::clone(all)),
             (FeatureInput::Dense(all), _, Some(ids)) => {
                 FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)
             }
-            (FeatureInput::Encoded(rows), Some(far), Some(ids)) => {
+            (FeatureInput::Encoded(rows), Some(reader), Some(ids)) => {
                 let shape = Shape::new(sampled.n_inputs, rows.shape().cols);
                 let mut out = pool.take(backend, shape, rows.precision())?;
-                far.gather(backend, ids, &mut out)?;
+                reader.gather(backend, ids, &mut out)?;
                 FeatureInput::dense(out)
             }
             _ => unreachable!("devices sample for rows that they read themselves"),

@@ -163,7 +163,7 @@ impl<B: Backend> Held<B> {
         let batches = Batches::of_patches(&self.neighborhoods, self.adjacency, patches, seeds, (config, run));
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        let whole = Whole { features, sparse: None, far: None, labels: Some(&self.labels) };
+        let whole = Whole { features, sparse: None, reader: None, labels: Some(&self.labels) };
         let scorer = Box::new(Classifier { inputs: &self.inputs, task, model });
         Ok(MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world())))
     }

@@ -26,7 +26,7 @@ pub(crate) struct BatchPlan {
     in_place: bool,
     /// Devices other than the processor sample by themselves.
     by_device: bool,
-    /// Numbers of 32 bits that features take on a device which reads most of them on the host.
+    /// Numbers of 32 bits that a device takes for features which are no matrix of its own: codes, or a cache of rows.
     cached: usize,
 }
 
@@ -69,15 +69,18 @@ impl BatchPlan {
         };
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
         let in_place = is_dense && reads_in_place(config, needs);
-        let is_far = config.feature_cache.is_some();
-        let by_device = (is_dense || is_far)
+        let by_device = (is_dense || data.code_bytes.is_some())
             && links.is_none()
             && config.batch.kind == BatchKind::Neighbor
             && !config.batch.replace;
-        let cached = config.feature_cache.map_or(0, |share| {
-            let near = (share * data.n_nodes as f64).round() as usize * data.n_features;
-            data.n_nodes + near * config.precision.n_bytes() / size_of::<f32>()
-        });
+        let words_of_rows = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
+        let cached = match (config.feature_cache, data.code_bytes) {
+            (Some(share), Some(bytes)) => {
+                data.n_nodes + words_of_rows((share * data.n_nodes as f64).round() as usize, bytes)
+            }
+            (None, Some(bytes)) if by_device => words_of_rows(data.n_nodes, bytes),
+            _ => 0,
+        };
         Some(Self { layers, n_batches, self_loops, in_place, by_device, cached })
     }
 

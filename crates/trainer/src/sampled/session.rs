@@ -1,9 +1,9 @@
 //! What all runs on mini-batches share.
 
 use girih_comm::Collective;
-use girih_compute::{Backend, FarRows};
+use girih_compute::{Backend, Dtype, FarRows, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
-use girih_graph_format::Csr;
+use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_tiers::{Hotness, Visits};
 
 use super::batch::Whole;
@@ -30,8 +30,8 @@ pub(crate) struct Material<B: Backend> {
     sparse: Option<Csr>,
     /// Whether first layers read features where they lie.
     pub(crate) in_place: bool,
-    /// Features in memory of the host, as the device reads them.
-    far: Option<Box<dyn FarRows<B>>>,
+    /// Features that the device reads by id, where they are no matrix of its own.
+    reader: Option<Box<dyn RowReader<B>>>,
 }
 
 impl<B: Backend> Material<B> {
@@ -54,25 +54,36 @@ impl<B: Backend> Material<B> {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
         };
-        let far =
-            config.feature_cache.map(|share| far_rows(backend, (&graph, &features), share, config)).transpose()?;
-        let inputs = match &far {
-            None => Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?,
-            Some(far) => {
-                let rows = FeatureInput::Encoded(EncodedInput::new(far.on_host(), config.precision));
+        let near = config.feature_cache.map(|share| hottest(&graph, share));
+        let (inputs, reader) = match (&near, &features) {
+            (Some(near), Features::Dense(rows)) => {
+                let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, near)?;
+                let rows = FeatureInput::Encoded(EncodedInput::new(on_host, config.precision));
                 let (n_nodes, graph) = (graph.n_rows(), upload_adjacency(backend, graph, adjacency)?);
-                Inputs::assemble(backend, Some(graph), rows, n_nodes, &raw(needs), config.precision)?
+                (Inputs::assemble(backend, Some(graph), rows, n_nodes, &raw(needs), config.precision)?, Some(reader))
+            }
+            (Some(_), Features::Sparse(_)) => {
+                return Err(TrainError::invalid(
+                    "a feature cache is for dense features and for codes; leave it out for sparse ones, which take little memory",
+                ));
+            }
+            (near, features_of) => {
+                let reader = match features_of {
+                    Features::Compressed(codes) => backend.code_rows(codes, config.precision, near.as_deref())?,
+                    Features::Dense(_) | Features::Sparse(_) => None,
+                };
+                (Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?, reader)
             }
         };
         let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));
         let in_place = is_dense && reads_in_place(config, needs);
-        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place, far })
+        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place, reader })
     }
 
     /// What the device makes batches of seeds with, if it samples by itself. Rows that the host decodes or picks are named by
     /// the host.
     fn on_device<'a>(&self, backend: &'a B, config: &TrainConfig) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
-        let names_rows = self.far.is_some() || matches!(self.inputs.features, Some(FeatureInput::Dense(_)));
+        let names_rows = self.reader.is_some() || matches!(self.inputs.features, Some(FeatureInput::Dense(_)));
         if config.batch.kind != BatchKind::Neighbor || !names_rows {
             return Ok(None);
         }
@@ -84,7 +95,7 @@ impl<B: Backend> Material<B> {
     /// What batches take their rows from.
     pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> Whole<'a, B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        Whole { features, sparse: self.sparse.as_ref(), far: self.far.as_deref(), labels }
+        Whole { features, sparse: self.sparse.as_ref(), reader: self.reader.as_deref(), labels }
     }
 }
 
@@ -129,23 +140,20 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-/// Features in memory of the host, and those of the `share` of the nodes with most in-neighbours on the device, too.
+/// The share of the nodes that are in most lists of neighbours.
+fn hottest(graph: &Csr, share: f64) -> Vec<NodeId> {
+    let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
+    heats.features.order()[..(share * graph.n_rows() as f64).round() as usize].to_vec()
+}
+
+/// Features in memory of the host, and some of them on the device, too.
 fn far_rows<B: Backend>(
     backend: &B,
-    (graph, features): (&Csr, &Features),
-    share: f64,
-    config: &TrainConfig,
-) -> Result<Box<dyn FarRows<B>>, TrainError> {
-    let Features::Dense(rows) = features else {
-        return Err(TrainError::invalid(
-            "a feature cache is for dense features; leave it out for sparse ones, which take little memory, and for codes, which are \
-             on the host in any case",
-        ));
-    };
-    let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
-    let n_near = (share * graph.n_rows() as f64).round() as usize;
-    let far = backend.far_rows(rows, config.precision, &heats.features.order()[..n_near])?;
-    far.ok_or_else(|| {
+    rows: &Matrix,
+    precision: Dtype,
+    near: &[NodeId],
+) -> Result<FarRows<B>, TrainError> {
+    backend.far_rows(rows, precision, near)?.ok_or_else(|| {
         TrainError::invalid(format!(
             "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
             backend.name()
