@@ -43,18 +43,26 @@ struct FarRows {
 };
 
 // Copies rows unit by unit, neighbouring units by neighbouring lanes. Rows of eight elements and more begin where 16 bytes may.
-template <class Unit> __device__ __forceinline__ void copy_far(const FarRows &rows, const u32 *ids, char *out, u64 n) {
-    const u64 units = rows.row_bytes / sizeof(Unit);
-    for (u64 i = first_thread(); i < n * units; i += n_threads()) {
-        const u64 row = i / units, unit = i % units;
+template <class Unit, class Index>
+__device__ __forceinline__ void copy_units(const FarRows &rows, const u32 *ids, char *out, Index n_units, Index of_row) {
+    for (Index i = (Index)first_thread(); i < n_units; i += (Index)n_threads()) {
+        const Index row = i / of_row, unit = i % of_row;
         const Unit *from = reinterpret_cast<const Unit *>(rows.row(ids[row]));
         reinterpret_cast<Unit *>(out + row * rows.row_bytes)[unit] = from[unit];
     }
 }
 
-extern "C" __global__ void gather_far(FarRows rows, const u32 *ids, char *out, u64 n) {
-    if (rows.row_bytes % 16 == 0) copy_far<uint4>(rows, ids, out, n);
-    else copy_far<unsigned short>(rows, ids, out, n);
+template <class Unit> __device__ __forceinline__ void copy_rows(const FarRows &rows, const u32 *ids, char *out, u64 n) {
+    const u64 of_row = rows.row_bytes / sizeof(Unit), n_units = n * of_row;
+    // 32 bits divide sooner than 64; room is left for the last step.
+    if (n_units < 1ull << 31) copy_units<Unit, u32>(rows, ids, out, (u32)n_units, (u32)of_row);
+    else copy_units<Unit, u64>(rows, ids, out, n_units, of_row);
+}
+
+// Rows as they are, of any element.
+extern "C" __global__ void copy_named(FarRows rows, const u32 *ids, char *out, u64 n) {
+    if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, ids, out, n);
+    else copy_rows<unsigned short>(rows, ids, out, n);
 }
 
 // Codes of a code book, as crates/compress/src/topk/mod.rs has them: the positions that are kept of each group of 256 columns.

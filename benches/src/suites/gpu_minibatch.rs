@@ -40,6 +40,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
     let hidden = setup.hidden.unwrap_or(HIDDEN);
+    let peer = setup.peer.as_deref().map(|python| start_peer(python, &dataset, hidden)).transpose()?;
     let mut peers_turn = Vec::new();
     for (batch_size, cache) in BATCH_SIZES.into_iter().flat_map(|size| CACHES.map(|cache| (size, cache))) {
         for precision in DTYPES {
@@ -56,8 +57,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             report.cases.push(case);
         }
     }
-    let Some(python) = &setup.peer else { return Ok(()) };
-    let (name, theirs) = peer_epoch(python, &dataset, hidden, setup.protocol)?;
+    let Some(mut peer) = peer else { return Ok(()) };
+    let name = peer.name().to_owned();
+    let theirs = peer_epoch(&mut peer, setup.protocol)?;
     for (at, (precision, cache), ours) in peers_turn {
         let case = &mut report.cases[at];
         *case = case.clone().with("x_peer", theirs.median_s / ours);
@@ -91,18 +93,22 @@ fn config(
     }
 }
 
-/// The peer's name, and the time of its epochs: one is enough where it takes seconds.
-fn peer_epoch(python: &Path, dataset: &Dataset, hidden: usize, protocol: Protocol) -> Result<(String, Summary), Error> {
+fn start_peer(python: &Path, dataset: &Dataset, hidden: usize) -> Result<Peer, Error> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("data");
     graphs::export_training(&dataset.graph, dataset, &path)?;
     let fan_out = FAN_OUT.map(|k| k.to_string()).join(",");
+    // The script has read everything when it is ready, so that the folder may go.
     let (hidden, batch_size) = (hidden.to_string(), PEER_BATCH_SIZE.to_string());
     let arguments = [path.as_os_str(), OsStr::new(&hidden), OsStr::new(&batch_size), OsStr::new(&fan_out)];
-    let mut peer = Peer::start(python, "pyg_minibatch.py", &arguments)?;
-    let name = peer.name().to_owned();
+    Peer::start(python, "pyg_minibatch.py", &arguments)
+}
+
+/// The time of the peer's epochs: few are enough where one takes seconds.
+fn peer_epoch(peer: &mut Peer, protocol: Protocol) -> Result<Summary, Error> {
     let protocol = Protocol { warm_up: protocol.warm_up.min(1), repeats: protocol.repeats.min(2) };
-    let contestant = Contestant::timed(name.as_str(), || peer.ask("epoch"));
+    let name = peer.name().to_owned();
+    let contestant = Contestant::timed(name, || peer.ask("epoch"));
     let mut results = compete(protocol, vec![contestant])?;
-    results.pop().ok_or_else(|| "the peer was not timed".into())
+    results.pop().map(|(_, time)| time).ok_or_else(|| "the peer was not timed".into())
 }

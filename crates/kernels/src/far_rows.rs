@@ -89,11 +89,11 @@ struct CodeBook {
 /// `FarRows` of `kernels/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct RowsArgument {
-    far: u64,
-    places: u64,
-    near: u64,
-    row_bytes: u64,
+pub(crate) struct RowsArgument {
+    pub(crate) far: u64,
+    pub(crate) places: u64,
+    pub(crate) near: u64,
+    pub(crate) row_bytes: u64,
 }
 
 /// `CodeBook` of `kernels/rows.cu`.
@@ -339,12 +339,8 @@ impl RowReader<Cuda> for CudaRows {
         let grid_dim = (self.blocks(), 1, 1);
         match &self.form {
             Form::Dense(_) => {
-                let kernel = cuda.kernel(OPERATION, Source::ROWS, "gather_far", &types)?;
-                let mut launch = cuda.device.stream.launch_builder(&kernel);
-                launch.arg(&rows).arg(&ids.ids).arg(&mut out.data).arg(&n);
-                let config = LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
                 // SAFETY: ids are rows, and their places rows that are near; `out` has a row for each id, as far apart as they.
-                unsafe { launch.launch(config) }
+                unsafe { cuda.copy_named(OPERATION, rows, ids, out, self.blocks()) }
             }
             Form::Codes(book) => {
                 let book = BookArgument {
@@ -363,11 +359,10 @@ impl RowReader<Cuda> for CudaRows {
                 let config = LaunchConfig { grid_dim, block_dim, shared_mem_bytes: (warps * of_row) as u32 };
                 // SAFETY: ids are rows, and their places rows that are near; positions of codes are columns of their group, and
                 // there is a value for each byte; `out` has a row for each id, and each warp room for one.
-                unsafe { launch.launch(config) }
+                unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
+                Ok(())
             }
         }
-        .map_err(Cuda::failed(OPERATION))?;
-        Ok(())
     }
 }
 

@@ -1,11 +1,13 @@
 //! `kernels/rows.cu`: rows by their ids.
 
-use cudarc::driver::PushKernelArg;
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};
 
 use super::passes::columns_of;
 use crate::backend::Cuda;
 use crate::compile::Source;
+use crate::device::{BLOCK, threads_for};
+use crate::far_rows::RowsArgument;
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
 
 impl Cuda {
@@ -15,6 +17,13 @@ impl Cuda {
         if out.shape.is_empty() {
             return Ok(());
         }
+        if x.dtype == out.dtype {
+            let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
+            let rows = RowsArgument { far: self.pointer(Some(&x.data)), places: 0, near: 0, row_bytes };
+            let units = (out.len() * out.dtype.n_bytes()).div_ceil(16);
+            // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
+            return unsafe { self.copy_named("gather_rows", rows, ids, out, threads_for(units).grid_dim.0) };
+        }
         let kernel = self.kernel("gather_rows", Source::ROWS, "gather_rows", &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
@@ -22,6 +31,29 @@ impl Cuda {
         // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the types are
         // those that the kernel was compiled for.
         unsafe { launch.launch(columns_of(out.shape)) }.map_err(Self::failed("gather_rows"))?;
+        Ok(())
+    }
+
+    /// Row `i` of `out` becomes the row that `ids[i]` names, byte by byte, by so many blocks.
+    ///
+    /// # Safety
+    /// Ids have to be rows, and their places rows that are near; there is an id for each row of `out`, which are as far apart as those.
+    pub(crate) unsafe fn copy_named(
+        &self,
+        operation: &'static str,
+        rows: RowsArgument,
+        ids: &CudaIds,
+        out: &mut CudaMatrix,
+        blocks: u32,
+    ) -> Result<(), ComputeError> {
+        let types = [("X", out.dtype), ("Y", out.dtype)];
+        let kernel = self.kernel(operation, Source::ROWS, "copy_named", &types)?;
+        let n = out.shape.rows as u64;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&rows).arg(&ids.ids).arg(&mut out.data).arg(&n);
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
+        // SAFETY: see above.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 
