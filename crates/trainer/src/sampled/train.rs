@@ -121,8 +121,8 @@ impl<B: Backend> Stepper<'_, '_, B> {
         let (mut loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, self.model)?))?;
         let mut lap = Lap::start();
         if let Some(world) = self.world {
-            world.all_reduce(&mut loss)?;
-            state.gradients.shared_mut().try_for_each(|gradient| world.all_reduce(gradient))?;
+            let mut sums: Vec<&mut B::Matrix> = state.gradients.shared_mut().chain([&mut loss]).collect();
+            world.all_reduce_each(&mut sums)?;
         }
         let backward = times.backward + lap.next();
         let step = state.optimizer.begin(self.lr);
