@@ -282,10 +282,12 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
         (&["--batch", "layer", "--model", "appnp"], "cluster or saint"),
         (&["--batch", "cluster", "--batch-size", "5"], "clusters_per_batch"),
         (&["--fanout", "5,5"], "choose a batch kind"),
+        (&["--batch", "neighbor", "--feature-cache", "1.5"], "from 0 to 1"),
+        (&["--feature-cache", "0.5"], "full batches read all features at once"),
     ] {
         let message = refusal(flags);
         assert!(says(&message, told), "{message}");
     }
-    let cuda = ["train", "--data", SMALL, "--batch", "saint", "--device", "cuda"];
-    assert!(says(&girih(&cuda).refused(2), "--device cpu"));
+    let cache = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--feature-cache", "0.5"];
+    assert!(says(&girih(&cache).refused(1), "a device with memory of its own"));
 }
