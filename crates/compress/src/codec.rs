@@ -36,6 +36,11 @@ pub trait FeatureCodec: fmt::Debug + Send + Sync {
     /// At the first feature that is NaN, infinite, or beyond what the codec can hold.
     fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused>;
 
+    /// Whether `code` could be that of some row, as far as decoders that look up what it names rely on it.
+    fn is_sound(&self, _code: &[u8]) -> bool {
+        true
+    }
+
     /// Writes what `code` stands for to `row`, all of which is overwritten.
     fn decode_row(&self, code: &[u8], row: &mut [f32]);
 

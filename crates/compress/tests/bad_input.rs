@@ -96,6 +96,28 @@ fn parameters_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn codes_that_name_no_column_are_found() {
+    let encoded = |width| {
+        let rows = noise(10, width, 1);
+        CompressedFeatures::fitted(CodecSpec::Topk(2), &rows, 0).unwrap()
+    };
+    for (width, last, is_sound) in
+        [(30, 29, true), (30, 30, false), (300, 43, true), (300, 44, false), (256, 255, true)]
+    {
+        let all = encoded(width);
+        all.check_codes().unwrap();
+        let mut codes = all.codes().to_vec();
+        let row_bytes = all.codec().row_bytes();
+        codes[7 * row_bytes - 1] = last;
+        let changed = all.of_codes(codes).unwrap().check_codes();
+        assert_eq!(changed.is_ok(), is_sound, "{width} features, column {last}");
+        if !is_sound {
+            told(changed, &["row 6"]);
+        }
+    }
+}
+
+#[test]
 fn rows_and_nodes_have_to_fit() {
     let rows = noise(10, 30, 1);
     let features = CompressedFeatures::encode(fitted("topk:2", &rows), &rows).unwrap();

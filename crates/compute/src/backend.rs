@@ -458,7 +458,7 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// Keeps codes of features in the device's memory, or those of the nodes that are `near` there and all in memory of the host,
+    /// Keeps codes of features, which [are sound](CompressedFeatures::check_codes), in the device's memory, or those of the nodes that are `near` there and all in memory of the host,
     /// and decodes rows to `dtype` as they are asked for; `None` where the device cannot, so that the host decodes and uploads.
     ///
     /// # Errors

@@ -128,6 +128,18 @@ impl CompressedFeatures {
         &self.bytes[self.codes.clone()]
     }
 
+    /// Refuses codes that are of no row: before they are handed to who looks up what they name without asking.
+    ///
+    /// # Errors
+    /// When there is one; the error names its row.
+    pub fn check_codes(&self) -> Result<(), CompressError> {
+        let row_bytes = self.codec.row_bytes();
+        let unsound = self.codes().par_chunks(row_bytes).position_first(|code| !self.codec.is_sound(code));
+        unsound.map_or(Ok(()), |row| {
+            Err(CompressError::corrupt(format!("the code of row {row} names a column that a row does not have")))
+        })
+    }
+
     /// The code of a row.
     ///
     /// # Panics

@@ -131,6 +131,12 @@ impl FeatureCodec for TopkCodebook {
         Ok(())
     }
 
+    /// Positions of the last group are columns if it is shorter than a byte counts; those of others always are.
+    fn is_sound(&self, code: &[u8]) -> bool {
+        let n_left = self.width % GROUP;
+        n_left == 0 || code[self.width / GROUP * 2 * self.k..].iter().all(|&place| usize::from(place) < n_left)
+    }
+
     fn decode_row(&self, code: &[u8], row: &mut [f32]) {
         match &self.background {
             Some(background) => row.copy_from_slice(background),

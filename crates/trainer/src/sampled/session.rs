@@ -69,7 +69,11 @@ impl<B: Backend> Material<B> {
             }
             (near, features_of) => {
                 let reader = match features_of {
-                    Features::Compressed(codes) => backend.code_rows(codes, config.precision, near.as_deref())?,
+                    Features::Compressed(codes) => {
+                        // Devices do not ask whether a position is a column.
+                        codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
+                        backend.code_rows(codes, config.precision, near.as_deref())?
+                    }
                     Features::Dense(_) | Features::Sparse(_) => None,
                 };
                 (Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?, reader)
