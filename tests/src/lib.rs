@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use girih_compute::Cpu;
 use girih_datasets::{LoadOptions, load};
+use girih_kernels::{Cuda, Device};
 use girih_trainer::{Control, Event, Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
 /// The path of a real data set: below `GIRIH_DATA`, or below `shared/data` beside an ancestor of this package. Says
@@ -17,6 +18,22 @@ pub fn real(name: &str) -> Option<PathBuf> {
         println!("skipped: no {name} in shared/data or GIRIH_DATA");
     }
     found
+}
+
+/// The first CUDA device. Says that the test is skipped when there is none.
+///
+/// # Panics
+/// When there is none and `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+#[must_use]
+pub fn cuda() -> Option<Cuda> {
+    match Device::open(0) {
+        Ok(device) => Some(Cuda::new(device)),
+        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
 }
 
 /// Trains all runs of `config` on the real data set `name`, on the processor; `None` when it is not there.

@@ -3,22 +3,11 @@
 
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
-use girih_kernels::{Cuda, Device};
-use girih_tests::losses_of;
+use girih_kernels::Cuda;
+use girih_tests::{cuda, losses_of};
 use girih_trainer::{Aggregator, Control, DataSizes, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig};
 
 const EPOCHS: u64 = 20;
-
-fn cuda() -> Option<Cuda> {
-    match Device::open(0) {
-        Ok(device) => Some(Cuda::new(device)),
-        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Few nodes, so that all models train soon.
 const SMALL: &str = "synth:planted,nodes=1500,degree=12,features=24,classes=5";

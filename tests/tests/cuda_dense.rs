@@ -3,21 +3,14 @@
 
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose};
 use girih_graph_format::Matrix;
-use girih_kernels::{Cuda, Device};
+use girih_kernels::Cuda;
 use girih_random::Key;
 
 /// More than all blocks of a product take at once, and no multiple of a tile.
 const LONG: usize = 40_011;
 
 fn cuda(precision: Dtype) -> Option<Cuda> {
-    match Device::open(0) {
-        Ok(device) => Some(Cuda::new(device).storing(precision)),
-        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
+    girih_tests::cuda().map(|cuda| cuda.storing(precision))
 }
 
 /// Normal numbers, rounded where they will be stored as bf16, so that references see what is multiplied.

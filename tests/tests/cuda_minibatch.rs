@@ -7,22 +7,11 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
-use girih_tests::losses_of;
+use girih_tests::{cuda, losses_of};
 use girih_trainer::{
     Adjacency, Aggregator, BatchConfig, BatchKind, ModelConfig, ModelKind, Neighborhoods, SessionOptions, TaskKind,
     TrainConfig, parse_codec, train,
 };
-
-fn cuda() -> Option<Cuda> {
-    match Device::open(0) {
-        Ok(device) => Some(Cuda::new(device)),
-        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
 fn graph(n: u32, weighted: bool) -> Csr {

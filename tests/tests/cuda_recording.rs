@@ -3,8 +3,8 @@
 
 use girih_compute::Dtype;
 use girih_datasets::{Dataset, LoadOptions, load};
-use girih_kernels::{Cuda, Device, Tiling};
-use girih_tests::losses_of;
+use girih_kernels::{Cuda, Tiling};
+use girih_tests::{cuda, losses_of};
 use girih_trainer::{
     Aggregator, Decay, Jump, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
     SessionOptions, TrainConfig, TrainError, checkpoint_path, train,
@@ -13,17 +13,6 @@ use girih_trainer::{
 const EPOCHS: u64 = 20;
 /// Steps that run before the first one that is launched as a graph.
 const STEPS_BEFORE: u64 = 2;
-
-fn cuda() -> Option<Cuda> {
-    match Device::open(0) {
-        Ok(device) => Some(Cuda::new(device)),
-        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
 
 fn dataset(spec: &str) -> Dataset {
     load(spec, &LoadOptions::default()).expect("a generated data set")

@@ -4,23 +4,13 @@
 use std::sync::Arc;
 
 use girih_graph_format::{Csr, NodeId};
-use girih_kernels::{Cuda, Device, DeviceSampler, DeviceTopology, DeviceWalks};
+use girih_kernels::{Cuda, DeviceSampler, DeviceTopology, DeviceWalks};
 use girih_random::{Key, Stream};
 use girih_sampling::{
     Bias, Columns, DrawKey, Draws, Expand, FanOut, MiniBatch, NeighborOptions, NeighborSampler, Neighbors, Node2Vec,
     RandomWalks, Sampler, WalkOptions,
 };
-
-fn cuda() -> Option<Cuda> {
-    match Device::open(0) {
-        Ok(device) => Some(Cuda::new(device)),
-        Err(error) if std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
+use girih_tests::cuda;
 
 /// Rows of any columns that ascend.
 fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {
