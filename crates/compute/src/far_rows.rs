@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use girih_compress::CompressedFeatures;
+use girih_graph_format::NodeId;
+
 use crate::{Backend, ComputeError, Shape};
 
 /// Rows that a device makes matrices of.
@@ -21,7 +24,7 @@ pub struct FarRows<B: Backend> {
     pub on_host: Arc<dyn HostRows>,
 }
 
-/// Rows in memory of the host, stored in some way.
+/// Rows in memory of the host, stored or encoded in some way; any thread may read any of them.
 pub trait HostRows: Send + Sync {
     /// Rows and columns.
     fn shape(&self) -> Shape;
@@ -31,4 +34,27 @@ pub trait HostRows: Send + Sync {
     /// # Panics
     /// When there are not so many.
     fn read(&self, first: usize, out: &mut [f32]);
+
+    /// Reads the rows of some nodes, one after the other.
+    ///
+    /// # Panics
+    /// When one is no row.
+    fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
+        let cols = self.shape().cols.max(1);
+        nodes.iter().zip(out.chunks_exact_mut(cols)).for_each(|(&node, row)| self.read(node as usize, row));
+    }
+}
+
+impl HostRows for CompressedFeatures {
+    fn shape(&self) -> Shape {
+        Shape::new(self.n_rows(), self.width())
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        self.decode(first, out);
+    }
+
+    fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
+        self.gather(nodes, out).expect("nodes of the graph that these are the features of");
+    }
 }

@@ -1,4 +1,4 @@
-//! [`EncodedRows`]: features that stay encoded on the host, decoded a few rows at a time where they are used.
+//! [`EncodedInput`]: features that stay on the host, as codes or as they are, read a few rows at a time where they are used.
 //!
 //! ```text
 //! full batch    codes ──decode──▶ a block of rows ──▶ block·W ──▶ rows of X·W         and again for dW = Σ blockᵀ·dZ
@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, ComputeError, Dtype, HostRows, Meter, MeterMatrix, Shape};
 use girih_graph_format::NodeId;
 
@@ -18,60 +17,18 @@ use crate::tape::Pool;
 /// Values of a block of decoded rows: large enough for a product to be worth starting, small enough for a cache.
 const BLOCK_VALUES: usize = 1 << 20;
 
-/// Rows of features that are decoded when they are needed; any thread may decode any of them.
-pub trait EncodedRows: Send + Sync {
-    /// Nodes, and features of a row.
-    fn shape(&self) -> Shape;
-
-    /// Decodes consecutive rows from `first` on, as many as `out` holds.
-    fn decode(&self, first: usize, out: &mut [f32]);
-
-    /// Decodes the rows of some nodes, one after the other.
-    fn gather(&self, nodes: &[NodeId], out: &mut [f32]);
-}
-
-impl EncodedRows for CompressedFeatures {
-    fn shape(&self) -> Shape {
-        Shape::new(self.n_rows(), self.width())
-    }
-
-    fn decode(&self, first: usize, out: &mut [f32]) {
-        self.decode(first, out);
-    }
-
-    fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
-        self.gather(nodes, out).expect("nodes of the graph that these are the features of");
-    }
-}
-
-/// Rows in memory of the host, which a device reads where they lie, are decoded by reading them.
-impl EncodedRows for Arc<dyn HostRows> {
-    fn shape(&self) -> Shape {
-        HostRows::shape(&**self)
-    }
-
-    fn decode(&self, first: usize, out: &mut [f32]) {
-        self.read(first, out);
-    }
-
-    fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
-        let cols = HostRows::shape(&**self).cols.max(1);
-        nodes.iter().zip(out.chunks_exact_mut(cols)).for_each(|(&node, row)| self.read(node as usize, row));
-    }
-}
-
 /// Encoded features as a step reads them.
 #[derive(Clone)]
 pub struct EncodedInput {
-    rows: Arc<dyn EncodedRows>,
+    rows: Arc<dyn HostRows>,
     precision: Dtype,
 }
 
 impl EncodedInput {
     /// Features whose decoded rows are rounded to `precision`, as dense ones are.
     #[must_use]
-    pub fn new(rows: impl EncodedRows + 'static, precision: Dtype) -> Self {
-        Self { rows: Arc::new(rows), precision }
+    pub fn new(rows: Arc<dyn HostRows>, precision: Dtype) -> Self {
+        Self { rows, precision }
     }
 
     /// Nodes, and features of a row.
@@ -88,7 +45,7 @@ impl EncodedInput {
     /// All rows, decoded: for a model that cannot do with less.
     pub(crate) fn decoded<B: Backend>(&self, backend: &B) -> Result<B::Matrix, ComputeError> {
         let mut matrix = backend.zeros(self.shape(), self.precision)?;
-        backend.write_rows(&|first, out| self.rows.decode(first, out), &mut matrix)?;
+        backend.write_rows(&|first, out| self.rows.read(first, out), &mut matrix)?;
         Ok(matrix)
     }
 
@@ -120,7 +77,7 @@ impl EncodedInput {
         for first in (0..rows).step_by(block_rows) {
             let shape = Shape::new(block_rows.min(rows - first), cols);
             let mut block = pool.take(backend, shape, self.precision)?;
-            backend.write_rows(&|at, out| self.rows.decode(first + at, out), &mut block)?;
+            backend.write_rows(&|at, out| self.rows.read(first + at, out), &mut block)?;
             work(pool, first, &block)?;
             pool.give(backend, block);
         }
@@ -142,17 +99,13 @@ impl OnPaper {
     }
 }
 
-impl EncodedRows for OnPaper {
+impl HostRows for OnPaper {
     fn shape(&self) -> Shape {
         self.shape
     }
 
     /// A meter asks for no rows.
-    fn decode(&self, _first: usize, out: &mut [f32]) {
-        out.fill(0.0);
-    }
-
-    fn gather(&self, _nodes: &[NodeId], out: &mut [f32]) {
+    fn read(&self, _first: usize, out: &mut [f32]) {
         out.fill(0.0);
     }
 }

@@ -69,7 +69,7 @@ pub enum FeatureInput<B: Backend> {
         /// Values of nodes before the first at hand: draws for values are keyed by their place among all.
         first_value: usize,
     },
-    /// Codes on the host, decoded block by block.
+    /// Codes or rows on the host, read block by block.
     Encoded(EncodedInput),
 }
 
@@ -245,7 +245,7 @@ fn upload_features<B: Backend>(
         }
         Features::Sparse(csr) => upload_sparse_features(backend, &csr),
         Features::Compressed(features) => {
-            let encoded = EncodedInput::new(features, precision);
+            let encoded = EncodedInput::new(Arc::new(features), precision);
             match needs.propagation {
                 Propagation::Always => Ok(FeatureInput::dense(encoded.decoded(backend)?)),
                 Propagation::WhenDense | Propagation::Never => Ok(FeatureInput::Encoded(encoded)),

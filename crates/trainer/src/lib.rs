@@ -45,7 +45,7 @@ pub use config::{
     Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
     TaskKind, TrainConfig, parse_codec,
 };
-pub use encoded::{EncodedInput, EncodedRows};
+pub use encoded::EncodedInput;
 pub use error::TrainError;
 pub use fullbatch::FullBatch;
 pub use graph::{BlockGraph, Graph};

@@ -410,7 +410,7 @@ impl DataSizes {
         let features = match (stays_encoded, stored_sparse) {
             (Some(row_bytes), _) => {
                 let codes = OnPaper::new(meter, shape, row_bytes, is_main_memory);
-                FeatureInput::Encoded(EncodedInput::new(codes, precision))
+                FeatureInput::Encoded(EncodedInput::new(Arc::new(codes), precision))
             }
             (None, None) => FeatureInput::dense(meter.uploaded(shape, precision)),
             (None, Some(nnz)) => FeatureInput::Sparse {

@@ -213,7 +213,7 @@ impl<B: Backend> Exchanged<'_, B> {
 
     fn encoded(&self, own: &CompressedFeatures, codes: Vec<u8>) -> Result<EncodedInput, TrainError> {
         let rows = own.of_codes(codes).map_err(|error| TrainError::invalid(error.to_string()))?;
-        Ok(EncodedInput::new(rows, self.precision))
+        Ok(EncodedInput::new(Arc::new(rows), self.precision))
     }
 }
 
