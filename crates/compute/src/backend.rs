@@ -458,8 +458,8 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// Keeps codes of features, which [are sound](CompressedFeatures::check_codes), in the device's memory, or those of the nodes that are `near` there and all in memory of the host,
-    /// and decodes rows to `dtype` as they are asked for; `None` where the device cannot, so that the host decodes and uploads.
+    /// Keeps codes of features in the device's memory, or those of the nodes that are `near` there and all in memory of the host,
+    /// and decodes rows to `dtype` as they are asked for, which wants codes that [are sound](CompressedFeatures::check_codes); `None` where the device cannot, so that the host decodes and uploads.
     ///
     /// # Errors
     /// As [`far_rows`](Self::far_rows).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use girih_compute::{Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
 
-use super::session::reads_in_place;
+use super::session::{reads_in_place, sampled_by_device};
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
 use crate::graph::{BlockGraph, Graph};
@@ -69,17 +69,15 @@ impl BatchPlan {
         };
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
         let in_place = is_dense && reads_in_place(config, needs);
-        let by_device = (is_dense || data.code_bytes.is_some())
-            && links.is_none()
-            && config.batch.kind == BatchKind::Neighbor
-            && !config.batch.replace;
+        let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let words_of_rows = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
         let cached = match (config.feature_cache, data.code_bytes) {
+            _ if !by_device => 0,
             (Some(share), Some(bytes)) => {
                 data.n_nodes + words_of_rows((share * data.n_nodes as f64).round() as usize, bytes)
             }
-            (None, Some(bytes)) if by_device => words_of_rows(data.n_nodes, bytes),
-            _ => 0,
+            (None, Some(bytes)) => words_of_rows(data.n_nodes, bytes),
+            (_, None) => 0,
         };
         Some(Self { layers, n_batches, self_loops, in_place, by_device, cached })
     }

@@ -1,6 +1,7 @@
 //! What all runs on mini-batches share.
 
 use girih_comm::Collective;
+use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Dtype, FarRows, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
@@ -13,7 +14,7 @@ use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::classifier::{Classifier, Task};
-use crate::config::TrainConfig;
+use crate::config::{TaskKind, TrainConfig};
 use crate::encoded::EncodedInput;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation, upload_adjacency};
 use crate::models::Dims;
@@ -54,7 +55,8 @@ impl<B: Backend> Material<B> {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
         };
-        let near = config.feature_cache.map(|share| hottest(&graph, share));
+        let by_device = sampled_by_device(config);
+        let near = config.feature_cache.map(|share| if by_device { hottest(&graph, share) } else { Vec::new() });
         let (inputs, reader) = match (&near, &features) {
             (Some(near), Features::Dense(rows)) => {
                 let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, near)?;
@@ -69,12 +71,8 @@ impl<B: Backend> Material<B> {
             }
             (near, features_of) => {
                 let reader = match features_of {
-                    Features::Compressed(codes) => {
-                        // Devices do not ask whether a position is a column.
-                        codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
-                        backend.code_rows(codes, config.precision, near.as_deref())?
-                    }
-                    Features::Dense(_) | Features::Sparse(_) => None,
+                    Features::Compressed(codes) if by_device => code_rows(backend, codes, config, near.as_deref())?,
+                    _ => None,
                 };
                 (Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?, reader)
             }
@@ -88,7 +86,7 @@ impl<B: Backend> Material<B> {
     /// the host.
     fn on_device<'a>(&self, backend: &'a B, config: &TrainConfig) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
         let names_rows = self.reader.is_some() || matches!(self.inputs.features, Some(FeatureInput::Dense(_)));
-        if config.batch.kind != BatchKind::Neighbor || !names_rows {
+        if !sampled_by_device(config) || !names_rows {
             return Ok(None);
         }
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
@@ -163,6 +161,27 @@ fn far_rows<B: Backend>(
             backend.name()
         ))
     })
+}
+
+/// Codes as the device decodes them, if it does.
+fn code_rows<B: Backend>(
+    backend: &B,
+    codes: &CompressedFeatures,
+    config: &TrainConfig,
+    near: Option<&[NodeId]>,
+) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
+    let reader = backend.code_rows(codes, config.precision, near)?;
+    if reader.is_some() {
+        // Devices do not ask whether a position is a column.
+        codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
+    }
+    Ok(reader)
+}
+
+/// Whether a device that can makes the batches of these settings by itself: not draws that meet, and not those for links, which leave
+/// out what they ask about.
+pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
+    config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
 }
 
 /// What a model needs when steps see mini-batches: features as they are, from which each batch takes its rows.
