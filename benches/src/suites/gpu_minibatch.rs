@@ -4,26 +4,23 @@
 //! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer runs after
 //! girih instead of taking turns.
 
-use std::ffi::OsStr;
-use std::path::Path;
-
 use girih_compute::Dtype;
-use girih_datasets::Dataset;
-use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
+use girih_trainer::TrainConfig;
 
 use super::epochs::Epochs;
-use super::{DTYPES, Setup, gpu};
+use super::{DTYPES, Setup, gpu, sage};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:products";
-const FAN_OUT: [i64; 3] = [15, 10, 5];
-const HIDDEN: usize = 256;
 const BATCH_SIZES: [usize; 2] = [1024, 8192];
 /// Features on the device, or on the host with this share of the rows on the device, too.
 const CACHES: [Option<f64>; 3] = [None, Some(0.0), Some(0.2)];
-/// How many times longer the peer's epoch has to take, whose batches have [`PEER_BATCH_SIZE`] seeds.
+/// Seeds of the peer's batches.
+const PEER_BATCH_SIZE: usize = BATCH_SIZES[0];
+
+/// How many times longer the peer's epoch has to take.
 fn times_peer(precision: Dtype, cache: Option<f64>) -> f64 {
     match (precision, cache) {
         (_, Some(_)) => 20.0,
@@ -32,15 +29,17 @@ fn times_peer(precision: Dtype, cache: Option<f64>) -> f64 {
     }
 }
 
-const PEER_BATCH_SIZE: usize = BATCH_SIZES[0];
-
 /// Adds a case for each size of batches and storage type, and the peer's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut cuda = gpu::open_device(report)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
-    let hidden = setup.hidden.unwrap_or(HIDDEN);
-    let peer = setup.peer.as_deref().map(|python| start_peer(python, &dataset, hidden)).transpose()?;
+    let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
+    let peer = setup
+        .peer
+        .as_deref()
+        .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, PEER_BATCH_SIZE)))
+        .transpose()?;
     let mut peers_turn = Vec::new();
     for (batch_size, cache) in BATCH_SIZES.into_iter().flat_map(|size| CACHES.map(|cache| (size, cache))) {
         for precision in DTYPES {
@@ -78,30 +77,7 @@ fn config(
     protocol: Protocol,
 ) -> TrainConfig {
     let epochs = (protocol.warm_up + protocol.repeats) as u64;
-    let model =
-        ModelConfig { kind: ModelKind::Sage, layers: FAN_OUT.len(), hidden, dropout: 0.0, ..ModelConfig::default() };
-    TrainConfig {
-        model,
-        optimizer: OptimizerConfig { lr: 0.01, weight_decay: 0.0, ..OptimizerConfig::default() },
-        epochs,
-        eval_every: epochs,
-        precision,
-        feature_cache,
-        batch_size: Some(batch_size),
-        batch: BatchConfig { kind: BatchKind::Neighbor, fanout: FAN_OUT.to_vec(), ..BatchConfig::default() },
-        ..TrainConfig::default()
-    }
-}
-
-fn start_peer(python: &Path, dataset: &Dataset, hidden: usize) -> Result<Peer, Error> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("data");
-    graphs::export_training(&dataset.graph, dataset, &path)?;
-    let fan_out = FAN_OUT.map(|k| k.to_string()).join(",");
-    // The script has read everything when it is ready, so that the folder may go.
-    let (hidden, batch_size) = (hidden.to_string(), PEER_BATCH_SIZE.to_string());
-    let arguments = [path.as_os_str(), OsStr::new(&hidden), OsStr::new(&batch_size), OsStr::new(&fan_out)];
-    Peer::start(python, "pyg_minibatch.py", &arguments)
+    TrainConfig { epochs, eval_every: epochs, precision, feature_cache, ..sage::config(hidden, batch_size) }
 }
 
 /// The time of the peer's epochs: few are enough where one takes seconds.

@@ -3,24 +3,18 @@
 //! A repetition is an epoch of some steps, so that nothing is made ahead during the turn of a peer; times are those of a step with
 //! all that it takes: sampling, features, both passes and the optimiser.
 
-use std::ffi::OsStr;
-use std::path::Path;
 use std::time::Duration;
 
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
-use girih_trainer::{
-    BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, OptimizerConfig, SessionOptions, TrainConfig, train,
-};
+use girih_trainer::{BatchConfig, Control, Event, SessionOptions, TrainConfig, train};
 
-use super::Setup;
+use super::{Setup, sage};
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:reddit,degree=98";
-const FAN_OUT: [i64; 3] = [15, 10, 5];
-const HIDDEN: usize = 256;
 const BATCH_SIZE: usize = 1024;
 /// Steps of a repetition.
 const STEPS: usize = 8;
@@ -36,7 +30,11 @@ const TIMES_PEER: f64 = 2.5;
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
-    let mut peer = setup.peer.as_deref().map(|python| start_peer(python, &dataset)).transpose()?;
+    let mut peer = setup
+        .peer
+        .as_deref()
+        .map(|python| sage::start_peer(python, "dgl_minibatch.py", &dataset, (sage::HIDDEN, BATCH_SIZE)))
+        .transpose()?;
     let dataset = of_short_epochs(dataset)?;
     let mut medians = Vec::new();
     for ahead in AHEAD {
@@ -60,17 +58,6 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let what = "step, ms, that hides sampling behind training alone";
     report.goals.push(Goal::at_most(what, 1e3 * prefetched, 1e3 * training * HIDDEN_WITHIN));
     Ok(())
-}
-
-fn start_peer(python: &Path, dataset: &Dataset) -> Result<Peer, Error> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("data");
-    graphs::export_training(&dataset.graph, dataset, &path)?;
-    let fan_out = FAN_OUT.map(|k| k.to_string()).join(",");
-    // The script has read everything when it is ready, so that the folder may go.
-    let (hidden, batch_size) = (HIDDEN.to_string(), BATCH_SIZE.to_string());
-    let arguments = [path.as_os_str(), OsStr::new(&hidden), OsStr::new(&batch_size), OsStr::new(&fan_out)];
-    Peer::start(python, "dgl_minibatch.py", &arguments)
 }
 
 /// Seconds of a step, one value for each repetition.
@@ -130,21 +117,12 @@ fn of_short_epochs(mut dataset: Dataset) -> Result<Dataset, Error> {
 }
 
 fn config(prefetch: usize) -> TrainConfig {
-    let model = ModelConfig {
-        kind: ModelKind::Sage,
-        layers: FAN_OUT.len(),
-        hidden: HIDDEN,
-        dropout: 0.0,
-        ..ModelConfig::default()
-    };
+    let sage = sage::config(sage::HIDDEN, BATCH_SIZE);
     TrainConfig {
-        model,
-        optimizer: OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() },
         // More than are taken, which evaluate nothing.
         epochs: 1_000_000,
         eval_every: 1_000_000,
-        batch_size: Some(BATCH_SIZE),
-        batch: BatchConfig { kind: BatchKind::Neighbor, fanout: FAN_OUT.to_vec(), prefetch, ..BatchConfig::default() },
-        ..TrainConfig::default()
+        batch: BatchConfig { prefetch, ..sage.batch },
+        ..sage
     }
 }

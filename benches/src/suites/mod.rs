@@ -21,6 +21,7 @@ mod lightgcn;
 mod minibatch;
 mod predicted;
 mod reorder;
+mod sage;
 mod sampling;
 mod scaling;
 mod spmm;
