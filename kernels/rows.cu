@@ -26,25 +26,21 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
     }
 }
 
-// Rows of so many bytes that may lie in memory of the host, and what of them is on the device, too.
-struct FarRows {
-    const char *far;
-    // The place of each row among those that are near, or FAR; null where none is near.
-    const u32 *places;
-    const char *near;
+// Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says.
+struct PlacedRows {
+    const char *first;
+    // The address of each row; null where they follow each other.
+    const u64 *rows;
     u64 row_bytes;
 
-    static const u32 FAR = ~0u;
-
     __device__ __forceinline__ const char *row(u32 id) const {
-        const u32 place = places ? __ldg(places + id) : FAR;
-        return place == FAR ? far + id * row_bytes : near + place * row_bytes;
+        return rows ? reinterpret_cast<const char *>(__ldg(&rows[id])) : first + id * row_bytes;
     }
 };
 
 // Copies rows unit by unit, neighbouring units by neighbouring lanes. Rows of eight elements and more begin where 16 bytes may.
 template <class Unit, class Index>
-__device__ __forceinline__ void copy_units(const FarRows &rows, const u32 *ids, char *out, Index n_units, Index of_row) {
+__device__ __forceinline__ void copy_units(const PlacedRows &rows, const u32 *ids, char *out, Index n_units, Index of_row) {
     for (Index i = (Index)first_thread(); i < n_units; i += (Index)n_threads()) {
         const Index row = i / of_row, unit = i % of_row;
         const Unit *from = reinterpret_cast<const Unit *>(rows.row(ids[row]));
@@ -52,7 +48,7 @@ __device__ __forceinline__ void copy_units(const FarRows &rows, const u32 *ids, 
     }
 }
 
-template <class Unit> __device__ __forceinline__ void copy_rows(const FarRows &rows, const u32 *ids, char *out, u64 n) {
+template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows &rows, const u32 *ids, char *out, u64 n) {
     const u64 of_row = rows.row_bytes / sizeof(Unit), n_units = n * of_row;
     // 32 bits divide sooner than 64; room is left for the last step.
     if (n_units < 1ull << 31) copy_units<Unit, u32>(rows, ids, out, (u32)n_units, (u32)of_row);
@@ -60,7 +56,7 @@ template <class Unit> __device__ __forceinline__ void copy_rows(const FarRows &r
 }
 
 // Rows as they are, of any element.
-extern "C" __global__ void copy_named(FarRows rows, const u32 *ids, char *out, u64 n) {
+extern "C" __global__ void copy_named(PlacedRows rows, const u32 *ids, char *out, u64 n) {
     if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, ids, out, n);
     else copy_rows<unsigned short>(rows, ids, out, n);
 }
@@ -75,7 +71,7 @@ struct CodeBook {
 };
 
 // Rows of Y from codes: a warp decodes a row in shared memory, where each has room for one, and stores it side by side.
-extern "C" __global__ void decode_rows(FarRows codes, CodeBook book, const u32 *ids, Y *out, u64 n) {
+extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, const u32 *ids, Y *out, u64 n) {
     extern __shared__ uint4 shared[];
     const u32 lane = threadIdx.x % 32;
     const u64 pitch = pitch_of(book.width), n_bytes = pitch * sizeof(Y);

@@ -124,10 +124,18 @@ __device__ __forceinline__ u64 sum_of_tiles_before(u64 *tiles, u32 tile, u64 own
     return sum;
 }
 
-// Rows of a graph: the neighbours of each node. Either list may lie in memory of the host that the device can read.
+// Rows of a graph: the neighbours of each node, one row after the other, or each where a list says. They may lie in any memory that the
+// device can read.
 struct Topology {
     const u64 *indptr;
     const u32 *indices;
+    // The address of each row; null where they follow each other.
+    const u64 *rows;
+
+    // The neighbours of a node whose edges begin at `start`.
+    __device__ __forceinline__ const u32 *neighbors(u32 node, u64 start) const {
+        return rows ? reinterpret_cast<const u32 *>(__ldg(&rows[node])) : indices + start;
+    }
 };
 
 // Weights of edges as running sums of integers along each row, and how many neighbours of a node have one that is not zero:
@@ -168,6 +176,13 @@ struct Control {
     }
 };
 
+// A row that draws.
+struct Row {
+    u64 start;
+    const u32 *neighbors;
+    u32 node, degree, count;
+};
+
 // One hop: which rows draw, and where their edges go.
 struct Hop {
     Control control;
@@ -202,29 +217,23 @@ struct Hop {
         return most < n_choices ? most : n_choices;
     }
 
-    // Stores an edge of the graph as edge `at` of the batch.
-    __device__ __forceinline__ void keep(const Topology &graph, u64 at, u64 edge) const {
-        const u32 source = __ldg(&graph.indices[edge]);
+    // Stores the neighbour at a position of a row as edge `at` of the batch.
+    __device__ __forceinline__ void keep(const Row &row, u64 at, u32 position) const {
+        const u32 source = __ldg(&row.neighbors[position]);
         sources[at] = source;
-        if (edge_ids) edge_ids[at] = edge;
+        if (edge_ids) edge_ids[at] = row.start + position;
         if (marked) mark(marked, source);
     }
 
     static const u32 ALL = ~0u;
 };
 
-// A row that draws.
-struct Row {
-    u64 start;
-    u32 node, degree, count;
-};
-
 __device__ __forceinline__ Row row_at(const Topology &graph, const Hop &hop, u64 row, const Bias *bias) {
-    if (row >= hop.end_row()) return Row{0, 0, 0, 0};
+    if (row >= hop.end_row()) return Row{0, nullptr, 0, 0, 0};
     const u32 node = hop.nodes[row];
     const u64 start = __ldg(&graph.indptr[node]);
     const u32 degree = (u32)(__ldg(&graph.indptr[node + 1]) - start);
-    return Row{start, node, degree, hop.count(row, bias ? bias->n_positive[node] : degree)};
+    return Row{start, graph.neighbors(node, start), node, degree, hop.count(row, bias ? bias->n_positive[node] : degree)};
 }
 
 // Writes the offset of a row whose edges begin at `first`, and what follows from it where it is the last: by the thread of the

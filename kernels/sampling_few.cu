@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(ROWS) draw_few(Topology graph, Hop 
     if (mine.count > 0) draw(mine, hop.control.draws(hop.hop), positions);
 #pragma unroll
     for (u32 j = 0; j < FAN_OUT; j++) {
-        if (j < mine.count) found[j] = __ldg(&graph.indices[mine.start + positions[j]]);
+        if (j < mine.count) found[j] = __ldg(&mine.neighbors[positions[j]]);
     }
     // While these are on their way.
     if (threadIdx.x < 32) {

@@ -30,15 +30,15 @@ __device__ __forceinline__ u32 drawn_at(const Row &row, const HopDraws &draws, u
     return position_below(draws, row.node, draw, word_of(draws.block(row.node, draw / 4), draw % 4), bound);
 }
 
-__device__ __forceinline__ void draw_repeating(const Topology &graph, const Hop &hop, const Row &row, const HopDraws &draws, u64 first,
+__device__ __forceinline__ void draw_repeating(const Hop &hop, const Row &row, const HopDraws &draws, u64 first,
                                const Group &group) {
     for (u32 j = group.lane; j < row.count; j += LANES) {
-        hop.keep(graph, first + j, row.start + drawn_at(row, draws, j, row.degree));
+        hop.keep(row, first + j, drawn_at(row, draws, j, row.degree));
     }
 }
 
 // Floyd's algorithm, so many draws at a time. Positions of earlier ones stand where the sources will.
-__device__ __forceinline__ void draw_distinct(const Topology &graph, const Hop &hop, const Row &row, const HopDraws &draws, u64 first,
+__device__ __forceinline__ void draw_distinct(const Hop &hop, const Row &row, const HopDraws &draws, u64 first,
                               const Group &group) {
     volatile u32 *positions = hop.sources + first;
     for (u32 base = 0; base < row.count; base += LANES) {
@@ -62,28 +62,28 @@ __device__ __forceinline__ void draw_distinct(const Topology &graph, const Hop &
             }
         }
         if (row.count <= LANES) {
-            if (draws_too) hop.keep(graph, first + j, row.start + position);
+            if (draws_too) hop.keep(row, first + j, position);
             return;
         }
         if (draws_too) positions[j] = position;
         __syncwarp(group.mask);
     }
-    for (u32 j = group.lane; j < row.count; j += LANES) hop.keep(graph, first + j, row.start + positions[j]);
+    for (u32 j = group.lane; j < row.count; j += LANES) hop.keep(row, first + j, positions[j]);
 }
 
-__device__ __forceinline__ void take_all(const Topology &graph, const Hop &hop, const Row &row, u64 first, const Group &group) {
+__device__ __forceinline__ void take_all(const Hop &hop, const Row &row, u64 first, const Group &group) {
 #pragma unroll 4
-    for (u32 j = group.lane; j < row.count; j += LANES) hop.keep(graph, first + j, row.start + j);
+    for (u32 j = group.lane; j < row.count; j += LANES) hop.keep(row, first + j, j);
 }
 
 // All neighbours that have a weight, in order.
-__device__ __forceinline__ void take_positive(const Topology &graph, const Hop &hop, const Bias &bias, const Row &row, u64 first,
+__device__ __forceinline__ void take_positive(const Hop &hop, const Bias &bias, const Row &row, u64 first,
                               const Group &group) {
     for (u32 base = 0; base < row.degree; base += LANES) {
         const u32 j = base + group.lane;
         const bool is_kept = j < row.degree && bias.weight(row.start, j) > 0;
         const u32 kept = __ballot_sync(group.mask, is_kept);
-        if (is_kept) hop.keep(graph, first + __popc(kept & ((1u << threadIdx.x % 32) - 1)), row.start + j);
+        if (is_kept) hop.keep(row, first + __popc(kept & ((1u << threadIdx.x % 32) - 1)), j);
         first += __popc(kept);
     }
 }
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw_many(Topology graph, 
     if (blockIdx.x > 0 && tile_row >= hop.end_row()) return;
     const bool is_biased = bias.running != nullptr, has_row = threadIdx.x < ROWS;
     const u64 row = tile_row + threadIdx.x;
-    const Row mine = has_row ? row_at(graph, hop, row, is_biased ? &bias : nullptr) : Row{0, 0, 0, 0};
+    const Row mine = has_row ? row_at(graph, hop, row, is_biased ? &bias : nullptr) : Row{0, nullptr, 0, 0, 0};
     u64 n_edges;
     const u64 before = sum_before((u64)mine.count, sums, n_edges);
     if (threadIdx.x < 32) {
@@ -116,13 +116,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw_many(Topology graph, 
         // Of rows for which there is no room nothing is written.
         if (its.count == 0 || first + its.count > hop.max_edges) continue;
         if (is_biased) {
-            take_positive(graph, hop, bias, its, first, group);
+            take_positive(hop, bias, its, first, group);
         } else if (hop.fan_out != Hop::ALL && hop.replace) {
-            draw_repeating(graph, hop, its, draws, first, group);
+            draw_repeating(hop, its, draws, first, group);
         } else if (its.count < its.degree) {
-            draw_distinct(graph, hop, its, draws, first, group);
+            draw_distinct(hop, its, draws, first, group);
         } else {
-            take_all(graph, hop, its, first, group);
+            take_all(hop, its, first, group);
         }
     }
 }

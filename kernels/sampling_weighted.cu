@@ -65,5 +65,5 @@ extern "C" __global__ void __launch_bounds__(ROWS) draw_weighted(Topology graph,
     } else {
         draw(bias, mine, hop.control.draws(hop.hop), hop.replace, positions);
     }
-    for (u32 i = 0; i < mine.count; i++) hop.keep(graph, first + i, mine.start + positions[i]);
+    for (u32 i = 0; i < mine.count; i++) hop.keep(mine, first + i, positions[i]);
 }

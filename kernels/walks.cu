@@ -43,18 +43,19 @@ __device__ __forceinline__ u32 first_order(const Topology &graph, const Bias &bi
     const u64 total = bias.running ? bias.total(start, degree) : degree;
     if (total == 0) return NOWHERE;
     const u64 place = stream.below(total);
-    return __ldg(&graph.indices[start + (bias.running ? find_place(bias.running + start, degree, place) : place)]);
+    return __ldg(graph.neighbors(node, start) + (bias.running ? find_place(bias.running + start, degree, place) : place));
 }
 
 __device__ __forceinline__ bool is_neighbor(const Topology &graph, u32 of, u32 node) {
-    u64 low = __ldg(&graph.indptr[of]), high = __ldg(&graph.indptr[of + 1]);
-    const u64 end = high;
+    const u64 start = __ldg(&graph.indptr[of]), degree = __ldg(&graph.indptr[of + 1]) - start;
+    const u32 *neighbors = graph.neighbors(of, start);
+    u64 low = 0, high = degree;
     while (low < high) {
         const u64 middle = (low + high) / 2;
-        if (__ldg(&graph.indices[middle]) < node) low = middle + 1;
+        if (__ldg(&neighbors[middle]) < node) low = middle + 1;
         else high = middle;
     }
-    return low < end && __ldg(&graph.indices[low]) == node;
+    return low < degree && __ldg(&neighbors[low]) == node;
 }
 
 // Whether a step to `next` is taken by a walk that was at `before` a step ago.

@@ -8,9 +8,10 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::{cuda, losses_of};
+use girih_tiers::{CacheShares, Placement};
 use girih_trainer::{
-    Adjacency, Aggregator, BatchConfig, BatchKind, ModelConfig, ModelKind, Neighborhoods, SessionOptions, TaskKind,
-    TrainConfig, parse_codec, train,
+    Adjacency, Aggregator, BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, Neighborhoods,
+    SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
 };
 
 /// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
@@ -154,6 +155,18 @@ fn losses<B: Backend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
     losses_of(|observe| train(backend, planted(), config, &SessionOptions::default(), observe)).expect("training")
 }
 
+/// Shares of features and of rows of the graph on every device.
+fn tiers(features: Option<f64>, topology: Option<f64>) -> TierConfig {
+    let on_every_card = |share: f64| CacheShares { every_card: share, one_card: 0.0 };
+    TierConfig { features: features.map(on_every_card), topology: topology.map(on_every_card), ..TierConfig::default() }
+}
+
+/// A share of so many nodes, the last ones, on a device.
+fn placement(n_nodes: NodeId, every_card: f64) -> Placement {
+    let order: Vec<NodeId> = (0..n_nodes).rev().collect();
+    Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1)
+}
+
 /// Checks that a device learns what the processor does.
 fn check_run(cuda: &Cuda, config: &TrainConfig) {
     let (found, expected) = (losses(cuda, config), losses(&Cpu::new(), config));
@@ -198,7 +211,7 @@ fn batches_teach_the_same_bits_again() {
 fn features_may_stay_on_the_host() {
     let Some(cuda) = cuda() else { return };
     let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
-    let cached = |share| TrainConfig { feature_cache: Some(share), ..sage.clone() };
+    let cached = |share| TrainConfig { tiers: tiers(Some(share), None), ..sage.clone() };
     let expected = losses(&Cpu::new(), &sage);
     let [far, some, near] = [0.0, 0.3, 1.0].map(|share| losses(&cuda, &cached(share)));
     assert!(far == some && some == near, "where a row lies changes no bit: {far:?}, {some:?}, {near:?}");
@@ -213,12 +226,53 @@ fn features_may_stay_on_the_host() {
 }
 
 #[test]
+fn neighbours_may_be_drawn_from_memory_of_the_host() {
+    let Some(cuda) = cuda() else { return };
+    for kind in [ModelKind::Sage, ModelKind::Gcn] {
+        let all = config(kind, BatchKind::Neighbor, |_| {});
+        let expected = losses(&cuda, &all);
+        for (features, topology) in [(None, 0.0), (None, 0.4), (Some(0.2), 0.7), (Some(1.0), 1.0)] {
+            let placed = TrainConfig { tiers: tiers(features, Some(topology)), ..all.clone() };
+            let found = losses(&cuda, &placed);
+            // Features that are read by id are no operand of the first layer, whose sums are then in another order.
+            let far = |(a, b): (&f32, &f32)| if features.is_none() { a != b } else { (a - b).abs() > 2e-3 * b };
+            assert!(!found.iter().zip(&expected).any(far), "{found:?} for {expected:?}, {features:?}, {topology}");
+        }
+        let nothing_ahead = BatchConfig { prefetch: 0, ..all.batch.clone() };
+        assert_eq!(losses(&cuda, &TrainConfig { batch: nothing_ahead, ..all }), expected);
+    }
+    let codec = parse_codec("int8").unwrap();
+    let on_host = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
+    let refused = TrainConfig { codec, tiers: tiers(None, Some(0.5)), ..on_host };
+    let refused = train(&cuda, planted(), &refused, &SessionOptions::default(), &mut |_| Control::Continue);
+    let message = refused.map(drop).unwrap_err().to_string();
+    assert!(message.contains("not with these features"), "{message}");
+}
+
+#[test]
+fn rows_that_are_read_ahead_are_those_that_are_read_in_turn() {
+    let Some(cuda) = cuda() else { return };
+    let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
+    let ahead = TrainConfig { tiers: tiers(Some(0.3), None), ..sage };
+    let in_turn = TrainConfig { batch: BatchConfig { prefetch: 0, ..ahead.batch.clone() }, ..ahead.clone() };
+    assert_eq!(losses(&cuda, &ahead), losses(&cuda, &in_turn));
+    // A run that stops in the middle of an epoch leaves rows behind that nobody takes.
+    let mut n_batches = 0;
+    let outcome = train(&cuda, planted(), &ahead, &SessionOptions::default(), &mut |event| {
+        n_batches += u32::from(matches!(event, Event::Batch { .. }));
+        if n_batches == 2 { Control::Stop } else { Control::Continue }
+    });
+    assert!(outcome.is_ok());
+    assert_eq!(losses(&cuda, &ahead), losses(&cuda, &in_turn));
+}
+
+#[test]
 fn codes_are_decoded_on_the_device() {
     let Some(cuda) = cuda() else { return };
     let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
     for codec in ["topk:3", "topk-residual:2", "int8"] {
         let codec = parse_codec(codec).unwrap();
-        let with = |feature_cache| TrainConfig { codec, feature_cache, ..sage.clone() };
+        let with = |cache| TrainConfig { codec, tiers: tiers(cache, None), ..sage.clone() };
         let [device, host, both] = [None, Some(0.0), Some(0.4)].map(|cache| losses(&cuda, &with(cache)));
         assert!(device == host && host == both, "where a code lies changes no bit: {device:?}, {host:?}, {both:?}");
         let expected = losses(&Cpu::new(), &with(None));
@@ -237,8 +291,9 @@ fn rows_by_id_are_what_the_host_decodes() {
         let on_device = cuda.upload_ids(&ids).unwrap();
         let mut expected = vec![0.0; ids.len() * width];
         codes.gather(&ids, &mut expected).unwrap();
-        for near in [None, Some(&[][..]), Some(&[3, 299, 17][..])] {
-            let reader = cuda.code_rows(&codes, Dtype::F32, near).unwrap().expect("a code book");
+        for share in [None, Some(0.0), Some(0.01), Some(1.0)] {
+            let placement = share.map(|share| placement(300, share));
+            let reader = cuda.code_rows(&codes, Dtype::F32, placement.as_ref()).unwrap().expect("a code book");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), Dtype::F32).unwrap();
             reader.gather(&cuda, &on_device, &mut out).unwrap();
             assert_eq!(cuda.download(&out).unwrap().data(), expected, "{codec} of {width} features");
@@ -246,9 +301,10 @@ fn rows_by_id_are_what_the_host_decodes() {
             assert!(reader.gather(&cuda, &on_device, &mut halves).is_err());
         }
         for dtype in [Dtype::F32, Dtype::Bf16] {
-            let far = cuda.far_rows(&rows, dtype, &[5, 6]).unwrap().expect("memory of the host");
+            let far = cuda.far_rows(&rows, dtype, &placement(300, 0.5)).unwrap().expect("memory of the host");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
-            far.reader.gather(&cuda, &on_device, &mut out).unwrap();
+            far.reader.begin(&cuda, &on_device, &mut out).unwrap();
+            far.reader.finish(&cuda).unwrap();
             let mut on_host = vec![0.0; width];
             let all = cuda.download(&out).unwrap();
             assert!(ids.iter().enumerate().all(|(row, &id)| {
@@ -257,5 +313,7 @@ fn rows_by_id_are_what_the_host_decodes() {
             }));
         }
     }
-    assert!(Cpu::new().far_rows(&Matrix::new(1, 1, vec![1.0]).unwrap(), Dtype::F32, &[]).unwrap().is_none());
+    assert!(
+        Cpu::new().far_rows(&Matrix::new(1, 1, vec![1.0]).unwrap(), Dtype::F32, &placement(1, 0.0)).unwrap().is_none()
+    );
 }

@@ -11,8 +11,9 @@ use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tests::losses_of;
+use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
-use girih_trainer::{ModelConfig, ModelKind, SessionOptions, TrainConfig};
+use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, SessionOptions, TierConfig, TrainConfig};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const EPOCHS: u64 = 50;
@@ -423,4 +424,36 @@ fn ranks_want_a_card_each() {
     });
     let message = outcome.expect_err("both ranks are on one card").message;
     assert!(message.contains("ranks 0 and 1 are on the same card"), "{message}");
+}
+
+/// Mini-batches: what is sampled from and read may lie on any card, or on the host, and all cards learn the same bits.
+#[test]
+fn rows_may_lie_on_any_card() {
+    let Some(n) = several().map(|cards| cards.len()) else { return };
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
+    let of_kind = |kind| TrainConfig { epochs: 2, eval_every: 2, batch: batch.clone(), ..TrainConfig::for_model(kind) };
+    let learnt = |config: &TrainConfig| losses(&cards(n), config, (partitions(n)[0], CardTransport::Nccl)).0;
+    for config in [of_kind(ModelKind::Sage), of_kind(ModelKind::Gcn)] {
+        let shares = |every_card, one_card| Some(CacheShares { every_card, one_card });
+        let placed = |features, topology| {
+            let tiers = TierConfig { features, topology, hotness: Hotness::InDegree };
+            learnt(&TrainConfig { tiers, ..config.clone() })
+        };
+        let expected = placed(shares(0.0, 0.0), None);
+        for (features, topology) in [
+            (shares(0.0, 1.0), None),
+            (shares(0.2, 0.5), shares(0.0, 1.0)),
+            (shares(0.3, 0.0), shares(0.1, 0.6)),
+            (shares(1.0, 0.0), shares(0.0, 0.0)),
+        ] {
+            assert_eq!(placed(features, topology), expected, "{features:?}, {topology:?}");
+        }
+        let everywhere = learnt(&config);
+        assert!(
+            everywhere.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b),
+            "{everywhere:?}, {expected:?}"
+        );
+        assert_eq!(placed(None, shares(0.0, 1.0)), everywhere);
+        assert_eq!(placed(None, shares(0.0, 0.0)), everywhere);
+    }
 }

@@ -11,6 +11,7 @@ use girih_sampling::{
     RandomWalks, Sampler, WalkOptions,
 };
 use girih_tests::cuda;
+use girih_tiers::{CacheShares, Placement};
 
 /// Rows of any columns that ascend.
 fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {
@@ -136,6 +137,13 @@ fn on_device(cuda: &Cuda, graph: &Csr) -> Arc<DeviceTopology> {
     Arc::new(DeviceTopology::on_device(cuda, graph).expect("memory"))
 }
 
+/// With the rows of a share of the nodes on the device, and the others on the host.
+fn placed(cuda: &Cuda, graph: &Csr, every_card: f64) -> Arc<DeviceTopology> {
+    let order: Vec<NodeId> = (0..graph.n_rows() as NodeId).rev().collect();
+    let placement = Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1);
+    Arc::new(DeviceTopology::placed(cuda, graph, &placement).expect("pinned memory"))
+}
+
 /// All that changes how blocks look.
 fn all_options() -> Vec<NeighborOptions> {
     let mut all = Vec::new();
@@ -218,7 +226,7 @@ fn any_request_on_any_graph_has_the_processors_batch() {
         let mut stream = Key::new(case, 80).stream(0, 0);
         let graph = random_graph(&mut stream);
         let topology = if stream.below(4) == 0 {
-            Arc::new(DeviceTopology::on_host(&cuda, &graph).expect("pinned memory"))
+            placed(&cuda, &graph, one_of(&[0.0, 0.3, 1.0], &mut stream))
         } else {
             on_device(&cuda, &graph)
         };
@@ -421,8 +429,8 @@ fn batches_that_exceed_their_memory_are_sampled_again() {
 fn a_graph_in_memory_of_the_host_is_read_in_place() {
     let Some(cuda) = cuda() else { return };
     let graph = graph(5000, 13);
-    let topology = Arc::new(DeviceTopology::on_host(&cuda, &graph).expect("pinned memory"));
-    assert!(topology.is_on_host());
+    let topology = placed(&cuda, &graph, 0.0);
+    assert!(topology.is_on_host() && !placed(&cuda, &graph, 0.5).is_on_host());
     for options in all_options() {
         for fan_out in ["15,10,5", "7,3,25", "-1,40"] {
             let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, 100);

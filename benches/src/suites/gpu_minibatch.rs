@@ -1,11 +1,20 @@
-//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on a CUDA device, the graph in its memory, features there or in
-//! that of the host, beside PyG's loader.
+//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices: graph and features in their memory, in that of others, or in
+//! that of the host, beside PyG's loader. Each way is a case, so that the report is the table of what each of them costs.
 //!
 //! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer runs after
 //! girih instead of taking turns.
 
+use std::time::Duration;
+
+use girih_comm::CardTransport;
+use girih_compress::CodecSpec;
 use girih_compute::Dtype;
-use girih_trainer::TrainConfig;
+use girih_datasets::Dataset;
+use girih_kernels::{Cuda, Device, NcclRank};
+use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_tiers::CacheShares;
+use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
+use girih_trainer::{BatchConfig, SessionOptions, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
 use super::{DTYPES, Setup, gpu, sage};
@@ -14,70 +23,134 @@ use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:products";
+/// Seeds of batches; the first number is that of the peer, and of all but the first table.
 const BATCH_SIZES: [usize; 2] = [1024, 8192];
-/// Features on the device, or on the host with this share of the rows on the device, too.
-const CACHES: [Option<f64>; 3] = [None, Some(0.0), Some(0.2)];
-/// Seeds of the peer's batches.
-const PEER_BATCH_SIZE: usize = BATCH_SIZES[0];
+/// Shares of the features, and of the rows of the graph, on every device while the host has all.
+const CACHES: [f64; 5] = [0.0, 0.1, 0.2, 0.5, 1.0];
+/// Numbers of devices, beside one.
+const SEVERAL: [usize; 2] = [2, 4];
+/// How long a rank waits for another.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How many times longer the peer's epoch has to take.
-fn times_peer(precision: Dtype, cache: Option<f64>) -> f64 {
-    match (precision, cache) {
-        (_, Some(_)) => 20.0,
-        (Dtype::F32, None) => 45.0,
-        (Dtype::Bf16, None) => 100.0,
-    }
+/// One way to train.
+struct Way {
+    name: String,
+    n_devices: usize,
+    config: TrainConfig,
+    /// How many times longer the peer's epoch has to take.
+    times_peer: Option<f64>,
 }
 
-/// Adds a case for each size of batches and storage type, and the peer's.
+/// Adds a case for each way to train, and the peer's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let mut cuda = gpu::open_device(report)?;
+    drop(gpu::open_device(report)?);
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
     let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
     let peer = setup
         .peer
         .as_deref()
-        .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, PEER_BATCH_SIZE)))
+        .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, BATCH_SIZES[0])))
         .transpose()?;
+    let n_devices = (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1);
+    let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
     let mut peers_turn = Vec::new();
-    for (batch_size, cache) in BATCH_SIZES.into_iter().flat_map(|size| CACHES.map(|cache| (size, cache))) {
-        for precision in DTYPES {
-            cuda = cuda.storing(precision);
-            let config = config((hidden, batch_size), (precision, cache), setup.protocol);
-            let epoch = Epochs::time(&cuda, dataset.clone(), &config, setup.protocol, &mut [])?.epoch();
-            let n_batches = dataset.splits.first().map_or(0, |split| split.train.len()).div_ceil(batch_size);
-            let lies = cache.map_or_else(|| "on the device".to_owned(), |share| format!("cache {share}"));
-            let case = Case::new(format!("epoch/{batch_size}/{}/{lies}", precision.name()), epoch)
-                .with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
-            if batch_size == PEER_BATCH_SIZE {
-                peers_turn.push((report.cases.len(), (precision, cache), epoch.median_s));
-            }
-            report.cases.push(case);
-        }
+    for way in ways(hidden, n_devices, setup.protocol) {
+        let epoch = epoch_of(&way, &dataset, setup.protocol)?;
+        let n_batches = n_train.div_ceil(way.config.batch_size.unwrap_or(n_train).max(1));
+        let case = Case::new(way.name, epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
+        eprintln!("{}: {:.1} ms", case.name, 1e3 * epoch.median_s);
+        peers_turn.extend(way.times_peer.map(|times| (report.cases.len(), times, epoch.median_s)));
+        report.cases.push(case);
     }
     let Some(mut peer) = peer else { return Ok(()) };
     let name = peer.name().to_owned();
     let theirs = peer_epoch(&mut peer, setup.protocol)?;
-    for (at, (precision, cache), ours) in peers_turn {
+    for (at, times, ours) in peers_turn {
         let case = &mut report.cases[at];
         *case = case.clone().with("x_peer", theirs.median_s / ours);
-        let times = times_peer(precision, cache);
         let what = format!("{}, ms, {times} times as fast as {name}", case.name);
         report.goals.push(Goal::at_most(what, 1e3 * ours, 1e3 * theirs.median_s / times));
     }
-    report.cases.push(Case::new(format!("epoch/{PEER_BATCH_SIZE}/{name}"), theirs));
+    report.cases.push(Case::new(format!("{}/{name}", BATCH_SIZES[0]), theirs));
     Ok(())
 }
 
+/// All ways on so many devices.
+fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
+    let config = |batch_size| config((hidden, batch_size), protocol);
+    let way = |name: String, config: TrainConfig| Way { name, n_devices: 1, config, times_peer: None };
+    let mut ways = Vec::new();
+    for batch_size in BATCH_SIZES {
+        for precision in DTYPES {
+            let name = format!("{batch_size}/{}", precision.name());
+            let all = TrainConfig { precision, ..config(batch_size) };
+            let far = TrainConfig { tiers: tiers(Some((0.0, 0.0)), None), ..all.clone() };
+            let goal = |times| (batch_size == BATCH_SIZES[0]).then_some(times);
+            let on_device = if precision == Dtype::Bf16 { 100.0 } else { 45.0 };
+            ways.push(Way { times_peer: goal(on_device), ..way(name.clone(), all) });
+            ways.push(Way { times_peer: goal(20.0), ..way(format!("{name}/features on the host"), far) });
+        }
+    }
+    let all = TrainConfig { precision: Dtype::Bf16, ..config(BATCH_SIZES[0]) };
+    let group = format!("{}/{}", BATCH_SIZES[0], all.precision.name());
+    let placed = |tiers| TrainConfig { tiers, ..all.clone() };
+    let in_turn = |of: TrainConfig| TrainConfig { batch: BatchConfig { prefetch: 0, ..of.batch.clone() }, ..of };
+    ways.push(way(format!("{group}/nothing ahead"), in_turn(all.clone())));
+    let far = placed(tiers(Some((0.0, 0.0)), None));
+    ways.push(way(format!("{group}/features on the host, nothing ahead"), in_turn(far)));
+    for share in &CACHES[1..] {
+        ways.push(way(format!("{group}/features, cache {share}"), placed(tiers(Some((*share, 0.0)), None))));
+    }
+    for share in CACHES {
+        ways.push(way(format!("{group}/graph, cache {share}"), placed(tiers(None, Some((share, 0.0))))));
+    }
+    for (name, features) in [("device", None), ("host", Some((0.0, 0.0)))] {
+        let codec = Some(CodecSpec::Topk(8));
+        ways.push(way(format!("{group}/topk:8 on the {name}"), TrainConfig { codec, ..placed(tiers(features, None)) }));
+    }
+    for n in SEVERAL.into_iter().filter(|n| *n <= n_devices) {
+        for (name, tiers) in [
+            ("all on each", TierConfig::default()),
+            ("graph on one each", tiers(None, Some((0.0, 1.0)))),
+            ("graph on the host", tiers(None, Some((0.0, 0.0)))),
+            ("features on one each", tiers(Some((0.0, 1.0)), None)),
+            ("both on one each", tiers(Some((0.0, 1.0)), Some((0.0, 1.0)))),
+            ("features on the host", tiers(Some((0.0, 0.0)), None)),
+        ] {
+            ways.push(Way { n_devices: n, ..way(format!("{group}/{n} devices, {name}"), placed(tiers)) });
+        }
+    }
+    ways
+}
+
+/// Shares of features and of rows of the graph, on every device and on one each.
+fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) -> TierConfig {
+    let shares = |(every_card, one_card)| CacheShares { every_card, one_card };
+    TierConfig { features: features.map(shares), topology: topology.map(shares), ..TierConfig::default() }
+}
+
 /// The network and its epochs: as many as are timed, and those before.
-fn config(
-    (hidden, batch_size): (usize, usize),
-    (precision, feature_cache): (Dtype, Option<f64>),
-    protocol: Protocol,
-) -> TrainConfig {
+fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConfig {
     let epochs = (protocol.warm_up + protocol.repeats) as u64;
-    TrainConfig { epochs, eval_every: epochs, precision, feature_cache, ..sage::config(hidden, batch_size) }
+    TrainConfig { epochs, eval_every: epochs, ..sage::config(hidden, batch_size) }
+}
+
+/// The time of an epoch.
+fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary, Error> {
+    let open = |ordinal| Ok(Cuda::new(Device::open(ordinal)?).storing(way.config.precision));
+    if way.n_devices == 1 {
+        return Ok(Epochs::time(&open(0)?, dataset.clone(), &way.config, protocol, &mut [])?.epoch());
+    }
+    let cards: Vec<Cuda> = (0..way.n_devices).map(open).collect::<Result<_, Error>>()?;
+    let grid = ProcessGrid::new(Scheme::OneD, way.n_devices, 1)?;
+    let ranks = RankOptions::new(grid, Exchange::Dense, DEADLINE);
+    let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
+    let session = SessionOptions::default();
+    let train = |observe: &mut girih_trainer::Observer<'_>| {
+        Ok(TrainJob::new(dataset.clone(), &way.config, &ranks, &session, observe).on_devices(&cards, connect)?)
+    };
+    Ok(Epochs::of(protocol, &mut [], train)?.epoch())
 }
 
 /// The time of the peer's epochs: few are enough where one takes seconds.
@@ -87,4 +160,20 @@ fn peer_epoch(peer: &mut Peer, protocol: Protocol) -> Result<Summary, Error> {
     let contestant = Contestant::timed(name, || peer.ask("epoch"));
     let mut results = compete(protocol, vec![contestant])?;
     results.pop().map(|(_, time)| time).ok_or_else(|| "the peer was not timed".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_configurations_that_train() {
+        let ways = ways(16, 4, Protocol::default());
+        assert!(ways.iter().all(|way| way.config.validate().is_ok()));
+        assert!(ways.iter().any(|way| way.n_devices == 4));
+        let mut names: Vec<_> = ways.iter().map(|way| &way.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), ways.len());
+    }
 }

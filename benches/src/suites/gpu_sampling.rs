@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use girih_compute::ComputeError;
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceBatch, DeviceSampler, DeviceTopology};
 use girih_sampling::{
     Columns, DrawKey, EpochPlan, Expand, FanOut, Loader, LoaderOptions, NeighborOptions, NeighborSampler, SampleError,
     Sampler,
 };
+use girih_tiers::{CacheShares, Hotness, Placement, Visits};
 
 use super::{Setup, gpu};
 use crate::timing::{Contestant, Summary, compete};
@@ -45,7 +47,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     report.graph = Some(graphs::describe(&dataset));
     let graph = dataset.graph.clone().with_values(None)?;
     let topology = Arc::new(DeviceTopology::on_device(&cuda, &graph)?);
-    let far = Arc::new(DeviceTopology::on_host(&cuda, &graph)?);
+    let far = [0.0, 0.2].map(|share| topology_with(&cuda, &graph, share).map(|topology| (share, topology)));
+    let far = far.into_iter().collect::<Result<Vec<_>, _>>()?;
     let seeds = dataset.seeds();
     let is_products = dataset.name.contains("products") && !setup.small;
     for (batch_size, fan_out) in BATCHES {
@@ -60,10 +63,21 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             }
         }
         let options = NeighborOptions { inputs: Columns::Global, ..NeighborOptions::default() };
-        bench.case(&far, fan_out, (&format!("{fan_out}/global, graph on the host"), options), report)?;
+        for (share, topology) in &far {
+            let what = format!("{fan_out}/global, graph on the host, {share} of the rows on the device");
+            bench.case(topology, fan_out, (&what, options), report)?;
+        }
         bench.on_processor(fan_out, report)?;
     }
     Ok(())
+}
+
+/// A graph on the host, with the rows of a share of the nodes, those in most lists, on the device, too.
+fn topology_with(cuda: &Cuda, graph: &Csr, every_card: f64) -> Result<Arc<DeviceTopology>, ComputeError> {
+    let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
+    let shares = CacheShares { every_card, one_card: 0.0 };
+    let placement = Placement::of_shares(heats.rows().order(), shares, 1);
+    Ok(Arc::new(DeviceTopology::placed(cuda, graph, &placement)?))
 }
 
 /// Batches of one size on one graph.

@@ -32,8 +32,11 @@ pub(super) struct Predicted {
 impl Predictions {
     /// Measures the cards, unless that was done before.
     pub(super) fn new(n_cards: usize, transports: &[CardTransport]) -> Result<Self, Error> {
-        let cards: Vec<Cuda> = (0..n_cards).map(|i| Ok(Cuda::new(Device::open(i)?))).collect::<Result<_, Error>>()?;
-        let of = |&transport: &CardTransport| Ok((transport, measure::figures(&cards, transport)?));
+        // A device joins ranks once, and each transport is measured by ranks of its own.
+        let of = |&transport: &CardTransport| {
+            let cards = (0..n_cards).map(|i| Ok(Cuda::new(Device::open(i)?))).collect::<Result<Vec<_>, Error>>()?;
+            Ok((transport, measure::figures(&cards, transport)?))
+        };
         Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
 

@@ -16,11 +16,11 @@ use girih_partition::{Cuts, Exchange, Scheme};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
-use girih_tiers::Hotness;
+use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::Layout;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
-    TaskKind, TrainConfig,
+    TaskKind, TierConfig, TrainConfig,
 };
 
 use crate::{paths, sizes};
@@ -786,14 +786,38 @@ pub struct Settings {
     /// [default: none]
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub codec: Option<CodecChoice>,
-    /// Keep features in the host's memory, where a CUDA device reads the rows of mini-batches, and on the device this share of them,
-    /// from 0 to 1: those of the nodes with most in-neighbours [default: the device has all]
-    #[arg(long, value_name = "SHARE")]
-    pub feature_cache: Option<f64>,
+    #[command(flatten)]
+    pub tiers: TierSettings,
     #[command(flatten)]
     pub batches: BatchSettings,
     #[command(flatten)]
     pub links: LinkSettings,
+}
+
+/// Settings of where CUDA devices have what mini-batches are sampled from and read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tiers of memory")]
+pub struct TierSettings {
+    /// Keep features in the host's memory, where CUDA devices read the rows of mini-batches, and on every device this share of them, from
+    /// 0 to 1, those of the hottest nodes; behind a comma a share that is on one device each, from which the others read [default: every
+    /// device has all]
+    #[arg(long, value_name = "EVERY[,ONE]")]
+    pub feature_cache: Option<CacheShares>,
+    /// The same for the neighbours that devices draw from [default: every device has all]
+    #[arg(long, value_name = "EVERY[,ONE]")]
+    pub topology_cache: Option<CacheShares>,
+    /// What tells which nodes are hot: in how many lists of neighbours they are (degree), walks along edges (pagerank), walks from the
+    /// seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled) [default: presampled]
+    #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
+    pub hotness: Option<Hotness>,
+}
+
+impl TierSettings {
+    fn override_in(&self, tiers: &mut TierConfig) {
+        set(&mut tiers.features, self.feature_cache.map(Some));
+        set(&mut tiers.topology, self.topology_cache.map(Some));
+        set(&mut tiers.hotness, self.hotness);
+    }
 }
 
 /// Settings of mini-batches.
@@ -946,7 +970,7 @@ impl Settings {
         set(&mut config.metric, self.metric.map(Metric::from));
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
-        set(&mut config.feature_cache, self.feature_cache.map(Some));
+        self.tiers.override_in(&mut config.tiers);
     }
 }
 

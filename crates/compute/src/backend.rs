@@ -11,9 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
-use girih_graph_format::{Csr, Matrix, NodeId, Scales};
+use girih_graph_format::{Csr, Matrix, Scales};
 use girih_random::Key;
 use girih_sampling::NeighborSampler;
+use girih_tiers::Placement;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -446,19 +447,25 @@ pub trait Backend: Send + Sync {
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
 
-    /// Keeps `rows`, rounded to `dtype`, in memory of the host that the device can read, and those of the nodes that are `near` in
-    /// its own memory, too; `None` where the device's memory is the host's.
+    /// Keeps `rows`, rounded to `dtype`, in memory of the host that devices can read, and on devices those that `placement` puts there,
+    /// too; `None` where the device's memory is the host's. Of several ranks in one process all call it together, and each holds a part.
     ///
     /// # Errors
-    /// When the host gives no such memory, or that of the device does not suffice.
-    fn far_rows(&self, _rows: &Matrix, _dtype: Dtype, _near: &[NodeId]) -> Result<Option<FarRows<Self>>, ComputeError>
+    /// When the host gives no such memory, that of a device does not suffice, the placement is for other devices than there are, or one
+    /// cannot read what another has.
+    fn far_rows(
+        &self,
+        _rows: &Matrix,
+        _dtype: Dtype,
+        _placement: &Placement,
+    ) -> Result<Option<FarRows<Self>>, ComputeError>
     where
         Self: Sized,
     {
         Ok(None)
     }
 
-    /// Keeps codes of features in the device's memory, or those of the nodes that are `near` there and all in memory of the host,
+    /// Keeps codes of features in the device's memory, or where `placement` puts them as [`far_rows`](Self::far_rows) does,
     /// and decodes rows to `dtype` as they are asked for, which wants codes that [are sound](CompressedFeatures::check_codes); `None` where the device cannot, so that the host decodes and uploads.
     ///
     /// # Errors
@@ -467,7 +474,7 @@ pub trait Backend: Send + Sync {
         &self,
         _codes: &CompressedFeatures,
         _dtype: Dtype,
-        _near: Option<&[NodeId]>,
+        _placement: Option<&Placement>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
     where
         Self: Sized,

@@ -14,9 +14,26 @@ pub trait RowReader<B: Backend>: Send + Sync {
     /// # Errors
     /// On shapes or storage that do not fit, an id out of range, or when the device fails.
     fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError>;
+
+    /// Begins to [`gather`](Self::gather): after all that was asked of the device before, and beside what is asked of it until
+    /// [`finish`](Self::finish), which may not touch `out`.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    fn begin(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError> {
+        self.gather(backend, ids, out)
+    }
+
+    /// What is asked of the device from now on comes after all that was begun.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn finish(&self, _backend: &B) -> Result<(), ComputeError> {
+        Ok(())
+    }
 }
 
-/// Rows in memory of the host that a device can read, some of which it keeps in its own memory, too.
+/// Rows in memory of the host that a device can read, some of which are on devices, too.
 pub struct FarRows<B: Backend> {
     /// As the device reads them.
     pub reader: Box<dyn RowReader<B>>,

@@ -8,6 +8,7 @@
 
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::DrawKey;
+use girih_tiers::Placement;
 
 use crate::{Backend, ComputeError};
 
@@ -26,6 +27,9 @@ pub struct NeighborOperand<'a> {
     pub scales: &'a Scales,
     /// The weight of a node's edge to itself.
     pub loops: SelfLoops<'a>,
+    /// Where neighbours lie that are drawn from; `None`: all on the device. Of several ranks in one process all have one, or none has,
+    /// and each holds a part.
+    pub placement: Option<&'a Placement>,
 }
 
 /// What a node's edge to itself weighs in `A`.

@@ -10,9 +10,10 @@ use girih_compute::{
     Epilogue, FarRows, NeighborOperand, NeighborSource, RowReader, SgdUpdate, Shape, Slope, SparseOperand, StepInputs,
     Transpose,
 };
-use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 use girih_sampling::NeighborSampler;
+use girih_tiers::Placement;
 
 use crate::compile::{Defines, Source};
 use crate::device::Device;
@@ -172,17 +173,22 @@ impl Backend for Cuda {
         Self::upload_sparse(self, operand)
     }
 
-    fn far_rows(&self, rows: &Matrix, dtype: Dtype, near: &[NodeId]) -> Result<Option<FarRows<Self>>, ComputeError> {
-        Self::far_rows(self, rows, dtype, near).map(Some)
+    fn far_rows(
+        &self,
+        rows: &Matrix,
+        dtype: Dtype,
+        placement: &Placement,
+    ) -> Result<Option<FarRows<Self>>, ComputeError> {
+        Self::far_rows(self, rows, dtype, placement).map(Some)
     }
 
     fn code_rows(
         &self,
         codes: &CompressedFeatures,
         dtype: Dtype,
-        near: Option<&[NodeId]>,
+        placement: Option<&Placement>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
-        Self::code_rows(self, codes, dtype, near)
+        Self::code_rows(self, codes, dtype, placement)
     }
 
     fn neighbors<'a>(

@@ -71,6 +71,21 @@ impl Device {
         Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
     }
 
+    /// The same card, for work that goes on beside what is put on this one's stream: with a stream of its own, and kernels. Whatever is
+    /// used on both, one stream has to wait for the other before.
+    pub(crate) fn beside(&self) -> Result<Self, DriverError> {
+        Ok(Self {
+            context: Arc::clone(&self.context),
+            stream: self.context.new_stream()?,
+            dense_libraries: OnceLock::new(),
+            capability: self.capability,
+            processors: self.processors,
+            modules: Mutex::default(),
+            staging: Mutex::default(),
+            peers: self.peers.clone(),
+        })
+    }
+
     /// What the card is called.
     #[must_use]
     pub fn name(&self) -> String {

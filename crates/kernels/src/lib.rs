@@ -25,6 +25,8 @@ mod matrix;
 mod measurements;
 mod nccl;
 mod ops;
+mod pinned;
+mod placed;
 mod pool;
 mod recording;
 mod sampling;

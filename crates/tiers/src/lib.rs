@@ -15,6 +15,7 @@
 //! - [`Visits`]: what batches of the actual sampler read.
 //! - [`Placement`]: tier, card and slot of every node.
 //! - [`Rates`]: what a read from each tier costs.
+//! - [`CacheShares`]: a placement without a planner.
 //!
 //! Not here: moving anything there, and cutting a graph into patches.
 
@@ -27,6 +28,7 @@ mod pagerank;
 mod placement;
 mod plan;
 mod rates;
+mod shares;
 mod topology;
 mod visits;
 
@@ -37,4 +39,5 @@ pub use pagerank::{PageRank, page_rank, reverse_page_rank};
 pub use placement::{Holder, Place, Placement, Span, Tier};
 pub use plan::{Part, Planner, Room, TierPlan, TierUse};
 pub use rates::{Rate, Rates};
+pub use shares::CacheShares;
 pub use visits::{PRESAMPLED_EPOCH, Reads, Visits};

@@ -6,6 +6,8 @@ use girih_graph_format::NodeId;
 
 use girih_partition::Patches;
 
+use crate::CacheShares;
+
 /// A kind of memory, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
@@ -159,6 +161,16 @@ impl Placement {
         Self::new(order, holders, n_cards)
     }
 
+    /// Rows of anything: the shares of `order` on cards, the others in host memory.
+    ///
+    /// # Panics
+    /// When there are no cards.
+    #[must_use]
+    pub fn of_shares(order: &[NodeId], shares: CacheShares, n_cards: usize) -> Self {
+        let (on_every_card, on_one_card) = shares.of_nodes(order.len());
+        Self::of_features(order, (on_every_card, on_one_card, order.len() - on_every_card - on_one_card), n_cards)
+    }
+
     /// Rows of the adjacency: the first `n_hot` of `order` on every card, the others in host memory.
     ///
     /// # Panics
@@ -226,6 +238,18 @@ impl Placement {
     #[must_use]
     pub fn positions(&self) -> &[u32] {
         &self.position
+    }
+
+    /// How many cards it is for.
+    #[must_use]
+    pub fn n_cards(&self) -> usize {
+        self.n_cards as usize
+    }
+
+    /// Whether no node is on a card.
+    #[must_use]
+    pub fn is_on_host(&self) -> bool {
+        self.spans.iter().all(|span| matches!(span.holder, Holder::Host | Holder::Disk))
     }
 
     /// Who holds which positions.

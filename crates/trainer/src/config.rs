@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind};
 use crate::links::LinkConfig;
+use crate::sampled::{TierConfig, sampled_by_device};
 
 /// A training configuration; the same configuration and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,10 +45,9 @@ pub struct TrainConfig {
     /// How features are compressed before training, by a codec fitted with `seed`; `None`: as the data has them.
     #[serde(with = "codec_text", skip_serializing_if = "Option::is_none")]
     pub codec: Option<CodecSpec>,
-    /// Features stay in memory of the host, where a device reads the rows of mini-batches, and this share of the nodes, those with
-    /// most in-neighbours, has them on the device, too; `None`: the device has all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub feature_cache: Option<f64>,
+    /// Where devices have what mini-batches are sampled from and read.
+    #[serde(default, skip_serializing_if = "TierConfig::is_default")]
+    pub tiers: TierConfig,
     /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by ROC-AUC.
     pub metric: Metric,
 }
@@ -145,7 +145,7 @@ impl Default for TrainConfig {
             links: LinkConfig::default(),
             precision: Dtype::F32,
             codec: None,
-            feature_cache: None,
+            tiers: TierConfig::default(),
             metric: Metric::Accuracy,
         }
     }
@@ -494,7 +494,7 @@ impl TrainConfig {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         let not_negative = |v: f64| v.is_finite() && v >= 0.0;
         let o = &self.optimizer;
-        let recommends = self.model.kind.is_recommender();
+        let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         let rules = [
             (self.model.layers >= 1, "layers", "at least 1"),
             (self.model.layers <= 1000, "layers", "at most 1000"),
@@ -535,11 +535,16 @@ impl TrainConfig {
             ),
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
-            (self.feature_cache.is_none_or(|share| (0.0..=1.0).contains(&share)), "feature_cache", "from 0 to 1"),
+            (tiers.is_none(), tiers.map_or("", |(name, _)| name), tiers.map_or("", |(_, rule)| rule)),
             (
-                self.feature_cache.is_none() || self.batch.is_sampled(),
-                "feature_cache",
-                "left out: full batches read all features at once",
+                self.tiers.is_default() || self.batch.is_sampled(),
+                "tiers",
+                "left out: full batches read all of graph and features at once",
+            ),
+            (
+                self.tiers.topology.is_none() || sampled_by_device(self),
+                "tiers.topology",
+                "left out: devices draw for batches of neighbours of nodes, without replacement",
             ),
             (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),

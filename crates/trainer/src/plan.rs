@@ -349,7 +349,7 @@ impl DataSizes {
     /// The sizes of the data as `config` has its features stored.
     fn as_stored(&self, config: &TrainConfig) -> Self {
         // Rows in memory of the host are planned for like codes of their size.
-        let far = config.feature_cache.map(|_| self.n_features * config.precision.n_bytes());
+        let far = config.tiers.features.map(|_| self.n_features * config.precision.n_bytes());
         let asked_for = config.codec.map(|codec| codec.row_bytes(self.n_features)).or(far);
         match self.code_bytes.or(asked_for) {
             None => *self,

@@ -159,7 +159,7 @@ pub fn train<B: Backend>(
         let session = links::Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
     } else if config.batch.is_sampled() {
-        let session = sampled::Prepared::new(backend, dataset, config)?;
+        let session = sampled::Prepared::new(backend, dataset, config, 1)?;
         train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run, None)?)))
     } else {
         let session = Prepared::new(backend, dataset, config)?;

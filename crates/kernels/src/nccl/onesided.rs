@@ -54,35 +54,8 @@ impl OneSided {
     /// When ranks are not threads of one process, or a card cannot read another one's memory.
     pub(super) fn connect<T: Transport>(transport: &T, streams: [Arc<CudaStream>; 2]) -> Result<Self, CommError> {
         const OPERATION: &str = "sharing the memory of cards";
-        let refused = |what: String| CommError::Operand { operation: OPERATION, what };
-        let failed = |error: DriverError| CommError::Library { operation: OPERATION, message: error.to_string() };
-        if !transport.is_one_process() {
-            return Err(refused(
-                "ranks are processes, and cards read each other's memory inside one; take the ranks of `--gpus N`, or the \
-                 transport nccl"
-                    .to_owned(),
-            ));
-        }
         let (rank, context) = (transport.rank(), Arc::clone(streams[0].context()));
-        let mine = context.cu_device();
-        let devices: Vec<i32> = all_gather(transport, OPERATION, &mine.to_le_bytes())?
-            .iter()
-            .map(|device| device[..].try_into().map_or(mine, i32::from_le_bytes))
-            .collect();
-        for (other, &device) in devices.iter().enumerate().filter(|&(other, _)| other != rank) {
-            if !can_read(mine, device).map_err(failed)? {
-                return Err(refused(format!(
-                    "the card of rank {rank} cannot read the memory of that of rank {other}; take cards that can (`nvidia-smi \
-                     topo -p2p r` says which), or the transport nccl"
-                )));
-            }
-        }
-        if !pool::share(&context, &devices).map_err(failed)? {
-            return Err(refused(format!(
-                "the card of rank {rank} allocates no memory in the order of its stream, which others could read; take the \
-                 transport nccl"
-            )));
-        }
+        open_memory(transport, OPERATION, &context)?;
         // Whoever gets the flags knows that all ranks came here, and have shared their memory.
         let flags = Flags::common(transport, OPERATION, &context)?;
         Ok(Self { flags, rank, streams, has_failed: AtomicBool::new(false) })
@@ -140,6 +113,46 @@ impl Drop for OneSided {
             std::mem::forget(Arc::clone(&self.flags));
         }
     }
+}
+
+/// Lets the cards of all ranks read what is allocated in a context; all ranks call it together.
+///
+/// # Errors
+/// When ranks are not threads of one process, or a card cannot read another one's memory.
+pub(super) fn open_memory<T: Transport>(
+    transport: &T,
+    operation: &'static str,
+    context: &Arc<CudaContext>,
+) -> Result<(), CommError> {
+    let refused = |what: String| CommError::Operand { operation, what };
+    let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
+    if !transport.is_one_process() {
+        return Err(refused(
+            "ranks are processes, and cards read each other's memory inside one; take the ranks of `--gpus N`, the transport nccl, \
+             and caches that every card has"
+                .to_owned(),
+        ));
+    }
+    let (rank, mine) = (transport.rank(), context.cu_device());
+    let devices: Vec<i32> = all_gather(transport, operation, &mine.to_le_bytes())?
+        .iter()
+        .map(|device| device[..].try_into().map_or(mine, i32::from_le_bytes))
+        .collect();
+    for (other, &device) in devices.iter().enumerate().filter(|&(other, _)| other != rank) {
+        if !can_read(mine, device).map_err(failed)? {
+            return Err(refused(format!(
+                "the card of rank {rank} cannot read the memory of that of rank {other}; take cards that can (`nvidia-smi topo \
+                 -p2p r` says which), the transport nccl, and caches that every card has"
+            )));
+        }
+    }
+    if !pool::share(context, &devices).map_err(failed)? {
+        return Err(refused(format!(
+            "the card of rank {rank} allocates no memory in the order of its stream, which others could read; take the transport \
+             nccl, and caches that every card has"
+        )));
+    }
+    Ok(())
 }
 
 /// Whether a card can read another one's memory.

@@ -1,14 +1,17 @@
 //! [`Peers`]: the ranks that a device works with, for those who wait for it.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUresult, cuStreamQuery};
-use cudarc::driver::{CudaStream, DriverError};
-use girih_comm::{CommError, Transport, all_gather};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
+use girih_comm::{CommError, Parcel, Transport, all_gather};
 
 use super::library::Comm;
-use super::onesided::OneSided;
+use super::onesided::{OneSided, open_memory};
 
 /// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
 const SPIN: Duration = Duration::from_millis(2);
@@ -16,11 +19,24 @@ const NAP: Duration = Duration::from_micros(50);
 /// How often it looks for ranks that have failed.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What ranks of this process hand to each other, by tickets.
+static HANDED_OUT: Mutex<BTreeMap<u64, Arc<dyn Any + Send + Sync>>> = Mutex::new(BTreeMap::new());
+static NEXT_TICKET: AtomicU64 = AtomicU64::new(0);
+
+/// Gathers a message from each rank.
+type Gather = dyn Fn(&'static str, &[u8]) -> Result<Vec<Parcel>, CommError> + Send + Sync;
+/// Lets cards read a context's memory.
+type Open = dyn Fn(&'static str, &Arc<CudaContext>) -> Result<(), CommError> + Send + Sync;
+
 /// The other ranks, as far as a device is concerned.
 pub(crate) struct Peers {
+    rank: usize,
+    size: usize,
+    is_one_process: bool,
     deadline: Duration,
     failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
-    agree: Box<dyn Fn(bool) -> Result<bool, CommError> + Send + Sync>,
+    gather: Box<Gather>,
+    open_memory: Box<Open>,
     comms: Mutex<Vec<Weak<Comm>>>,
     /// Where this rank's streams wait for others without a communicator.
     one_sided: Mutex<Weak<OneSided>>,
@@ -28,18 +44,58 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(super) fn new<T: Transport>(transport: &Arc<T>, deadline: Duration) -> Self {
-        let (watched, asked) = (Arc::clone(transport), Arc::clone(transport));
-        let agree = move |mine: bool| {
-            let all = all_gather(&*asked, "agreement", &[u8::from(mine)])?;
-            Ok(all.iter().all(|theirs| **theirs == [1]))
-        };
-        let (comms, one_sided) = (Mutex::default(), Mutex::default());
-        Self { deadline, failure: Box::new(move || watched.failure()), agree: Box::new(agree), comms, one_sided }
+        let [watched, asked, opener] = [(); 3].map(|()| Arc::clone(transport));
+        Self {
+            rank: transport.rank(),
+            size: transport.size(),
+            is_one_process: transport.is_one_process(),
+            deadline,
+            failure: Box::new(move || watched.failure()),
+            gather: Box::new(move |operation, mine| all_gather(&*asked, operation, mine)),
+            open_memory: Box::new(move |operation, context| open_memory(&*opener, operation, context)),
+            comms: Mutex::default(),
+            one_sided: Mutex::default(),
+        }
+    }
+
+    /// The number of this rank.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether all ranks are threads of this process.
+    pub(crate) fn is_one_process(&self) -> bool {
+        self.is_one_process
     }
 
     /// Whether all ranks say yes; all of them ask.
     pub(crate) fn agree(&self, mine: bool) -> Result<bool, CommError> {
-        (self.agree)(mine)
+        let all = (self.gather)("agreement", &[u8::from(mine)])?;
+        Ok(all.iter().all(|theirs| **theirs == [1]))
+    }
+
+    /// Gives every rank of this process something of each, in the order of ranks; all of them call it, with things of one type.
+    pub(crate) fn hand_out<T: Send + Sync + 'static>(
+        &self,
+        operation: &'static str,
+        mine: Arc<T>,
+    ) -> Result<Vec<Arc<T>>, CommError> {
+        let ticket = Ticket::of(mine);
+        let tickets = (self.gather)(operation, &ticket.0.to_le_bytes())?;
+        let found: Option<Vec<Arc<T>>> = tickets.iter().map(|ticket| Ticket::thing(ticket)).collect();
+        // Things are taken back when everybody has looked.
+        (self.gather)(operation, &[])?;
+        found.ok_or_else(|| CommError::Library { operation, message: "ranks hand out different things".to_owned() })
+    }
+
+    /// Lets the cards of all ranks read what is allocated in a context; all of them call it.
+    pub(crate) fn open_memory(&self, operation: &'static str, context: &Arc<CudaContext>) -> Result<(), CommError> {
+        (self.open_memory)(operation, context)
     }
 
     /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator. Such a wait must not
@@ -84,7 +140,7 @@ impl Peers {
         self.comms().iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn comms(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Comm>>> {
+    fn comms(&self) -> MutexGuard<'_, Vec<Weak<Comm>>> {
         self.comms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,5 +205,35 @@ impl Peers {
     /// The error of a call that failed: that of the rank behind it, if one has failed.
     pub(super) fn blame(&self, operation: &'static str, message: String) -> CommError {
         (self.failure)().unwrap_or(CommError::Library { operation, message })
+    }
+}
+
+/// Stands for something that is handed out, which is taken back with it.
+struct Ticket(u64);
+
+impl Ticket {
+    fn of(thing: Arc<dyn Any + Send + Sync>) -> Self {
+        let ticket = NEXT_TICKET.fetch_add(1, Ordering::Relaxed);
+        Self::all().insert(ticket, thing);
+        Self(ticket)
+    }
+
+    /// What another rank's ticket stands for.
+    fn thing<T: Send + Sync + 'static>(message: &[u8]) -> Option<Arc<T>> {
+        let ticket = u64::from_le_bytes(message.try_into().ok()?);
+        let thing = Self::all().get(&ticket).cloned()?;
+        thing.downcast().ok()
+    }
+
+    fn all() -> MutexGuard<'static, BTreeMap<u64, Arc<dyn Any + Send + Sync>>> {
+        HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let thing = Self::all().remove(&self.0);
+        // Not while others wait for the list.
+        drop(thing);
     }
 }

@@ -1,6 +1,6 @@
 //! `kernels/rows.cu`: rows by their ids.
 
-use cudarc::driver::{LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};
 
 use super::passes::columns_of;
@@ -19,10 +19,11 @@ impl Cuda {
         }
         if x.dtype == out.dtype {
             let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
-            let rows = RowsArgument { far: self.pointer(Some(&x.data)), places: 0, near: 0, row_bytes };
+            let rows = RowsArgument { first: self.pointer(Some(&x.data)), rows: 0, row_bytes };
             let units = (out.len() * out.dtype.n_bytes()).div_ceil(16);
+            let (stream, blocks) = (&self.device.stream, threads_for(units).grid_dim.0);
             // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
-            return unsafe { self.copy_named("gather_rows", rows, ids, out, threads_for(units).grid_dim.0) };
+            return unsafe { self.copy_named("gather_rows", (stream, blocks), rows, ids, out) };
         }
         let kernel = self.kernel("gather_rows", Source::ROWS, "gather_rows", &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
@@ -34,22 +35,22 @@ impl Cuda {
         Ok(())
     }
 
-    /// Row `i` of `out` becomes the row that `ids[i]` names, byte by byte, by so many blocks.
+    /// Row `i` of `out` becomes the row that `ids[i]` names, byte by byte, on a stream and by so many blocks.
     ///
     /// # Safety
-    /// Ids have to be rows, and their places rows that are near; there is an id for each row of `out`, which are as far apart as those.
+    /// Ids have to be rows; there is an id for each row of `out`, which are as far apart as those.
     pub(crate) unsafe fn copy_named(
         &self,
         operation: &'static str,
+        (stream, blocks): (&CudaStream, u32),
         rows: RowsArgument,
         ids: &CudaIds,
         out: &mut CudaMatrix,
-        blocks: u32,
     ) -> Result<(), ComputeError> {
         let types = [("X", out.dtype), ("Y", out.dtype)];
         let kernel = self.kernel(operation, Source::ROWS, "copy_named", &types)?;
         let n = out.shape.rows as u64;
-        let mut launch = self.device.stream.launch_builder(&kernel);
+        let mut launch = stream.launch_builder(&kernel);
         launch.arg(&rows).arg(&ids.ids).arg(&mut out.data).arg(&n);
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: see above.

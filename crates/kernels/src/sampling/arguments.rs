@@ -10,6 +10,7 @@ use cudarc::driver::DeviceRepr;
 pub(super) struct Topology {
     pub(super) indptr: u64,
     pub(super) indices: u64,
+    pub(super) rows: u64,
 }
 
 /// `Bias`; of zeros where edges have no weights.

@@ -181,7 +181,7 @@ impl DeviceSampler {
             kernels: &self.kernels,
             batch,
             hops: &self.hops,
-            graph: self.topology.argument(cuda)?,
+            graph: self.topology.argument(cuda),
             weights: self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda)),
             exponents: self.bias.as_ref().map_or(0, |bias| bias.exponents(cuda)),
             bitmaps: (marked, marked + self.n_words * size_of::<u32>() as u64),

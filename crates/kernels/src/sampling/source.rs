@@ -1,11 +1,11 @@
 //! [`CudaNeighbors`]: batches for training, from the sampler to rows of `Â`, on the device.
 //!
 //! ```text
-//! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory
+//! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory        on a stream of its own
 //! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
 //! ```
-//! The host waits for nothing but the words, which say how large things are. What it asks for after a request is behind it on the
-//! stream, so that the device has work while the host learns them.
+//! The host waits for nothing but the words, which say how large things are. What it asks for after a request goes on beside the
+//! sampling, which begins when all is done that was asked for before.
 
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ const LANES: usize = 8;
 /// A sampler, the batch that it writes, and what makes rows of `Â` of that.
 pub(crate) struct CudaNeighbors<'a> {
     cuda: &'a Cuda,
+    /// The same device, where it samples.
+    side: Cuda,
     topology: Arc<DeviceTopology>,
     sampler: DeviceSampler,
     batch: DeviceBatch,
@@ -86,9 +88,13 @@ impl Cuda {
         if sampler.options().replace {
             return Ok(None);
         }
-        let topology = Arc::new(DeviceTopology::on_device(self, operand.graph)?);
-        let sampler = DeviceSampler::new(self, Arc::clone(&topology), operand.graph, sampler, batch_size)?;
-        let batch = sampler.batch(self)?;
+        let topology = Arc::new(match operand.placement {
+            None => DeviceTopology::on_device(self, operand.graph)?,
+            Some(placement) => DeviceTopology::placed(self, operand.graph, placement)?,
+        });
+        let side = Self::new(self.device.beside().map_err(Self::failed(OPERATION))?);
+        let sampler = DeviceSampler::new(&side, Arc::clone(&topology), operand.graph, sampler, batch_size)?;
+        let batch = sampler.batch(&side)?;
         let context = self.device.stream.context();
         let pinned = || {
             // SAFETY: all of it is written before it is read.
@@ -100,6 +106,7 @@ impl Cuda {
         let kernel = self.kernel(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &[])?;
         Ok(Some(CudaNeighbors {
             cuda: self,
+            side,
             topology,
             sampler,
             batch,
@@ -115,9 +122,11 @@ impl Cuda {
 impl NeighborSource<Cuda> for CudaNeighbors<'_> {
     fn request(&mut self, seeds: &[NodeId], key: DrawKey) -> Result<(), ComputeError> {
         self.is_asked = false;
-        self.sampler.sample_into(self.cuda, seeds, key, &mut self.batch)?;
-        let (stream, n_words) = (&self.cuda.device.stream, self.batch.words.len());
+        let (stream, n_words) = (&self.side.device.stream, self.batch.words.len());
         let failed = Cuda::failed(OPERATION);
+        // Rows have been made of the batch before.
+        stream.join(&self.cuda.device.stream).map_err(&failed)?;
+        self.sampler.sample_into(&self.side, seeds, key, &mut self.batch)?;
         // Nobody reads the words while they are copied: `take` waits, and so does the next copy behind this one.
         let words = self.batch.page.slice(..n_words);
         stream.memcpy_dtoh(&words, &mut self.words).map_err(&failed)?;
@@ -133,8 +142,9 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         self.copied.synchronize().map_err(Cuda::failed(OPERATION))?;
         let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
         let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
-        let sizes = if sizes.is_overflow() { self.sampler.complete(self.cuda, &mut self.batch)? } else { sizes };
+        let sizes = if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch)? } else { sizes };
         self.batch.check(&sizes)?;
+        self.cuda.device.stream.join(&self.side.device.stream).map_err(Cuda::failed(OPERATION))?;
         let n_hops = self.batch.words.n_hops;
         let blocks: Result<Vec<_>, ComputeError> = (0..n_hops).rev().map(|hop| self.block(&sizes, hop)).collect();
         let is_global = self.batch.options.inputs == Columns::Global;
@@ -216,8 +226,9 @@ impl CudaNeighbors<'_> {
 }
 
 impl Drop for CudaNeighbors<'_> {
-    /// Pinned memory is not freed while the device writes it.
+    /// Nothing is freed while the device reads or writes it.
     fn drop(&mut self) {
-        let _ = self.copied.synchronize();
+        let _ = self.cuda.device.stream.synchronize();
+        let _ = self.side.device.stream.synchronize();
     }
 }

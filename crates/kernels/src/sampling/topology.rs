@@ -1,30 +1,30 @@
 //! [`DeviceTopology`]: a graph that a device samples from.
 
-use std::sync::Arc;
+use std::ops::Range;
 
-use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
-use cudarc::driver::{CudaSlice, CudaStream, PinnedHostSlice};
+use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
 use girih_graph_format::{Csr, NodeId};
+use girih_tiers::Placement;
 
 use super::{OPERATION, arguments};
 use crate::Cuda;
-use crate::driver::explain;
+use crate::placed::{PlacedRows, Rows};
 
-/// The pattern of an adjacency: offsets of rows in the memory of a device, and columns there or in memory of the host.
+/// The pattern of an adjacency: offsets of rows in the memory of a device, and neighbours there or where a placement puts them.
 pub struct DeviceTopology {
     n_nodes: usize,
     n_edges: usize,
     indptr: CudaSlice<u64>,
-    indices: Indices,
-    stream: Arc<CudaStream>,
+    neighbors: Neighbors,
+    is_on_host: bool,
 }
 
-/// Columns of a graph.
-enum Indices {
+/// Rows of a graph.
+enum Neighbors {
+    /// One after the other.
     OnDevice(CudaSlice<NodeId>),
-    /// Pinned, so that the device reads it in place.
-    OnHost(PinnedHostSlice<NodeId>),
+    Placed(PlacedRows),
 }
 
 impl DeviceTopology {
@@ -33,49 +33,39 @@ impl DeviceTopology {
     /// # Errors
     /// When the graph is no adjacency, its memory does not suffice, or the device fails.
     pub fn on_device(cuda: &Cuda, graph: &Csr) -> Result<Self, ComputeError> {
-        let indices = Indices::OnDevice(cuda.upload_list(OPERATION, graph.indices())?);
-        Self::new(cuda, graph, indices)
+        check_square(graph)?;
+        let neighbors = Neighbors::OnDevice(cuda.upload_list(OPERATION, graph.indices())?);
+        Self::new(cuda, graph, neighbors, false)
     }
 
-    /// Copies the columns of a graph to pinned memory of the host, for a graph that is larger than the memory of the device: each
-    /// draw then is a read over the bus.
+    /// Copies the rows of a graph to where a placement puts them; all ranks of the process do so together. For a graph that is larger
+    /// than the memory of a device: draws for a node whose row is on the host are reads over the bus, of one that another card has reads
+    /// of its memory.
     ///
     /// # Errors
-    /// When the graph is no adjacency, the system pins no such memory, or the device fails.
-    pub fn on_host(cuda: &Cuda, graph: &Csr) -> Result<Self, ComputeError> {
-        let context = cuda.device.stream.context();
-        let n_edges = graph.nnz();
-        let refused = |error: cudarc::driver::DriverError| {
-            let bytes = n_edges * size_of::<NodeId>();
-            let why = explain(error.0);
-            ComputeError::device(
-                OPERATION,
-                format!("the host pins no {bytes} bytes for a graph ({why}); free memory, or raise `ulimit -l`"),
-            )
+    /// When the graph is no adjacency, the system pins no memory, that of a card does not suffice, cards cannot read each other's, or one
+    /// fails.
+    pub fn placed(cuda: &Cuda, graph: &Csr, placement: &Placement) -> Result<Self, ComputeError> {
+        const OF_ID: u64 = size_of::<NodeId>() as u64;
+        check_square(graph)?;
+        let indptr = graph.indptr();
+        let offset = |row: usize| OF_ID * indptr[row];
+        let write = |rows: Range<usize>, memory: &mut [u8]| {
+            let ids = &graph.indices()[indptr[rows.start] as usize..indptr[rows.end] as usize];
+            memory.copy_from_slice(bytemuck::cast_slice(ids));
         };
-        // SAFETY: all of it is written before it is read.
-        let pinned = unsafe { context.alloc_pinned_with_flags(n_edges.max(1), CU_MEMHOSTALLOC_DEVICEMAP) };
-        let mut pinned: PinnedHostSlice<NodeId> = pinned.map_err(refused)?;
-        let memory = pinned.as_mut_slice().map_err(Cuda::failed(OPERATION))?;
-        memory.fill(0);
-        memory[..n_edges].copy_from_slice(graph.indices());
-        Self::new(cuda, graph, Indices::OnHost(pinned))
+        let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset, write: &write };
+        let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, placement)?);
+        Self::new(cuda, graph, neighbors, placement.is_on_host())
     }
 
-    fn new(cuda: &Cuda, graph: &Csr, indices: Indices) -> Result<Self, ComputeError> {
-        if !graph.is_square() {
-            let shape = format!("{} × {}", graph.n_rows(), graph.n_cols());
-            return Err(ComputeError::argument(
-                OPERATION,
-                format!("a matrix of {shape} has no neighbours to sample; rows and columns have to be the same nodes"),
-            ));
-        }
+    fn new(cuda: &Cuda, graph: &Csr, neighbors: Neighbors, is_on_host: bool) -> Result<Self, ComputeError> {
         Ok(Self {
             n_nodes: graph.n_rows(),
             n_edges: graph.nnz(),
             indptr: cuda.upload_list(OPERATION, graph.indptr())?,
-            indices,
-            stream: Arc::clone(&cuda.device.stream),
+            neighbors,
+            is_on_host,
         })
     }
 
@@ -91,20 +81,19 @@ impl DeviceTopology {
         self.n_edges
     }
 
-    /// Whether columns are read over the bus.
+    /// Whether all rows are read over the bus.
     #[must_use]
     pub fn is_on_host(&self) -> bool {
-        matches!(self.indices, Indices::OnHost(_))
+        self.is_on_host
     }
 
     /// What kernels are handed: as valid as this.
-    pub(super) fn argument(&self, cuda: &Cuda) -> Result<arguments::Topology, ComputeError> {
-        let indices = match &self.indices {
-            Indices::OnDevice(indices) => cuda.pointer(Some(indices)),
-            // The device knows pinned memory by the host's own addresses.
-            Indices::OnHost(indices) => indices.as_ptr().map_err(Cuda::failed(OPERATION))? as u64,
+    pub(super) fn argument(&self, cuda: &Cuda) -> arguments::Topology {
+        let (indices, rows) = match &self.neighbors {
+            Neighbors::OnDevice(indices) => (cuda.pointer(Some(indices)), 0),
+            Neighbors::Placed(placed) => placed.addresses(cuda),
         };
-        Ok(arguments::Topology { indptr: cuda.pointer(Some(&self.indptr)), indices })
+        arguments::Topology { indptr: self.indptr_address(cuda), indices, rows }
     }
 
     /// The address of the offsets of rows.
@@ -124,11 +113,14 @@ impl DeviceTopology {
     }
 }
 
-impl Drop for DeviceTopology {
-    /// Pinned memory is not freed while the device reads it.
-    fn drop(&mut self) {
-        if self.is_on_host() {
-            let _ = self.stream.synchronize();
-        }
+/// Rows and columns have to be the same nodes.
+fn check_square(graph: &Csr) -> Result<(), ComputeError> {
+    if graph.is_square() {
+        return Ok(());
     }
+    let shape = format!("{} × {}", graph.n_rows(), graph.n_cols());
+    Err(ComputeError::argument(
+        OPERATION,
+        format!("a matrix of {shape} has no neighbours to sample; rows and columns have to be the same nodes"),
+    ))
 }

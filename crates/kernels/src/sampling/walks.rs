@@ -84,7 +84,7 @@ impl DeviceWalks {
             length: options.length,
             is_second_order: u32::from(second_order.is_some()),
         };
-        let graph = self.topology.argument(cuda)?;
+        let graph = self.topology.argument(cuda);
         let weights = self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda));
         let kernel = cuda.variant(OPERATION, Source::WALKS, "walk", &Defines::new())?;
         let mut launch = cuda.device.stream.launch_builder(&kernel);

@@ -196,7 +196,7 @@ impl Shared {
             }
             Self::Whole(dataset) => {
                 let data = DataShape::of(dataset);
-                let session = sampled::Prepared::new(backend, (**dataset).clone(), config)?;
+                let session = sampled::Prepared::new(backend, (**dataset).clone(), config, world.size())?;
                 let start = |run| session.run(backend, config, run, Some(&*world));
                 together(&*world, observe, |agree| {
                     train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))

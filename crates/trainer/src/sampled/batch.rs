@@ -74,19 +74,14 @@ impl<B: Backend> Batch<B> {
     pub(crate) fn of_sampled(
         backend: &B,
         pool: &mut Pool<B>,
-        DeviceBatch { sampled, seeds, n_loss }: DeviceBatch<B>,
+        DeviceBatch { sampled, rows, seeds, n_loss }: DeviceBatch<B>,
         whole: &Whole<'_, B>,
     ) -> Result<Self, TrainError> {
-        let features = match (whole.features, whole.reader, &sampled.inputs) {
-            (FeatureInput::Dense(all), _, None) => FeatureInput::Dense(Arc::clone(all)),
-            (FeatureInput::Dense(all), _, Some(ids)) => {
+        let features = match (rows, whole.features, &sampled.inputs) {
+            (Some(rows), ..) => FeatureInput::dense(rows),
+            (None, FeatureInput::Dense(all), None) => FeatureInput::Dense(Arc::clone(all)),
+            (None, FeatureInput::Dense(all), Some(ids)) => {
                 FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)
-            }
-            (FeatureInput::Encoded(rows), Some(reader), Some(ids)) => {
-                let shape = Shape::new(sampled.n_inputs, rows.shape().cols);
-                let mut out = pool.take(backend, shape, rows.precision())?;
-                reader.gather(backend, ids, &mut out)?;
-                FeatureInput::dense(out)
             }
             _ => unreachable!("devices sample for rows that they read themselves"),
         };

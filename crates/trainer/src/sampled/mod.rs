@@ -11,6 +11,7 @@
 //! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know of it.
 //! - [`MiniBatch`]: a run.
 //! - [`Held`]: graph and features where every rank holds a patch of them.
+//! - [`TierConfig`]: where devices have what they sample from and read.
 //! - [`BatchPlan`]: the largest batch that there can be, for plans.
 //!
 //! Scores are taken on the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of full-batch
@@ -24,11 +25,13 @@ mod neighborhoods;
 mod patches;
 mod plan;
 mod session;
+mod tiers;
 mod train;
 
 pub(crate) use batches::Batches;
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::Held;
 pub(crate) use plan::BatchPlan;
-pub(crate) use session::{Material, Prepared, raw};
+pub(crate) use session::{Material, Prepared, raw, sampled_by_device};
+pub use tiers::TierConfig;
 pub use train::MiniBatch;

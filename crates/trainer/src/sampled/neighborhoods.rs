@@ -80,7 +80,7 @@ impl Neighborhoods {
             Loops::Ones => SelfLoops::Ones,
             Loops::Weights(weights) => SelfLoops::Weights(weights),
         };
-        NeighborOperand { graph: &self.graph, scales: &self.scales, loops }
+        NeighborOperand { graph: &self.graph, scales: &self.scales, loops, placement: None }
     }
 
     /// How many neighbours a node of the whole graph has.

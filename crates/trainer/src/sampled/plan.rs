@@ -71,10 +71,12 @@ impl BatchPlan {
         let in_place = is_dense && reads_in_place(config, needs);
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let words_of_rows = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
-        let cached = match (config.feature_cache, data.code_bytes) {
+        let cached = match (config.tiers.features, data.code_bytes) {
             _ if !by_device => 0,
-            (Some(share), Some(bytes)) => {
-                data.n_nodes + words_of_rows((share * data.n_nodes as f64).round() as usize, bytes)
+            // Rows, and the address of each.
+            (Some(shares), Some(bytes)) => {
+                let (on_every_card, on_one_card) = shares.of_nodes(data.n_nodes);
+                2 * data.n_nodes + words_of_rows(on_every_card + on_one_card, bytes)
             }
             (None, Some(bytes)) => words_of_rows(data.n_nodes, bytes),
             (_, None) => 0,

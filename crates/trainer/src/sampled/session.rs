@@ -2,14 +2,15 @@
 
 use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, FarRows, RowReader};
+use girih_compute::{Backend, Dtype, FarRows, NeighborOperand, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
-use girih_tiers::{Hotness, Visits};
+use girih_tiers::Placement;
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
 use super::device::DeviceBatches;
+use super::tiers::{Placements, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
@@ -33,10 +34,12 @@ pub(crate) struct Material<B: Backend> {
     pub(crate) in_place: bool,
     /// Features that the device reads by id, where they are no matrix of its own.
     reader: Option<Box<dyn RowReader<B>>>,
+    /// Where neighbours lie that the device draws from; `None`: all on the device.
+    topology: Option<Placement>,
 }
 
 impl<B: Backend> Material<B> {
-    /// Of a graph for a model with these needs.
+    /// Of a graph for a model with these needs; batches are of some `seeds`, on so many devices.
     ///
     /// # Errors
     /// When the model reads no neighbours, or the device's memory does not suffice.
@@ -46,7 +49,9 @@ impl<B: Backend> Material<B> {
         features: Features,
         needs: &Needs,
         config: &TrainConfig,
+        (seeds, n_devices): (&[NodeId], usize),
     ) -> Result<Self, TrainError> {
+        check_features(&features, config)?;
         let adjacency = needs.graph.ok_or_else(|| {
             TrainError::invalid(format!("the model {} reads no neighbours to sample", config.model.kind.name()))
         })?;
@@ -56,22 +61,18 @@ impl<B: Backend> Material<B> {
             Features::Dense(_) | Features::Compressed(_) => None,
         };
         let by_device = sampled_by_device(config);
-        let near = config.feature_cache.map(|share| if by_device { hottest(&graph, share) } else { Vec::new() });
-        let (inputs, reader) = match (&near, &features) {
-            (Some(near), Features::Dense(rows)) => {
-                let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, near)?;
+        let Placements { features: placement, topology } =
+            Placements::new(&neighborhoods, seeds, config, by_device.then_some(n_devices))?;
+        let (inputs, reader) = match (&placement, &features) {
+            (Some(placement), Features::Dense(rows)) => {
+                let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, placement)?;
                 let rows = FeatureInput::Encoded(EncodedInput::new(on_host, config.precision));
                 let (n_nodes, graph) = (graph.n_rows(), upload_adjacency(backend, graph, adjacency)?);
                 (Inputs::assemble(backend, Some(graph), rows, n_nodes, &raw(needs), config.precision)?, Some(reader))
             }
-            (Some(_), Features::Sparse(_)) => {
-                return Err(TrainError::invalid(
-                    "a feature cache is for dense features and for codes; leave it out for sparse ones, which take little memory",
-                ));
-            }
-            (near, features_of) => {
+            (placement, features_of) => {
                 let reader = match features_of {
-                    Features::Compressed(codes) if by_device => code_rows(backend, codes, config, near.as_deref())?,
+                    Features::Compressed(codes) if by_device => code_rows(backend, codes, config, placement.as_ref())?,
                     _ => None,
                 };
                 (Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?, reader)
@@ -79,19 +80,34 @@ impl<B: Backend> Material<B> {
         };
         let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));
         let in_place = is_dense && reads_in_place(config, needs);
-        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place, reader })
+        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place, reader, topology })
     }
 
     /// What the device makes batches of seeds with, if it samples by itself. Rows that the host decodes or picks are named by
     /// the host.
-    fn on_device<'a>(&self, backend: &'a B, config: &TrainConfig) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
+    fn on_device<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &TrainConfig,
+    ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
         let names_rows = self.reader.is_some() || matches!(self.inputs.features, Some(FeatureInput::Dense(_)));
-        if !sampled_by_device(config) || !names_rows {
-            return Ok(None);
+        let source = if sampled_by_device(config) && names_rows {
+            let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
+            let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+            let operand = NeighborOperand { placement: self.topology.as_ref(), ..self.neighborhoods.operand() };
+            backend.neighbors(&operand, &sampler, batch_size)?
+        } else {
+            None
+        };
+        if source.is_none() && self.topology.is_some() {
+            return Err(TrainError::invalid(format!(
+                "tiers of the topology are for a device that samples by itself, and {} does not, or not with these features; leave \
+                 them out",
+                backend.name()
+            )));
         }
-        let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
-        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-        Ok(backend.neighbors(&self.neighborhoods.operand(), &sampler, batch_size)?.map(DeviceBatches))
+        let is_ahead = config.batch.prefetch > 0;
+        Ok(source.map(|source| DeviceBatches::new(source, (self.whole(None), backend), is_ahead)))
     }
 
     /// What batches take their rows from.
@@ -111,12 +127,19 @@ pub(crate) struct Prepared<B: Backend> {
 }
 
 impl<B: Backend> Prepared<B> {
-    pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+    /// For one device, or one of several.
+    pub(crate) fn new(
+        backend: &B,
+        dataset: Dataset,
+        config: &TrainConfig,
+        n_devices: usize,
+    ) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
         let needs = build_model(backend, config, dims, 0, None)?.0.needs();
         let targets = Targets::upload(backend, &labels)?;
-        let material = Material::new(backend, dataset.graph, features, &needs, config)?;
+        let seeds = dataset.splits.first().map_or(&[][..], |split| &split.train);
+        let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices))?;
         Ok(Self { material, targets, labels, splits: dataset.splits, dims })
     }
 
@@ -142,20 +165,14 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-/// The share of the nodes that are in most lists of neighbours.
-fn hottest(graph: &Csr, share: f64) -> Vec<NodeId> {
-    let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
-    heats.features.order()[..(share * graph.n_rows() as f64).round() as usize].to_vec()
-}
-
 /// Features in memory of the host, and some of them on the device, too.
 fn far_rows<B: Backend>(
     backend: &B,
     rows: &Matrix,
     precision: Dtype,
-    near: &[NodeId],
+    placement: &Placement,
 ) -> Result<FarRows<B>, TrainError> {
-    backend.far_rows(rows, precision, near)?.ok_or_else(|| {
+    backend.far_rows(rows, precision, placement)?.ok_or_else(|| {
         TrainError::invalid(format!(
             "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
             backend.name()
@@ -168,9 +185,9 @@ fn code_rows<B: Backend>(
     backend: &B,
     codes: &CompressedFeatures,
     config: &TrainConfig,
-    near: Option<&[NodeId]>,
+    placement: Option<&Placement>,
 ) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
-    let reader = backend.code_rows(codes, config.precision, near)?;
+    let reader = backend.code_rows(codes, config.precision, placement)?;
     if reader.is_some() {
         // Devices do not ask whether a position is a column.
         codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;

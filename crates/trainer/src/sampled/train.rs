@@ -140,7 +140,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         &self,
         state: &mut RunState<'_, B>,
         (first, n_batches): (usize, usize),
-        mut next: impl FnMut(usize) -> Result<Made<B>, TrainError>,
+        mut next: impl FnMut(usize, &mut Pool<B>) -> Result<Made<B>, TrainError>,
         (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
         watch: &mut Watch<'_>,
     ) -> Result<bool, TrainError> {
@@ -148,7 +148,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         let epoch = state.key(purpose::DROPOUT);
         for at in first..n_batches {
             let mut lap = Lap::start();
-            let made = next(at)?;
+            let made = next(at, &mut state.pool)?;
             times.batches += lap.next();
             *times += self.step(state, made, epoch.child(at as u64).child(rank as u64), progress)?;
             let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
@@ -208,12 +208,12 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let (first, mut times) = (before.batches as usize, StageTimes::default());
         let told = (&mut progress, &mut times);
         let is_done = if let Some(device) = on_device {
-            device.begin(&epoch, first)?;
-            let next = |at| device.next(&epoch, at).map(Made::OnDevice);
+            device.begin(&epoch, first, &mut state.pool)?;
+            let next = |at, pool: &mut Pool<B>| device.next(&epoch, at, pool).map(Made::OnDevice);
             stepper.steps(state, (first, n_batches), next, told, watch)?
         } else {
             with_batches(&epoch, first, ahead, |next| {
-                let next = |at| next(at).map(|batch| Made::OnHost(Box::new(batch)));
+                let next = |at, _: &mut Pool<B>| next(at).map(|batch| Made::OnHost(Box::new(batch)));
                 stepper.steps(state, (first, n_batches), next, told, watch)
             })?
         };

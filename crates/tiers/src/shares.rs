@@ -1,0 +1,80 @@
+//! [`CacheShares`]: how much of something cards have.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::TierError;
+
+/// Shares of the nodes whose rows are on cards, hottest nodes first; the other rows are in memory of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CacheShares {
+    /// On every card.
+    pub every_card: f64,
+    /// Behind these, on one card each, from which the others read.
+    pub one_card: f64,
+}
+
+impl CacheShares {
+    /// How many of so many nodes are on every card, and how many on one card each.
+    #[must_use]
+    pub fn of_nodes(self, n_nodes: usize) -> (usize, usize) {
+        let count = |share: f64| (share * n_nodes as f64).round() as usize;
+        let on_every_card = count(self.every_card).min(n_nodes);
+        (on_every_card, count(self.every_card + self.one_card).min(n_nodes) - on_every_card)
+    }
+
+    /// Whether these are shares.
+    #[must_use]
+    pub fn are_shares(self) -> bool {
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        is_share(self.every_card) && is_share(self.one_card) && is_share(self.every_card + self.one_card)
+    }
+}
+
+impl fmt::Display for CacheShares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.every_card)?;
+        if self.one_card > 0.0 { write!(f, ",{}", self.one_card) } else { Ok(()) }
+    }
+}
+
+impl FromStr for CacheShares {
+    type Err = TierError;
+
+    /// `EVERY`, or `EVERY,ONE`.
+    fn from_str(text: &str) -> Result<Self, TierError> {
+        let (every_card, one_card) = text.split_once(',').unwrap_or((text, "0"));
+        let share = |text: &str| text.trim().parse().ok();
+        let shares = share(every_card).zip(share(one_card));
+        let shares = shares.map(|(every_card, one_card)| Self { every_card, one_card });
+        shares.filter(|shares| shares.are_shares()).ok_or_else(|| {
+            TierError::invalid(format!(
+                "{text:?} is no share of the nodes, or two; write a number from 0 to 1, such as 0.2, or one for what every card has \
+                 and one for what is on one card each, such as 0.2,0.5, which are at most 1 together"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_written_as_they_are_read() {
+        for text in ["0.2", "0", "1", "0.25,0.5", "0,1"] {
+            assert_eq!(text.parse::<CacheShares>().unwrap().to_string(), text);
+        }
+        for text in ["", "1.5", "-0.1", "0.6,0.6", "0.2,x", "nan", "0.1,0.2,0.3"] {
+            assert!(text.parse::<CacheShares>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_of_nodes_are_no_more_than_there_are() {
+        let shares = |every_card, one_card| CacheShares { every_card, one_card };
+        assert_eq!(shares(0.5, 0.5).of_nodes(3), (2, 1));
+        assert_eq!(shares(1.0, 0.0).of_nodes(7), (7, 0));
+        assert_eq!(shares(0.1, 0.2).of_nodes(10), (1, 2));
+    }
+}

@@ -1,0 +1,207 @@
+//! [`TierConfig`]: where a device has what it samples from and the features that batches read.
+
+use girih_datasets::Features;
+use girih_graph_format::NodeId;
+use girih_sampling::{Loader, LoaderOptions};
+use girih_tiers::{CacheShares, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
+use serde::{Deserialize, Serialize};
+
+use super::Neighborhoods;
+use super::batches::neighbor_sampler;
+use crate::TrainError;
+use crate::batching::DEFAULT_BATCH_SIZE;
+use crate::config::TrainConfig;
+
+/// Batches that are presampled at most.
+const PRESAMPLED_BATCHES: usize = 32;
+
+/// What of the features and of the rows of the adjacency is on devices while mini-batches are sampled and read there; what is not is in
+/// pinned memory of the host, which devices read in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TierConfig {
+    /// Of the features; `None`: every device has all.
+    #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
+    pub features: Option<CacheShares>,
+    /// Of the rows that neighbours are drawn from; `None`: every device has all.
+    #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
+    pub topology: Option<CacheShares>,
+    /// What tells which nodes are hot.
+    #[serde(with = "hotness", skip_serializing_if = "is_default")]
+    pub hotness: Hotness,
+}
+
+impl TierConfig {
+    /// Whether devices have all.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is wrong with it, if something is: the setting, and what it should be.
+    pub(crate) fn complaint(&self) -> Option<(&'static str, &'static str)> {
+        const SHARES: &str = "from 0 to 1: a share of the nodes, or one for every device and one for one device each";
+        let parts = [("tiers.features", self.features), ("tiers.topology", self.topology)];
+        let wrong = parts.into_iter().find(|(_, shares)| shares.is_some_and(|shares| !shares.are_shares()));
+        wrong.map(|(name, _)| (name, SHARES))
+    }
+}
+
+/// Where rows are to lie.
+#[derive(Default)]
+pub(crate) struct Placements {
+    pub(crate) features: Option<Placement>,
+    pub(crate) topology: Option<Placement>,
+}
+
+impl Placements {
+    /// Those of a configuration for batches of some seeds on so many devices; where the host samples, `None`, all is there.
+    ///
+    /// # Errors
+    /// When batches that tell what is hot cannot be sampled.
+    pub(crate) fn new(
+        neighborhoods: &Neighborhoods,
+        seeds: &[NodeId],
+        config: &TrainConfig,
+        n_devices: Option<usize>,
+    ) -> Result<Self, TrainError> {
+        let hotness = config.tiers.hotness;
+        let shares =
+            |asked: Option<CacheShares>| asked.map(|shares| n_devices.map_or(CacheShares::default(), |_| shares));
+        let parts @ [features, topology] = [config.tiers.features, config.tiers.topology].map(shares);
+        if parts.iter().all(Option::is_none) {
+            return Ok(Self::default());
+        }
+        let is_ordered = |shares: CacheShares| shares.every_card > 0.0 || shares.one_card > 0.0;
+        let graph = neighborhoods.graph();
+        let heats = if parts.into_iter().flatten().any(is_ordered) {
+            heats(neighborhoods, seeds, config)?
+        } else {
+            Hotness::InDegree.heats(graph, seeds, &Visits::default())
+        };
+        let placed = |shares: CacheShares, name: &str, heat: &girih_tiers::Heat| {
+            let placement = Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1));
+            tell(name, hotness, &placement, heat);
+            placement
+        };
+        Ok(Self {
+            features: features.map(|shares| placed(shares, "features", &heats.features)),
+            topology: topology.map(|shares| placed(shares, "neighbours", heats.rows())),
+        })
+    }
+}
+
+/// How often nodes are read.
+fn heats(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) -> Result<Heats, TrainError> {
+    let (graph, hotness) = (neighborhoods.graph(), config.tiers.hotness);
+    let visits = if hotness == Hotness::Presampled {
+        let sampler = neighbor_sampler(config, neighborhoods, false)?;
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        let options = LoaderOptions { batch_size, seed: config.seed, ..LoaderOptions::default() };
+        let loader = Loader::new(graph, sampler, seeds.to_vec(), options)?;
+        let counted = Visits::of(&loader, PRESAMPLED_EPOCH, PRESAMPLED_BATCHES, rayon::current_num_threads());
+        counted.map_err(|error| TrainError::invalid(error.to_string()))?
+    } else {
+        Visits::default()
+    };
+    Ok(hotness.heats(graph, seeds, &visits))
+}
+
+/// Says what lies where, and how often it is expected to be read there.
+fn tell(what: &str, hotness: Hotness, placement: &Placement, heat: &girih_tiers::Heat) {
+    let shares = placement.shares(|node| heat.frequency()[node as usize]);
+    for (span, share) in placement.spans().iter().zip(shares) {
+        let (tier, n_nodes, percent) = (span.holder.tier().name(), span.positions.len(), 100.0 * share);
+        tracing::info!("{what} of {n_nodes} nodes: {tier}, {percent:.1} % of reads expected by {hotness}");
+    }
+}
+
+/// Whether features can be anywhere but whole on a device.
+///
+/// # Errors
+/// When they cannot.
+pub(crate) fn check_features(features: &Features, config: &TrainConfig) -> Result<(), TrainError> {
+    if config.tiers.features.is_some() && matches!(features, Features::Sparse(_)) {
+        return Err(TrainError::invalid(
+            "a feature cache is for dense features and for codes; leave it out for sparse ones, which take little memory",
+        ));
+    }
+    Ok(())
+}
+
+fn is_default(hotness: &Hotness) -> bool {
+    *hotness == Hotness::default()
+}
+
+/// Shares as configurations hold them: a number, or two in a text.
+mod shares {
+    use girih_tiers::CacheShares;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Text(String),
+    }
+
+    #[allow(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(shares: &Option<CacheShares>, out: S) -> Result<S::Ok, S::Error> {
+        match shares {
+            None => out.serialize_none(),
+            Some(shares) if shares.one_card > 0.0 => out.collect_str(shares),
+            Some(shares) => out.serialize_f64(shares.every_card),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CacheShares>, D::Error> {
+        match Written::deserialize(input)? {
+            Written::Number(every_card) => Ok(Some(CacheShares { every_card, one_card: 0.0 })),
+            Written::Text(text) => text.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// A hotness as configurations hold it.
+mod hotness {
+    use girih_tiers::Hotness;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub(super) fn serialize<S: Serializer>(hotness: &Hotness, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(hotness)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Hotness, D::Error> {
+        String::deserialize(input)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_are_written_as_they_are_read() {
+        let every = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
+        let spread = Some(CacheShares { every_card: 0.25, one_card: 0.5 });
+        let all = [
+            TierConfig::default(),
+            TierConfig { features: every(0.2), ..TierConfig::default() },
+            TierConfig { features: every(0.0), topology: spread, hotness: Hotness::PageRank },
+        ];
+        for tiers in all {
+            let text = toml::to_string(&tiers).unwrap();
+            assert_eq!(toml::from_str::<TierConfig>(&text).unwrap(), tiers, "{text}");
+            let json = serde_json::to_string(&tiers).unwrap();
+            assert_eq!(serde_json::from_str::<TierConfig>(&json).unwrap(), tiers, "{json}");
+        }
+        for text in ["features = \"0.9,0.9\"", "hotness = \"warm\"", "topolgy = 0.2"] {
+            assert!(toml::from_str::<TierConfig>(text).is_err(), "{text}");
+        }
+        let wrong = TierConfig { topology: every(1.5), ..TierConfig::default() };
+        assert_eq!(wrong.complaint().unwrap().0, "tiers.topology");
+    }
+}
