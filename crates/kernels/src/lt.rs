@@ -1,7 +1,11 @@
-//! [`Lt`]: dense products with a bias in one pass, by cuBLASLt.
+//! [`Lt`]: dense products by cuBLASLt, with a bias in the same pass.
 //!
-//! What cuBLASLt does not take, or all where it is not installed, is left to a product and a pass. So are activations: its
+//! What cuBLASLt does not take, or all where it is not installed, is left to cuBLAS and a pass. So are activations: its
 //! rectifier is documented as `max(x, 0)`, which may turn what is no number into zero and hide a diverging model.
+//!
+//! How to multiply is looked up once for all products of nearly the same shape ([`Product::class`]): it takes the host a tenth of a
+//! millisecond, which cuBLAS spends on every new shape, and no two mini-batches have the same number of rows. The choice depends on the
+//! shape alone, so that a run gives the same bits again.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -29,6 +33,27 @@ pub(crate) struct Product {
     pub(crate) operands: Dtype,
     /// Of the result and the bias.
     pub(crate) out: Dtype,
+    /// Whether a bias is added.
+    pub(crate) has_bias: bool,
+}
+
+/// Sides up to here are a class of their own.
+const EXACT: u64 = 512;
+
+impl Product {
+    /// What products are multiplied in the same way as: one whose sides that vary from batch to batch are a little longer. Those along
+    /// which elements lie side by side are told by pitches, and stay.
+    fn class(self) -> Self {
+        let [ta, tb] = self.transposed;
+        let cols = if tb { self.cols } else { rounded(self.cols) };
+        let depth = if !ta && tb { rounded(self.depth) } else { self.depth };
+        Self { cols, depth, ..self }
+    }
+}
+
+/// Up to an eighth longer.
+fn rounded(side: u64) -> u64 {
+    if side <= EXACT { side } else { side.next_multiple_of(side.next_power_of_two() / 16) }
 }
 
 /// Where the matrices of a product are on the device.
@@ -36,7 +61,7 @@ pub(crate) struct Product {
 pub(crate) struct Operands {
     pub(crate) a: u64,
     pub(crate) b: u64,
-    /// One number for each of `rows`.
+    /// One number for each of `rows`; zero where there is none.
     pub(crate) bias: u64,
     pub(crate) out: u64,
 }
@@ -46,7 +71,7 @@ pub(crate) struct Lt {
     stream: Arc<CudaStream>,
     handle: sys::cublasLtHandle_t,
     workspace: Workspace,
-    /// How to multiply, once for each kind of product; `None` for what cuBLASLt does not offer.
+    /// How to multiply, once for each class of products; `None` for what cuBLASLt does not offer.
     plans: Mutex<HashMap<Product, Option<Plan>>>,
 }
 
@@ -81,29 +106,38 @@ impl Lt {
         operands: Operands,
     ) -> Result<bool, CublasError> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(plan) = plans.entry(product).or_insert_with(|| self.plan(product, operands.bias)) else {
+        let class = product.class();
+        let Some(plan) = plans.entry(class).or_insert_with(|| self.plan(class, operands.bias)) else {
             return Ok(false);
         };
-        // SAFETY: the caller vouches for the matrices, and the plan is that of the product.
-        match unsafe { self.launch(plan, (alpha, beta), operands) } {
+        // SAFETY: the caller vouches for the matrices, and the plan is for products like this one.
+        match unsafe { self.launch(plan, product, (alpha, beta), operands) } {
             Ok(()) => Ok(true),
             // The heuristic promised too much.
-            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => {
-                plans.insert(product, None);
-                Ok(false)
-            }
+            Err(CublasError(
+                sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED | sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE,
+            )) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// # Safety
-    /// As [`multiply`](Self::multiply), for the product of the plan.
-    unsafe fn launch(&self, plan: &mut Plan, (alpha, beta): (f32, f32), operands: Operands) -> Result<(), CublasError> {
-        plan.desc.set_bias(operands.bias)?;
+    /// As [`multiply`](Self::multiply), for a product of the class of the plan.
+    unsafe fn launch(
+        &self,
+        plan: &mut Plan,
+        product: Product,
+        (alpha, beta): (f32, f32),
+        operands: Operands,
+    ) -> Result<(), CublasError> {
+        if product.has_bias {
+            plan.desc.set_bias(operands.bias)?;
+        }
+        let Layouts { a, b, out } = Layouts::of(product)?;
         let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
-        // SAFETY: the caller vouches for the matrices; descriptors are those of the plan and alive; the workspace is as large
+        // SAFETY: the caller vouches for the matrices; descriptors are those of the product and alive; the workspace is as large
         // as the algorithm was chosen for, and used by one product at a time, because all are on one stream; alpha and beta
-        // are numbers on the host and are read before the call returns.
+        // are numbers on the host and are read before the call returns; cuBLASLt checks that the algorithm suits the product.
         unsafe {
             result::matmul(
                 self.handle,
@@ -111,13 +145,13 @@ impl Lt {
                 ptr::from_ref(&alpha).cast(),
                 ptr::from_ref(&beta).cast(),
                 operands.a as *const c_void,
-                plan.a.0,
+                a.0,
                 operands.b as *const c_void,
-                plan.b.0,
+                b.0,
                 operands.out as *const c_void,
-                plan.out.0,
+                out.0,
                 operands.out as *mut c_void,
-                plan.out.0,
+                out.0,
                 &raw const plan.algorithm,
                 workspace as *mut c_void,
                 WORKSPACE,
@@ -147,27 +181,42 @@ impl Drop for Lt {
 /// A way to multiply, chosen by cuBLASLt's heuristic.
 struct Plan {
     desc: Desc,
-    a: Layout,
-    b: Layout,
-    out: Layout,
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 impl Plan {
     /// For a bias at any address like this one: the heuristic asks for one.
     fn new(handle: sys::cublasLtHandle_t, product: Product, bias: u64) -> Result<Self, CublasError> {
-        let Product { rows, cols, depth, transposed: [ta, tb], pitches: [of_a, of_b, of_out], operands, out } = product;
+        let (mut desc, Layouts { a, b, out }) = (Desc::new(product)?, Layouts::of(product)?);
+        if product.has_bias {
+            desc.set_bias(bias)?;
+        }
+        let preference = Preference::new()?;
+        // SAFETY: all descriptors are alive.
+        let found = unsafe { result::get_matmul_algo_heuristic(handle, desc.0, a.0, b.0, out.0, out.0, preference.0)? };
+        Ok(Self { desc, algorithm: found.algo })
+    }
+}
+
+/// The matrices of a product.
+struct Layouts {
+    a: Layout,
+    b: Layout,
+    out: Layout,
+}
+
+impl Layouts {
+    fn of(product: Product) -> Result<Self, CublasError> {
+        let Product { rows, cols, depth, transposed: [ta, tb], pitches, operands, out, .. } = product;
         let layout = |dtype, (rows, cols): (u64, u64), pitch: u64, transposed: bool| {
             let (rows, cols) = if transposed { (cols, rows) } else { (rows, cols) };
             result::create_matrix_layout(data_type(dtype), rows, cols, pitch as i64).map(Layout)
         };
-        let (a, b) = (layout(operands, (rows, depth), of_a, ta)?, layout(operands, (depth, cols), of_b, tb)?);
-        let (mut desc, out) = (Desc::new(ta, tb)?, layout(out, (rows, cols), of_out, false)?);
-        desc.set_bias(bias)?;
-        let preference = Preference::new()?;
-        // SAFETY: all descriptors are alive.
-        let found = unsafe { result::get_matmul_algo_heuristic(handle, desc.0, a.0, b.0, out.0, out.0, preference.0)? };
-        Ok(Self { desc, a, b, out, algorithm: found.algo })
+        Ok(Self {
+            a: layout(operands, (rows, depth), pitches[0], ta)?,
+            b: layout(operands, (depth, cols), pitches[1], tb)?,
+            out: layout(out, (rows, cols), pitches[2], false)?,
+        })
     }
 }
 
@@ -176,7 +225,7 @@ impl Plan {
 struct Desc(sys::cublasLtMatmulDesc_t);
 
 impl Desc {
-    fn new(ta: bool, tb: bool) -> Result<Self, CublasError> {
+    fn new(Product { transposed: [ta, tb], has_bias, .. }: Product) -> Result<Self, CublasError> {
         use sys::cublasLtMatmulDescAttributes_t::{
             CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB,
         };
@@ -185,7 +234,9 @@ impl Desc {
         // `CUBLAS_OP_T` is 1 and `CUBLAS_OP_N` is 0.
         desc.set(CUBLASLT_MATMUL_DESC_TRANSA, &i32::from(ta))?;
         desc.set(CUBLASLT_MATMUL_DESC_TRANSB, &i32::from(tb))?;
-        desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, &(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32))?;
+        if has_bias {
+            desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, &(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32))?;
+        }
         Ok(desc)
     }
 
@@ -249,5 +300,37 @@ fn data_type(dtype: Dtype) -> sys::cudaDataType {
     match dtype {
         Dtype::F32 => sys::cudaDataType::CUDA_R_32F,
         Dtype::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_a_class_differ_in_what_varies_from_batch_to_batch() {
+        let product = |(rows, cols, depth), transposed| Product {
+            rows,
+            cols,
+            depth,
+            transposed,
+            pitches: [rows, depth, rows],
+            operands: Dtype::Bf16,
+            out: Dtype::Bf16,
+            has_bias: false,
+        };
+        let class = |sides, transposed| {
+            let class = product(sides, transposed).class();
+            (class.rows, class.cols, class.depth)
+        };
+        // Rows of a batch; its gradient; the gradient of a weight, which is summed over the batch.
+        assert_eq!(class((256, 150_001, 602), [false, false]), (256, 163_840, 602));
+        assert_eq!(class((602, 150_001, 256), [true, false]), (602, 163_840, 256));
+        assert_eq!(class((256, 602, 150_001), [false, true]), (256, 602, 163_840));
+        assert_eq!(class((256, 500, 7), [false, false]), (256, 500, 7));
+        for side in 1..5000 {
+            let rounded = rounded(side);
+            assert!(side <= rounded && 8 * rounded <= 9 * side && self::rounded(rounded) == rounded, "{side}");
+        }
     }
 }

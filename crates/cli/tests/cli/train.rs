@@ -282,12 +282,22 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
         (&["--batch", "layer", "--model", "appnp"], "cluster or saint"),
         (&["--batch", "cluster", "--batch-size", "5"], "clusters_per_batch"),
         (&["--fanout", "5,5"], "choose a batch kind"),
-        (&["--batch", "neighbor", "--feature-cache", "1.5"], "from 0 to 1"),
-        (&["--feature-cache", "0.5"], "full batches read all features at once"),
+        (&["--feature-cache", "0.5"], "full batches read all of graph and features at once"),
+        (&["--batch", "cluster", "--topology-cache", "0.5"], "devices draw for batches of neighbours"),
     ] {
         let message = refusal(flags);
         assert!(says(&message, told), "{message}");
     }
+    for (flag, shares, told) in [
+        ("--feature-cache", "1.5", "from 0 to 1"),
+        ("--topology-cache", "0.6,0.6", "at most 1 together"),
+        ("--hotness", "warm", "is no hotness"),
+    ] {
+        let message = girih(&["train", "--data", "no/such/file", "--batch", "neighbor", flag, shares]).refused(2);
+        assert!(says(&message, told), "{message}");
+    }
     let cache = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--feature-cache", "0.5"];
     assert!(says(&girih(&cache).refused(1), "a device with memory of its own"));
+    let topology = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--topology-cache", "0.5"];
+    assert!(says(&girih(&topology).refused(1), "a device that samples by itself"));
 }

@@ -35,7 +35,7 @@ impl Dense {
         let [rows, cols, depth] = [cols, rows, depth].map(|n| n as u64);
         let transposed = [tb, ta].map(|transpose| transpose == Transpose::Yes);
         let pitches = [b, a, out].map(|matrix| matrix.pitch as u64);
-        Product { rows, cols, depth, transposed, pitches, operands: a.dtype, out: out.dtype }
+        Product { rows, cols, depth, transposed, pitches, operands: a.dtype, out: out.dtype, has_bias: false }
     }
 }
 
@@ -141,9 +141,7 @@ impl Cuda {
         }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
-        if let (Some(bias), Activation::Identity) = (epilogue.bias, epilogue.activation)
-            && self.multiply_biased(in_place, (a, b), bias, out)?
-        {
+        if epilogue.activation == Activation::Identity && self.multiply_by_lt(in_place, (a, b), epilogue.bias, out)? {
             return Ok(());
         }
         // cuBLAS sums in f32 and rounds to bf16 only where the operands are bf16, too.
@@ -158,26 +156,29 @@ impl Cuda {
         self.finish(Some(&product), epilogue, epilogue.accumulate, out)
     }
 
-    /// The product and a bias in one pass; `false`, and nothing is done, where cuBLASLt does not offer it.
-    fn multiply_biased(
+    /// The product, and a bias in the same pass; `false`, and nothing is done, where cuBLASLt does not offer it.
+    fn multiply_by_lt(
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
-        bias: &CudaMatrix,
+        bias: Option<&CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
         let Some(lt) = &self.dense_libraries("gemm")?.lt else { return Ok(false) };
         // Types as cuBLAS takes them, and a bias like the result. In bf16 sums are rounded before the bias is added.
         let rounds = out.dtype == Dtype::Bf16;
-        if bias.dtype != out.dtype || (rounds && (a.dtype == Dtype::F32 || self.precision == Dtype::F32)) {
+        let suits = bias.is_none_or(|bias| bias.dtype == out.dtype && !(rounds && self.precision == Dtype::F32));
+        if !suits || (rounds && a.dtype == Dtype::F32) {
             return Ok(false);
         }
         self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;
         let [at_a, at_b, at_out] = [self.address(a), self.address(b), self.address(out)];
-        let operands = Operands { a: at_b.at, b: at_a.at, bias: self.address(bias).at, out: at_out.at };
+        let bias = bias.map(|bias| self.address(bias).at);
+        let operands = Operands { a: at_b.at, b: at_a.at, bias: bias.unwrap_or(0), out: at_out.at };
+        let product = Product { has_bias: bias.is_some(), ..dense.by_columns(at_a, at_b, at_out) };
         // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the stream;
         // `out` is borrowed alone, and every matrix has an allocation of its own.
-        let done = unsafe { lt.multiply(dense.by_columns(at_a, at_b, at_out), (dense.alpha, dense.beta), operands) };
+        let done = unsafe { lt.multiply(product, (dense.alpha, dense.beta), operands) };
         done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
     }
 
