@@ -1,6 +1,7 @@
 // Dense products on tensor cores where one side is long and the others are short: rows of nodes times weights, and sums over
 // nodes. out = mask ⊙ activation(alpha · op(A)·op(B) + out + bias), where `out` counts if ACCUMULATE is 1, ACTIVATION is one of
-// common.cuh's, and there is a mask if MASKS is 1.
+// common.cuh's, and there is a mask if MASKS is 1. If PAIR is 1 the sum of two products stands for op(A)·op(B): the second one's summed
+// dimension follows the first one's, from the next stage on.
 //
 // A block computes tiles of ROWS rows and COLS columns. Pieces of DEPTH of the summed dimension travel through a ring of stages in
 // shared memory, from tile to tile without a pause; fragments are read from there for `mma`. X is the storage of operands, Y of the
@@ -13,12 +14,14 @@
 // HELD: tiles of B that stay in shared memory from beginning to end, all of its columns' tiles; 0 where they travel with those of A.
 // TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
 // go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4 MASKS=0
-// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2 MASKS=1
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2 MASKS=0
-// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4 MASKS=0
+// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2 MASKS=1
+// Constants: X=bf16 Y=bf16 B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=1 HELD=4 MASKS=1
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2 MASKS=0
+// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
 #include "common.cuh"
 
 static const int BM = ROWS, DEPTH = 128 / (int)sizeof(X), STAGES = 3, WARPS = 8;
@@ -336,19 +339,34 @@ __device__ __forceinline__ void leave_column_sums(const Out &to, int warp_row, i
     }
 }
 
+// Operands of a product, and the numbers that it sums for an element.
+struct Term {
+    const X *a;
+    u64 a_pitch;
+    const X *b;
+    u64 b_pitch, depth;
+
+    __device__ __forceinline__ Matrix left(u64 rows) const { return {a, a_pitch, TA ? depth : rows, TA ? rows : depth}; }
+    __device__ __forceinline__ Matrix right(u64 cols) const { return {b, b_pitch, TB ? cols : depth, TB ? depth : cols}; }
+};
+
 // Blocks along x take tiles of rows in turn, along y columns, along z parts of `part` numbers of the summed dimension, a multiple
 // of DEPTH.
 extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 && sizeof(X) == 4) ? 1 : 2)
-    product(const X *a, u64 a_pitch, const X *b, u64 b_pitch, u64 depth, u64 part, const __grid_constant__ Out to) {
+    product(const __grid_constant__ Term first_term, const __grid_constant__ Term second_term, u64 part, const __grid_constant__ Out to) {
     extern __shared__ unsigned char memory[];
     const u32 stages = shared_address(memory);
-    const Matrix left = {a, a_pitch, TA ? depth : to.rows, TA ? to.rows : depth};
-    const Matrix right = {b, b_pitch, TB ? to.cols : depth, TB ? depth : to.cols};
+    const Matrix left = first_term.left(to.rows), right = first_term.right(to.cols);
+    const Matrix second_left = second_term.left(to.rows), second_right = second_term.right(to.cols);
+    // Where the second product begins.
+    const u64 second = (first_term.depth + DEPTH - 1) / DEPTH * DEPTH, depth = PAIR ? second + second_term.depth : first_term.depth;
     const u64 n_tiles = (to.rows + BM - 1) / BM, first_col = (u64)blockIdx.y * COLS;
     const u64 begin = SPLIT ? blockIdx.z * part : 0, end = SPLIT && begin + part < depth ? begin + part : depth;
     const int warp = threadIdx.x / 32, warp_row = warp / ABREAST, row = warp_row * TALL * 16, col = warp % ABREAST * WIDE * 8;
     const auto copy_b = [&](u32 to_b, u64 d) {
-        copy_tile<B_ROWS, B_WIDTH, B_PITCH>(to_b, right, TB ? first_col : d, TB ? d : first_col);
+        const bool is_second = PAIR && d >= second;
+        const u64 at = is_second ? d - second : d;
+        copy_tile<B_ROWS, B_WIDTH, B_PITCH>(to_b, is_second ? second_right : right, TB ? first_col : at, TB ? at : first_col);
     };
     // They arrive with the first stage.
     const u32 held = stages + STAGES * STAGE_BYTES;
@@ -358,7 +376,9 @@ extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 
         if (loaded.tile < n_tiles) {
             const u32 to_a = stages + stage * STAGE_BYTES, to_b = to_a + A_BYTES;
             const u64 first_row = loaded.tile * BM;
-            copy_tile<A_ROWS, A_WIDTH, A_PITCH>(to_a, left, TA ? loaded.depth : first_row, TA ? first_row : loaded.depth);
+            const bool is_second = PAIR && loaded.depth >= second;
+            const u64 at = is_second ? loaded.depth - second : loaded.depth;
+            copy_tile<A_ROWS, A_WIDTH, A_PITCH>(to_a, is_second ? second_left : left, TA ? at : first_row, TA ? first_row : at);
             if (HELD == 0) copy_b(to_b, loaded.depth);
             loaded.advance(begin, end);
         }

@@ -137,6 +137,64 @@ fn rows_of_nodes_times_weights() {
     }
 }
 
+/// The sum of two products in one pass: some elements against sums in `f64`, by the sizes of their terms.
+#[test]
+fn two_products_are_added() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let Some(cuda) = cuda(dtype) else { return };
+        for (seed, (n_rows, cols, depths)) in [
+            (LONG, 256, [100, 100]),
+            (LONG, 64, [9, 602]),
+            (LONG, 47, [64, 33]),
+            (LONG, 128, [128, 8]),
+            (300, 32, [40, 20]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let seed = 100 * seed as u64;
+            let operands = depths.map(|depth| {
+                let draw = |shape, seed| random(shape, seed, dtype);
+                (
+                    draw(Shape::new(n_rows, depth), seed + depth as u64),
+                    draw(Shape::new(depth, cols), seed + depth as u64 + 1),
+                )
+            });
+            let (bias, before) =
+                (random(Shape::new(1, cols), seed, Dtype::F32), random(Shape::new(n_rows, cols), seed, dtype));
+            let upload = |matrix: &Matrix, dtype| cuda.upload(matrix, dtype).expect("memory");
+            // Weights are stored as f32.
+            let on_device = operands.each_ref().map(|(x, w)| (upload(x, dtype), upload(w, Dtype::F32)));
+            let bias_on_device = upload(&bias, Dtype::F32);
+            for accumulate in [false, true] {
+                let activation = Activation::Relu;
+                let epilogue = Epilogue { bias: Some(&bias_on_device), activation, accumulate, dropout: None };
+                let mut out = upload(&before, dtype);
+                let [first, second] = on_device.each_ref().map(|(x, w)| (x, w));
+                cuda.gemm_pair(first, second, epilogue, &mut out).expect("two products");
+                let found = cuda.download(&out).expect("memory");
+                for at in 0..200 {
+                    let (i, j) = ((at * 7919 + at) % n_rows, (at * 31) % cols);
+                    let terms = operands.each_ref().map(|(x, w)| dot(x, Transpose::No, w, Transpose::No, (i, j)));
+                    let kept = if accumulate { f64::from(before.row(i)[j]) } else { 0.0 };
+                    let sum = terms.iter().map(|term| term.0).sum::<f64>() + f64::from(bias.data()[j]) + kept;
+                    let sizes =
+                        terms.iter().map(|term| term.1).sum::<f64>() + f64::from(bias.data()[j].abs()) + kept.abs();
+                    let expected = sum.max(0.0);
+                    // Short products are made one after the other, and rounded between.
+                    let rounding = if dtype == Dtype::Bf16 { 5e-3 * (expected + sizes * 0.5) } else { 0.0 };
+                    let bound = 3e-7 * sizes.max(1.0) + rounding;
+                    let found = f64::from(found.row(i)[j]);
+                    assert!(
+                        (found - expected).abs() <= bound,
+                        "{dtype:?} {depths:?} ({i}, {j}): {found}, not {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn sums_over_nodes() {
     for dtype in [Dtype::F32, Dtype::Bf16] {

@@ -532,6 +532,23 @@ pub trait Backend: Send + Sync {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
+    /// `out = epilogue(X·W + Y·V)` for pairs `(X, W)` and `(Y, V)`: the product of a concatenation `[X ‖ Y]`, which is not stored.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn gemm_pair(
+        &self,
+        first: (&Self::Matrix, &Self::Matrix),
+        second: (&Self::Matrix, &Self::Matrix),
+        epilogue: Epilogue<'_, Self::Matrix>,
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError> {
+        let no = Transpose::No;
+        let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
+        self.gemm((first.0, no), None, (first.1, no), before, out)?;
+        self.gemm((second.0, no), None, (second.1, no), Epilogue { accumulate: true, ..epilogue }, out)
+    }
+
     /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again; a backend
     /// may offer to do so with `f32`, see [`Cpu::gathering`](crate::Cpu::gathering). `weights` (`nnz × 1`, in the order of the untransposed entries) stand in for the values of `A` if given.
     /// With several heads, `nnz × heads`, each weighs its own columns, interleaved as in [`Attention`].

@@ -335,6 +335,23 @@ impl Backend for Meter {
         Ok(())
     }
 
+    fn gemm_pair(
+        &self,
+        first: (&MeterMatrix, &MeterMatrix),
+        second: (&MeterMatrix, &MeterMatrix),
+        epilogue: Epilogue<'_, MeterMatrix>,
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        let pairs = [first, second];
+        self.scratch(|| pairs.map(|pair| cuda::gemm(pair, None, (plain, self.activations), out)).iter().sum());
+        let bytes = pairs.iter().map(|(x, w)| x.n_bytes() + w.n_bytes()).sum::<u64>() + out.n_bytes();
+        let inner = first.0.shape.cols + second.0.shape.cols;
+        let dtype = if first.0.dtype == first.1.dtype { first.0.dtype } else { self.activations };
+        self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64, dtype);
+        Ok(())
+    }
+
     fn spmm(
         &self,
         (a, ta): (&MeterSparse, Transpose),

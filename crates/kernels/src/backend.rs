@@ -232,6 +232,16 @@ impl Backend for Cuda {
         Self::gemm(self, a, dropout, b, epilogue, out)
     }
 
+    fn gemm_pair(
+        &self,
+        first: (&CudaMatrix, &CudaMatrix),
+        second: (&CudaMatrix, &CudaMatrix),
+        epilogue: Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        Self::gemm_pair(self, first, second, epilogue, out)
+    }
+
     fn spmm(
         &self,
         a: (&CudaSparse, Transpose),

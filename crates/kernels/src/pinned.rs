@@ -12,6 +12,8 @@ use crate::driver::explain;
 /// Bytes that all devices of the process read in place, by the host's own addresses.
 pub(crate) struct Pinned {
     bytes: PinnedHostSlice<u8>,
+    /// Where they are: the library waits for the device whenever it is asked.
+    first: *const u8,
     stream: Arc<CudaStream>,
 }
 
@@ -25,32 +27,35 @@ impl Pinned {
         let flags = CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE;
         // SAFETY: whatever the memory holds is bytes.
         let pinned = unsafe { context.alloc_pinned_with_flags::<u8>(n_bytes.max(1), flags) };
-        let bytes = pinned.map_err(|error| {
+        let mut bytes = pinned.map_err(|error| {
             let why = explain(error.0);
             let remedy = "free memory, raise `ulimit -l`, or leave the cache out where the device has room for all";
             ComputeError::device(what, format!("the host pins no {n_bytes} bytes ({why}); {remedy}"))
         })?;
-        let mut pinned = Self { bytes, stream: Arc::clone(&cuda.device.stream) };
-        pinned.bytes_mut().fill(0);
-        Ok(pinned)
+        let memory = bytes.as_mut_slice().map_err(Cuda::failed(what))?;
+        memory.fill(0);
+        Ok(Self { first: memory.as_ptr(), bytes, stream: Arc::clone(&cuda.device.stream) })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes.as_slice().expect(UNRECORDED)
+        // SAFETY: as many bytes are allocated there, for as long as this lives, and all were written; devices only read them.
+        unsafe { std::slice::from_raw_parts(self.first, self.bytes.len()) }
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.bytes.as_mut_slice().expect(UNRECORDED)
+    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], ComputeError> {
+        self.bytes.as_mut_slice().map_err(Cuda::failed("memory that devices read"))
     }
 
     /// Where devices, and the host, find the first byte.
     pub(crate) fn address(&self) -> u64 {
-        self.bytes().as_ptr() as u64
+        self.first as u64
     }
 }
 
-/// Why bytes can be had at any time.
-const UNRECORDED: &str = "the library records no event of memory that a device reads in place";
+// SAFETY: the bytes belong to this, and whoever has it by reference only reads them.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
 
 impl Drop for Pinned {
     /// Pinned memory is not freed while the device that it was taken for reads it; others see to that themselves.

@@ -118,7 +118,7 @@ impl HostPieces {
         let own = of_rank(group.rank);
         let n_bytes = (rows.offset)(own.end) - (rows.offset)(own.start);
         let mut piece = Pinned::new(cuda, n_bytes as usize, rows.operation)?;
-        (rows.write)(own, &mut piece.bytes_mut()[..n_bytes as usize]);
+        (rows.write)(own, &mut piece.bytes_mut()?[..n_bytes as usize]);
         let firsts = (0..group.size).map(|rank| of_rank(rank).start).map(|first| (first, (rows.offset)(first)));
         Ok(Self { firsts: firsts.collect(), pieces: group.hand_out(rows.operation, piece)? })
     }

@@ -182,6 +182,19 @@ impl Linear {
         }
     }
 
+    /// The sum of two layers' products of dense rows, with the bias of the options only: `mask ⊙ activation(X·W + Y·V + b)`.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn forward_pair<B: Backend>(
+        tape: &mut Tape<'_, B>,
+        terms: [(&Self, Var); 2],
+        options: LinearOptions,
+    ) -> Result<Var, ComputeError> {
+        let terms = terms.map(|(layer, rows)| (rows, tape.param(layer.weight)));
+        tape.linear_pair(terms, options)
+    }
+
     /// As [`forward`](Self::forward), with the bias of the options only: the layer's own comes later, after an
     /// aggregation.
     ///

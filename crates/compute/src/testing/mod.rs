@@ -83,6 +83,7 @@ trait Visitor {
 
 fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<products::Gemm>();
+    visitor.visit::<products::GemmPair>();
     visitor.visit::<products::Spmm>();
     visitor.visit::<passes::Storage>();
     visitor.visit::<passes::EpilogueBackward>();

@@ -8,6 +8,42 @@ use super::inputs::{Draws, EpilogueCase, dtype, epilogue, n_rows, width};
 use super::{Law, Output, Results};
 use crate::{Backend, Dropout, Dtype, Shape, SparseOperand, Transpose};
 
+/// The sum of two dense products.
+pub(super) struct GemmPair;
+
+#[derive(Debug)]
+pub(super) struct GemmPairCase {
+    /// Rows and columns of the result, and both summed dimensions.
+    dimensions: (usize, usize, usize, usize),
+    epilogue: EpilogueCase,
+    dtypes: [Dtype; 6],
+    seed: u64,
+}
+
+impl Law for GemmPair {
+    const NAME: &'static str = "gemm_pair";
+    const TOLERANCE: f64 = 4e-5;
+    type Case = GemmPairCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = GemmPairCase> {
+        let dtypes = [dtype(), dtype(), dtype(), dtype(), dtype(), dtype()];
+        ((n_rows(rows_max), width(), width(), width()), epilogue(), dtypes, any::<u64>())
+            .prop_map(|(dimensions, epilogue, dtypes, seed)| GemmPairCase { dimensions, epilogue, dtypes, seed })
+    }
+
+    fn run<B: Backend>(backend: &B, case: &GemmPairCase) -> Results {
+        let (mut draws, (rows, cols, x_cols, y_cols)) = (Draws::new(case.seed), case.dimensions);
+        let shapes = [(rows, x_cols), (x_cols, cols), (rows, y_cols), (y_cols, cols), (1, cols), (rows, cols)];
+        let mut at = 0;
+        let [x, w, y, v, bias, mut out] = shapes.map(|(rows, cols)| {
+            at += 1;
+            draws.matrix(backend, Shape::new(rows, cols), case.dtypes[at - 1])
+        });
+        backend.gemm_pair((&x, &w), (&y, &v), case.epilogue.with(&bias), &mut out).expect("gemm_pair");
+        vec![Output::of(backend, &out)]
+    }
+}
+
 /// Dense products: `NN`, `NT`, `TN`, with and without dropout.
 pub(super) struct Gemm;
 

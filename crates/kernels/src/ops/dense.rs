@@ -53,8 +53,34 @@ struct Out {
     mask: Mask,
 }
 
+/// `Term` of `kernels/dense.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Term {
+    a: u64,
+    a_pitch: u64,
+    b: u64,
+    b_pitch: u64,
+    depth: u64,
+}
+
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Out {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Term {}
+
+/// What is multiplied: the operands and, where two products are added, those of the second.
+#[derive(Clone, Copy)]
+struct Factors<'a> {
+    first: (&'a CudaMatrix, &'a CudaMatrix),
+    second: Option<(&'a CudaMatrix, &'a CudaMatrix)>,
+}
+
+impl<'a> From<(&'a CudaMatrix, &'a CudaMatrix)> for Factors<'a> {
+    fn from(first: (&'a CudaMatrix, &'a CudaMatrix)) -> Self {
+        Self { first, second: None }
+    }
+}
 
 /// What a kernel is compiled for besides operands: how the result, the bias and what went through an activation are stored, and what
 /// happens to sums.
@@ -133,23 +159,11 @@ impl Cuda {
             return Ok(false);
         }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
-        let to = Out {
-            bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
-            mask: self.mask_or_none(epilogue.dropout, dense.shape.cols)?,
-            ..self.plain_out(dense, out)
-        };
-        let variant = Variant {
-            out: out.dtype,
-            bias: epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype),
-            through: Dtype::F32,
-            activation: epilogue.activation,
-            accumulate: epilogue.accumulate,
-            masks: epilogue.dropout.is_some(),
-        };
+        let (variant, to) = self.forward_out(dense, epilogue, out)?;
         match dense.transposes {
             (Transpose::No, _) if dense.shape.rows >= LONG => {
                 let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
-                self.product_of(dense, (a, b), cut, variant, to)?;
+                self.product_of(dense, (a, b).into(), cut, variant, to)?;
                 Ok(true)
             }
             (Transpose::Yes, Transpose::No) if plain && dense.depth >= LONG && dense.shape.rows <= SUMMED_ROWS_MAX => {
@@ -158,6 +172,28 @@ impl Cuda {
             }
             _ => Ok(false),
         }
+    }
+
+    /// The sum of two products of long rows, `dense` the first, and its epilogue; `false`, and nothing is done, for others. All
+    /// operands are of one type.
+    pub(super) fn multiply_long_pair(
+        &self,
+        dense: Dense,
+        [first, second]: [(&CudaMatrix, &CudaMatrix); 2],
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        if !is_suited(dense, first) || !is_suited(dense, second) || dense.shape.rows < LONG {
+            return Ok(false);
+        }
+        let (variant, to) = self.forward_out(dense, epilogue, out)?;
+        // The second begins with a stage of its own.
+        let dtype = first.0.dtype;
+        let depth = dense.depth.next_multiple_of(DEPTH_BYTES / dtype.n_bytes()) + second.0.shape.cols;
+        let both = Dense { depth, ..dense };
+        let cut = Cut::of(dense.shape, depth, false, dtype);
+        self.product_of(both, Factors { first, second: Some(second) }, cut, variant, to)?;
+        Ok(true)
     }
 
     /// A product of long rows that goes back through the activation whose result is `y`, and the sums of its columns; `false`, and
@@ -184,11 +220,34 @@ impl Cuda {
         };
         let (bias, through, activation) = (Dtype::F32, y.dtype, slope.activation);
         let variant = Variant { out: out.dtype, bias, through, activation, accumulate: false, masks: false };
-        self.product_of(dense, (a, b), cut, variant, to)?;
+        self.product_of(dense, (a, b).into(), cut, variant, to)?;
         if let Some((sums, partials)) = sums.zip(partials) {
             self.finish_columns(OPERATION, &partials.as_view(), (cut.blocks, cols, 1), sums)?;
         }
         Ok(true)
+    }
+
+    /// The result, what happens to it on the way forward, and the kernel for that.
+    fn forward_out(
+        &self,
+        dense: Dense,
+        epilogue: &Epilogue<'_, CudaMatrix>,
+        out: &CudaMatrix,
+    ) -> Result<(Variant, Out), ComputeError> {
+        let to = Out {
+            bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
+            mask: self.mask_or_none(epilogue.dropout, dense.shape.cols)?,
+            ..self.plain_out(dense, out)
+        };
+        let variant = Variant {
+            out: out.dtype,
+            bias: epilogue.bias.map_or(Dtype::F32, |bias| bias.dtype),
+            through: Dtype::F32,
+            activation: epilogue.activation,
+            accumulate: epilogue.accumulate,
+            masks: epilogue.dropout.is_some(),
+        };
+        Ok((variant, to))
     }
 
     /// The result alone.
@@ -218,8 +277,8 @@ impl Cuda {
         let cut = Cut::of(dense.shape, dense.depth, true, a.dtype);
         let partials = self.scratch::<f32>(OPERATION, cut.parts * out.len())?;
         let to = Out { partials: self.pointer(Some(&partials)), ..to };
-        self.product_of(dense, (a, b), cut, variant, to)?;
-        let kernel = self.dense_kernel("add_parts", dense, cut, a.dtype, variant, to)?;
+        self.product_of(dense, (a, b).into(), cut, variant, to)?;
+        let kernel = self.dense_kernel("add_parts", dense, (cut, false), a.dtype, variant, to)?;
         let n_parts = cut.parts as u64;
         let blocks = out.padded().len().div_ceil(32) as u32;
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, 8, 1), shared_mem_bytes: 0 };
@@ -234,18 +293,29 @@ impl Cuda {
     fn product_of(
         &self,
         dense: Dense,
-        (a, b): (&CudaMatrix, &CudaMatrix),
+        factors: Factors<'_>,
         cut: Cut,
         variant: Variant,
         to: Out,
     ) -> Result<(), ComputeError> {
-        let kernel = self.dense_kernel("product", dense, cut, a.dtype, variant, to)?;
-        let (_, shared_bytes) = cut.held(dense, a.dtype);
+        let dtype = factors.first.0.dtype;
+        let kernel = self.dense_kernel("product", dense, (cut, factors.second.is_some()), dtype, variant, to)?;
+        let (_, shared_bytes) = cut.held(dense, dtype);
         Self::allow_shared(OPERATION, &kernel, shared_bytes)?;
-        let (a_pitch, b_pitch) = (a.pitch() as u64, b.pitch() as u64);
-        let (depth, part) = (dense.depth as u64, cut.part as u64);
+        let pair = |(a, b): (&CudaMatrix, &CudaMatrix), depth: usize| Term {
+            a: self.pointer(Some(&a.data)),
+            a_pitch: a.pitch() as u64,
+            b: self.pointer(Some(&b.data)),
+            b_pitch: b.pitch() as u64,
+            depth: depth as u64,
+        };
+        let (first, second) = match factors.second {
+            None => (pair(factors.first, dense.depth), pair(factors.first, 0)),
+            Some(second) => (pair(factors.first, factors.first.0.shape.cols), pair(second, second.0.shape.cols)),
+        };
+        let part = cut.part as u64;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&a.data).arg(&a_pitch).arg(&b.data).arg(&b_pitch).arg(&depth).arg(&part).arg(&to);
+        launch.arg(&first).arg(&second).arg(&part).arg(&to);
         // SAFETY: the shapes were checked, and operands are of the type that the kernel was compiled for; their rows are wide
         // enough to begin where copies of 16 bytes may; `to` has room for each row and part, of the type that the kernel was
         // compiled for.
@@ -257,7 +327,7 @@ impl Cuda {
         &self,
         name: &str,
         dense: Dense,
-        cut: Cut,
+        (cut, is_pair): (Cut, bool),
         operands: Dtype,
         variant: Variant,
         to: Out,
@@ -274,6 +344,7 @@ impl Cuda {
             ("TA", flag(ta)),
             ("TB", flag(tb)),
             ("SPLIT", flag(ta)),
+            ("PAIR", usize::from(is_pair)),
             ("BACK", usize::from(to.through != 0)),
             ("ACTIVATION", number(activation) as usize),
             ("ACCUMULATE", usize::from(accumulate)),

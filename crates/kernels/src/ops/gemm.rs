@@ -76,6 +76,36 @@ impl Cuda {
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
 
+    /// [`Backend::gemm_pair`](girih_compute::Backend::gemm_pair).
+    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
+    pub(crate) fn gemm_pair(
+        &self,
+        (x, w): (&CudaMatrix, &CudaMatrix),
+        (y, v): (&CudaMatrix, &CudaMatrix),
+        epilogue: Epilogue<'_, CudaMatrix>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const NO: Transpose = Transpose::No;
+        let bias = epilogue.bias.map(|bias| bias.shape);
+        checks::gemm((x.shape, NO), (w.shape, NO), bias, out.shape)?;
+        checks::gemm((y.shape, NO), (v.shape, NO), bias, out.shape)?;
+        checks::mask("gemm", &epilogue)?;
+        let common = if [w, y, v].iter().all(|matrix| matrix.dtype == x.dtype) { x.dtype } else { self.precision };
+        let [x_, w_, y_, v_] = [
+            self.converted(x, None, common)?,
+            self.converted(w, None, common)?,
+            self.converted(y, None, common)?,
+            self.converted(v, None, common)?,
+        ];
+        let dense = Dense { shape: out.shape, depth: x.shape.cols, transposes: (NO, NO), alpha: 1.0, beta: 0.0 };
+        if self.multiply_long_pair(dense, [(x_.get(), w_.get()), (y_.get(), v_.get())], &epilogue, out)? {
+            return Ok(());
+        }
+        let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
+        self.gemm((x, NO), None, (w, NO), before, out)?;
+        self.gemm((y, NO), None, (v, NO), Epilogue { accumulate: true, ..epilogue }, out)
+    }
+
     /// [`Backend::gemm_backward`](girih_compute::Backend::gemm_backward).
     pub(crate) fn gemm_backward(
         &self,

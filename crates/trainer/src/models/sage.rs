@@ -98,17 +98,19 @@ impl SageLayer {
         aggregated: Option<Rows<'a, B>>,
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
-        let add = Some(self.own.forward_own(tape, graph, rows, LinearOptions::default())?);
-        let bias = Some(tape.param(self.bias));
         let aggregated = match aggregated {
             None => self.aggregate.forward(tape, graph, rows)?,
             constant => constant,
         };
+        let bias = Some(tape.param(self.bias));
+        let options = LinearOptions { bias, activation, mask, ..LinearOptions::default() };
+        if let (Rows::Dense(x), Some(Rows::Dense(y) | Rows::Propagated(y))) = (rows, &aggregated) {
+            let own = tape.destinations(graph, *x)?;
+            return Linear::forward_pair(tape, [(&self.own, own), (&self.neighbors, *y)], options);
+        }
+        let add = Some(self.own.forward_own(tape, graph, rows, LinearOptions::default())?);
         match aggregated {
-            Some(rows) => {
-                let options = LinearOptions { dropout: None, bias, activation, mask, add };
-                self.neighbors.forward(tape, &rows, options)
-            }
+            Some(rows) => self.neighbors.forward(tape, &rows, LinearOptions { add, ..options }),
             None => {
                 let transformed = self.neighbors.forward(tape, rows, LinearOptions::default())?;
                 tape.aggregate(graph, transformed, AggregateOptions { bias, activation, mask, add })

@@ -1,4 +1,4 @@
-//! `linear`: `out = mask ⊙ activation(dropout(X)·W + add + bias)`.
+//! `linear`: `out = mask ⊙ activation(dropout(X)·W + add + bias)`, and `linear_pair`: the same of the sum of two products.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
@@ -22,8 +22,8 @@ pub struct LinearOptions {
 }
 
 struct Linear {
-    x: Var,
-    weight: Var,
+    /// Operands and their weights.
+    terms: Vec<(Var, Var)>,
     dropout: Option<Dropout>,
     epilogue: Recorded,
 }
@@ -46,20 +46,42 @@ impl<B: Backend> Tape<'_, B> {
             &mut out,
         )?;
         let operands: Vec<Var> = [x, weight].into_iter().chain(epilogue.operands()).collect();
-        Ok(self.record(out, &operands, Linear { x, weight, dropout, epilogue }))
+        Ok(self.record(out, &operands, Linear { terms: vec![(x, weight)], dropout, epilogue }))
+    }
+
+    /// `mask ⊙ activation(X·W + Y·V + bias)` for pairs `(x, w)` and `(y, v)`: the product of a concatenation that is never stored, in one
+    /// pass where the backend has one. Neither operand is masked, and nothing is added.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    ///
+    /// # Panics
+    /// When the options mask an operand or add to a result.
+    pub fn linear_pair(&mut self, terms: [(Var, Var); 2], options: LinearOptions) -> Result<Var, ComputeError> {
+        let LinearOptions { dropout, bias, activation, mask, add } = options;
+        assert!(dropout.is_none() && add.is_none(), "a pair of products is neither masked nor added to");
+        let epilogue = Recorded { bias, activation, mask, add };
+        let shape = Shape::new(self.shape(terms[0].0).rows, self.shape(terms[0].1).cols);
+        let (mut out, accumulate) = epilogue.target(self, shape)?;
+        let [first, second] = terms.map(|(x, weight)| (self.value(x), self.value(weight)));
+        self.backend().gemm_pair(first, second, epilogue.on(self, accumulate), &mut out)?;
+        let operands: Vec<Var> = terms.into_iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
+        Ok(self.record(out, &operands, Linear { terms: terms.to_vec(), dropout, epilogue }))
     }
 }
 
 impl<B: Backend> Operation<B> for Linear {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
-        // ∂W = dropout(X)ᵀ·∂Z
-        pass.with_grad(self.weight, |pass, weight_grad, accumulate| {
-            let epilogue = Epilogue { accumulate, ..Epilogue::default() };
-            let (x, dz) = ((pass.value(self.x), Transpose::Yes), (&grad, Transpose::No));
-            pass.backend().gemm(x, self.dropout, dz, epilogue, weight_grad)
-        })?;
-        self.operand_backward(pass, &grad)?;
+        for &(x, weight) in self.terms.iter().rev() {
+            // ∂W = dropout(X)ᵀ·∂Z
+            pass.with_grad(weight, |pass, weight_grad, accumulate| {
+                let epilogue = Epilogue { accumulate, ..Epilogue::default() };
+                let (x, dz) = ((pass.value(x), Transpose::Yes), (&grad, Transpose::No));
+                pass.backend().gemm(x, self.dropout, dz, epilogue, weight_grad)
+            })?;
+            self.operand_backward(pass, (x, weight), &grad)?;
+        }
         self.epilogue.finish(pass, grad)
     }
 
@@ -73,25 +95,26 @@ impl Linear {
     fn operand_backward<B: Backend>(
         &self,
         pass: &mut BackwardPass<'_, '_, B>,
+        (x, weight): (Var, Var),
         grad: &B::Matrix,
     ) -> Result<(), ComputeError> {
         let product = |pass: &BackwardPass<'_, '_, B>, out: &mut B::Matrix, accumulate: bool| {
             let epilogue = Epilogue { accumulate, ..Epilogue::default() };
-            let (dz, weight) = ((grad, Transpose::No), (pass.value(self.weight), Transpose::Yes));
+            let (dz, weight) = ((grad, Transpose::No), (pass.value(weight), Transpose::Yes));
             pass.backend().gemm(dz, None, weight, epilogue, out)
         };
         let Some(dropout) = self.dropout else {
-            return match pass.next_epilogue(self.x) {
-                Some(epilogue) => epilogue.backward_of_product(pass, self.x, grad, (self.weight, Transpose::Yes)),
-                None => pass.with_grad(self.x, product),
+            return match pass.next_epilogue(x) {
+                Some(epilogue) => epilogue.backward_of_product(pass, x, grad, (weight, Transpose::Yes)),
+                None => pass.with_grad(x, product),
             };
         };
-        if !pass.needs_grad(self.x) {
+        if !pass.needs_grad(x) {
             return Ok(());
         }
-        let mut x_grad = pass.grad_buffer(self.x)?;
+        let mut x_grad = pass.grad_buffer(x)?;
         product(pass, &mut x_grad, false)?;
         pass.backend().dropout_in_place(dropout, &mut x_grad)?;
-        pass.give(self.x, x_grad)
+        pass.give(x, x_grad)
     }
 }
