@@ -43,7 +43,10 @@ impl TierConfig {
         const SHARES: &str = "from 0 to 1: a share of the nodes, or one for every device and one for one device each";
         let parts = [("tiers.features", self.features), ("tiers.topology", self.topology)];
         let wrong = parts.into_iter().find(|(_, shares)| shares.is_some_and(|shares| !shares.are_shares()));
-        wrong.map(|(name, _)| (name, SHARES))
+        let idle = !self.is_default() && self.features.is_none() && self.topology.is_none();
+        wrong
+            .map(|(name, _)| (name, SHARES))
+            .or(idle.then_some(("tiers.hotness", "left out: it orders what tiers.features and tiers.topology place")))
     }
 }
 
@@ -203,5 +206,8 @@ mod tests {
         }
         let wrong = TierConfig { topology: every(1.5), ..TierConfig::default() };
         assert_eq!(wrong.complaint().unwrap().0, "tiers.topology");
+        let idle = TierConfig { hotness: Hotness::PageRank, ..TierConfig::default() };
+        assert_eq!(idle.complaint().unwrap().0, "tiers.hotness");
+        assert!(all.iter().all(|tiers| tiers.complaint().is_none()));
     }
 }
