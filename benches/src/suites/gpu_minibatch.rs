@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn ways_are_configurations_that_train() {
-        let ways = ways(16, 4, Protocol::default());
-        assert!(ways.iter().all(|way| way.config.validate().is_ok()));
+        let ways = ways(16, 4, Protocol { warm_up: 1, repeats: 1 });
+        ways.iter().for_each(|way| way.config.validate().unwrap_or_else(|error| panic!("{}: {error}", way.name)));
         assert!(ways.iter().any(|way| way.n_devices == 4));
         let mut names: Vec<_> = ways.iter().map(|way| &way.name).collect();
         names.sort();
