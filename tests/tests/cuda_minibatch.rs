@@ -10,8 +10,8 @@ use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborS
 use girih_tests::{cuda, losses_of};
 use girih_tiers::{CacheShares, Placement};
 use girih_trainer::{
-    Adjacency, Aggregator, BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, Neighborhoods,
-    SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
+    Adjacency, Aggregator, BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, Neighborhoods, NormKind,
+    ScoreBy, Scores, SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
 };
 
 /// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
@@ -78,6 +78,7 @@ fn rows_of_the_device_are_those_of_the_host() {
     ] {
         let graph = graph(600, weighted);
         let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops, norm });
+        let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
         for (fan_out, inputs, expand) in [
             ("5,3", Columns::Local, Expand::PerLayer),
             ("4,3,2", Columns::Global, Expand::PerLayer),
@@ -86,7 +87,7 @@ fn rows_of_the_device_are_those_of_the_host() {
             ("40,2", Columns::Global, Expand::Once),
         ] {
             let sampler = sampler(fan_out, inputs, expand);
-            let mut source = Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 64).unwrap().unwrap();
+            let mut source = on_device.source(&cuda, &sampler, 64).unwrap().unwrap();
             for (batch, n_seeds) in [(0, 64), (1, 7), (2, 1), (3, 33)] {
                 let seeds: Vec<NodeId> = (0..n_seeds).map(|i| (i * 37 + batch * 5) % 600).collect();
                 let key = DrawKey::new(9, 2, batch);
@@ -110,7 +111,8 @@ fn columns_may_be_long() {
     let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
     let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
     let sampler = sampler("2", Columns::Local, Expand::PerLayer);
-    let mut source = Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 2800).unwrap().unwrap();
+    let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
+    let mut source = on_device.source(&cuda, &sampler, 2800).unwrap().unwrap();
     let (seeds, key): (Vec<NodeId>, _) = ((0..2800).collect(), DrawKey::new(1, 0, 0));
     source.request(&seeds, key).unwrap();
     let found = source.take().unwrap();
@@ -124,7 +126,8 @@ fn what_was_not_asked_for_is_not_given() {
     let graph = graph(60, false);
     let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
     let sampler = sampler("2", Columns::Local, Expand::PerLayer);
-    let mut source = Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 4).unwrap().unwrap();
+    let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
+    let mut source = on_device.source(&cuda, &sampler, 4).unwrap().unwrap();
     assert!(source.take().is_err());
     let key = DrawKey::new(1, 0, 0);
     assert!(source.request(&[1, 60], key).is_err_and(|error| error.to_string().contains("60")));
@@ -135,7 +138,7 @@ fn what_was_not_asked_for_is_not_given() {
     assert_eq!(source.take().unwrap().blocks[0].n_destinations, 2);
     let with_replacement = NeighborOptions { replace: true, ..NeighborOptions::default() };
     let sampler = NeighborSampler::new("2".parse().unwrap(), with_replacement).unwrap();
-    assert!(Backend::neighbors(&cuda, &neighborhoods.operand(), &sampler, 4).unwrap().is_none());
+    assert!(on_device.source(&cuda, &sampler, 4).unwrap().is_none());
 }
 
 fn planted() -> Dataset {
@@ -247,6 +250,92 @@ fn neighbours_may_be_drawn_from_memory_of_the_host() {
     let refused = train(&cuda, planted(), &refused, &SessionOptions::default(), &mut |_| Control::Continue);
     let message = refused.map(drop).unwrap_err().to_string();
     assert!(message.contains("not with these features"), "{message}");
+}
+
+/// The last scores of a run.
+fn scores<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Scores {
+    let mut last = None;
+    train(backend, dataset.clone(), config, &SessionOptions::default(), &mut |event| {
+        if let Event::Epoch { report, .. } = event {
+            last = report.scores.or(last);
+        }
+        Control::Continue
+    })
+    .expect("training");
+    last.expect("scores")
+}
+
+#[test]
+fn scores_layer_by_layer_are_those_of_the_graph() {
+    let Some(cuda) = cuda() else { return };
+    let dataset = planted();
+    // More nodes than a layer is computed for at a time.
+    let spec = "synth:planted,nodes=70000,degree=5,features=12,classes=3";
+    let large = load(spec, &LoadOptions::default()).expect("a data set");
+    let by = |config: &TrainConfig, score_by, tiers| {
+        let batch = BatchConfig { score_by: Some(score_by), ..config.batch.clone() };
+        TrainConfig { batch, tiers, ..config.clone() }
+    };
+    let mut runs = Vec::new();
+    for kind in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin] {
+        for batch in [BatchKind::Neighbor, BatchKind::Cluster] {
+            runs.push((&dataset, config(kind, batch, |_| {})));
+        }
+    }
+    let deep = |model: &mut ModelConfig| (model.layers, model.residual, model.norm) = (3, true, NormKind::Layer);
+    runs.push((&dataset, config(ModelKind::Gcn, BatchKind::Neighbor, deep)));
+    runs.push((
+        &large,
+        TrainConfig { batch_size: Some(20_000), epochs: 1, ..config(ModelKind::Sage, BatchKind::Neighbor, |_| {}) },
+    ));
+    for (dataset, config) in runs {
+        let expected = scores(&cuda, dataset, &by(&config, ScoreBy::Graph, TierConfig::default()));
+        let mut ways = vec![TierConfig::default()];
+        if config.batch.kind == BatchKind::Neighbor {
+            ways.extend([tiers(Some(0.2), None), tiers(None, Some(0.3)), tiers(Some(0.0), Some(0.0))]);
+        }
+        for tiers in ways {
+            let found = scores(&cuda, dataset, &by(&config, ScoreBy::Layers, tiers));
+            for (found, expected) in [(found.val_loss, expected.val_loss), (found.test_loss, expected.test_loss)] {
+                let (found, expected) = (found.unwrap(), expected.unwrap());
+                let off = (found - expected).abs() / expected.abs().max(1e-3);
+                assert!(
+                    off < 5e-3,
+                    "{found} for {expected}: {:?}, {:?}, {tiers:?}",
+                    config.model.kind,
+                    config.batch.kind
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_a_device_writes_to_the_host_are_read_as_they_were() {
+    let Some(cuda) = cuda() else { return };
+    for (cols, dtype) in [(16, Dtype::F32), (5, Dtype::F32), (40, Dtype::Bf16), (3, Dtype::Bf16)] {
+        let values =
+            |first: usize, n: usize| (first * cols..(first + n) * cols).map(|i| (i % 127) as f32 - 60.0).collect();
+        let mut store = cuda.row_store(Shape::new(300, cols), dtype).unwrap().expect("memory of the host");
+        for (first, n) in [(0, 130), (130, 1), (131, 169)] {
+            let rows = cuda.upload(&Matrix::new(n, cols, values(first, n)).unwrap(), dtype).unwrap();
+            store.write(&cuda, first, &rows).unwrap();
+        }
+        let ids: Vec<NodeId> = (0..500).map(|i| (i * 13 + 5) % 300).collect();
+        let mut out = cuda.zeros(Shape::new(ids.len(), cols), dtype).unwrap();
+        store.gather(&cuda, &cuda.upload_ids(&ids).unwrap(), &mut out).unwrap();
+        let all: Vec<f32> = values(0, 300);
+        let found = cuda.download(&out).unwrap();
+        let as_written =
+            |(row, &id): (usize, &NodeId)| found.row(row) == &all[id as usize * cols..(id as usize + 1) * cols];
+        assert!(ids.iter().enumerate().all(as_written), "{cols} columns of {}", dtype.name());
+        let other = if dtype == Dtype::F32 { Dtype::Bf16 } else { Dtype::F32 };
+        for (first, n, cols, dtype) in [(299, 2, cols, dtype), (0, 1, cols + 1, dtype), (0, 1, cols, other)] {
+            let rows = cuda.zeros(Shape::new(n, cols), dtype).unwrap();
+            assert!(store.write(&cuda, first, &rows).is_err_and(|error| error.to_string().contains("300 rows")));
+        }
+    }
+    assert!(Cpu::new().row_store(Shape::new(1, 1), Dtype::F32).unwrap().is_none());
 }
 
 #[test]

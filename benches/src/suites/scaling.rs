@@ -141,6 +141,7 @@ impl Subject {
             n_classes: preset.classes(),
             multi_label: false,
             n_train: preset.nodes() / 10,
+            n_scored: preset.nodes() / 5,
             interactions: None,
         };
         let figures = Figures::h200().with_entries(recorded_entries(self.entries_of)?);

@@ -20,7 +20,7 @@ use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::Layout;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, Schedule,
-    TaskKind, TierConfig, TrainConfig,
+    ScoreBy, TaskKind, TierConfig, TrainConfig,
 };
 
 use crate::{paths, sizes};
@@ -845,6 +845,10 @@ pub struct BatchSettings {
     /// Batches that the host makes ahead while a step computes; results do not depend on it [default: 2]
     #[arg(long, value_name = "N")]
     pub prefetch: Option<usize>,
+    /// How scores of the full graph are computed, without sampling: in one pass over all of it (graph), or layer by layer, for some
+    /// nodes at a time (layers), which takes less memory [default: graph; layers with a feature or topology cache]
+    #[arg(long, value_enum)]
+    pub score_by: Option<ScoreByArg>,
 }
 
 /// Settings of batches that are subgraphs.
@@ -919,6 +923,7 @@ impl BatchSettings {
         set(&mut batch.fanout, self.fanout.as_ref().map(numbers));
         set(&mut batch.replace, self.replace);
         set(&mut batch.prefetch, self.prefetch);
+        set(&mut batch.score_by, self.score_by.map(|by| Some(ScoreBy::from(by))));
         self.subgraphs.override_in(batch);
     }
 }
@@ -1058,6 +1063,10 @@ value_enum! {
 value_enum! {
     /// What GraphSAINT draws.
     Saint for SaintKind { Node, Edge, Walk }
+}
+value_enum! {
+    /// How runs on mini-batches are scored.
+    ScoreByArg for ScoreBy { Graph, Layers }
 }
 value_enum! {
     /// A storage of floats.

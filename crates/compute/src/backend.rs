@@ -13,12 +13,11 @@ use std::sync::Arc;
 use girih_compress::CompressedFeatures;
 use girih_graph_format::{Csr, Matrix, Scales};
 use girih_random::Key;
-use girih_sampling::NeighborSampler;
 use girih_tiers::Placement;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout, FarRows, NeighborOperand, NeighborSource, RowReader};
+use crate::{ComputeError, Dropout, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -367,6 +366,11 @@ pub trait Backend: Send + Sync {
         Dtype::F32
     }
 
+    /// Whether matrices lie in memory of the device's own, and not in the host's.
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
     /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand something
     /// to the host, and the host's clock tells nothing of the others.
     fn is_asynchronous(&self) -> bool {
@@ -482,17 +486,25 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// Mini-batches of at most `batch_size` seeds that the device samples as `sampler` would; `None` where it does not, so that the
-    /// host samples and uploads.
+    /// Room for rows in memory of the host that the device writes and reads; `None` where the device's memory is the host's.
+    ///
+    /// # Errors
+    /// When the host gives no such memory.
+    fn row_store(&self, _shape: Shape, _dtype: Dtype) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
+    /// A graph where the device samples mini-batches from it; `None` where it does not, so that the host samples and uploads.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    fn neighbors<'a>(
-        &'a self,
+    fn neighbor_graph(
+        &self,
         _operand: &NeighborOperand<'_>,
-        _sampler: &NeighborSampler,
-        _batch_size: usize,
-    ) -> Result<Option<Box<dyn NeighborSource<Self> + 'a>>, ComputeError>
+    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError>
     where
         Self: Sized,
     {

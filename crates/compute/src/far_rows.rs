@@ -1,4 +1,4 @@
-//! [`RowReader`] and [`FarRows`]: features that a device reads by id, wherever they lie and however they are stored.
+//! [`RowReader`], [`FarRows`] and [`RowStore`]: rows that a device reads by id, wherever they lie and however they are stored.
 
 use std::sync::Arc;
 
@@ -39,6 +39,15 @@ pub struct FarRows<B: Backend> {
     pub reader: Box<dyn RowReader<B>>,
     /// The same memory as the host reads it.
     pub on_host: Arc<dyn HostRows>,
+}
+
+/// Rows in memory of the host that a device writes, one block of them after the other, and reads by id.
+pub trait RowStore<B: Backend>: RowReader<B> {
+    /// Overwrites the rows from `first` on with those of `rows`.
+    ///
+    /// # Errors
+    /// When there are not so many, on another width or storage, or when the device fails.
+    fn write(&mut self, backend: &B, first: usize, rows: &B::Matrix) -> Result<(), ComputeError>;
 }
 
 /// Rows in memory of the host, stored or encoded in some way; any thread may read any of them.

@@ -1,13 +1,14 @@
-//! [`NeighborSource`]: mini-batches that a device samples by itself, and leaves where they are used.
+//! [`NeighborGraph`] and [`NeighborSource`]: mini-batches that a device samples by itself, and leaves where they are used.
 //!
 //! ```text
-//! request: seeds, key ──▶ the device draws ──▶ take: a NeighborBlock for each layer, rows of Â that draws stand for
+//! NeighborGraph   a graph where the device draws from it, for any number of sources
+//! NeighborSource  request: seeds, key ──▶ the device draws ──▶ take: a NeighborBlock for each layer, rows of Â that draws stand for
 //! ```
 //! What is drawn is what the [`NeighborSampler`](girih_sampling::NeighborSampler) of the host draws, to the bit; what rows hold is
 //! what [`NeighborOperand`] says.
 
 use girih_graph_format::{Csr, NodeId, Scales};
-use girih_sampling::DrawKey;
+use girih_sampling::{DrawKey, NeighborSampler};
 use girih_tiers::Placement;
 
 use crate::{Backend, ComputeError};
@@ -61,6 +62,20 @@ pub struct NeighborBatch<B: Backend> {
     pub inputs: Option<B::Ids>,
     /// How many rows the first layer may read.
     pub n_inputs: usize,
+}
+
+/// A graph that a device draws from.
+pub trait NeighborGraph<B: Backend>: Send + Sync {
+    /// Mini-batches of at most `batch_size` seeds, drawn as `sampler` would; `None` where the device does not draw so.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    fn source<'a>(
+        &'a self,
+        backend: &'a B,
+        sampler: &NeighborSampler,
+        batch_size: usize,
+    ) -> Result<Option<Box<dyn NeighborSource<B> + 'a>>, ComputeError>;
 }
 
 /// Samples mini-batches on a device. One batch is asked for at a time, ahead of its use: work that is begun between

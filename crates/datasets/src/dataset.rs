@@ -388,6 +388,26 @@ impl Labels {
         }
     }
 
+    /// The labels of some nodes, in the order named.
+    ///
+    /// # Panics
+    /// When one of them is no node.
+    #[must_use]
+    pub fn of_nodes(&self, nodes: &[NodeId]) -> Self {
+        match self {
+            Self::Single { n_classes, classes } => {
+                let classes = nodes.iter().map(|&node| classes[node as usize]).collect();
+                Self::Single { n_classes: *n_classes, classes }
+            }
+            Self::Multi { n_classes, targets } => {
+                let values: Vec<f32> = nodes.iter().flat_map(|&node| targets.row(node as usize)).copied().collect();
+                let targets =
+                    Matrix::new(nodes.len(), *n_classes, values).expect("a row of as many columns for each node");
+                Self::Multi { n_classes: *n_classes, targets }
+            }
+        }
+    }
+
     pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
         if self.n_nodes() != n_nodes {
             return Err(DatasetError::invalid(format!(
@@ -433,6 +453,14 @@ impl Split {
     #[must_use]
     pub fn parts(&self) -> [(&'static str, &[NodeId]); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
+    }
+
+    /// All nodes that are in a part, ascending.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = self.parts().into_iter().flat_map(|(_, part)| part).copied().collect();
+        nodes.sort_unstable();
+        nodes
     }
 
     fn add_to(&self, hash: &mut crc32fast::Hasher) {

@@ -7,12 +7,11 @@ use cudarc::driver::{CudaFunction, DriverError};
 use girih_compress::CompressedFeatures;
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, FarRows, NeighborOperand, NeighborSource, RowReader, SgdUpdate, Shape, Slope, SparseOperand, StepInputs,
-    Transpose,
+    Epilogue, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SgdUpdate, Shape, Slope, SparseOperand,
+    StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
-use girih_sampling::NeighborSampler;
 use girih_tiers::Placement;
 
 use crate::compile::{Defines, Source};
@@ -21,6 +20,7 @@ use crate::driver::explain;
 use crate::error::{KernelError, Kind};
 use crate::ops::{BlockKernel, Tiling};
 use crate::recording::{Recorder, Recording};
+use crate::sampling::CudaGraph;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// A CUDA device as a backend.
@@ -135,6 +135,10 @@ impl Backend for Cuda {
         self.precision
     }
 
+    fn has_own_memory(&self) -> bool {
+        true
+    }
+
     fn is_asynchronous(&self) -> bool {
         true
     }
@@ -191,14 +195,16 @@ impl Backend for Cuda {
         Self::code_rows(self, codes, dtype, placement)
     }
 
-    fn neighbors<'a>(
-        &'a self,
+    fn row_store(&self, shape: Shape, dtype: Dtype) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError> {
+        Self::row_store(self, shape, dtype).map(Some)
+    }
+
+    fn neighbor_graph(
+        &self,
         operand: &NeighborOperand<'_>,
-        sampler: &NeighborSampler,
-        batch_size: usize,
-    ) -> Result<Option<Box<dyn NeighborSource<Self> + 'a>>, ComputeError> {
-        let source = Self::neighbors(self, operand, sampler, batch_size)?;
-        Ok(source.map(|source| Box::new(source) as Box<dyn NeighborSource<Self> + 'a>))
+    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError> {
+        let graph = CudaGraph::new(self, operand)?;
+        Ok(Some(Box::new(graph)))
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {

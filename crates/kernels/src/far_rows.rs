@@ -1,5 +1,5 @@
 //! [`CudaRows`]: features that are read by id, wherever they lie: rows where a placement puts them, on this card, on others, or in pinned
-//! memory of the host; or codes there or on the device, decoded as they are read.
+//! memory of the host; or codes there or on the device, decoded as they are read; or rows that the device itself wrote to the host.
 //!
 //! A batch reads each of its rows once, in one launch, in place: from the device's memory, over links between cards, and over the bus,
 //! 45 GB/s of the 51 that copies reach on an H200. Nothing is staged, and no processor of the host takes part. Of a code book (paper B)
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, Shape, checks};
+use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, Shape, checks};
 use girih_graph_format::Matrix;
 use girih_tiers::Placement;
 use half::bf16;
@@ -20,6 +20,7 @@ use crate::Cuda;
 use crate::compile::Source;
 use crate::device::BLOCK;
 use crate::matrix::{CudaIds, CudaMatrix, pitch};
+use crate::pinned::Pinned;
 use crate::placed::{HostPieces, PlacedRows, Rows};
 
 const OPERATION: &str = "rows by id";
@@ -45,6 +46,8 @@ struct CudaRows {
 /// Where rows lie.
 enum Memory {
     Placed(PlacedRows),
+    /// All on the host, as this device wrote them.
+    Written(Pinned),
     /// All on the device, one after the other.
     Device(CudaSlice<u8>),
 }
@@ -139,14 +142,26 @@ impl Cuda {
         self.reader((n_rows, row_bytes), memory, Form::Codes(book)).map(Some)
     }
 
+    /// [`Backend::row_store`](girih_compute::Backend::row_store).
+    pub(crate) fn row_store(&self, shape: Shape, dtype: Dtype) -> Result<Box<dyn RowStore<Self>>, ComputeError> {
+        let form = Dense { cols: shape.cols, dtype };
+        checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
+        let memory = Memory::Written(Pinned::new(self, shape.rows * form.row_bytes(), OPERATION)?);
+        Ok(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?))
+    }
+
     fn reader(
         &self,
-        (n_rows, row_bytes): (usize, usize),
+        sizes: (usize, usize),
         memory: Memory,
         form: Form,
     ) -> Result<Box<dyn RowReader<Self>>, ComputeError> {
+        Ok(Box::new(self.rows(sizes, memory, form)?))
+    }
+
+    fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
         let side = self.device.stream.context().new_stream().map_err(Self::failed(OPERATION))?;
-        Ok(Box::new(CudaRows { n_rows, row_bytes, memory, form, side }))
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side })
     }
 
     /// Rows of equal length where a placement puts them.
@@ -258,6 +273,7 @@ impl CudaRows {
     fn argument(&self, cuda: &Cuda) -> RowsArgument {
         let (first, rows) = match &self.memory {
             Memory::Placed(placed) => placed.addresses(cuda),
+            Memory::Written(pinned) => (pinned.address(), 0),
             Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
         };
         RowsArgument { first, rows, row_bytes: self.row_bytes as u64 }
@@ -265,7 +281,7 @@ impl CudaRows {
 
     fn blocks(&self) -> u32 {
         match self.memory {
-            Memory::Placed(_) => BLOCKS,
+            Memory::Placed(_) | Memory::Written(_) => BLOCKS,
             Memory::Device(_) => 8 * BLOCKS,
         }
     }
@@ -283,6 +299,33 @@ impl RowReader<Cuda> for CudaRows {
 
     fn finish(&self, cuda: &Cuda) -> Result<(), ComputeError> {
         cuda.device.stream.join(&self.side).map_err(Cuda::failed(OPERATION))
+    }
+}
+
+impl RowStore<Cuda> for CudaRows {
+    fn write(&mut self, cuda: &Cuda, first: usize, rows: &CudaMatrix) -> Result<(), ComputeError> {
+        let (Memory::Written(pinned), Form::Dense(form)) = (&mut self.memory, &self.form) else {
+            return Err(ComputeError::argument(OPERATION, "only rows of a store are written"));
+        };
+        let Shape { rows: n, cols } = rows.shape;
+        if cols != form.cols || rows.dtype != form.dtype || n > self.n_rows.saturating_sub(first) {
+            let (found, wanted) = (rows.dtype.name(), form.dtype.name());
+            return Err(ComputeError::argument(
+                OPERATION,
+                format!(
+                    "{n} rows of {cols} columns of {found} from row {first} on, in a store of {} rows of {} columns of {wanted}",
+                    self.n_rows, form.cols
+                ),
+            ));
+        }
+        let (n_bytes, begin) = (n * self.row_bytes, first * self.row_bytes);
+        if n_bytes == 0 {
+            return Ok(());
+        }
+        let out = &mut pinned.bytes_mut()?[begin..begin + n_bytes];
+        cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
+        // `rows` may be written again as soon as this returns, by whatever stream.
+        cuda.device.wait(OPERATION)
     }
 }
 

@@ -20,6 +20,7 @@ const SIZES: DataSizes = DataSizes {
     n_classes: 40,
     multi_label: false,
     n_train: 500_000,
+    n_scored: 1_000_000,
     interactions: None,
 };
 

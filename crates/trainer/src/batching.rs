@@ -58,6 +58,16 @@ pub enum SaintKind {
     Walk,
 }
 
+/// How runs on mini-batches compute the logits that they are scored by. None of it samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScoreBy {
+    /// In one pass over the whole graph, which the device holds, with the rows of all nodes in every layer.
+    Graph,
+    /// One layer after the other, for some nodes at a time.
+    Layers,
+}
+
 /// What a training step sees, beside the number of seeds in [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -79,6 +89,10 @@ pub struct BatchConfig {
     pub walk_length: u32,
     /// Batches that are made ahead of the step, while it computes. Results do not depend on it.
     pub prefetch: usize,
+    /// How logits are computed that runs are scored by; `None` for layers where devices do not hold all of graph and features and
+    /// the model can, else for the graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score_by: Option<ScoreBy>,
 }
 
 /// Neighbours of a node, from the seeds outward; deeper layers take as many as the last that is listed.
@@ -106,6 +120,7 @@ impl Default for BatchConfig {
             saint: SaintKind::Walk,
             walk_length: 2,
             prefetch: 2,
+            score_by: None,
         }
     }
 }

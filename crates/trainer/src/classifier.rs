@@ -11,6 +11,7 @@ use crate::metrics::{mean_over_labels, roc_auc};
 use crate::models::Model;
 use crate::predictions::Predictions;
 use crate::report::{Scores, TestReport};
+use crate::sampled::Layerwise;
 use crate::scorer::Scorer;
 use crate::state::RunState;
 use crate::tape::{Loss, Mode, Tape, Var};
@@ -62,9 +63,17 @@ impl<'a, B: Backend> Task<'a, B> {
     }
 }
 
-/// A model, and the whole graph on which it is scored, layer by layer and without sampling.
+/// Where logits are computed, without sampling.
+pub(crate) enum Scored<'a, B: Backend> {
+    /// On the whole graph at once: those of all nodes at hand.
+    Graph(&'a Inputs<B>),
+    /// One layer after the other: those of the nodes that the task is about.
+    Layers(Layerwise<'a, B>),
+}
+
+/// A model, and what it is scored on.
 pub(crate) struct Classifier<'a, B: Backend> {
-    pub(crate) inputs: &'a Inputs<B>,
+    pub(crate) scored: Scored<'a, B>,
     pub(crate) task: Task<'a, B>,
     pub(crate) model: Box<dyn Model<B>>,
 }
@@ -75,15 +84,39 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn logits(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
-        let (tape, logits) = self.forward(state)?;
+        let layerwise = self.layerwise(state)?;
+        let (tape, logits) = self.forward(state, layerwise.as_ref())?;
         Ok(tape.backend().download(tape.value(logits))?)
     }
 
-    /// One pass without dropout, and the logits of the nodes at hand.
-    fn forward<'t>(&'t self, state: &'t mut RunState<'a, B>) -> Result<(Tape<'t, B>, Var), TrainError> {
-        let ranks = self.inputs.ranks.as_deref();
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(ranks);
-        let logits = self.model.forward(&mut tape, self.inputs)?;
+    /// The ranks that have the other nodes.
+    fn ranks(&self) -> Option<&'a Ranks<B>> {
+        match self.scored {
+            Scored::Graph(inputs) => inputs.ranks.as_deref(),
+            Scored::Layers(_) => None,
+        }
+    }
+
+    /// The logits, where they are not those of one pass.
+    fn layerwise(&self, state: &mut RunState<'a, B>) -> Result<Option<B::Matrix>, TrainError> {
+        match &self.scored {
+            Scored::Graph(_) => Ok(None),
+            Scored::Layers(layers) => layers.logits(&*self.model, state).map(Some),
+        }
+    }
+
+    /// One pass without dropout, and the logits; or those that are computed already.
+    fn forward<'t>(
+        &'t self,
+        state: &'t mut RunState<'a, B>,
+        layerwise: Option<&'t B::Matrix>,
+    ) -> Result<(Tape<'t, B>, Var), TrainError> {
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(self.ranks());
+        let logits = match (&self.scored, layerwise) {
+            (Scored::Graph(inputs), None) => self.model.forward(&mut tape, inputs)?,
+            (_, Some(logits)) => tape.constant(logits),
+            (Scored::Layers(_), None) => unreachable!("computed before"),
+        };
         Ok((tape, logits))
     }
 
@@ -92,8 +125,9 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        let (backend, ranks, split) = (state.backend, self.inputs.ranks.as_deref(), self.task.split);
-        let (mut tape, logits) = self.forward(state)?;
+        let (backend, ranks, split) = (state.backend, self.ranks(), self.task.split);
+        let layerwise = self.layerwise(state)?;
+        let (mut tape, logits) = self.forward(state, layerwise.as_ref())?;
         let mut mean_loss = |part: &Part<B>| -> Result<Option<B::Matrix>, TrainError> {
             let some = (part.n_all > 0).then_some(part);
             Ok(some.map(|part| tape.loss_of(logits, self.task.targets, part)).transpose()?.map(Loss::into_value))
@@ -142,9 +176,9 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub(crate) fn test_report(&self, state: &mut RunState<'a, B>) -> Result<TestReport, TrainError> {
-        let (tape, logits) = self.forward(state)?;
-        let ranks = self.inputs.ranks.as_deref();
-        let predictions = Predictions::of(tape.backend(), tape.value(logits), self.task.labels, ranks)?;
+        let layerwise = self.layerwise(state)?;
+        let (tape, logits) = self.forward(state, layerwise.as_ref())?;
+        let predictions = Predictions::of(tape.backend(), tape.value(logits), self.task.labels, self.ranks())?;
         predictions.report(&self.task.split.test)
     }
 }

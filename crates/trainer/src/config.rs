@@ -546,6 +546,11 @@ impl TrainConfig {
                 "tiers.topology",
                 "left out: devices draw for batches of neighbours of nodes, without replacement",
             ),
+            (
+                self.batch.score_by.is_none() || (self.batch.is_sampled() && self.task != TaskKind::Links),
+                "batch.score_by",
+                "left out: it is for classes of nodes, learnt on mini-batches",
+            ),
             (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),

@@ -5,7 +5,7 @@ use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
 
 use crate::TrainError;
-use crate::classifier::{Classifier, Task};
+use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
 use crate::inputs::Inputs;
 use crate::models::Model;
@@ -23,6 +23,7 @@ pub struct FullBatch<'a, B: Backend> {
     /// Keys that a step draws below, once there was one.
     n_draws: u64,
     state: RunState<'a, B>,
+    inputs: &'a Inputs<B>,
     classifier: Classifier<'a, B>,
 }
 
@@ -46,13 +47,14 @@ impl<'a, B: Backend> FullBatch<'a, B> {
             loss: None,
             n_draws: 0,
             state,
-            classifier: Classifier { inputs, task, model },
+            inputs,
+            classifier: Classifier { scored: Scored::Graph(inputs), task, model },
         })
     }
 
     /// The passes of a training step and the step of the optimiser, put on the device.
     fn step(&mut self, inputs: &StepInputs, key: Key) -> Result<StageTimes, TrainError> {
-        let Self { state, classifier: Classifier { inputs: whole, task, model }, n_draws, .. } = self;
+        let Self { state, inputs: whole, classifier: Classifier { task, model, .. }, n_draws, .. } = self;
         if let Some(loss) = self.loss.take() {
             state.pool.give(state.backend, loss);
         }
@@ -94,7 +96,7 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         let mut recording = std::mem::take(&mut self.recording);
         let mut times = StageTimes::default();
         let backend = self.state.backend;
-        let needs_host = self.classifier.inputs.needs_host();
+        let needs_host = self.inputs.needs_host();
         let mut step = || -> Result<(), TrainError> {
             times = self.step(&inputs, key)?;
             Ok(())

@@ -38,7 +38,9 @@ mod state;
 mod tape;
 mod targets;
 
-pub use batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind};
+pub use batching::{
+    BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy,
+};
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub use classifier::Task;
 pub use config::{

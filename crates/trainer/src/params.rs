@@ -85,7 +85,8 @@ impl<B: Backend> Params<B> {
     }
 }
 
-/// Creates and initialises the parameters of a model.
+/// Creates and initialises the parameters of a model. Each has a name of its own within its layer, by which checkpoints know it: a
+/// second one of the same name is a mistake of the model, and panics.
 pub struct ParamInit<'a, B: Backend> {
     backend: &'a B,
     key: Key,
@@ -173,7 +174,9 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     fn push(&mut self, layer: usize, name: &str, shape: Shape, values: Vec<f32>) -> Result<ParamId, ComputeError> {
         let host = Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape has");
         let value = self.backend.upload(&host, Dtype::F32)?;
-        self.params.entries.push(Param { name: format!("layer{layer}.{name}"), layer, per_node: false, value });
+        let name = format!("layer{layer}.{name}");
+        assert!(self.params.entries.iter().all(|param| param.name != name), "two parameters are called {name}");
+        self.params.entries.push(Param { name, layer, per_node: false, value });
         Ok(ParamId(self.params.len() - 1))
     }
 

@@ -22,7 +22,7 @@ use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::sampled::{self, BatchPlan};
+use crate::sampled::{self, BatchPlan, LayerPlan};
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
@@ -54,6 +54,8 @@ pub struct DataSizes {
     pub multi_label: bool,
     /// Training nodes.
     pub n_train: usize,
+    /// Nodes that train, choose the epoch or are reported.
+    pub n_scored: usize,
     /// Users and items, of data for a recommender.
     pub interactions: Option<InteractionSizes>,
 }
@@ -190,7 +192,12 @@ impl Plan {
 
         let n_train = data.n_train;
         let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(config);
-        let needs = if config.batch.is_sampled() { sampled::raw(&model.needs()) } else { model.needs() };
+        let by_layers = config.batch.is_sampled() && among.is_none() && sampled::scores_by_layers(config, &*model)?;
+        let needs = match config.batch.is_sampled() {
+            true if by_layers => Needs { graph: None, ..sampled::raw(&model.needs()) },
+            true => sampled::raw(&model.needs()),
+            false => model.needs(),
+        };
         let graph = blocks.unwrap_or_else(|| needs.graph.map(|adjacency| data.whole_graph(meter, adjacency)));
         let inputs = data.inputs((meter, is_main_memory), graph, &needs, config.precision)?;
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
@@ -218,15 +225,21 @@ impl Plan {
         drop(batch);
         let (stepped, traffic) = (meter.cost(), exchanged(among, traffic));
 
-        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
-        let output = model.forward(&mut tape, &inputs)?;
-        task.evaluate(&mut tape, output)?;
-        drop(tape);
+        let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
+        let evaluate = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
+            let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host: config.tiers.features.is_some() };
+            scores.evaluate((meter, &params, &mut pool), data, &inputs)?
+        } else {
+            let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
+            let output = model.forward(&mut tape, &inputs)?;
+            task.evaluate(&mut tape, output)?;
+            drop(tape);
+            seconds(stepped, meter.cost())
+        };
         let evaluated = meter.cost();
 
-        let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
         let steps_per_epoch = sampled.map_or_else(|| task.steps_per_epoch(config), |batch| batch.n_batches) as f64;
-        let (epoch, evaluate) = (steps_per_epoch * seconds(prepared, stepped), seconds(stepped, evaluated));
+        let epoch = steps_per_epoch * seconds(prepared, stepped);
         let epochs = config.epochs as f64;
         let evaluations = config.epochs.div_ceil(config.eval_every) as f64;
         Ok(Self {
@@ -342,6 +355,7 @@ impl DataSizes {
             n_classes: dataset.n_classes(),
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
+            n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
             interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
         }
     }

@@ -7,7 +7,7 @@ use crate::models::Model;
 use crate::report::{Scores, TestReport};
 use crate::state::RunState;
 
-/// A model, and what it is scored on, layer by layer on the full graph and without sampling.
+/// A model, and what it is scored on: the full graph, without sampling.
 pub(crate) trait Scorer<'a, B: Backend> {
     /// The model.
     fn model(&self) -> &dyn Model<B>;

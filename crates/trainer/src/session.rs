@@ -18,6 +18,7 @@ use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
+use crate::sampled::TierConfig;
 use crate::state::{BatchDone, Run, RunState};
 use crate::targets::Targets;
 use crate::{links, recommend, sampled};
@@ -270,10 +271,23 @@ pub fn apply<B: Backend>(
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_codec(config.codec, config.seed)?;
     checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
-    let session = Prepared::new(backend, dataset, config)?;
-    let mut trained = session.run(backend, config, checkpoint.progress.run)?;
-    let (scores, report) = apply_best(&mut trained, checkpoint)?;
-    Ok((scores, report.expect("a classifier has classes"), trained.logits()?))
+    // What devices do not hold, a processor does.
+    let tiers = if backend.has_own_memory() { config.tiers } else { TierConfig::default() };
+    let config = &TrainConfig { tiers, ..config.clone() };
+    let run = checkpoint.progress.run;
+    let (model, _) = build_model(backend, config, Dims::of(&dataset), run, None)?;
+    let (scores, report, logits) = if config.batch.is_sampled() && sampled::scores_by_layers(config, &*model)? {
+        let session = sampled::Prepared::new(backend, dataset, config, 1)?;
+        let mut trained = session.run(backend, config, run, None)?;
+        let (scores, report) = apply_best(&mut trained, checkpoint)?;
+        (scores, report, session.logits(&mut trained)?)
+    } else {
+        let session = Prepared::new(backend, dataset, config)?;
+        let mut trained = session.run(backend, config, run)?;
+        let (scores, report) = apply_best(&mut trained, checkpoint)?;
+        (scores, report, trained.logits()?)
+    };
+    Ok((scores, report.expect("a classifier has classes"), logits))
 }
 
 /// Gives a run the best parameters of a checkpoint, and takes their scores.

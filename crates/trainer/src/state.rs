@@ -111,7 +111,8 @@ pub trait Run<'a, B: Backend + 'a> {
     /// When the backend fails.
     fn evaluate(&mut self) -> Result<Scores, TrainError>;
 
-    /// More about the test nodes with the parameters as they are; `None` where nodes have no classes.
+    /// More about the test nodes with the parameters as they are; `None` where nodes have no classes,
+    /// and where another rank says it for all.
     ///
     /// # Errors
     /// When the backend fails.

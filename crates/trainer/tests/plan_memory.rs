@@ -55,6 +55,7 @@ fn sizes(dataset: &Dataset) -> DataSizes {
         n_classes: dataset.n_classes(),
         multi_label: false,
         n_train: dataset.splits[0].train.len(),
+        n_scored: dataset.splits[0].nodes().len(),
         interactions: None,
     }
 }

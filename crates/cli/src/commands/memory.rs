@@ -80,6 +80,7 @@ mod tests {
         n_classes: 40,
         multi_label: false,
         n_train: 500_000,
+        n_scored: 1_000_000,
         interactions: None,
     };
 

@@ -161,7 +161,7 @@ impl Cuda {
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let (variant, to) = self.forward_out(dense, epilogue, out)?;
         match dense.transposes {
-            (Transpose::No, _) if dense.shape.rows >= LONG => {
+            (Transpose::No, _) if has_long_rows(dense.shape) => {
                 let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
                 self.product_of(dense, (a, b).into(), cut, variant, to)?;
                 Ok(true)
@@ -183,7 +183,7 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
-        if !is_suited(dense, first) || !is_suited(dense, second) || dense.shape.rows < LONG {
+        if !is_suited(dense, first) || !is_suited(dense, second) || !has_long_rows(dense.shape) {
             return Ok(false);
         }
         let (variant, to) = self.forward_out(dense, epilogue, out)?;
@@ -206,7 +206,7 @@ impl Cuda {
         out: &mut CudaMatrix,
         sums: Option<&mut CudaMatrix>,
     ) -> Result<bool, ComputeError> {
-        if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || dense.shape.rows < LONG {
+        if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || !has_long_rows(dense.shape) {
             return Ok(false);
         }
         let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
@@ -354,6 +354,11 @@ impl Cuda {
         let defines: Defines = types.into_iter().chain(constants).collect();
         self.variant(OPERATION, Source::DENSE, name, &defines)
     }
+}
+
+/// Whether a result has so many rows that a product with them has a long side.
+pub(super) fn has_long_rows(shape: Shape) -> bool {
+    shape.rows >= LONG
 }
 
 /// Whether the columns of a product suit tiles. Rows of narrower operands begin where no copy of 16 bytes may.

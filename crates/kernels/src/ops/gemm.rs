@@ -7,6 +7,7 @@ use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
 use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, checks};
 
+use super::dense::has_long_rows;
 use super::passes::{NULL, number};
 use crate::backend::Cuda;
 use crate::blas::{DenseLibraries, describe};
@@ -90,16 +91,16 @@ impl Cuda {
         checks::gemm((x.shape, NO), (w.shape, NO), bias, out.shape)?;
         checks::gemm((y.shape, NO), (v.shape, NO), bias, out.shape)?;
         checks::mask("gemm", &epilogue)?;
-        let common = if [w, y, v].iter().all(|matrix| matrix.dtype == x.dtype) { x.dtype } else { self.precision };
-        let [x_, w_, y_, v_] = [
-            self.converted(x, None, common)?,
-            self.converted(w, None, common)?,
-            self.converted(y, None, common)?,
-            self.converted(v, None, common)?,
-        ];
-        let dense = Dense { shape: out.shape, depth: x.shape.cols, transposes: (NO, NO), alpha: 1.0, beta: 0.0 };
-        if self.multiply_long_pair(dense, [(x_.get(), w_.get()), (y_.get(), v_.get())], &epilogue, out)? {
-            return Ok(());
+        if has_long_rows(out.shape) {
+            let alike = [w, y, v].iter().all(|matrix| matrix.dtype == x.dtype);
+            let common = if alike { x.dtype } else { self.precision };
+            let (x, w) = (self.converted(x, None, common)?, self.converted(w, None, common)?);
+            let (y, v) = (self.converted(y, None, common)?, self.converted(v, None, common)?);
+            let dense =
+                Dense { shape: out.shape, depth: x.get().shape.cols, transposes: (NO, NO), alpha: 1.0, beta: 0.0 };
+            if self.multiply_long_pair(dense, [(x.get(), w.get()), (y.get(), v.get())], &epilogue, out)? {
+                return Ok(());
+            }
         }
         let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
         self.gemm((x, NO), None, (w, NO), before, out)?;

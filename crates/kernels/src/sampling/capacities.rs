@@ -1,6 +1,8 @@
 //! [`Capacities`]: how large the batches are that there is memory for.
 
+use girih_graph_format::Csr;
 use girih_sampling::{Draws, Neighbors};
+use rayon::prelude::*;
 
 use super::BatchSizes;
 
@@ -14,10 +16,12 @@ pub struct Capacities {
 }
 
 /// What bounds every batch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Bounds<'a> {
     pub(super) n_nodes: u64,
     pub(super) n_edges: u64,
+    /// The most edges that so many nodes have.
+    pub(super) edges_of_nodes: &'a dyn Fn(u64) -> u64,
     pub(super) batch_size: u64,
     pub(super) hops: &'a [Neighbors],
     pub(super) draws: Draws,
@@ -59,13 +63,23 @@ impl Bounds<'_> {
     /// The most edges that a hop draws for so many nodes.
     fn edges_of(&self, rows: u64, neighbors: Neighbors) -> u64 {
         let drawn = match neighbors {
-            Neighbors::All => return self.n_edges,
+            Neighbors::All => return (self.edges_of_nodes)(rows),
             Neighbors::Count(count) if self.draws == Draws::PerLayer => u64::from(count),
             Neighbors::Count(count) => rows.saturating_mul(u64::from(count)),
         };
         // Without replacement a hop takes an edge once.
         if self.replace { drawn } else { drawn.min(self.n_edges) }
     }
+}
+
+/// The most edges that `n` nodes of a graph have: those with the most neighbours.
+pub(super) fn edges_of_nodes(graph: &Csr, n: u64) -> u64 {
+    if n >= graph.n_rows() as u64 {
+        return graph.nnz() as u64;
+    }
+    let mut degrees: Vec<u64> = (0..graph.n_rows()).into_par_iter().map(|row| graph.degree(row) as u64).collect();
+    let (most, _, _) = degrees.select_nth_unstable_by(n as usize, |a, b| b.cmp(a));
+    most.iter().sum()
 }
 
 #[cfg(test)]
@@ -76,6 +90,7 @@ mod tests {
     const BOUNDS: Bounds<'_> = Bounds {
         n_nodes: 1_000_000,
         n_edges: 30_000_000,
+        edges_of_nodes: &|_| 30_000_000,
         batch_size: 10,
         hops: &[Neighbors::Count(15), Neighbors::Count(10)],
         draws: Draws::PerNode,
@@ -93,6 +108,16 @@ mod tests {
         assert_eq!(layers, Capacities { nodes: vec![10, 25, 25], edges: 25 });
         let all = Capacities::largest(Bounds { hops: &[Neighbors::All], replace: true, ..BOUNDS });
         assert_eq!(all, Capacities { nodes: vec![10, 1_000_000], edges: 30_000_000 });
+    }
+
+    #[test]
+    fn nodes_have_no_more_edges_than_those_with_the_most_neighbours() {
+        let graph = Csr::new(4, 4, vec![0, 1, 4, 4, 6], vec![1, 0, 2, 3, 0, 1], None).unwrap();
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|n| edges_of_nodes(&graph, n)), [0, 3, 5, 6, 6, 6]);
+        let bounds = Bounds { n_nodes: 4, n_edges: 6, batch_size: 1, hops: &[Neighbors::All; 2], ..BOUNDS };
+        let of_graph = |n| edges_of_nodes(&graph, n);
+        let largest = Capacities::largest(Bounds { edges_of_nodes: &of_graph, ..bounds });
+        assert_eq!(largest, Capacities { nodes: vec![1, 4, 4], edges: 9 });
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! - [`DeviceTopology`]: a graph in the memory of the device, or in that of the host, read in place.
 //! - [`DeviceSampler`]: neighbours of seeds, hop by hop. Start here.
 //! - [`DeviceBatch`]: what it leaves on the device.
-//! - [`CudaNeighbors`](source::CudaNeighbors): batches for training, as rows of `Â`.
+//! - [`CudaGraph`](source::CudaGraph): the graph that batches for training are drawn from; they come as rows of `Â`.
 //! - [`DeviceWalks`]: random walks.
 
 mod arguments;
@@ -31,6 +31,7 @@ pub use batch::DeviceBatch;
 pub use capacities::Capacities;
 pub use control::BatchSizes;
 pub use sampler::DeviceSampler;
+pub(crate) use source::CudaGraph;
 pub use topology::DeviceTopology;
 pub use walks::DeviceWalks;
 

@@ -10,7 +10,7 @@ use girih_sampling::{Columns, DrawKey, Draws, NeighborOptions, NeighborSampler, 
 
 use super::batch::DeviceBatch;
 use super::bias::DeviceBias;
-use super::capacities::Bounds;
+use super::capacities::{Bounds, edges_of_nodes};
 use super::launch::{Kernels, Launches, WORDS_ALIGN};
 use super::repeat::Identity;
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
@@ -44,8 +44,8 @@ pub struct DeviceSampler {
 }
 
 impl DeviceSampler {
-    /// The sampler's batches of at most `batch_size` seeds, on a graph that is `topology`; `graph` is asked for where the sampler
-    /// has weights.
+    /// The sampler's batches of at most `batch_size` seeds, on a graph that is `topology`; `graph` is the same
+    /// on the host.
     ///
     /// # Errors
     /// When the sampler does what devices do not: LABOR, or new nodes in the order in which they are seen; when it has weights
@@ -69,6 +69,7 @@ impl DeviceSampler {
         let largest = Capacities::largest(Bounds {
             n_nodes: topology.n_nodes() as u64,
             n_edges: topology.n_edges() as u64,
+            edges_of_nodes: &|n| edges_of_nodes(graph, n),
             batch_size: batch_size as u64,
             hops: &hops,
             draws: options.draws,

@@ -1,4 +1,4 @@
-//! [`CudaNeighbors`]: batches for training, from the sampler to rows of `Â`, on the device.
+//! [`CudaGraph`] and [`CudaNeighbors`]: batches for training, from the sampler to rows of `Â`, on the device.
 //!
 //! ```text
 //! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory        on a stream of its own
@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
 use girih_compute::checks::IdRange;
-use girih_compute::{ComputeError, NeighborBatch, NeighborBlock, NeighborOperand, NeighborSource, SelfLoops, Shape};
-use girih_graph_format::NodeId;
+use girih_compute::{
+    ComputeError, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, SelfLoops, Shape,
+};
+use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{Columns, DrawKey, NeighborSampler};
 
 use super::arguments::{Drawn, Weighing};
@@ -26,15 +28,22 @@ use crate::ops::Found;
 /// Lanes of a row; `kernels/neighborhoods.cu` says the same.
 const LANES: usize = 8;
 
-/// A sampler, the batch that it writes, and what makes rows of `Â` of that.
+/// A graph that sources draw from, and what makes rows of `Â` of what they draw.
+pub(crate) struct CudaGraph {
+    topology: Arc<DeviceTopology>,
+    factors: Factors,
+    /// The same on the host, which knows how large batches can be.
+    on_host: Csr,
+}
+
+/// A sampler, and the batch that it writes.
 pub(crate) struct CudaNeighbors<'a> {
     cuda: &'a Cuda,
     /// The same device, where it samples.
     side: Cuda,
-    topology: Arc<DeviceTopology>,
+    graph: &'a CudaGraph,
     sampler: DeviceSampler,
     batch: DeviceBatch,
-    factors: Factors,
     kernel: CudaFunction,
     words: PinnedHostSlice<u64>,
     /// Recorded behind the copy of words.
@@ -76,46 +85,41 @@ impl Factors {
     }
 }
 
-impl Cuda {
-    /// [`Backend::neighbors`](girih_compute::Backend::neighbors). Draws with replacement are left to the host, which makes one entry
-    /// of those that meet.
-    pub(crate) fn neighbors<'a>(
+impl CudaGraph {
+    /// [`Backend::neighbor_graph`](girih_compute::Backend::neighbor_graph).
+    pub(crate) fn new(cuda: &Cuda, operand: &NeighborOperand<'_>) -> Result<Self, ComputeError> {
+        let topology = Arc::new(match operand.placement {
+            None => DeviceTopology::on_device(cuda, operand.graph)?,
+            Some(placement) => DeviceTopology::placed(cuda, operand.graph, placement)?,
+        });
+        Ok(Self { topology, factors: Factors::upload(cuda, operand)?, on_host: operand.graph.clone() })
+    }
+}
+
+impl NeighborGraph<Cuda> for CudaGraph {
+    /// Draws with replacement are left to the host, which makes one entry of those that meet.
+    fn source<'a>(
         &'a self,
-        operand: &NeighborOperand<'_>,
+        cuda: &'a Cuda,
         sampler: &NeighborSampler,
         batch_size: usize,
-    ) -> Result<Option<CudaNeighbors<'a>>, ComputeError> {
+    ) -> Result<Option<Box<dyn NeighborSource<Cuda> + 'a>>, ComputeError> {
         if sampler.options().replace {
             return Ok(None);
         }
-        let topology = Arc::new(match operand.placement {
-            None => DeviceTopology::on_device(self, operand.graph)?,
-            Some(placement) => DeviceTopology::placed(self, operand.graph, placement)?,
-        });
-        let side = Self::new(self.device.beside().map_err(Self::failed(OPERATION))?);
-        let sampler = DeviceSampler::new(&side, Arc::clone(&topology), operand.graph, sampler, batch_size)?;
+        let side = Cuda::new(cuda.device.beside().map_err(Cuda::failed(OPERATION))?);
+        let sampler = DeviceSampler::new(&side, Arc::clone(&self.topology), &self.on_host, sampler, batch_size)?;
         let batch = sampler.batch(&side)?;
-        let context = self.device.stream.context();
+        let context = cuda.device.stream.context();
         let pinned = || {
             // SAFETY: all of it is written before it is read.
             let words = unsafe { context.alloc_pinned_with_flags(batch.words.len(), 0) }?;
             Ok((words, context.new_event(None)?))
         };
-        let (words, copied) = pinned().map_err(Self::failed(OPERATION))?;
-        let factors = Factors::upload(self, operand)?;
-        let kernel = self.kernel(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &[])?;
-        Ok(Some(CudaNeighbors {
-            cuda: self,
-            side,
-            topology,
-            sampler,
-            batch,
-            factors,
-            kernel,
-            words,
-            copied,
-            is_asked: false,
-        }))
+        let (words, copied) = pinned().map_err(Cuda::failed(OPERATION))?;
+        let kernel = cuda.kernel(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &[])?;
+        let is_asked = false;
+        Ok(Some(Box::new(CudaNeighbors { cuda, side, graph: self, sampler, batch, kernel, words, copied, is_asked })))
     }
 }
 
@@ -152,7 +156,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         Ok(NeighborBatch {
             blocks: blocks?,
             inputs: if is_global { None } else { Some(self.first_nodes(n_found)?) },
-            n_inputs: if is_global { self.topology.n_nodes() } else { n_found },
+            n_inputs: if is_global { self.graph.topology.n_nodes() } else { n_found },
         })
     }
 }
@@ -160,10 +164,10 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 impl CudaNeighbors<'_> {
     /// The rows of a hop.
     fn block(&self, sizes: &BatchSizes, hop: usize) -> Result<NeighborBlock<Cuda>, ComputeError> {
-        let (cuda, batch, factors) = (self.cuda, &self.batch, &self.factors);
+        let (cuda, batch, CudaGraph { topology, factors, .. }) = (self.cuda, &self.batch, self.graph);
         let is_global = hop >= batch.n_local_hops();
         let n_rows = sizes.n_nodes[hop] as usize;
-        let n_columns = if is_global { self.topology.n_nodes() } else { sizes.n_nodes[hop + 1] as usize };
+        let n_columns = if is_global { topology.n_nodes() } else { sizes.n_nodes[hop + 1] as usize };
         let nnz = batch.n_edges_of(sizes, hop) + if factors.has_loops { n_rows } else { 0 };
         let of_rows = factors.are_of_rows();
         let indptr: CudaSlice<u64> = cuda.scratch(OPERATION, n_rows + 1)?;
@@ -185,7 +189,7 @@ impl CudaNeighbors<'_> {
             values: cuda.pointer(values.as_ref()),
         };
         let weighing = Weighing {
-            graph: self.topology.indptr_address(cuda),
+            graph: topology.indptr_address(cuda),
             left: cuda.pointer(factors.left.as_ref()),
             right: cuda.pointer(factors.right.as_ref()),
             stored: cuda.pointer(factors.stored.as_ref()),
@@ -220,7 +224,7 @@ impl CudaNeighbors<'_> {
             let nodes = self.batch.nodes.slice(..n);
             self.cuda.device.stream.memcpy_dtod(&nodes, &mut ids.slice_mut(..n)).map_err(Cuda::failed(OPERATION))?;
         }
-        let range = IdRange { len: n, end: self.topology.n_nodes() as u64 };
+        let range = IdRange { len: n, end: self.graph.topology.n_nodes() as u64 };
         Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
     }
 }

@@ -60,7 +60,7 @@ impl<B: Backend> Prepared<B> {
         let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
         let needs = build_model(backend, config, dims, 0, None)?.0.needs();
         let graph = if config.batch.is_sampled() {
-            let whole = sampled::Material::new(backend, messages, features, &needs, config, (&[], 1))?;
+            let whole = sampled::Material::new(backend, messages, features, &needs, config, (&[], 1, false))?;
             MessageGraph::Sampled(Box::new(whole))
         } else {
             MessageGraph::Full(Inputs::prepare(backend, messages, features, &needs, config.precision)?)

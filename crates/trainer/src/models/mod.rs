@@ -47,10 +47,32 @@ pub trait Model<B: Backend>: Send {
     /// When the backend fails.
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;
 
+    /// The network as layers that can be computed one after the other, each for all nodes; `None` where a layer reads more than
+    /// the rows of the one before it and of its neighbours.
+    fn as_layers(&self) -> Option<&dyn Layers<B>> {
+        None
+    }
+
     /// The learned row of each node, for models that have no features: what a recommender's loss penalises.
     fn embedding(&self) -> Option<ParamId> {
         None
     }
+}
+
+/// A network whose layers follow one another, as they are evaluated: nothing is drawn.
+pub trait Layers<B: Backend> {
+    /// How many there are.
+    fn n_layers(&self) -> usize;
+
+    /// What layer `layer`, counted from 0 at the inputs, leaves for the destinations of the one graph of `inputs`, whose features
+    /// are what the layer before it left; of the last layer, the logits.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError>;
 }
 
 /// The sizes that a data set gives a model.

@@ -6,7 +6,7 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_graph_format::Norm;
 
 use self::aggregate::Aggregate;
-use super::{Dims, Model};
+use super::{Dims, Layers, Model};
 use crate::config::{Aggregator, ModelConfig};
 use crate::graph::Graph;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
@@ -42,6 +42,10 @@ impl Sage {
         let layers = dims.stack(config, |i, inputs, outputs| SageLayer::new(init, config, i, (inputs, outputs)))?;
         Ok(Self { layers, config: config.clone() })
     }
+
+    fn activation(&self, layer: usize) -> Activation {
+        if layer + 1 == self.layers.len() { Activation::Identity } else { Activation::Relu }
+    }
 }
 
 impl<B: Backend> Model<B> for Sage {
@@ -55,13 +59,12 @@ impl<B: Backend> Model<B> for Sage {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let n_layers = self.layers.len();
-        let activation = |i: usize| if i + 1 == n_layers { Activation::Identity } else { Activation::Relu };
         let dropout = tape.next_dropout(self.config.input_dropout());
         let mut rows = Rows::raw_input(tape, inputs).masked(tape, dropout)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let mean = inputs.propagated.as_ref().filter(|_| i == 0).map(|m| Rows::Propagated(tape.constant(m)));
             let mask = if i + 1 == n_layers { None } else { tape.next_dropout(self.config.dropout) };
-            let hidden = layer.forward(tape, inputs.graph(i), &rows, mean, (activation(i), mask))?;
+            let hidden = layer.forward(tape, inputs.graph(i), &rows, mean, (self.activation(i), mask))?;
             tape.mark_layer(hidden);
             if i + 1 == n_layers {
                 return Ok(hidden);
@@ -69,6 +72,21 @@ impl<B: Backend> Model<B> for Sage {
             rows = Rows::Dense(hidden);
         }
         unreachable!("a configuration has at least one layer")
+    }
+
+    fn as_layers(&self) -> Option<&dyn Layers<B>> {
+        Some(self)
+    }
+}
+
+impl<B: Backend> Layers<B> for Sage {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError> {
+        let (rows, ends) = (Rows::raw_input(tape, inputs), (self.activation(layer), None));
+        self.layers[layer].forward(tape, inputs.graph(0), &rows, None, ends)
     }
 }
 

@@ -9,9 +9,9 @@
 //! Residual connections with the normalisation inside are those of pre-norm networks (Xiong et al., ICML 2020); jumping
 //! knowledge is Xu et al., ICML 2018.
 
-use girih_compute::{Activation, Backend, ComputeError, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
-use super::{Dims, Model};
+use super::{Dims, Layers, Model};
 use crate::config::{Jump, ModelConfig, NormKind};
 use crate::graph::Graph;
 use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
@@ -99,7 +99,7 @@ impl<C: Convolution> Stack<C> {
     ) -> Result<Self, ComputeError> {
         let (width, n) = (C::hidden_width(config), config.layers);
         let ends_in_logits = !config.residual && config.jump == Jump::None;
-        let entry = if config.residual { Some(Linear::new(init, 0, dims.n_features, width)?) } else { None };
+        let entry = config.residual.then(|| Linear::named(init, 0, "entry", (dims.n_features, width))).transpose()?;
         let mut layers = Vec::with_capacity(n);
         for layer in 0..n {
             let is_output = ends_in_logits && layer + 1 == n;
@@ -135,14 +135,12 @@ impl<C: Convolution> Stack<C> {
             Rows::raw_input(tape, inputs)
         };
         if let Some(entry) = &self.entry {
-            let options = LinearOptions { dropout, activation: C::ACTIVATION, ..LinearOptions::default() };
-            rows = Rows::Dense(entry.forward(tape, &rows, options)?);
+            rows = Self::entered(tape, entry, &rows, dropout)?;
             dropout = tape.next_dropout(self.config.dropout);
         }
         let mut results = Vec::with_capacity(self.layers.len());
-        for (i, (convolution, norm)) in self.layers.iter().enumerate() {
-            let graph = inputs.graph(i);
-            let is_output = matches!(self.readout, Readout::Last) && i + 1 == self.layers.len();
+        for (i, (_, norm)) in self.layers.iter().enumerate() {
+            let is_output = self.is_output(i);
             // Where a result is read as the operand of the next layer alone, it is masked as it is made.
             let masks_result = !is_output
                 && matches!(self.readout, Readout::Last)
@@ -150,17 +148,61 @@ impl<C: Convolution> Stack<C> {
                 && C::ACTIVATION == Activation::Relu;
             let result = if masks_result { tape.next_dropout(self.config.dropout) } else { None };
             let masks = Masks { operand: dropout, result };
-            let x = match (&rows, self.entry.is_some()) {
-                (Rows::Dense(x), true) => residual(tape, graph, *x, (convolution, norm.as_ref()), masks)?,
-                _ if is_output => convolution.forward(tape, graph, &rows, masks, Activation::Identity)?,
-                _ => normalized(tape, graph, &rows, (convolution, norm.as_ref()), masks)?,
-            };
+            let x = self.convolved(tape, inputs.graph(i), i, &rows, masks)?;
             tape.mark_layer(x);
             results.push(x);
             rows = Rows::Dense(x);
             dropout = if is_output || masks_result { None } else { tape.next_dropout(self.config.dropout) };
         }
         Ok(results)
+    }
+
+    /// Whether what a layer leaves are the logits.
+    fn is_output(&self, layer: usize) -> bool {
+        matches!(self.readout, Readout::Last) && layer + 1 == self.layers.len()
+    }
+
+    /// What a layer makes of `rows`, with what stands around its convolution.
+    fn convolved<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        graph: &'a Graph<B>,
+        layer: usize,
+        rows: &Rows<'a, B>,
+        masks: Masks,
+    ) -> Result<Var, ComputeError> {
+        let (convolution, norm) = &self.layers[layer];
+        match (rows, self.entry.is_some()) {
+            (Rows::Dense(x), true) => residual(tape, graph, *x, (convolution, norm.as_ref()), masks),
+            _ if self.is_output(layer) => convolution.forward(tape, graph, rows, masks, Activation::Identity),
+            _ => normalized(tape, graph, rows, (convolution, norm.as_ref()), masks),
+        }
+    }
+
+    /// The features brought to the hidden width.
+    fn entered<'a, B: Backend>(
+        tape: &mut Tape<'a, B>,
+        entry: &Linear,
+        rows: &Rows<'a, B>,
+        dropout: Option<Dropout>,
+    ) -> Result<Rows<'a, B>, ComputeError> {
+        let options = LinearOptions { dropout, activation: C::ACTIVATION, ..LinearOptions::default() };
+        Ok(Rows::Dense(entry.forward(tape, rows, options)?))
+    }
+
+    /// The logits of the rows of the last hidden layer, or of the maximum of all.
+    fn read_out<B: Backend>(
+        &self,
+        tape: &mut Tape<'_, B>,
+        (norm, linear): (Option<&Normalization>, &Linear),
+        rows: Var,
+    ) -> Result<Var, ComputeError> {
+        let rows = match norm {
+            Some(norm) => norm.forward(tape, rows)?,
+            None => rows,
+        };
+        let dropout = tape.next_dropout(self.config.dropout);
+        linear.forward(tape, &Rows::Dense(rows), LinearOptions { dropout, ..LinearOptions::default() })
     }
 
     /// The rows of a hidden layer for the nodes that logits are of. In a mini-batch the nodes of every layer begin with those of
@@ -243,11 +285,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
                         last = tape.maximum(last, result)?;
                     }
                 }
-                if let Some(norm) = norm {
-                    last = norm.forward(tape, last)?;
-                }
-                let dropout = tape.next_dropout(self.config.dropout);
-                linear.forward(tape, &Rows::Dense(last), LinearOptions { dropout, ..LinearOptions::default() })
+                self.read_out(tape, (norm.as_ref(), linear), last)
             }
             Readout::Concat(parts, bias) => {
                 for result in &mut results {
@@ -263,6 +301,31 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
                 }
                 Ok(sum.expect("at least one layer"))
             }
+        }
+    }
+
+    /// Not with batch normalisation, whose moments are those of all nodes, nor where logits read all layers.
+    fn as_layers(&self) -> Option<&dyn Layers<B>> {
+        (self.config.norm != NormKind::Batch && self.config.jump == Jump::None).then_some(self)
+    }
+}
+
+impl<B: Backend, C: Convolution> Layers<B> for Stack<C> {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError> {
+        let mut rows = Rows::raw_input(tape, inputs);
+        if let Some(entry) = self.entry.as_ref().filter(|_| layer == 0) {
+            rows = Self::entered(tape, entry, &rows, None)?;
+        }
+        let x = self.convolved(tape, inputs.graph(0), layer, &rows, Masks::default())?;
+        match &self.readout {
+            Readout::Linear(norm, linear) if layer + 1 == self.layers.len() => {
+                self.read_out(tape, (norm.as_ref(), linear), x)
+            }
+            _ => Ok(x),
         }
     }
 }

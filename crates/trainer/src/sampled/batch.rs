@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, NeighborBlock, RowReader, Shape, SparseOperand};
+use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborBlock, RowReader, Shape, SparseOperand};
 use girih_datasets::Labels;
-use girih_graph_format::{Csr, Matrix, NodeId, Scales};
+use girih_graph_format::{Csr, NodeId, Scales};
 
 use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
 use super::device::DeviceBatch;
@@ -77,29 +77,10 @@ impl<B: Backend> Batch<B> {
         DeviceBatch { sampled, rows, seeds, n_loss }: DeviceBatch<B>,
         whole: &Whole<'_, B>,
     ) -> Result<Self, TrainError> {
-        let features = match (rows, whole.features, &sampled.inputs) {
-            (Some(rows), ..) => FeatureInput::dense(rows),
-            (None, FeatureInput::Dense(all), None) => FeatureInput::Dense(Arc::clone(all)),
-            (None, FeatureInput::Dense(all), Some(ids)) => {
-                FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)
-            }
-            _ => unreachable!("devices sample for rows that they read themselves"),
-        };
-        let graph = |block: NeighborBlock<B>| {
-            let NeighborBlock { rows, n_destinations, destinations } = block;
-            Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
-        };
-        let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
-        let rows: Vec<u32> = (0..seeds.len() as u32).collect();
+        let positions: Vec<u32> = (0..seeds.len() as u32).collect();
         Ok(Self {
-            inputs: Inputs {
-                graphs,
-                features: Some(features),
-                propagated: None,
-                n_nodes: sampled.n_inputs,
-                ranks: None,
-            },
-            loss: BatchLoss::of_rows(backend, (&rows, None), &seeds, n_loss, whole.labels)?,
+            inputs: inputs_of_sampled(backend, pool, (sampled, rows), whole.features)?,
+            loss: BatchLoss::of_rows(backend, (&positions, None), &seeds, n_loss, whole.labels)?,
         })
     }
 
@@ -120,11 +101,39 @@ impl<B: Backend> Batch<B> {
 
     /// Gives the buffers back that the batch took from the pool.
     pub(crate) fn recycle(self, backend: &B, pool: &mut Pool<B>) {
-        if let Some(FeatureInput::Dense(features)) = self.inputs.features
-            && let Some(own) = Arc::into_inner(features)
-        {
-            pool.give(backend, own);
+        recycle_inputs(self.inputs, backend, pool);
+    }
+}
+
+/// Graph and features of a batch that the device has sampled, and whose rows it has read where they are no matrix of its own.
+pub(crate) fn inputs_of_sampled<B: Backend>(
+    backend: &B,
+    pool: &mut Pool<B>,
+    (sampled, rows): (NeighborBatch<B>, Option<B::Matrix>),
+    features: &FeatureInput<B>,
+) -> Result<Inputs<B>, ComputeError> {
+    let features = match (rows, features, &sampled.inputs) {
+        (Some(rows), ..) => FeatureInput::dense(rows),
+        (None, FeatureInput::Dense(all), None) => FeatureInput::Dense(Arc::clone(all)),
+        (None, FeatureInput::Dense(all), Some(ids)) => {
+            FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)
         }
+        _ => unreachable!("devices sample for rows that they read themselves"),
+    };
+    let graph = |block: NeighborBlock<B>| {
+        let NeighborBlock { rows, n_destinations, destinations } = block;
+        Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
+    };
+    let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
+    Ok(Inputs { graphs, features: Some(features), propagated: None, n_nodes: sampled.n_inputs, ranks: None })
+}
+
+/// Gives the rows back that the inputs of a batch took from the pool.
+pub(crate) fn recycle_inputs<B: Backend>(inputs: Inputs<B>, backend: &B, pool: &mut Pool<B>) {
+    if let Some(FeatureInput::Dense(features)) = inputs.features
+        && let Some(own) = Arc::into_inner(features)
+    {
+        pool.give(backend, own);
     }
 }
 
@@ -153,11 +162,19 @@ impl<B: Backend> BatchLoss<B> {
             weights: weights.map(of_output).transpose()?,
         };
         let labels = labels.expect("batches of nodes that are to be classified have labels");
-        Ok(Self::Rows(targets_of(backend, labels, outputs)?, loss_rows))
+        Ok(Self::Rows(Targets::upload(backend, &labels.of_nodes(outputs))?, loss_rows))
     }
 }
 
-impl<B: Backend> Whole<'_, B> {
+impl<'a, B: Backend> Whole<'a, B> {
+    /// What the device reads features by, where they are no matrix of its own: with so many columns, stored so.
+    pub(crate) fn read_by(&self) -> Option<(&'a dyn RowReader<B>, usize, Dtype)> {
+        match (self.reader, self.features) {
+            (Some(reader), FeatureInput::Encoded(rows)) => Some((reader, rows.shape().cols, rows.precision())),
+            _ => None,
+        }
+    }
+
     /// The features of nodes that were gathered from their owners, of the type that the rank's own have.
     fn uploaded(&self, backend: &B, pool: &mut Pool<B>, rows: &BatchRows) -> Result<FeatureInput<B>, TrainError> {
         Ok(FeatureInput::dense(match (rows, self.features) {
@@ -171,7 +188,7 @@ impl<B: Backend> Whole<'_, B> {
     }
 
     /// The features of some nodes; of those that are read in place, all.
-    fn rows(
+    pub(crate) fn rows(
         &self,
         backend: &B,
         pool: &mut Pool<B>,
@@ -223,7 +240,7 @@ fn upload_graphs<B: Backend>(
     })
 }
 
-fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result<Graph<B>, ComputeError> {
+pub(crate) fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result<Graph<B>, ComputeError> {
     Ok(Graph::Block(BlockGraph {
         matrix: backend.upload_sparse(&operand(&block.rows))?,
         n_destinations: block.rows.n_rows(),
@@ -243,19 +260,4 @@ fn diagonal<B: Backend>(backend: &B, n: usize, (rows, weights): (&[u32], &[f32])
     let indptr: Vec<u64> = (0..=n as u64).collect();
     let diagonal = Csr::new(n, n, indptr, (0..n as NodeId).collect::<Vec<_>>(), Some(of_output.into()))?;
     Ok(backend.upload_sparse(&SparseOperand { symmetric: true, ..operand(&diagonal) })?)
-}
-
-/// The labels of some nodes, on the device.
-fn targets_of<B: Backend>(backend: &B, labels: &Labels, nodes: &[NodeId]) -> Result<Targets<B>, TrainError> {
-    Ok(match labels {
-        Labels::Single { classes, .. } => {
-            let classes: Vec<u32> = nodes.iter().map(|&v| classes[v as usize]).collect();
-            Targets::Single(backend.upload_ids(&classes)?)
-        }
-        Labels::Multi { targets, .. } => {
-            let values: Vec<f32> = nodes.iter().flat_map(|&v| targets.row(v as usize)).copied().collect();
-            let rows = Matrix::new(nodes.len(), targets.n_cols(), values)?;
-            Targets::Multi(backend.upload(&rows, Dtype::F32)?)
-        }
-    })
 }

@@ -1,5 +1,7 @@
 //! [`Batches`]: the batches of an epoch, as they are before they reach a device.
 
+use std::borrow::Cow;
+
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, FormatError, NodeId};
 use girih_sampling::{
@@ -108,6 +110,14 @@ pub(crate) struct HostBlock {
     pub(crate) in_place: Option<Vec<NodeId>>,
 }
 
+impl HostBlock {
+    /// The rows that a block stands for.
+    pub(crate) fn new(neighborhoods: &Neighborhoods, block: &Block) -> Result<Self, FormatError> {
+        let in_place = (block.columns == Columns::Global).then(|| block.destinations().to_vec());
+        Ok(Self { rows: neighborhoods.rows(block)?, in_place })
+    }
+}
+
 impl<'a> Batches<'a> {
     /// The batches of run `run`, on nodes of `train` that have labels; the first layer may read rows `in_place`.
     ///
@@ -191,10 +201,7 @@ impl<'a> Batches<'a> {
 
     /// The rows that blocks stand for.
     fn of_blocks(&self, batch: &MiniBatch, (loss, n_loss): (HostLoss, usize)) -> Result<HostBatch, FormatError> {
-        let layer = |block: &Block| {
-            let in_place = (block.columns == Columns::Global).then(|| block.destinations().to_vec());
-            Ok(HostBlock { rows: self.neighborhoods.rows(block)?, in_place })
-        };
+        let layer = |block: &Block| HostBlock::new(self.neighborhoods, block);
         let blocks = batch.blocks.iter().map(layer).collect::<Result<Vec<_>, FormatError>>()?;
         let reads_in_place = blocks.first().is_some_and(|block| block.in_place.is_some());
         Ok(HostBatch {
@@ -258,28 +265,35 @@ impl<'a> Batches<'a> {
     }
 }
 
+/// Seeds, batch by batch.
+pub(crate) trait SeedLists {
+    /// How many batches there are.
+    fn n_batches(&self) -> usize;
+
+    /// The seeds of batch number `at`.
+    fn seeds(&self, at: usize) -> Drawn<'_>;
+}
+
 /// What a batch of seeds is drawn with.
 pub(crate) struct Drawn<'e> {
     /// The seeds of this rank.
-    pub(crate) mine: &'e [NodeId],
+    pub(crate) mine: Cow<'e, [NodeId]>,
     /// How many there are on all ranks.
     pub(crate) n_all: usize,
     pub(crate) key: DrawKey,
 }
 
-impl EpochBatches<'_> {
-    /// The seeds of batch number `at`.
-    ///
+impl SeedLists for EpochBatches<'_> {
     /// # Panics
     /// When batches are not made of seeds that every rank knows.
-    pub(crate) fn seeds(&self, at: usize) -> Drawn<'_> {
+    fn seeds(&self, at: usize) -> Drawn<'_> {
         let Plan::Seeds(plan) = &self.plan else { panic!("batches of seeds") };
         let (seeds, (rank, n_ranks)) = (plan.seeds(at), self.batches.rank);
-        Drawn { mine: &seeds[share(seeds.len(), rank, n_ranks)], n_all: seeds.len(), key: plan.key(at) }
+        let mine = Cow::Borrowed(&seeds[share(seeds.len(), rank, n_ranks)]);
+        Drawn { mine, n_all: seeds.len(), key: plan.key(at) }
     }
 
-    /// How many there are.
-    pub(crate) fn n_batches(&self) -> usize {
+    fn n_batches(&self) -> usize {
         match (&self.plan, &self.batches.source) {
             (Plan::Seeds(plan), _) => plan.n_batches(),
             (Plan::Links(plan), _) => plan.n_batches(),
@@ -287,7 +301,9 @@ impl EpochBatches<'_> {
             (Plan::Subgraphs, _) => unreachable!("subgraphs come from a sampler of subgraphs"),
         }
     }
+}
 
+impl EpochBatches<'_> {
     /// Batch number `at`, or this rank's share of it.
     ///
     /// # Errors
@@ -299,7 +315,7 @@ impl EpochBatches<'_> {
             (Source::Seeds(loader), Plan::Seeds(_)) => {
                 let Drawn { mine, n_all, key } = self.seeds(at);
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
-                Ok(batches.of_blocks(&loader.sampler().sample(graph, mine, key)?, (loss, n_all))?)
+                Ok(batches.of_blocks(&loader.sampler().sample(graph, &mine, key)?, (loss, n_all))?)
             }
             (Source::Patches(source, _), Plan::Seeds(plan)) => {
                 let (seeds, own) = (plan.seeds(at), source.own());

@@ -11,10 +11,8 @@
 use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborSource, RowReader, Shape};
 use girih_graph_format::NodeId;
 
-use super::batch::Whole;
-use super::batches::EpochBatches;
+use super::batches::SeedLists;
 use crate::TrainError;
-use crate::inputs::FeatureInput;
 use crate::tape::Pool;
 
 /// Where a device samples by itself, what it makes batches with.
@@ -27,12 +25,12 @@ pub(crate) struct DeviceBatches<'a, B: Backend> {
     ahead: Option<Loaded<B>>,
 }
 
-/// Reads rows of features that are no matrix of the device.
-struct Loader<'a, B: Backend> {
-    backend: &'a B,
-    reader: &'a dyn RowReader<B>,
-    n_columns: usize,
-    precision: Dtype,
+/// Reads rows that are no matrix of the device.
+pub(crate) struct Loader<'a, B: Backend> {
+    pub(crate) backend: &'a B,
+    pub(crate) reader: &'a dyn RowReader<B>,
+    pub(crate) n_columns: usize,
+    pub(crate) precision: Dtype,
 }
 
 impl<B: Backend> Loader<'_, B> {
@@ -84,36 +82,21 @@ pub(crate) struct DeviceBatch<B: Backend> {
 
 impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Begins work ahead of the step if `is_ahead`.
-    pub(crate) fn new(
-        source: Box<dyn NeighborSource<B> + 'a>,
-        (whole, backend): (Whole<'a, B>, &'a B),
-        is_ahead: bool,
-    ) -> Self {
-        let loader = match (whole.reader, whole.features) {
-            (Some(reader), FeatureInput::Encoded(rows)) => {
-                Some(Loader { backend, reader, n_columns: rows.shape().cols, precision: rows.precision() })
-            }
-            _ => None,
-        };
+    pub(crate) fn new(source: Box<dyn NeighborSource<B> + 'a>, loader: Option<Loader<'a, B>>, is_ahead: bool) -> Self {
         Self { source, loader, is_ahead, ahead: None }
     }
 
-    /// Asks for the first batches of an epoch, or of what is left of it.
+    /// Asks for the first batches of some lists of seeds: an epoch, or what is left of it.
     ///
     /// # Errors
     /// When the device fails.
-    pub(crate) fn begin(
-        &mut self,
-        epoch: &EpochBatches<'_>,
-        first: usize,
-        pool: &mut Pool<B>,
-    ) -> Result<(), TrainError> {
+    pub(crate) fn begin(&mut self, lists: &dyn SeedLists, first: usize, pool: &mut Pool<B>) -> Result<(), TrainError> {
         self.forget(pool)?;
         if !self.is_ahead {
             return Ok(());
         }
-        self.request(epoch, first)?;
-        self.load(epoch, first, pool)
+        self.request(lists, first)?;
+        self.load(lists, first, pool)
     }
 
     /// Batch number `at`, which was asked for. What comes next is asked for before the step on this one.
@@ -122,17 +105,17 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// When the device fails.
     pub(crate) fn next(
         &mut self,
-        epoch: &EpochBatches<'_>,
+        lists: &dyn SeedLists,
         at: usize,
         pool: &mut Pool<B>,
     ) -> Result<DeviceBatch<B>, TrainError> {
-        let (sampled, rows) = if self.is_ahead { self.advance(epoch, at, pool)? } else { self.make(epoch, at, pool)? };
-        let drawn = epoch.seeds(at);
-        Ok(DeviceBatch { sampled, rows, seeds: drawn.mine.to_vec(), n_loss: drawn.n_all })
+        let (sampled, rows) = if self.is_ahead { self.advance(lists, at, pool)? } else { self.make(lists, at, pool)? };
+        let drawn = lists.seeds(at);
+        Ok(DeviceBatch { sampled, rows, seeds: drawn.mine.into_owned(), n_loss: drawn.n_all })
     }
 
     /// A batch, and then the beginning of those that come next.
-    fn advance(&mut self, epoch: &EpochBatches<'_>, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
+    fn advance(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
         let (sampled, rows) = match self.ahead.take() {
             Some(loaded) => {
                 debug_assert_eq!(loaded.at, at, "batches are taken in order");
@@ -142,36 +125,36 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
             None => (self.source.take()?, None),
         };
         if self.loader.is_some() {
-            self.load(epoch, at + 1, pool)?;
+            self.load(lists, at + 1, pool)?;
         } else {
-            self.request(epoch, at + 1)?;
+            self.request(lists, at + 1)?;
         }
         Ok((sampled, rows))
     }
 
     /// A batch of which nothing was begun.
-    fn make(&mut self, epoch: &EpochBatches<'_>, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
-        self.request(epoch, at)?;
+    fn make(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
+        self.request(lists, at)?;
         let sampled = self.source.take()?;
         let rows = self.loader.as_ref().map(|loader| loader.read(&sampled, pool)).transpose()?;
         Ok((sampled, rows))
     }
 
-    fn request(&mut self, epoch: &EpochBatches<'_>, at: usize) -> Result<(), TrainError> {
-        if at < epoch.n_batches() {
-            let drawn = epoch.seeds(at);
-            self.source.request(drawn.mine, drawn.key)?;
+    fn request(&mut self, lists: &dyn SeedLists, at: usize) -> Result<(), TrainError> {
+        if at < lists.n_batches() {
+            let drawn = lists.seeds(at);
+            self.source.request(&drawn.mine, drawn.key)?;
         }
         Ok(())
     }
 
     /// Where there is a loader, has it read the rows of a batch that was asked for, and asks for the one behind that.
-    fn load(&mut self, epoch: &EpochBatches<'_>, at: usize, pool: &mut Pool<B>) -> Result<(), TrainError> {
-        if self.loader.is_none() || at >= epoch.n_batches() {
+    fn load(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<(), TrainError> {
+        if self.loader.is_none() || at >= lists.n_batches() {
             return Ok(());
         }
         let sampled = self.source.take()?;
-        self.request(epoch, at + 1)?;
+        self.request(lists, at + 1)?;
         let Some(loader) = &self.loader else { return Ok(()) };
         let rows = loader.begin(&sampled, pool)?;
         self.ahead = Some(Loaded { at, sampled, rows });

@@ -12,15 +12,17 @@
 //! - [`MiniBatch`]: a run.
 //! - [`Held`]: graph and features where every rank holds a patch of them.
 //! - [`TierConfig`]: where devices have what they sample from and read.
+//! - [`Layerwise`]: scores, where the graph does not fit at once.
 //! - [`BatchPlan`]: the largest batch that there can be, for plans.
 //!
-//! Scores are taken on the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of full-batch
+//! Scores are those of the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of full-batch
 //! runs. What an aggregate over a sampled row estimates is the aggregate over the whole row, so that parameters mean
 //! the same in both.
 
 mod batch;
 mod batches;
 mod device;
+mod layerwise;
 mod neighborhoods;
 mod patches;
 mod plan;
@@ -29,9 +31,10 @@ mod tiers;
 mod train;
 
 pub(crate) use batches::Batches;
+pub(crate) use layerwise::{Layerwise, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::Held;
-pub(crate) use plan::BatchPlan;
+pub(crate) use plan::{BatchPlan, LayerPlan};
 pub(crate) use session::{Material, Prepared, raw, sampled_by_device};
 pub use tiers::TierConfig;
 pub use train::MiniBatch;

@@ -24,7 +24,7 @@ use super::batches::neighbor_sampler;
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::batching::DEFAULT_BATCH_SIZE;
-use crate::classifier::{Classifier, Task};
+use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
 use crate::distributed::{CutAdjacency, Ranks, numbers};
 use crate::encoded::EncodedInput;
@@ -164,7 +164,7 @@ impl<B: Backend> Held<B> {
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
         let whole = Whole { features, sparse: None, reader: None, labels: Some(&self.labels) };
-        let scorer = Box::new(Classifier { inputs: &self.inputs, task, model });
+        let scorer = Box::new(Classifier { scored: Scored::Graph(&self.inputs), task, model });
         Ok(MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world())))
     }
 }

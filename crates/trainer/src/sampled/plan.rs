@@ -1,17 +1,22 @@
-//! [`BatchPlan`]: the largest batch that there can be, on paper.
+//! [`BatchPlan`]: the largest batch that there can be, on paper; and [`LayerPlan`]: scores taken layer by layer.
 
 use std::sync::Arc;
 
-use girih_compute::{Dtype, Meter, MeterMatrix, MeterSparse, Shape};
+use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
 
+use super::layerwise::NODES_AT_ONCE;
 use super::session::{reads_in_place, sampled_by_device};
+use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
 use crate::graph::{BlockGraph, Graph};
 use crate::inputs::{FeatureInput, Inputs, LayerGraphs, Needs};
 use crate::links::LinkSizes;
+use crate::models::Layers as NetworkLayers;
+use crate::params::Params;
 use crate::plan::DataSizes;
+use crate::tape::{Mode, Pool, Tape};
 
 /// Clusters are about equal; METIS lets the largest have 3 % more than their mean, and small ones come in whole nodes.
 const CLUSTER_SLACK_PERCENT: usize = 110;
@@ -149,6 +154,82 @@ impl BatchPlan {
             _ => FeatureInput::dense(meter.matrix(Shape::new(n_nodes, data.n_features), precision)),
         };
         Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None }
+    }
+}
+
+/// Scores of a network, layer by layer, on paper: for each layer as many nodes as are computed at a time, with as many neighbours as
+/// nodes have on average, all of them unlike.
+pub(crate) struct LayerPlan<'m> {
+    pub(crate) layers: &'m dyn NetworkLayers<Meter>,
+    pub(crate) needs: Needs,
+    /// Whether rows of hidden layers are kept in memory of the host, and not on the device.
+    pub(crate) keeps_on_host: bool,
+}
+
+impl LayerPlan<'_> {
+    /// Takes the memory, and says how many seconds it takes.
+    ///
+    /// # Errors
+    /// When the meter refuses shapes.
+    pub(crate) fn evaluate(
+        &self,
+        (meter, params, pool): (&Meter, &Params<Meter>, &mut Pool<Meter>),
+        data: &DataSizes,
+        whole: &Inputs<Meter>,
+    ) -> Result<f64, TrainError> {
+        let (n_layers, mut seconds) = (self.layers.n_layers(), 0.0);
+        let mut read = match &whole.features {
+            Some(FeatureInput::Dense(all)) => Some(Arc::clone(all)),
+            _ => None,
+        };
+        let mut stored = (data.n_features, meter.activations());
+        for layer in 0..n_layers {
+            let n_rows = if layer + 1 == n_layers { data.n_scored } else { data.n_nodes };
+            let n_at_once = n_rows.min(NODES_AT_ONCE);
+            let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
+            let inputs = self.inputs(meter, data, n_at_once, (read.as_ref(), stored, nnz));
+            let begun = meter.cost().seconds;
+            let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
+            let computed = self.layers.layer(&mut tape, &inputs, layer)?;
+            stored = (tape.shape(computed).cols, meter.dtype(tape.value(computed)));
+            drop(tape);
+            seconds += (meter.cost().seconds - begun) * n_rows as f64 / n_at_once.max(1) as f64;
+            let rows = || Arc::new(meter.matrix(Shape::new(n_rows, stored.0), stored.1));
+            read = (!self.keeps_on_host).then(rows);
+        }
+        Ok(seconds)
+    }
+
+    /// What a layer reads for `n` nodes: rows of all nodes that the device has, or rows of so many columns, with so many stored values
+    /// where they are sparse.
+    fn inputs(
+        &self,
+        meter: &Meter,
+        data: &DataSizes,
+        n: usize,
+        (read, (n_columns, dtype), nnz): (Option<&Arc<MeterMatrix>>, (usize, Dtype), Option<usize>),
+    ) -> Inputs<Meter> {
+        let loops = usize::from(self.needs.graph.is_some_and(|adjacency| adjacency.self_loops));
+        let n_entries = n * (data.n_edges.div_ceil(data.n_nodes.max(1)) + loops);
+        let n_sources = (n + n_entries).min(data.n_nodes);
+        let all = read.filter(|_| self.needs.hops > 0);
+        let matrix =
+            meter.sparse(Shape::new(n, if all.is_some() { data.n_nodes } else { n_sources }), n_entries, true, false);
+        let in_place = all.map(|_| meter.matrix(Shape::new(n, 1), Dtype::F32));
+        let features = match (all, nnz) {
+            (Some(all), _) => FeatureInput::Dense(Arc::clone(all)),
+            (None, Some(nnz)) => {
+                let nnz = (nnz as u128 * n_sources as u128).div_ceil(data.n_nodes.max(1) as u128) as usize;
+                FeatureInput::Sparse {
+                    matrix: meter.sparse(Shape::new(n_sources, n_columns), nnz, false, false),
+                    values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+                    first_value: 0,
+                }
+            }
+            (None, None) => FeatureInput::dense(meter.matrix(Shape::new(n_sources, n_columns), dtype)),
+        };
+        let graphs = LayerGraphs::Shared(Graph::Block(BlockGraph { matrix, n_destinations: n, in_place }));
+        Inputs { graphs, features: Some(features), propagated: None, n_nodes: n_sources, ranks: None }
     }
 }
 

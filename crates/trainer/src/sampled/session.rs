@@ -2,19 +2,20 @@
 
 use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, FarRows, NeighborOperand, RowReader};
+use girih_compute::{Backend, Dtype, FarRows, NeighborGraph, NeighborOperand, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_tiers::Placement;
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
-use super::device::DeviceBatches;
+use super::device::{DeviceBatches, Loader};
+use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
 use super::tiers::{Placements, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
-use crate::classifier::{Classifier, Task};
+use crate::classifier::{Classifier, Scored, Task};
 use crate::config::{TaskKind, TrainConfig};
 use crate::encoded::EncodedInput;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation, upload_adjacency};
@@ -25,17 +26,25 @@ use crate::targets::Targets;
 
 /// Graph and features, on the device for scores and for the rows that batches read, on the host for samplers.
 pub(crate) struct Material<B: Backend> {
+    /// Without the graph where scores are taken layer by layer.
     pub(crate) inputs: Inputs<B>,
     pub(crate) neighborhoods: Neighborhoods,
     pub(crate) adjacency: Adjacency,
+    /// What scores are taken of layer by layer, where batches are drawn from another adjacency than the model's.
+    scored_from: Option<Neighborhoods>,
     /// The features on the host, where they are sparse.
     sparse: Option<Csr>,
     /// Whether first layers read features where they lie.
     pub(crate) in_place: bool,
     /// Features that the device reads by id, where they are no matrix of its own.
     reader: Option<Box<dyn RowReader<B>>>,
-    /// Where neighbours lie that the device draws from; `None`: all on the device.
-    topology: Option<Placement>,
+    /// Whether the device's room is not for rows of all nodes: features are in memory of the host.
+    pub(crate) keeps_on_host: bool,
+    /// Whether a device that samples has what it takes to make batches by itself: rows that the host decodes or picks are named by the
+    /// host.
+    draws_batches: bool,
+    /// The graph where the device draws from it, for batches or for scores, if it does.
+    pub(crate) on_device: Option<Box<dyn NeighborGraph<B>>>,
 }
 
 impl<B: Backend> Material<B> {
@@ -49,13 +58,16 @@ impl<B: Backend> Material<B> {
         features: Features,
         needs: &Needs,
         config: &TrainConfig,
-        (seeds, n_devices): (&[NodeId], usize),
+        (seeds, n_devices, by_layers): (&[NodeId], usize, bool),
     ) -> Result<Self, TrainError> {
         check_features(&features, config)?;
         let adjacency = needs.graph.ok_or_else(|| {
             TrainError::invalid(format!("the model {} reads no neighbours to sample", config.model.kind.name()))
         })?;
-        let neighborhoods = Neighborhoods::new(&graph, drawn_from(config, adjacency));
+        let drawn_from = drawn_from(config, adjacency);
+        let neighborhoods = Neighborhoods::new(&graph, drawn_from);
+        let scored_from = (by_layers && drawn_from != adjacency).then(|| Neighborhoods::new(&graph, adjacency));
+        let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
         let sparse = match &features {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
@@ -67,47 +79,68 @@ impl<B: Backend> Material<B> {
             (Some(placement), Features::Dense(rows)) => {
                 let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, placement)?;
                 let rows = FeatureInput::Encoded(EncodedInput::new(on_host, config.precision));
-                let (n_nodes, graph) = (graph.n_rows(), upload_adjacency(backend, graph, adjacency)?);
-                (Inputs::assemble(backend, Some(graph), rows, n_nodes, &raw(needs), config.precision)?, Some(reader))
+                let n_nodes = graph.n_rows();
+                let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+                (Inputs::assemble(backend, graph, rows, n_nodes, needs, config.precision)?, Some(reader))
             }
             (placement, features_of) => {
                 let reader = match features_of {
                     Features::Compressed(codes) if by_device => code_rows(backend, codes, config, placement.as_ref())?,
                     _ => None,
                 };
-                (Inputs::prepare(backend, graph, features, &raw(needs), config.precision)?, reader)
+                (Inputs::prepare(backend, graph, features, needs, config.precision)?, reader)
             }
         };
         let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));
         let in_place = is_dense && reads_in_place(config, needs);
-        Ok(Self { inputs, neighborhoods, adjacency, sparse, in_place, reader, topology })
-    }
-
-    /// What the device makes batches of seeds with, if it samples by itself. Rows that the host decodes or picks are named by
-    /// the host.
-    fn on_device<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &TrainConfig,
-    ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
-        let names_rows = self.reader.is_some() || matches!(self.inputs.features, Some(FeatureInput::Dense(_)));
-        let source = if sampled_by_device(config) && names_rows {
-            let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
-            let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-            let operand = NeighborOperand { placement: self.topology.as_ref(), ..self.neighborhoods.operand() };
-            backend.neighbors(&operand, &sampler, batch_size)?
-        } else {
-            None
-        };
-        if source.is_none() && self.topology.is_some() {
+        let draws_batches = by_device && (is_dense || reader.is_some());
+        let operand = scored_from.as_ref().unwrap_or(&neighborhoods).operand();
+        let operand = NeighborOperand { placement: topology.as_ref(), ..operand };
+        let on_device = if draws_batches || by_layers { backend.neighbor_graph(&operand)? } else { None };
+        if topology.is_some() && (on_device.is_none() || !draws_batches) {
             return Err(TrainError::invalid(format!(
                 "tiers of the topology are for a device that samples by itself, and {} does not, or not with these features; leave \
                  them out",
                 backend.name()
             )));
         }
+        let keeps_on_host = config.tiers.features.is_some() && on_device.is_some();
+        Ok(Self {
+            inputs,
+            neighborhoods,
+            adjacency,
+            scored_from,
+            sparse,
+            in_place,
+            reader,
+            keeps_on_host,
+            draws_batches,
+            on_device,
+        })
+    }
+
+    /// What scores are taken of layer by layer.
+    pub(crate) fn scored_from(&self) -> &Neighborhoods {
+        self.scored_from.as_ref().unwrap_or(&self.neighborhoods)
+    }
+
+    /// What the device makes batches of seeds with, if it samples by itself.
+    fn batches_of_device<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &TrainConfig,
+    ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
+        let Some(graph) = self.on_device.as_ref().filter(|_| self.draws_batches) else { return Ok(None) };
+        let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
+        let source = graph.source(backend, &sampler, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE))?;
+        let loader = self.whole(None).read_by().map(|(reader, n_columns, precision)| Loader {
+            backend,
+            reader,
+            n_columns,
+            precision,
+        });
         let is_ahead = config.batch.prefetch > 0;
-        Ok(source.map(|source| DeviceBatches::new(source, (self.whole(None), backend), is_ahead)))
+        Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }
 
     /// What batches take their rows from.
@@ -120,10 +153,18 @@ impl<B: Backend> Material<B> {
 /// What is classified on batches.
 pub(crate) struct Prepared<B: Backend> {
     material: Material<B>,
-    targets: Targets<B>,
+    scoring: Scoring<B>,
     labels: Labels,
     splits: Vec<Split>,
     dims: Dims,
+}
+
+/// What logits are held against.
+enum Scoring<B: Backend> {
+    /// All nodes.
+    Graph(Targets<B>),
+    /// The nodes of each split, whose logits are computed layer by layer.
+    Layers(Vec<SplitNodes<B>>),
 }
 
 impl<B: Backend> Prepared<B> {
@@ -136,11 +177,18 @@ impl<B: Backend> Prepared<B> {
     ) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        let needs = build_model(backend, config, dims, 0, None)?.0.needs();
-        let targets = Targets::upload(backend, &labels)?;
-        let seeds = dataset.splits.first().map_or(&[][..], |split| &split.train);
-        let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices))?;
-        Ok(Self { material, targets, labels, splits: dataset.splits, dims })
+        let (model, _) = build_model(backend, config, dims, 0, None)?;
+        let by_layers = scores_by_layers(config, &*model)?;
+        let (needs, splits) = (model.needs(), dataset.splits);
+        let scoring = if by_layers {
+            let nodes = |split| SplitNodes::new(backend, &labels, split);
+            Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)
+        } else {
+            Scoring::Graph(Targets::upload(backend, &labels)?)
+        };
+        let seeds = splits.first().map_or(&[][..], |split| &split.train);
+        let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
+        Ok(Self { material, scoring, labels, splits, dims })
     }
 
     /// A run at its start; of several ranks, one of those of `world`.
@@ -151,17 +199,37 @@ impl<B: Backend> Prepared<B> {
         run: u64,
         world: Option<&'a dyn Collective<B>>,
     ) -> Result<MiniBatch<'a, B>, TrainError> {
-        let split = &self.splits[run as usize % self.splits.len()];
-        let task = Task::new(backend, &self.labels, &self.targets, split)?;
+        let at = run as usize % self.splits.len();
+        let split = &self.splits[at];
+        let (task, scored) = match &self.scoring {
+            Scoring::Graph(targets) => {
+                (Task::new(backend, &self.labels, targets, split)?, Scored::Graph(&self.material.inputs))
+            }
+            Scoring::Layers(splits) => {
+                let SplitNodes { nodes, labels, targets, split } = &splits[at];
+                let layers = Layerwise::new(&self.material, &nodes[..]);
+                (Task::new(backend, labels, targets, split)?, Scored::Layers(layers))
+            }
+        };
         let (model, params) = build_model(backend, config, self.dims, run, None)?;
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let (nodes, material) = ((&self.labels, &split.train[..]), &self.material);
         let (neighborhoods, adjacency) = (&material.neighborhoods, material.adjacency);
         let batches = Batches::new(neighborhoods, adjacency, nodes, config, (run, material.in_place), rank)?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
-        let scorer = Box::new(Classifier { inputs: &material.inputs, task, model });
+        let scorer = Box::new(Classifier { scored, task, model });
         let run = MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world);
-        Ok(run.sampled_by(material.on_device(backend, config)?))
+        Ok(run.sampled_by(material.batches_of_device(backend, config)?))
+    }
+
+    /// Logits of all nodes with the parameters of a run of a model that has [layers](crate::models::Model::as_layers), computed layer by
+    /// layer.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
+        let all: Vec<NodeId> = (0..self.labels.n_nodes() as NodeId).collect();
+        run.logits(&Layerwise::new(&self.material, all))
     }
 }
 

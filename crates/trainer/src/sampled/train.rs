@@ -2,12 +2,15 @@
 
 use girih_comm::Collective;
 use girih_compute::{Backend, Dtype, Shape};
+use girih_graph_format::Matrix;
 use girih_pipeline::{Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
 
 use super::batch::{Batch, Whole};
+use super::batches::SeedLists;
 use super::batches::{Batches, EpochBatches, HostBatch};
 use super::device::{DeviceBatch, DeviceBatches};
+use super::layerwise::Layerwise;
 use crate::TrainError;
 use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
@@ -84,6 +87,15 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
 }
 
 impl<B: Backend> MiniBatch<'_, B> {
+    /// Logits of some nodes with the parameters as they are.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn logits(&mut self, layers: &Layerwise<'_, B>) -> Result<Matrix, TrainError> {
+        let logits = layers.logits(self.scorer.model(), &mut self.state)?;
+        Ok(self.state.backend.download(&logits)?)
+    }
+
     /// Scores on the full graph, whose buffers are of no use to batches.
     fn scores(&mut self) -> Result<Scores, TrainError> {
         let scores = self.scorer.evaluate(&mut self.state)?;
@@ -234,7 +246,13 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     }
 
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
-        self.scorer.test_report(&mut self.state)
+        let Some(world) = self.world.filter(|_| !self.batches.are_made_together()) else {
+            return self.scorer.test_report(&mut self.state);
+        };
+        let mine = if world.rank() == 0 { self.scorer.test_report(&mut self.state)? } else { None };
+        // What the first rank reads stays where it is until it is done.
+        world.all_gather_bytes(&[])?;
+        Ok(mine)
     }
 }
 

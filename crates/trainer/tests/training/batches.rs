@@ -11,7 +11,7 @@ use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, SaintKind, SessionOptions, TrainConfig, checkpoint_path,
+    OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TrainConfig, checkpoint_path,
 };
 
 use crate::{config, densified, planted, train, with_bags_of_words};
@@ -335,4 +335,93 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
         let message = config.validate().unwrap_err().to_string();
         assert!(message.contains(told), "{message}");
     }
+}
+
+/// Runs of everything that is scored by layers: networks, what stands around their layers, kinds of batches.
+fn scored_by_layers() -> Vec<TrainConfig> {
+    let neighbor = || BatchConfig { fanout: vec![3, 4], ..batches(BatchKind::Neighbor) };
+    let sampled = |kind, batch| TrainConfig { batch, batch_size: Some(200), ..config(kind, 2) };
+    let mut configs: Vec<TrainConfig> = LAYERED.map(|kind| sampled(kind, neighbor())).into();
+    configs.push(TrainConfig { batch_size: None, ..sampled(ModelKind::Gcn, batches(BatchKind::Cluster)) });
+    configs.push(sampled(ModelKind::Gat, batches(BatchKind::Saint)));
+    configs.push(sampled(ModelKind::Sage, batches(BatchKind::Layer)));
+    let mut residual = sampled(ModelKind::Gcn, neighbor());
+    residual.model = ModelConfig { residual: true, norm: NormKind::Layer, ..residual.model };
+    configs.push(residual);
+    let mut pooling = sampled(ModelKind::Sage, neighbor());
+    pooling.model.aggregator = Aggregator::Pool;
+    configs.push(pooling);
+    configs.push(TrainConfig { codec: Some("topk:4".parse().unwrap()), ..sampled(ModelKind::Sage, neighbor()) });
+    configs
+}
+
+fn assert_scored_alike(dataset: &Dataset, config: &TrainConfig) {
+    let by = |score_by| {
+        let batch = BatchConfig { score_by: Some(score_by), ..config.batch.clone() };
+        trained(dataset, &TrainConfig { batch, ..config.clone() })
+    };
+    let (graph, layers) = (by(ScoreBy::Graph), by(ScoreBy::Layers));
+    let what = format!("{:?}, {:?}", config.model.kind, config.batch.kind);
+    assert_eq!(largest_difference(&graph, &layers), 0.0, "{what}: scores change no training");
+    let [a, b] = [&graph, &layers].map(|checkpoint| checkpoint.progress.last.unwrap());
+    let losses = [(a.val_loss, b.val_loss), (a.test_loss, b.test_loss)];
+    let accuracies =
+        [(a.train_accuracy, b.train_accuracy), (a.val_accuracy, b.val_accuracy), (a.test_accuracy, b.test_accuracy)];
+    for ((a, b), most) in losses.map(|pair| (pair, 1e-5)).into_iter().chain(accuracies.map(|pair| (pair, 0.011))) {
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert!((a - b).abs() <= most * a.abs().max(1.0), "{what}: {b} layer by layer, {a} on the graph");
+    }
+    let [a, b] =
+        [&graph, &layers].map(|checkpoint| girih_trainer::apply(&Cpu::new(), dataset.clone(), checkpoint).unwrap());
+    assert_eq!((b.2.n_rows(), b.2.n_cols()), (dataset.n_nodes(), dataset.n_classes()), "{what}");
+    for (at, (a, b)) in a.2.data().iter().zip(b.2.data()).enumerate() {
+        assert!((a - b).abs() < 1e-4 * a.abs().max(1.0), "{what}: logit {at} is {b} layer by layer, {a} on the graph");
+    }
+}
+
+#[test]
+fn scores_layer_by_layer_are_those_of_the_graph() {
+    let dataset = planted("nodes=300");
+    for config in scored_by_layers() {
+        assert_scored_alike(&dataset, &config);
+    }
+    let sparse = with_bags_of_words(&planted("nodes=300"));
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
+        let batch = BatchConfig { fanout: vec![3, 4], ..batches(BatchKind::Neighbor) };
+        assert_scored_alike(&sparse, &TrainConfig { batch, batch_size: Some(100), ..config(kind, 2) });
+    }
+}
+
+#[test]
+fn a_layer_is_computed_for_some_nodes_after_the_others() {
+    // More than are computed at a time, in the last layer, too.
+    let dataset = girih_datasets::load(
+        "synth:planted,nodes=70000,degree=3,features=6,classes=3",
+        &girih_datasets::LoadOptions::default(),
+    );
+    let batch = BatchConfig { fanout: vec![2, 2], ..batches(BatchKind::Neighbor) };
+    let config = TrainConfig { batch, batch_size: Some(30_000), epochs: 1, ..config(ModelKind::Sage, 1) };
+    assert_scored_alike(&dataset.unwrap(), &config);
+}
+
+#[test]
+fn what_reads_more_than_the_layer_before_is_not_scored_by_layers() {
+    let batch = BatchConfig { score_by: Some(ScoreBy::Layers), fanout: vec![3, 3], ..batches(BatchKind::Neighbor) };
+    let of = |model: ModelConfig| TrainConfig { model, batch: batch.clone(), ..config(ModelKind::Gcn, 1) };
+    let model = config(ModelKind::Gcn, 1).model;
+    let wrong = [
+        of(ModelConfig { norm: NormKind::Batch, ..model.clone() }),
+        of(ModelConfig { jump: Jump::Max, ..model.clone() }),
+        TrainConfig {
+            batch: BatchConfig { kind: BatchKind::Cluster, fanout: Vec::new(), ..batch.clone() },
+            ..config(ModelKind::Appnp, 1)
+        },
+    ];
+    for config in wrong {
+        let message = train(planted("nodes=60"), &config).unwrap_err().to_string();
+        assert!(message.contains("batch.score_by") && message.contains("choose graph"), "{message}");
+    }
+    let full =
+        TrainConfig { batch: BatchConfig { score_by: Some(ScoreBy::Layers), ..BatchConfig::default() }, ..of(model) };
+    assert!(full.validate().unwrap_err().to_string().contains("batch.score_by"));
 }

@@ -95,6 +95,7 @@ fn training_bytes(
     let at_least_one = |n: usize| n.max(1);
     let sizes = DataSizes {
         n_train,
+        n_scored: sizes.n_scored.max(n_train),
         n_classes: at_least_one(sizes.n_classes),
         n_features: at_least_one(sizes.n_features),
         ..sizes
