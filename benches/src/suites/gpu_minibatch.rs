@@ -4,19 +4,14 @@
 //! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer runs after
 //! girih instead of taking turns.
 
-use std::time::Duration;
-
-use girih_comm::CardTransport;
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_kernels::{Cuda, Device, NcclRank};
-use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_tiers::CacheShares;
-use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
-use girih_trainer::{BatchConfig, SessionOptions, TierConfig, TrainConfig};
+use girih_kernels::{Cuda, Device};
+use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
+use super::sampled::{on_devices, tiers};
 use super::{DTYPES, Setup, gpu, sage};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
@@ -29,8 +24,6 @@ const BATCH_SIZES: [usize; 2] = [1024, 8192];
 const CACHES: [f64; 5] = [0.0, 0.1, 0.2, 0.5, 1.0];
 /// Numbers of devices, beside one.
 const SEVERAL: [usize; 2] = [2, 4];
-/// How long a rank waits for another.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// One way to train.
 struct Way {
@@ -124,12 +117,6 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     ways
 }
 
-/// Shares of features and of rows of the graph, on every device and on one each.
-fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) -> TierConfig {
-    let shares = |(every_card, one_card)| CacheShares { every_card, one_card };
-    TierConfig { features: features.map(shares), topology: topology.map(shares), ..TierConfig::default() }
-}
-
 /// The network and its epochs: as many as are timed, and those before.
 fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConfig {
     let epochs = (protocol.warm_up + protocol.repeats) as u64;
@@ -138,18 +125,11 @@ fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConf
 
 /// The time of an epoch.
 fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary, Error> {
-    let open = |ordinal| Ok(Cuda::new(Device::open(ordinal)?).storing(way.config.precision));
     if way.n_devices == 1 {
-        return Ok(Epochs::time(&open(0)?, dataset.clone(), &way.config, protocol, &mut [])?.epoch());
+        let device = Cuda::new(Device::open(0)?).storing(way.config.precision);
+        return Ok(Epochs::time(&device, dataset.clone(), &way.config, protocol, &mut [])?.epoch());
     }
-    let cards: Vec<Cuda> = (0..way.n_devices).map(open).collect::<Result<_, Error>>()?;
-    let grid = ProcessGrid::new(Scheme::OneD, way.n_devices, 1)?;
-    let ranks = RankOptions::new(grid, Exchange::Dense, DEADLINE);
-    let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
-    let session = SessionOptions::default();
-    let train = |observe: &mut girih_trainer::Observer<'_>| {
-        Ok(TrainJob::new(dataset.clone(), &way.config, &ranks, &session, observe).on_devices(&cards, connect)?)
-    };
+    let train = |observe: &mut Observer<'_>| on_devices(way.n_devices, dataset, &way.config, observe);
     Ok(Epochs::of(protocol, &mut [], train)?.epoch())
 }
 

@@ -11,6 +11,7 @@ mod gpu;
 mod gpu_ablation;
 mod gpu_accuracy;
 mod gpu_fullbatch;
+mod gpu_large;
 mod gpu_minibatch;
 mod gpu_profile;
 mod gpu_ranks;
@@ -22,6 +23,7 @@ mod minibatch;
 mod predicted;
 mod reorder;
 mod sage;
+mod sampled;
 mod sampling;
 mod scaling;
 mod spmm;
@@ -86,6 +88,8 @@ pub enum Suite {
     GpuSampling,
     /// Epochs on sampled neighbours on a CUDA device, beside `PyG`'s loader.
     GpuMinibatch,
+    /// Epochs on sampled neighbours of a large graph on CUDA devices, by where its features lie.
+    GpuLarge,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
     GpuAccuracy,
     /// Epochs on 1 to 1024 CUDA devices, planned from what was recorded on few; nothing runs.
@@ -119,6 +123,7 @@ impl Suite {
             Self::GpuRanks => "gpu-ranks",
             Self::GpuSampling => "gpu-sampling",
             Self::GpuMinibatch => "gpu-minibatch",
+            Self::GpuLarge => "gpu-large",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Scaling => "scaling",
             Self::Io => "io",
@@ -154,6 +159,7 @@ impl Suite {
             Self::GpuRanks => gpu_ranks::run(setup, report),
             Self::GpuSampling => gpu_sampling::run(setup, report),
             Self::GpuMinibatch => gpu_minibatch::run(setup, report),
+            Self::GpuLarge => gpu_large::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Scaling => scaling::run(setup, report),
             Self::Io => io::run(setup, report),

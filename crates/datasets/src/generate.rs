@@ -109,6 +109,8 @@ pub struct Planted {
     pub train: f64,
     /// Expected share of validation nodes.
     pub val: f64,
+    /// Expected share of test nodes; `None` for the rest. Nodes in no part have labels that nobody looks at.
+    pub test: Option<f64>,
     /// Seed of everything that is drawn.
     pub seed: u64,
 }
@@ -235,7 +237,7 @@ fn generate_planted(
         (Some(rows), Some((spec, seed))) => Some(Features::Compressed(CompressedFeatures::fitted(spec, &rows, seed)?)),
     };
     info!(seconds = start.elapsed().as_secs_f64(), width = recipe.features, "generated labels and features");
-    let rule = SplitRule::Fractions { train: recipe.train, val: recipe.val };
+    let rule = SplitRule::Fractions { train: recipe.train, val: recipe.val, test: recipe.test };
     let splits = rule.draw_many(&labels, recipe.seed, n_splits)?;
     Dataset::new(name, graph, features, Some(labels), splits)
 }

@@ -13,7 +13,7 @@ use girih_graph_format::MAX_NODES;
 use crate::DatasetError;
 use crate::generate::{Planted, Preset, Recipe, Rmat, preset_communities, preset_names};
 
-const PLANTED_KEYS: [&str; 14] = [
+const PLANTED_KEYS: [&str; 15] = [
     "nodes",
     "degree",
     "features",
@@ -27,6 +27,7 @@ const PLANTED_KEYS: [&str; 14] = [
     "noise",
     "train",
     "val",
+    "test",
     "seed",
 ];
 const RMAT_KEYS: [&str; 4] = ["scale", "nodes", "degree", "seed"];
@@ -108,8 +109,14 @@ fn parse_planted(preset: &Preset, scale: f64, settings: &Settings) -> Result<Pla
     recipe.train = settings.get("train", 0.0..=1.0, recipe.train)?;
     recipe.val = settings.get("val", 0.0..=1.0, recipe.val)?;
     recipe.seed = settings.get("seed", 0..=u64::MAX, recipe.seed)?;
-    if recipe.train + recipe.val > 1.0 {
-        return Err(format!("train={} and val={} add up to more than one", recipe.train, recipe.val));
+    // Whoever says what trains has the rest for testing, unless that is said, too.
+    let is_said = |key: &str| settings.find(key).is_some();
+    let test = recipe.test.filter(|_| !is_said("train") && !is_said("val"));
+    recipe.test = if is_said("test") { Some(settings.get("test", 0.0..=1.0, 0.0)?) } else { test };
+    let parts = [("train", recipe.train), ("val", recipe.val), ("test", recipe.test.unwrap_or(0.0))];
+    if parts.iter().map(|(_, share)| share).sum::<f64>() > 1.0 + 1e-9 {
+        let [train, val, test] = parts.map(|(name, share)| format!("{name}={share}"));
+        return Err(format!("{train}, {val} and {test} add up to more than one"));
     }
     Ok(recipe)
 }
@@ -240,6 +247,14 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_is_tested_unless_few_nodes_have_labels() {
+        assert_eq!(planted("synth:reddit").test, None);
+        assert_eq!(planted("synth:papers100m").test, Some(0.0019));
+        assert_eq!(planted("synth:papers100m,train=0.5,val=0.1").test, None);
+        assert_eq!(planted("synth:planted,train=0.1,val=0.2,test=0.7").test, Some(0.7));
+    }
+
+    #[test]
     fn values_out_of_range_are_refused() {
         for text in [
             "",
@@ -256,6 +271,8 @@ mod tests {
             "synth:planted,nodes=3000000000",
             "synth:planted,nodes",
             "synth:planted,train=0.8,val=0.3",
+            "synth:planted,train=0.5,val=0.3,test=0.3",
+            "synth:planted,test=1.5",
             "synth:planted,gamma=1",
             "synth:planted,seed=-1",
             "synth:rmat@0.1",

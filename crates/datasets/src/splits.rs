@@ -21,6 +21,8 @@ pub enum SplitRule {
         train: f64,
         /// Expected share of validation nodes.
         val: f64,
+        /// Expected share of test nodes; `None` for the rest.
+        test: Option<f64>,
     },
 }
 
@@ -30,7 +32,7 @@ impl SplitRule {
     pub const GNN_BENCHMARK: Self = Self::PerClass { train: 20, val: 30 };
 
     /// 60 % training, 20 % validation, 20 % testing: what labels get that come without any split.
-    pub const UNSPLIT: Self = Self::Fractions { train: 0.6, val: 0.2 };
+    pub const UNSPLIT: Self = Self::Fractions { train: 0.6, val: 0.2, test: None };
 
     /// The split of one run; the same seed and run give the same split.
     ///
@@ -45,7 +47,7 @@ impl SplitRule {
             (Self::PerClass { .. }, Labels::Multi { .. }) => {
                 Err(DatasetError::invalid("a split per class needs one class per node; these nodes have several"))
             }
-            (Self::Fractions { train, val }, labels) => Ok(fractions(labels, train, val, key)),
+            (Self::Fractions { train, val, test }, labels) => Ok(fractions(labels, (train, val, test), key)),
         }
     }
 
@@ -83,7 +85,8 @@ fn per_class(n_classes: usize, classes: &[u32], train: usize, val: usize, key: K
     Ok(split)
 }
 
-fn fractions(labels: &Labels, train: f64, val: f64, key: Key) -> Split {
+fn fractions(labels: &Labels, (train, val, test): (f64, f64, Option<f64>), key: Key) -> Split {
+    let end = test.map_or(1.0, |test| train + val + test);
     let mut split = Split::default();
     for v in (0..labels.n_nodes() as NodeId).filter(|&v| labels.is_labelled(v)) {
         let words = key.block(u64::from(v), 0);
@@ -92,8 +95,10 @@ fn fractions(labels: &Labels, train: f64, val: f64, key: Key) -> Split {
             &mut split.train
         } else if draw < train + val {
             &mut split.val
-        } else {
+        } else if draw < end {
             &mut split.test
+        } else {
+            continue;
         };
         part.push(v);
     }
@@ -127,7 +132,7 @@ mod tests {
     #[test]
     fn seeds_and_runs_give_different_splits_and_repeat_themselves() {
         let labels = labels(3000, 7);
-        for rule in [SplitRule::GNN_BENCHMARK, SplitRule::Fractions { train: 0.5, val: 0.1 }] {
+        for rule in [SplitRule::GNN_BENCHMARK, SplitRule::Fractions { train: 0.5, val: 0.1, test: None }] {
             let draw = |seed, run| rule.draw(&labels, seed, run).unwrap();
             assert_eq!(draw(1, 2), draw(1, 2));
             assert_ne!(draw(1, 2), draw(1, 3));
@@ -138,10 +143,15 @@ mod tests {
 
     #[test]
     fn fractions_are_kept_on_average() {
-        let split = SplitRule::Fractions { train: 0.5, val: 0.1 }.draw(&labels(100_000, 4), 1, 0).unwrap();
+        let split = SplitRule::Fractions { train: 0.5, val: 0.1, test: None }.draw(&labels(100_000, 4), 1, 0).unwrap();
         // 90 000 labelled nodes; four standard deviations of a half are 600.
         assert!(split.train.len().abs_diff(45_000) < 600, "{}", split.train.len());
         assert!(split.val.len().abs_diff(9_000) < 360, "{}", split.val.len());
+        assert_eq!(split.nodes().len(), 90_000);
+        let few =
+            SplitRule::Fractions { train: 0.5, val: 0.1, test: Some(0.05) }.draw(&labels(100_000, 4), 1, 0).unwrap();
+        assert_eq!((&few.train, &few.val), (&split.train, &split.val));
+        assert!(few.test.len().abs_diff(4_500) < 270 && few.nodes().len() < 60_000, "{}", few.test.len());
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
-pub use sampled::{MiniBatch, Neighborhoods, TierConfig};
+pub use sampled::{MiniBatch, Neighborhoods, TierConfig, TierShare};
 pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
 pub use similarity::{Similarity, similarity};
 pub use state::{BatchDone, PartialEpoch, Run, RunState, Watch};

@@ -18,7 +18,7 @@ use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamInit, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
-use crate::sampled::TierConfig;
+use crate::sampled::{TierConfig, TierShare};
 use crate::state::{BatchDone, Run, RunState};
 use crate::targets::Targets;
 use crate::{links, recommend, sampled};
@@ -90,6 +90,8 @@ pub struct Outcome {
     pub test: Option<TestReport>,
     /// Times of every epoch trained in this session.
     pub times: Vec<EpochTimes>,
+    /// Where features and neighbours lay, unless devices had all.
+    pub tiers: Vec<TierShare>,
     /// The observer stopped training before its end.
     pub stopped: bool,
 }
@@ -161,7 +163,10 @@ pub fn train<B: Backend>(
         train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
     } else if config.batch.is_sampled() {
         let session = sampled::Prepared::new(backend, dataset, config, 1)?;
-        train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run, None)?)))
+        let run =
+            |run| -> Result<Box<dyn Run<'_, B>>, TrainError> { Ok(Box::new(session.run(backend, config, run, None)?)) };
+        let outcome = train_runs(config, &data, options, observe, run)?;
+        Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
     } else {
         let session = Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
@@ -179,7 +184,7 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     start: impl Fn(u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let mut outcome = Outcome { runs: Vec::new(), test: None, times: Vec::new(), stopped: false };
+    let mut outcome = Outcome { runs: Vec::new(), test: None, times: Vec::new(), tiers: Vec::new(), stopped: false };
     outcome.stopped = observe(Event::Prepared) == Control::Stop;
     for run in 0..config.runs {
         if outcome.stopped {

@@ -198,9 +198,10 @@ impl Shared {
                 let data = DataShape::of(dataset);
                 let session = sampled::Prepared::new(backend, (**dataset).clone(), config, world.size())?;
                 let start = |run| session.run(backend, config, run, Some(&*world));
-                together(&*world, observe, |agree| {
+                let outcome = together(&*world, observe, |agree| {
                     train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))
-                })
+                })?;
+                Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
             }
         }
     }

@@ -36,5 +36,5 @@ pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::Held;
 pub(crate) use plan::{BatchPlan, LayerPlan};
 pub(crate) use session::{Material, Prepared, raw, sampled_by_device};
-pub use tiers::TierConfig;
+pub use tiers::{TierConfig, TierShare};
 pub use train::MiniBatch;

@@ -11,7 +11,7 @@ use super::batch::Whole;
 use super::batches::neighbor_sampler;
 use super::device::{DeviceBatches, Loader};
 use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
-use super::tiers::{Placements, check_features};
+use super::tiers::{Placements, TierShare, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
@@ -43,6 +43,8 @@ pub(crate) struct Material<B: Backend> {
     /// Whether a device that samples has what it takes to make batches by itself: rows that the host decodes or picks are named by the
     /// host.
     draws_batches: bool,
+    /// What lies where, unless devices have all.
+    tiers: Vec<TierShare>,
     /// The graph where the device draws from it, for batches or for scores, if it does.
     pub(crate) on_device: Option<Box<dyn NeighborGraph<B>>>,
 }
@@ -73,8 +75,12 @@ impl<B: Backend> Material<B> {
             Features::Dense(_) | Features::Compressed(_) => None,
         };
         let by_device = sampled_by_device(config);
-        let Placements { features: placement, topology } =
-            Placements::new(&neighborhoods, seeds, config, by_device.then_some(n_devices))?;
+        let row_bytes = match &features {
+            Features::Compressed(codes) => codes.codec().row_bytes(),
+            Features::Dense(_) | Features::Sparse(_) => features.width() * config.precision.n_bytes(),
+        };
+        let Placements { features: placement, topology, shares: tiers } =
+            Placements::new(&neighborhoods, (seeds, row_bytes), config, by_device.then_some(n_devices))?;
         let (inputs, reader) = match (&placement, &features) {
             (Some(placement), Features::Dense(rows)) => {
                 let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, placement)?;
@@ -115,6 +121,7 @@ impl<B: Backend> Material<B> {
             reader,
             keeps_on_host,
             draws_batches,
+            tiers,
             on_device,
         })
     }
@@ -189,6 +196,11 @@ impl<B: Backend> Prepared<B> {
         let seeds = splits.first().map_or(&[][..], |split| &split.train);
         let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
         Ok(Self { material, scoring, labels, splits, dims })
+    }
+
+    /// What lies where, unless devices have all.
+    pub(crate) fn tiers(&self) -> &[TierShare] {
+        &self.material.tiers
     }
 
     /// A run at its start; of several ranks, one of those of `world`.

@@ -3,7 +3,7 @@
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
 use girih_sampling::{Loader, LoaderOptions};
-use girih_tiers::{CacheShares, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
+use girih_tiers::{CacheShares, Heat, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Tier, Visits};
 use serde::{Deserialize, Serialize};
 
 use super::Neighborhoods;
@@ -50,11 +50,29 @@ impl TierConfig {
     }
 }
 
+/// What of features or neighbours lies in one kind of memory, and what it is expected to serve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TierShare {
+    /// `features`, or `neighbors` that are drawn from.
+    pub of: &'static str,
+    /// Which memory.
+    #[serde(serialize_with = "tier::serialize")]
+    pub tier: Tier,
+    /// Nodes whose rows are there.
+    pub n_nodes: usize,
+    /// Bytes of these rows, once.
+    pub bytes: u64,
+    /// Share of the reads of such rows that batches are expected to make there: no promise, and no more than a guess unless batches
+    /// were presampled.
+    pub expected_reads: f64,
+}
+
 /// Where rows are to lie.
 #[derive(Default)]
 pub(crate) struct Placements {
     pub(crate) features: Option<Placement>,
     pub(crate) topology: Option<Placement>,
+    pub(crate) shares: Vec<TierShare>,
 }
 
 impl Placements {
@@ -64,11 +82,10 @@ impl Placements {
     /// When batches that tell what is hot cannot be sampled.
     pub(crate) fn new(
         neighborhoods: &Neighborhoods,
-        seeds: &[NodeId],
+        (seeds, row_bytes): (&[NodeId], usize),
         config: &TrainConfig,
         n_devices: Option<usize>,
     ) -> Result<Self, TrainError> {
-        let hotness = config.tiers.hotness;
         let shares =
             |asked: Option<CacheShares>| asked.map(|shares| n_devices.map_or(CacheShares::default(), |_| shares));
         let parts @ [features, topology] = [config.tiers.features, config.tiers.topology].map(shares);
@@ -82,15 +99,19 @@ impl Placements {
         } else {
             Hotness::InDegree.heats(graph, seeds, &Visits::default())
         };
-        let placed = |shares: CacheShares, name: &str, heat: &girih_tiers::Heat| {
-            let placement = Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1));
-            tell(name, hotness, &placement, heat);
-            placement
-        };
-        Ok(Self {
-            features: features.map(|shares| placed(shares, "features", &heats.features)),
-            topology: topology.map(|shares| placed(shares, "neighbours", heats.rows())),
-        })
+        let placed =
+            |shares: CacheShares, heat: &Heat| Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1));
+        let features = features.map(|shares| placed(shares, &heats.features));
+        let topology = topology.map(|shares| placed(shares, heats.rows()));
+        let of_neighbors = |node: NodeId| (graph.degree(node as usize) * size_of::<NodeId>()) as u64;
+        let mut shares = Vec::new();
+        if let Some(placement) = &features {
+            shares.extend(shares_of("features", placement, &heats.features, &|_| row_bytes as u64));
+        }
+        if let Some(placement) = &topology {
+            shares.extend(shares_of("neighbors", placement, heats.rows(), &of_neighbors));
+        }
+        Ok(Self { features, topology, shares })
     }
 }
 
@@ -110,13 +131,21 @@ fn heats(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) 
     Ok(hotness.heats(graph, seeds, &visits))
 }
 
-/// Says what lies where, and how often it is expected to be read there.
-fn tell(what: &str, hotness: Hotness, placement: &Placement, heat: &girih_tiers::Heat) {
-    let shares = placement.shares(|node| heat.frequency()[node as usize]);
-    for (span, share) in placement.spans().iter().zip(shares) {
-        let (tier, n_nodes, percent) = (span.holder.tier().name(), span.positions.len(), 100.0 * share);
-        tracing::info!("{what} of {n_nodes} nodes: {tier}, {percent:.1} % of reads expected by {hotness}");
-    }
+/// What lies where, and how often it is expected to be read there.
+fn shares_of<'p>(
+    of: &'static str,
+    placement: &'p Placement,
+    heat: &Heat,
+    bytes: &'p dyn Fn(NodeId) -> u64,
+) -> impl Iterator<Item = TierShare> + 'p {
+    let expected = placement.shares(|node| heat.frequency()[node as usize]);
+    placement.spans().iter().zip(expected).map(move |(span, expected_reads)| TierShare {
+        of,
+        tier: span.holder.tier(),
+        n_nodes: span.positions.len(),
+        bytes: span.positions.clone().map(|position| bytes(placement.node(position))).sum(),
+        expected_reads,
+    })
 }
 
 /// Whether features can be anywhere but whole on a device.
@@ -163,6 +192,17 @@ mod shares {
             Written::Number(every_card) => Ok(Some(CacheShares { every_card, one_card: 0.0 })),
             Written::Text(text) => text.parse().map(Some).map_err(D::Error::custom),
         }
+    }
+}
+
+/// A tier as results name it.
+mod tier {
+    use girih_tiers::Tier;
+    use serde::Serializer;
+
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub(super) fn serialize<S: Serializer>(tier: &Tier, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(tier.name())
     }
 }
 

@@ -6,8 +6,8 @@ use girih_datasets::Outline;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{
-    HITS_K, InteractionSizes, LinkScores, Outcome, Ranking, RunSummary, Spread, StageTimes, TaskKind, TrainConfig,
-    mean_over_labels,
+    HITS_K, InteractionSizes, LinkScores, Outcome, Ranking, RunSummary, Spread, StageTimes, TaskKind, TierShare,
+    TrainConfig, mean_over_labels,
 };
 
 use crate::output::Results;
@@ -101,6 +101,7 @@ impl Facts {
             self.add_scores(&mut results, outcome);
         }
         add_times(&mut results, outcome);
+        add_tiers(&mut results, &outcome.tiers);
         let peak = memory::peak_bytes();
         results
             .add("peak_host_bytes", peak, "Peak memory", peak.map_or(String::new(), readable_bytes))
@@ -139,6 +140,20 @@ impl Facts {
             .add_hidden("val_loss", over(|run| run.last.val_loss))
             .add_hidden("test_loss", over(|run| run.last.test_loss));
     }
+}
+
+/// What lay where, unless devices had all.
+fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
+    if tiers.is_empty() {
+        return;
+    }
+    let line = |share: &TierShare| {
+        let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.expected_reads);
+        let TierShare { of, tier, n_nodes, .. } = share;
+        format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads expected", tier.name())
+    };
+    let lines: Vec<String> = tiers.iter().map(line).collect();
+    results.add("tiers", serde_json::to_value(tiers).unwrap_or_default(), "Tiers", lines.join("\n"));
 }
 
 /// A share, with its deviation over several runs.
