@@ -227,7 +227,8 @@ impl Plan {
 
         let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
         let evaluate = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
-            let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host: config.tiers.features.is_some() };
+            let keeps_on_host = config.tiers.features.is_some() && !is_main_memory;
+            let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host, is_main_memory };
             scores.evaluate((meter, &params, &mut pool), data, &inputs)?
         } else {
             let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);

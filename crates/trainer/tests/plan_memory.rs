@@ -11,7 +11,7 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_trainer::models::{self, Model};
 use girih_trainer::{
     BatchConfig, BatchKind, Control, DataSizes, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, ParamInit,
-    Params, Plan, Run, SessionOptions, Targets, Task, TaskKind, TrainConfig,
+    Params, Plan, Run, ScoreBy, SessionOptions, Targets, Task, TaskKind, TrainConfig,
 };
 
 /// The system's allocator, counting.
@@ -126,22 +126,25 @@ fn compare_plans() {
         }
     }
     for (kind, input_dropout) in [(ModelKind::Sage, Some(0.0)), (ModelKind::Gcn, None)] {
-        for (batch_kind, codec) in [
-            (BatchKind::Neighbor, None),
-            (BatchKind::Saint, None),
-            (BatchKind::Neighbor, Some(CodecSpec::Topk(8))),
-            (BatchKind::Full, Some(CodecSpec::Topk(8))),
-            (BatchKind::Full, Some(CodecSpec::Int8)),
-            (BatchKind::Full, None),
+        for (batch_kind, codec, score_by) in [
+            (BatchKind::Neighbor, None, None),
+            (BatchKind::Neighbor, None, Some(ScoreBy::Layers)),
+            (BatchKind::Saint, None, None),
+            (BatchKind::Saint, None, Some(ScoreBy::Layers)),
+            (BatchKind::Neighbor, Some(CodecSpec::Topk(8)), None),
+            (BatchKind::Neighbor, Some(CodecSpec::Topk(8)), Some(ScoreBy::Layers)),
+            (BatchKind::Full, Some(CodecSpec::Topk(8)), None),
+            (BatchKind::Full, Some(CodecSpec::Int8), None),
+            (BatchKind::Full, None, None),
         ] {
             let model = ModelConfig { kind, hidden: 64, input_dropout, ..ModelConfig::default() };
-            let batch = BatchConfig { kind: batch_kind, ..BatchConfig::default() };
+            let batch = BatchConfig { kind: batch_kind, score_by, ..BatchConfig::default() };
             let batch_size = (batch_kind != BatchKind::Full).then_some(500);
             let config = TrainConfig { model, batch, batch_size, codec, epochs: 2, ..TrainConfig::default() };
             let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
             let ratio = planned / measured_session_peak(&config) as f64;
             let within = if batch_kind == BatchKind::Full { 0.7..2.0 } else { 0.9..4.0 };
-            assert!(within.contains(&ratio), "{kind:?} {batch_kind:?} {codec:?}: plan / measured {ratio}");
+            assert!(within.contains(&ratio), "{kind:?} {batch_kind:?} {codec:?} {score_by:?}: plan / measured {ratio}");
         }
     }
     for (batch_kind, batch_size) in [(BatchKind::Full, None), (BatchKind::Neighbor, Some(2000))] {

@@ -164,6 +164,8 @@ pub(crate) struct LayerPlan<'m> {
     pub(crate) needs: Needs,
     /// Whether rows of hidden layers are kept in memory of the host, and not on the device.
     pub(crate) keeps_on_host: bool,
+    /// Whether the device's memory is the host's.
+    pub(crate) is_main_memory: bool,
 }
 
 impl LayerPlan<'_> {
@@ -188,6 +190,7 @@ impl LayerPlan<'_> {
             let n_at_once = n_rows.min(NODES_AT_ONCE);
             let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
             let inputs = self.inputs(meter, data, n_at_once, (read.as_ref(), stored, nnz));
+            let _sampler = self.sampler(meter, data, n_at_once);
             let begun = meter.cost().seconds;
             let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
             let computed = self.layers.layer(&mut tape, &inputs, layer)?;
@@ -200,6 +203,21 @@ impl LayerPlan<'_> {
         Ok(seconds)
     }
 
+    /// Entries of the rows of so many nodes.
+    fn n_entries(&self, data: &DataSizes, n: usize) -> usize {
+        let loops = usize::from(self.needs.graph.is_some_and(|adjacency| adjacency.self_loops));
+        n * (data.n_edges.div_ceil(data.n_nodes.max(1)) + loops)
+    }
+
+    /// What makes rows for `n` nodes: in main memory draws and rows, which are copied; a device that samples has draws, and a place and
+    /// two bits for each node.
+    fn sampler(&self, meter: &Meter, data: &DataSizes, n: usize) -> MeterMatrix {
+        let n_entries = self.n_entries(data, n);
+        let tables = data.n_nodes + data.n_nodes.div_ceil(16);
+        let words = if self.is_main_memory { 3 * n_entries } else { 2 * n_entries + n + tables };
+        meter.matrix(Shape::new(words, 1), Dtype::F32)
+    }
+
     /// What a layer reads for `n` nodes: rows of all nodes that the device has, or rows of so many columns, with so many stored values
     /// where they are sparse.
     fn inputs(
@@ -209,8 +227,7 @@ impl LayerPlan<'_> {
         n: usize,
         (read, (n_columns, dtype), nnz): (Option<&Arc<MeterMatrix>>, (usize, Dtype), Option<usize>),
     ) -> Inputs<Meter> {
-        let loops = usize::from(self.needs.graph.is_some_and(|adjacency| adjacency.self_loops));
-        let n_entries = n * (data.n_edges.div_ceil(data.n_nodes.max(1)) + loops);
+        let n_entries = self.n_entries(data, n);
         let n_sources = (n + n_entries).min(data.n_nodes);
         let all = read.filter(|_| self.needs.hops > 0);
         let matrix =
