@@ -1,5 +1,5 @@
 //! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a graph of which devices keep a part of the features, or their codes, on one
-//! device and on all there are. Each way is a case, with what every kind of memory holds and is expected to serve.
+//! device and on all there are. Each way is a case, with what every kind of memory holds and serves.
 //!
 //! Nothing is scored: only epochs are timed, each with all of its batches.
 
@@ -40,7 +40,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let tier = share.tier.name().replace('-', "_");
             case = case
                 .with(&format!("{tier}_gb"), share.bytes as f64 / 1e9)
-                .with(&format!("{tier}_reads_percent"), 100.0 * share.expected_reads);
+                .with(&format!("{tier}_reads_percent"), 100.0 * share.reads);
         }
         eprintln!("{}: {:.1} ms {:?}", case.name, 1e3 * epoch.median_s, case.metrics);
         report.cases.push(case);

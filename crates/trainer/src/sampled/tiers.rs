@@ -14,6 +14,8 @@ use crate::config::TrainConfig;
 
 /// Batches that are presampled at most.
 const PRESAMPLED_BATCHES: usize = 32;
+/// Batches whose reads are counted, tier by tier.
+const COUNTED_BATCHES: usize = 8;
 
 /// What of the features and of the rows of the adjacency is on devices while mini-batches are sampled and read there; what is not is in
 /// pinned memory of the host, which devices read in place.
@@ -62,9 +64,8 @@ pub struct TierShare {
     pub n_nodes: usize,
     /// Bytes of these rows, once.
     pub bytes: u64,
-    /// Share of the reads of such rows that batches are expected to make there: no promise, and no more than a guess unless batches
-    /// were presampled.
-    pub expected_reads: f64,
+    /// Share of the reads of such rows that some batches of the first epoch make there, from which no hotness learns.
+    pub reads: f64,
 }
 
 /// Where rows are to lie.
@@ -103,13 +104,14 @@ impl Placements {
             |shares: CacheShares, heat: &Heat| Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1));
         let features = features.map(|shares| placed(shares, &heats.features));
         let topology = topology.map(|shares| placed(shares, heats.rows()));
+        let counted = visits(neighborhoods, seeds, config, (0, COUNTED_BATCHES))?;
         let of_neighbors = |node: NodeId| (graph.degree(node as usize) * size_of::<NodeId>()) as u64;
         let mut shares = Vec::new();
         if let Some(placement) = &features {
-            shares.extend(shares_of("features", placement, &heats.features, &|_| row_bytes as u64));
+            shares.extend(shares_of("features", placement, &counted.features, &|_| row_bytes as u64));
         }
         if let Some(placement) = &topology {
-            shares.extend(shares_of("neighbors", placement, heats.rows(), &of_neighbors));
+            shares.extend(shares_of("neighbors", placement, &counted.rows, &of_neighbors));
         }
         Ok(Self { features, topology, shares })
     }
@@ -118,33 +120,42 @@ impl Placements {
 /// How often nodes are read.
 fn heats(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) -> Result<Heats, TrainError> {
     let (graph, hotness) = (neighborhoods.graph(), config.tiers.hotness);
-    let visits = if hotness == Hotness::Presampled {
-        let sampler = neighbor_sampler(config, neighborhoods, false)?;
-        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-        let options = LoaderOptions { batch_size, seed: config.seed, ..LoaderOptions::default() };
-        let loader = Loader::new(graph, sampler, seeds.to_vec(), options)?;
-        let counted = Visits::of(&loader, PRESAMPLED_EPOCH, PRESAMPLED_BATCHES, rayon::current_num_threads());
-        counted.map_err(|error| TrainError::invalid(error.to_string()))?
-    } else {
-        Visits::default()
+    let visits = match hotness {
+        Hotness::Presampled => visits(neighborhoods, seeds, config, (PRESAMPLED_EPOCH, PRESAMPLED_BATCHES))?,
+        _ => Visits::default(),
     };
     Ok(hotness.heats(graph, seeds, &visits))
 }
 
-/// What lies where, and how often it is expected to be read there.
+/// What so many batches of an epoch read.
+fn visits(
+    neighborhoods: &Neighborhoods,
+    seeds: &[NodeId],
+    config: &TrainConfig,
+    (epoch, n_batches): (u32, usize),
+) -> Result<Visits, TrainError> {
+    let sampler = neighbor_sampler(config, neighborhoods, false)?;
+    let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+    let options = LoaderOptions { batch_size, seed: config.seed, ..LoaderOptions::default() };
+    let loader = Loader::new(neighborhoods.graph(), sampler, seeds.to_vec(), options)?;
+    let counted = Visits::of(&loader, epoch, n_batches, rayon::current_num_threads());
+    counted.map_err(|error| TrainError::invalid(error.to_string()))
+}
+
+/// What lies where, and how often it is read there.
 fn shares_of<'p>(
     of: &'static str,
     placement: &'p Placement,
-    heat: &Heat,
+    reads: &[u32],
     bytes: &'p dyn Fn(NodeId) -> u64,
 ) -> impl Iterator<Item = TierShare> + 'p {
-    let expected = placement.shares(|node| heat.frequency()[node as usize]);
-    placement.spans().iter().zip(expected).map(move |(span, expected_reads)| TierShare {
+    let shares = placement.shares(|node| f64::from(reads[node as usize]));
+    placement.spans().iter().zip(shares).map(move |(span, reads)| TierShare {
         of,
         tier: span.holder.tier(),
         n_nodes: span.positions.len(),
         bytes: span.positions.clone().map(|position| bytes(placement.node(position))).sum(),
-        expected_reads,
+        reads,
     })
 }
 

@@ -148,9 +148,9 @@ fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
         return;
     }
     let line = |share: &TierShare| {
-        let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.expected_reads);
+        let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.reads);
         let TierShare { of, tier, n_nodes, .. } = share;
-        format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads expected", tier.name())
+        format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads", tier.name())
     };
     let lines: Vec<String> = tiers.iter().map(line).collect();
     results.add("tiers", serde_json::to_value(tiers).unwrap_or_default(), "Tiers", lines.join("\n"));
