@@ -322,7 +322,7 @@ impl RowStore<Cuda> for CudaRows {
         if n_bytes == 0 {
             return Ok(());
         }
-        let out = &mut pinned.bytes_mut()[begin..begin + n_bytes];
+        let out = &mut pinned.bytes_mut()?[begin..begin + n_bytes];
         cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
         // `rows` may be written again as soon as this returns, by whatever stream.
         cuda.device.wait(OPERATION)

@@ -21,9 +21,6 @@ use crate::Cuda;
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 
-/// Rows that a thread of the host copies at a time.
-const ROWS_AT_ONCE: usize = 1 << 14;
-
 /// Rows that are to be placed.
 pub(crate) struct Rows<'a> {
     /// What errors call the operation.
@@ -121,7 +118,7 @@ impl HostPieces {
         let own = of_rank(group.rank);
         let n_bytes = (rows.offset)(own.end) - (rows.offset)(own.start);
         let mut piece = Pinned::new(cuda, n_bytes as usize, rows.operation)?;
-        (rows.write)(own, &mut piece.bytes_mut()[..n_bytes as usize]);
+        (rows.write)(own, &mut piece.bytes_mut()?[..n_bytes as usize]);
         let firsts = (0..group.size).map(|rank| of_rank(rank).start).map(|first| (first, (rows.offset)(first)));
         Ok(Self { firsts: firsts.collect(), pieces: group.hand_out(rows.operation, piece)? })
     }
@@ -152,25 +149,14 @@ impl Slab {
         on_host: &HostPieces,
         nodes: impl Iterator<Item = NodeId>,
     ) -> Result<Self, ComputeError> {
-        let nodes: Vec<NodeId> = nodes.collect();
-        // Side by side, and in order.
-        let piece = |nodes: &[NodeId]| {
-            let row = |&node: &NodeId| (node as usize, (rows.offset)(node as usize), rows.n_bytes(node as usize));
-            let rows = nodes.iter().map(row).map(|(row, offset, n_bytes)| on_host.row(row, offset, n_bytes));
-            rows.collect::<Vec<_>>().concat()
-        };
-        let pieces: Vec<Vec<u8>> = nodes.par_chunks(ROWS_AT_ONCE).map(piece).collect();
-        let n_bytes = pieces.iter().map(Vec::len).sum();
-        if n_bytes == 0 {
+        let mut bytes: Vec<u8> = Vec::new();
+        for row in nodes.map(|node| node as usize) {
+            bytes.extend_from_slice(on_host.row(row, (rows.offset)(row), rows.n_bytes(row)));
+        }
+        if bytes.is_empty() {
             return Ok(Self { _bytes: None, address: 0 });
         }
-        let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
-        let mut first = 0;
-        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            let mut to = bytes.slice_mut(first..first + piece.len());
-            cuda.device.stream.memcpy_htod(&piece, &mut to).map_err(Cuda::failed(rows.operation))?;
-            first += piece.len();
-        }
+        let bytes = cuda.upload_list(rows.operation, &bytes)?;
         // Others may read it as soon as they know of it.
         cuda.device.wait(rows.operation)?;
         Ok(Self { address: cuda.pointer(Some(&bytes)), _bytes: Some(bytes) })
