@@ -177,6 +177,13 @@ impl Plan {
     ) -> Result<Self, TrainError> {
         config.validate()?;
         let is_main_memory = device.is_main_memory();
+        let has_codes = data.code_bytes.is_some() || config.codec.is_some();
+        if is_main_memory && (config.tiers.topology.is_some() || (config.tiers.features.is_some() && !has_codes)) {
+            return Err(TrainError::invalid(
+                "feature and topology caches are for devices with memory of their own, and a processor reads features and neighbours where \
+                 they are; leave them out, or choose --device cuda",
+            ));
+        }
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
         let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));

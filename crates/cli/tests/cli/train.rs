@@ -255,6 +255,10 @@ fn every_kind_of_mini_batches_trains_plans_and_is_applied() {
     for (kind, flags) in [
         ("neighbor", &["--fanout", "5,-1", "--batch-size", "40", "--model", "sage", "--dropout", "0"][..]),
         ("neighbor", &["--model", "gat", "--batch-size", "40", "--ranks", "2"]),
+        (
+            "neighbor",
+            &["--model", "gcn", "--batch-size", "40", "--score-by", "layers", "--dropout", "0.2", "--lr", "0.01"],
+        ),
         ("layer", &["--fanout", "100,100", "--batch-size", "40", "--replace"]),
         ("cluster", &["--clusters", "6", "--clusters-per-batch", "2"]),
         ("saint", &["--saint", "edge", "--batch-size", "200", "--model", "gin", "--lr", "0.001"]),
@@ -282,6 +286,7 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
         (&["--batch", "layer", "--model", "appnp"], "cluster or saint"),
         (&["--batch", "cluster", "--batch-size", "5"], "clusters_per_batch"),
         (&["--fanout", "5,5"], "choose a batch kind"),
+        (&["--score-by", "layers"], "learnt on mini-batches"),
         (&["--feature-cache", "0.5"], "full batches read all of graph and features at once"),
         (&["--batch", "cluster", "--topology-cache", "0.5"], "devices draw for batches of neighbours"),
     ] {

@@ -235,7 +235,41 @@ mod hotness {
 
 #[cfg(test)]
 mod tests {
+    use girih_datasets::{LoadOptions, load};
+    use girih_graph_format::Norm;
+
     use super::*;
+    use crate::batching::{BatchConfig, BatchKind};
+    use crate::inputs::Adjacency;
+
+    #[test]
+    fn shares_are_of_all_nodes_bytes_and_reads() {
+        let spec = "synth:planted,nodes=3000,degree=20,features=4,classes=3";
+        let dataset = load(spec, &LoadOptions::default()).unwrap();
+        let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency { self_loops: false, norm: Norm::Row });
+        let tiers = TierConfig {
+            features: Some(CacheShares { every_card: 0.1, one_card: 0.4 }),
+            topology: Some(CacheShares { every_card: 0.2, one_card: 0.0 }),
+            ..TierConfig::default()
+        };
+        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };
+        let config = TrainConfig { tiers, batch, batch_size: Some(100), ..TrainConfig::default() };
+        let seeds = &dataset.splits[0].train;
+        let placed = Placements::new(&neighborhoods, (seeds, 16), &config, Some(2)).unwrap();
+        let all_of = |of: &str| placed.shares.iter().filter(|share| share.of == of).collect::<Vec<_>>();
+        for (of, names, bytes) in [
+            ("features", &["every-card", "one-card", "host"][..], 3000 * 16),
+            ("neighbors", &["every-card", "host"][..], 4 * dataset.graph.nnz() as u64),
+        ] {
+            let shares = all_of(of);
+            assert_eq!(shares.iter().map(|share| share.tier.name()).collect::<Vec<_>>(), names);
+            assert_eq!(shares.iter().map(|share| share.n_nodes).sum::<usize>(), 3000);
+            assert_eq!(shares.iter().map(|share| share.bytes).sum::<u64>(), bytes);
+            assert!((shares.iter().map(|share| share.reads).sum::<f64>() - 1.0).abs() < 1e-9);
+            // The hottest tenth or fifth serves more than its share, and less than all.
+            assert!(shares[0].reads > shares[0].n_nodes as f64 / 3000.0 * 1.2 && shares[0].reads < 0.9, "{shares:?}");
+        }
+    }
 
     #[test]
     fn tiers_are_written_as_they_are_read() {

@@ -2,7 +2,10 @@
 
 use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
-use girih_trainer::{DataSizes, Plan, TrainConfig};
+use girih_tiers::CacheShares;
+use girih_trainer::{
+    BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy, TierConfig, TrainConfig,
+};
 
 use crate::{ALL_MODELS, Stage, config, densified, planted, with_bags_of_words, with_input_dropout};
 
@@ -36,7 +39,7 @@ fn a_plan_knows_when_the_first_aggregation_is_a_constant() {
 #[test]
 fn plans_grow_with_what_they_plan() {
     let (small, large) = (planted("nodes=1000"), planted("nodes=2000"));
-    let base = config(girih_trainer::ModelKind::Gcn, 10);
+    let base = config(ModelKind::Gcn, 10);
     let (one, two) = (plan(&base, &small), plan(&base, &large));
     assert!(two.input_bytes > one.input_bytes && two.peak_bytes > one.peak_bytes);
     assert_eq!(one.parameter_bytes, two.parameter_bytes, "parameters do not depend on the graph");
@@ -47,4 +50,59 @@ fn plans_grow_with_what_they_plan() {
     let longer = plan(&TrainConfig { epochs: 20, ..base }, &small);
     let epochs = |plan: &Plan| plan.total_seconds - plan.prepare_seconds;
     assert!((epochs(&longer) - 2.0 * epochs(&one)).abs() < 1e-6 * epochs(&longer));
+}
+
+/// Data of a size that no card holds with rows of all nodes in every layer.
+fn large() -> DataSizes {
+    DataSizes {
+        n_nodes: 111_000_000,
+        n_edges: 3_200_000_000,
+        n_features: 128,
+        n_classes: 172,
+        n_train: 1_200_000,
+        n_scored: 1_500_000,
+        ..DataSizes::of(&planted("nodes=300"))
+    }
+}
+
+#[test]
+fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
+    let batch = |score_by| BatchConfig {
+        kind: BatchKind::Neighbor,
+        fanout: vec![15, 10, 5],
+        score_by,
+        ..BatchConfig::default()
+    };
+    let cached = TierConfig { features: Some(CacheShares { every_card: 0.1, one_card: 0.0 }), ..TierConfig::default() };
+    let base = config(ModelKind::Sage, 1);
+    let model = ModelConfig { layers: 3, hidden: 256, dropout: 0.0, ..base.model.clone() };
+    let of = |score_by, tiers| {
+        let config = TrainConfig {
+            model: model.clone(),
+            batch: batch(score_by),
+            batch_size: Some(1024),
+            precision: Dtype::Bf16,
+            tiers,
+            ..base.clone()
+        };
+        Plan::on_cuda(&config, &large())
+    };
+    let peak = |score_by, tiers| of(score_by, tiers).unwrap().peak_bytes as f64 / 1e9;
+    let (graph, layers) = (Some(ScoreBy::Graph), Some(ScoreBy::Layers));
+    assert!(peak(graph, cached) > 200.0, "{}", peak(graph, cached));
+    // The graph that is drawn from, a tenth of the features and a batch; rows of layers are on the host.
+    assert!((15.0..40.0).contains(&peak(layers, cached)), "{}", peak(layers, cached));
+    assert_eq!(peak(None, cached), peak(layers, cached));
+    // Rows of two layers, and features.
+    let on_card = peak(layers, TierConfig::default());
+    assert!((150.0..200.0).contains(&on_card), "{on_card}");
+}
+
+#[test]
+fn processors_have_one_memory() {
+    let tiers = TierConfig { topology: Some(CacheShares { every_card: 0.5, one_card: 0.0 }), ..TierConfig::default() };
+    let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
+    let config = TrainConfig { tiers, batch, ..config(ModelKind::Sage, 1) };
+    let refused = Plan::new(&config, &DataSizes::of(&planted("nodes=300")), RATES).unwrap_err().to_string();
+    assert!(refused.contains("memory of their own"), "{refused}");
 }
