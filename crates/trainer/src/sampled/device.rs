@@ -27,13 +27,18 @@ pub(crate) struct DeviceBatches<'a, B: Backend> {
 
 /// Reads rows that are no matrix of the device.
 pub(crate) struct Loader<'a, B: Backend> {
-    pub(crate) backend: &'a B,
-    pub(crate) reader: &'a dyn RowReader<B>,
-    pub(crate) n_columns: usize,
-    pub(crate) precision: Dtype,
+    backend: &'a B,
+    reader: &'a dyn RowReader<B>,
+    n_columns: usize,
+    precision: Dtype,
 }
 
-impl<B: Backend> Loader<'_, B> {
+impl<'a, B: Backend> Loader<'a, B> {
+    /// Of rows with so many columns, stored so.
+    pub(crate) fn new(backend: &'a B, (reader, n_columns, precision): (&'a dyn RowReader<B>, usize, Dtype)) -> Self {
+        Self { backend, reader, n_columns, precision }
+    }
+
     /// Room for the rows of a batch, and their ids.
     fn room<'s>(
         &self,

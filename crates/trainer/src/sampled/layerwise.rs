@@ -157,42 +157,49 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         let (backend, material) = (state.backend, self.material);
         let read = Read::new(material, before);
         let in_place = in_place && read.is_matrix();
-        let neighborhoods = material.scored_from();
         let options = NeighborOptions {
-            edge_ids: neighborhoods.needs_edge_ids(),
+            edge_ids: material.scored_from().needs_edge_ids(),
             inputs: if in_place { Columns::Global } else { Columns::Local },
             ..NeighborOptions::default()
         };
         let sampler = NeighborSampler::new(FanOut::new(vec![Neighbors::All])?, options)?;
-        let mut done = |state: &mut RunState<'b, B>, at: usize, inputs: Inputs<B>| -> Result<(), TrainError> {
+        let on_device = material.on_device.as_ref().filter(|_| read.is_by_device());
+        let source = on_device.map(|graph| graph.source(backend, &sampler, NODES_AT_ONCE)).transpose()?.flatten();
+        let mut batches = source.map(|source| DeviceBatches::new(source, read.loader(backend), true));
+        if let Some(batches) = &mut batches {
+            batches.begin(chunks, 0, &mut state.pool)?;
+        }
+        for at in 0..chunks.n_batches() {
+            let inputs = match &mut batches {
+                Some(batches) => {
+                    let DeviceBatch { sampled, rows, .. } = batches.next(chunks, at, &mut state.pool)?;
+                    inputs_of_sampled(backend, &mut state.pool, (sampled, rows), read.whole.features)?
+                }
+                None => self.sampled_by_host(state, &read, &sampler, &chunks.seeds(at))?,
+            };
             work(state, at * NODES_AT_ONCE, &inputs)?;
             recycle_inputs(inputs, backend, &mut state.pool);
             state.pool.drop_unused();
-            Ok(())
-        };
-        let on_device = material.on_device.as_ref().filter(|_| read.is_by_device());
-        let source = on_device.map(|graph| graph.source(backend, &sampler, NODES_AT_ONCE)).transpose()?.flatten();
-        if let Some(source) = source {
-            let mut batches = DeviceBatches::new(source, read.loader(backend), true);
-            batches.begin(chunks, 0, &mut state.pool)?;
-            for at in 0..chunks.n_batches() {
-                let DeviceBatch { sampled, rows, .. } = batches.next(chunks, at, &mut state.pool)?;
-                let inputs = inputs_of_sampled(backend, &mut state.pool, (sampled, rows), read.whole.features)?;
-                done(state, at, inputs)?;
-            }
-            return Ok(());
-        }
-        for at in 0..chunks.n_batches() {
-            let Drawn { mine, key, .. } = chunks.seeds(at);
-            let sampled = sampler.sample(neighborhoods.graph(), &mine, key)?;
-            let nodes = if in_place { &[][..] } else { sampled.inputs() };
-            let rows = read.whole.rows(backend, &mut state.pool, nodes, in_place)?;
-            let block = HostBlock::new(neighborhoods, &sampled.blocks[0])?;
-            let graphs = LayerGraphs::Blocks(vec![upload_block(backend, &block)?]);
-            let (features, n_nodes) = (Some(rows), nodes.len());
-            done(state, at, Inputs { graphs, features, propagated: None, n_nodes, ranks: None })?;
         }
         Ok(())
+    }
+
+    /// What a layer reads for some nodes, where the host makes it.
+    fn sampled_by_host(
+        &self,
+        state: &mut RunState<'_, B>,
+        read: &Read<'_, B>,
+        sampler: &NeighborSampler,
+        nodes: &Drawn<'_>,
+    ) -> Result<Inputs<B>, TrainError> {
+        let (backend, neighborhoods) = (state.backend, self.material.scored_from());
+        let sampled = sampler.sample(neighborhoods.graph(), &nodes.mine, nodes.key)?;
+        let in_place = sampler.options().inputs == Columns::Global;
+        let nodes = if in_place { &[][..] } else { sampled.inputs() };
+        let rows = read.whole.rows(backend, &mut state.pool, nodes, in_place)?;
+        let block = HostBlock::new(neighborhoods, &sampled.blocks[0])?;
+        let graphs = LayerGraphs::Blocks(vec![upload_block(backend, &block)?]);
+        Ok(Inputs { graphs, features: Some(rows), propagated: None, n_nodes: nodes.len(), ranks: None })
     }
 }
 
@@ -228,7 +235,7 @@ impl<'h, B: Backend> Read<'h, B> {
     }
 
     fn loader(&self, backend: &'h B) -> Option<Loader<'h, B>> {
-        self.reader.map(|(reader, n_columns, precision)| Loader { backend, reader, n_columns, precision })
+        self.reader.map(|read| Loader::new(backend, read))
     }
 }
 

@@ -140,12 +140,7 @@ impl<B: Backend> Material<B> {
         let Some(graph) = self.on_device.as_ref().filter(|_| self.draws_batches) else { return Ok(None) };
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
         let source = graph.source(backend, &sampler, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE))?;
-        let loader = self.whole(None).read_by().map(|(reader, n_columns, precision)| Loader {
-            backend,
-            reader,
-            n_columns,
-            precision,
-        });
+        let loader = self.whole(None).read_by().map(|read| Loader::new(backend, read));
         let is_ahead = config.batch.prefetch > 0;
         Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }
