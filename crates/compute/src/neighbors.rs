@@ -4,7 +4,7 @@
 //! NeighborGraph   a graph where the device draws from it, for any number of sources
 //! NeighborSource  request: seeds, key ──▶ the device draws ──▶ take: a NeighborBlock for each layer, rows of Â that draws stand for
 //! ```
-//! What is drawn is what the [`NeighborSampler`](girih_sampling::NeighborSampler) of the host draws, to the bit; what rows hold is
+//! What is drawn is what the [`NeighborSampler`] of the host draws, to the bit; what rows hold is
 //! what [`NeighborOperand`] says.
 
 use girih_graph_format::{Csr, NodeId, Scales};
