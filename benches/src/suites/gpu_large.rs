@@ -6,10 +6,9 @@
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_kernels::{Cuda, Device};
-use girih_trainer::{Control, EpochTimes, Event, Outcome, SessionOptions, TierConfig, TrainConfig, train};
+use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig};
 
-use super::sampled::{on_devices, tiers};
+use super::sampled::{n_devices, tiers, train_on};
 use super::{Setup, gpu, sage};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Report, graphs};
@@ -29,10 +28,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     drop(gpu::open_device(report)?);
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
-    let n_devices = (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1);
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
     let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
-    for way in ways(hidden, n_devices, setup.protocol) {
+    for way in ways(hidden, n_devices(), setup.protocol) {
         let (epoch, outcome) = epochs_of(&way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(BATCH_SIZE).max(1);
         let mut case = Case::new(way.name, epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches as f64);
@@ -55,7 +53,9 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let base = sage::config(hidden, BATCH_SIZE);
     let config = TrainConfig { precision: Dtype::Bf16, epochs, eval_every: epochs, ..base };
     let mut ways = Vec::new();
-    for n in [1, n_devices].into_iter().take(if n_devices > 1 { 2 } else { 1 }) {
+    let mut numbers = vec![1, n_devices];
+    numbers.dedup();
+    for n in numbers {
         let mut way = |name: &str, tiers: TierConfig, codec| {
             let name = if n == 1 { format!("1 device, {name}") } else { format!("{n} devices, {name}") };
             ways.push(Way { name, n_devices: n, config: TrainConfig { tiers, codec, ..config.clone() } });
@@ -81,12 +81,7 @@ fn epochs_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<(Summar
         times.push(report.times);
         if times.len() < protocol.warm_up + protocol.repeats { Control::Continue } else { Control::Stop }
     };
-    let outcome = if way.n_devices == 1 {
-        let device = Cuda::new(Device::open(0)?).storing(way.config.precision);
-        train(&device, dataset.clone(), &way.config, &SessionOptions::default(), &mut observe)?
-    } else {
-        on_devices(way.n_devices, dataset, &way.config, &mut observe)?
-    };
+    let outcome = train_on(way.n_devices, dataset, &way.config, &mut observe)?;
     let seconds: Vec<f64> = times[protocol.warm_up..].iter().map(|times| times.steps.as_secs_f64()).collect();
     Ok((Summary::of(&seconds), outcome))
 }

@@ -7,11 +7,10 @@
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_kernels::{Cuda, Device};
 use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
-use super::sampled::{on_devices, tiers};
+use super::sampled::{n_devices, tiers, train_on};
 use super::{DTYPES, Setup, gpu, sage};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
@@ -45,10 +44,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         .as_deref()
         .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, BATCH_SIZES[0])))
         .transpose()?;
-    let n_devices = (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1);
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
     let mut peers_turn = Vec::new();
-    for way in ways(hidden, n_devices, setup.protocol) {
+    for way in ways(hidden, n_devices(), setup.protocol) {
         let epoch = epoch_of(&way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(way.config.batch_size.unwrap_or(n_train).max(1));
         let case = Case::new(way.name, epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
@@ -125,11 +123,7 @@ fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConf
 
 /// The time of an epoch.
 fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary, Error> {
-    if way.n_devices == 1 {
-        let device = Cuda::new(Device::open(0)?).storing(way.config.precision);
-        return Ok(Epochs::time(&device, dataset.clone(), &way.config, protocol, &mut [])?.epoch());
-    }
-    let train = |observe: &mut Observer<'_>| on_devices(way.n_devices, dataset, &way.config, observe);
+    let train = |observe: &mut Observer<'_>| train_on(way.n_devices, dataset, &way.config, observe);
     Ok(Epochs::of(protocol, &mut [], train)?.epoch())
 }
 

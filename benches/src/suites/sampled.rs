@@ -1,4 +1,4 @@
-//! What suites of training on sampled neighbours share: shares of devices, and training on several.
+//! What suites of training on sampled neighbours share: shares of devices, and training on one or several.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tiers::CacheShares;
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
-use girih_trainer::{Observer, Outcome, SessionOptions, TierConfig, TrainConfig};
+use girih_trainer::{Observer, Outcome, SessionOptions, TierConfig, TrainConfig, train};
 
 use crate::Error;
 
@@ -21,18 +21,26 @@ pub(super) fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) 
     TierConfig { features: features.map(shares), topology: topology.map(shares), ..TierConfig::default() }
 }
 
-/// Trains on the first devices, a rank each.
-pub(super) fn on_devices(
+/// How many devices there are, the first among them.
+pub(super) fn n_devices() -> usize {
+    (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1)
+}
+
+/// Trains on the first devices: on one, or on several with a rank each.
+pub(super) fn train_on(
     n_devices: usize,
     dataset: &Dataset,
     config: &TrainConfig,
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, Error> {
     let open = |ordinal| Ok(Cuda::new(Device::open(ordinal)?).storing(config.precision));
+    let session = SessionOptions::default();
+    if n_devices == 1 {
+        return Ok(train(&open(0)?, dataset.clone(), config, &session, observe)?);
+    }
     let cards: Vec<Cuda> = (0..n_devices).map(open).collect::<Result<_, Error>>()?;
     let grid = ProcessGrid::new(Scheme::OneD, n_devices, 1)?;
     let ranks = RankOptions::new(grid, Exchange::Dense, DEADLINE);
     let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
-    let session = SessionOptions::default();
     Ok(TrainJob::new(dataset.clone(), config, &ranks, &session, observe).on_devices(&cards, connect)?)
 }

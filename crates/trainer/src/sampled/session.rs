@@ -75,12 +75,13 @@ impl<B: Backend> Material<B> {
             Features::Dense(_) | Features::Compressed(_) => None,
         };
         let by_device = sampled_by_device(config);
+        let placed_on = (by_device && backend.has_own_memory()).then_some(n_devices);
         let row_bytes = match &features {
             Features::Compressed(codes) => codes.codec().row_bytes(),
             Features::Dense(_) | Features::Sparse(_) => features.width() * config.precision.n_bytes(),
         };
         let Placements { features: placement, topology, shares: tiers } =
-            Placements::new(&neighborhoods, (seeds, row_bytes), config, by_device.then_some(n_devices))?;
+            Placements::new(&neighborhoods, (seeds, row_bytes), config, placed_on)?;
         let (inputs, reader) = match (&placement, &features) {
             (Some(placement), Features::Dense(rows)) => {
                 let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, placement)?;

@@ -52,7 +52,7 @@ impl TierConfig {
     }
 }
 
-/// What of features or neighbours lies in one kind of memory, and what it is expected to serve.
+/// What of features or neighbours lies in one kind of memory, and what it serves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TierShare {
     /// `features`, or `neighbors` that are drawn from.
@@ -77,7 +77,8 @@ pub(crate) struct Placements {
 }
 
 impl Placements {
-    /// Those of a configuration for batches of some seeds on so many devices; where the host samples, `None`, all is there.
+    /// Those of a configuration for batches of some seeds on so many devices; `None` where the host samples or has the only memory: all is
+    /// there.
     ///
     /// # Errors
     /// When batches that tell what is hot cannot be sampled.
@@ -104,7 +105,10 @@ impl Placements {
             |shares: CacheShares, heat: &Heat| Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1));
         let features = features.map(|shares| placed(shares, &heats.features));
         let topology = topology.map(|shares| placed(shares, heats.rows()));
-        let counted = visits(neighborhoods, seeds, config, (0, COUNTED_BATCHES))?;
+        // What has all serves all.
+        let is_divided = [&features, &topology].into_iter().flatten().any(|placement| placement.spans().len() > 1);
+        let n_counted = if is_divided { COUNTED_BATCHES } else { 0 };
+        let counted = visits(neighborhoods, seeds, config, (0, n_counted))?;
         let of_neighbors = |node: NodeId| (graph.degree(node as usize) * size_of::<NodeId>()) as u64;
         let mut shares = Vec::new();
         if let Some(placement) = &features {

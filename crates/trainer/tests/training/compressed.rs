@@ -7,10 +7,11 @@ use girih_compute::{Cpu, Rates};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_tiers::CacheShares;
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, DataSizes, Event, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, Plan, SessionOptions, TaskKind, TrainConfig, checkpoint_path,
+    OptimizerConfig, OptimizerKind, Plan, SessionOptions, TaskKind, TierConfig, TrainConfig, checkpoint_path,
 };
 
 use crate::{ALL_MODELS, Stage, config, planted, train, train_into, with_bags_of_words, with_input_dropout};
@@ -261,5 +262,22 @@ fn a_plan_counts_codes() {
         if kind != ModelKind::Sgc {
             assert!(now.input_bytes + 700 * 3900 * 4 < dense.input_bytes, "{kind:?}: {now:?} {dense:?}");
         }
+    }
+}
+
+/// A processor has one memory: whatever a cache is asked to hold, codes are where they were, and results say so.
+#[test]
+fn tiers_of_a_processor_are_its_memory() {
+    let dataset = planted("nodes=300");
+    let cached = Some(CacheShares { every_card: 0.5, one_card: 0.0 });
+    for kind in [BatchKind::Neighbor, BatchKind::Cluster] {
+        let batch_size = (kind == BatchKind::Neighbor).then_some(50);
+        let batch = BatchConfig { kind, ..BatchConfig::default() };
+        let tiers = TierConfig { features: cached, ..TierConfig::default() };
+        let codec = Some("topk:4".parse().unwrap());
+        let config = TrainConfig { batch, batch_size, tiers, codec, ..config(ModelKind::Sage, 1) };
+        let outcome = train(dataset.clone(), &config).unwrap();
+        let [share] = &outcome.tiers[..] else { panic!("{:?}", outcome.tiers) };
+        assert_eq!((share.of, share.tier.name(), share.n_nodes, share.reads), ("features", "host", 300, 1.0));
     }
 }
