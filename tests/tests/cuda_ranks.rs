@@ -172,15 +172,24 @@ fn cards_exchange_what_processors_do() {
     }
 }
 
-/// Scheme, exchange, stages.
-type Partition = (Scheme, Exchange, usize);
+/// Scheme, exchange, stages, chunks.
+type Partition = (Scheme, Exchange, usize, usize);
 
 /// Partitions of so many cards.
 fn partitions(n: usize) -> Vec<Partition> {
-    let mut partitions =
-        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Rows, 1), (Scheme::OneD, Exchange::Dense, n)];
+    let mut partitions = vec![
+        (Scheme::OneD, Exchange::Dense, 1, 1),
+        (Scheme::OneD, Exchange::Rows, 1, 1),
+        (Scheme::OneD, Exchange::Dense, n, 1),
+        // All hold all rows, and add up.
+        (Scheme::OneAndHalfD, Exchange::Dense, 1, 3),
+    ];
     if n == 4 {
-        partitions.extend([(Scheme::OneAndHalfD, Exchange::Auto, 1), (Scheme::TwoD, Exchange::Dense, 2)]);
+        partitions.extend([
+            (Scheme::OneAndHalfD, Exchange::Auto, 1, 1),
+            (Scheme::TwoD, Exchange::Dense, 2, 1),
+            (Scheme::TwoD, Exchange::Dense, 1, 4),
+        ]);
     }
     partitions
 }
@@ -189,7 +198,7 @@ fn partitions(n: usize) -> Vec<Partition> {
 fn losses(
     cards: &[Cuda],
     config: &TrainConfig,
-    ((scheme, exchange, stages), transport): (Partition, CardTransport),
+    ((scheme, exchange, stages, chunks), transport): (Partition, CardTransport),
 ) -> (Vec<f32>, Vec<u64>) {
     let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
@@ -200,7 +209,7 @@ fn losses(
         }
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
-        let ranks = RankOptions { stages, transport, ..RankOptions::new(grid, exchange, DEADLINE) };
+        let ranks = RankOptions { stages, chunks, transport, ..RankOptions::new(grid, exchange, DEADLINE) };
         let connect = |cuda: &Cuda, world| connect(cuda, world, transport);
         TrainJob::new(dataset, config, &ranks, &session, observe).on_devices(cards, connect)
     })
@@ -240,9 +249,10 @@ fn cards_learn_in_bf16_what_one_card_does() {
         let base = TrainConfig::for_model(kind);
         let config = TrainConfig { epochs: 20, eval_every: 20, precision: Dtype::Bf16, ..base };
         let (single, _) =
-            losses(&storing(cards(1)), &config, ((Scheme::OneD, Exchange::Dense, 1), CardTransport::Nccl));
+            losses(&storing(cards(1)), &config, ((Scheme::OneD, Exchange::Dense, 1, 1), CardTransport::Nccl));
         for exchange in [Exchange::Dense, Exchange::Rows] {
-            let (shared, _) = losses(&storing(cards(n)), &config, ((Scheme::OneD, exchange, 1), CardTransport::Nccl));
+            let (shared, _) =
+                losses(&storing(cards(n)), &config, ((Scheme::OneD, exchange, 1, 1), CardTransport::Nccl));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
                 assert!((a - b).abs() <= 1e-2 * a.abs(), "{kind:?}, {exchange}, epoch {epoch}: {b}, on one card {a}");
@@ -257,7 +267,7 @@ fn cards_learn_the_same_bits_again() {
     let base = TrainConfig::for_model(ModelKind::Gcn);
     let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
     let config = TrainConfig { epochs: 10, model, ..base };
-    let run = || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, 1), CardTransport::Nccl)).0;
+    let run = || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, 1, 1), CardTransport::Nccl)).0;
     assert_eq!(run(), run());
 }
 

@@ -59,11 +59,11 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
                     let predicted = predictions.of(dataset, &suite.config(precision))?;
                     let group = format!("{kind}-{where_}/{}/{n}", precision.name());
-                    let all = plans(n).into_iter().flat_map(|plan| transports.iter().map(move |&by| (plan, by)));
-                    for (plan @ (scheme, exchange, stages), transport) in all {
-                        let several = Several::new((n, cuts), plan, (precision, transport))?;
+                    let all = plans(n).into_iter().flat_map(|sharing| transports.iter().map(move |&by| (sharing, by)));
+                    for (sharing, transport) in all {
+                        let several = Several::new((n, cuts), sharing, (precision, transport))?;
                         let time = suite.on_several(dataset, &several)?;
-                        let name = format!("{group}/{scheme}/{exchange}/{stages}{}", suffix(transport));
+                        let name = format!("{group}/{}{}", sharing.name(), suffix(transport));
                         let case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
                         let mut case = predictions.beside(case, &group, predicted.epoch_ms(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
@@ -80,12 +80,36 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is compared on so many devices: partition, exchange, stages.
-fn plans(n: usize) -> Vec<(Scheme, Exchange, usize)> {
-    let mut plans =
-        vec![(Scheme::OneD, Exchange::Dense, 1), (Scheme::OneD, Exchange::Dense, n), (Scheme::OneD, Exchange::Rows, 1)];
+/// How devices share the work.
+#[derive(Clone, Copy)]
+struct Sharing {
+    scheme: Scheme,
+    exchange: Exchange,
+    stages: usize,
+    chunks: usize,
+}
+
+impl Sharing {
+    /// Whole panels, all at once, and products in one piece.
+    fn plain(scheme: Scheme) -> Self {
+        Self { scheme, exchange: Exchange::Dense, stages: 1, chunks: 1 }
+    }
+
+    /// The part of a case's name that says it.
+    fn name(&self) -> String {
+        let Self { scheme, exchange, stages, chunks } = self;
+        let chunked = if *chunks > 1 { format!("/{chunks}-chunks") } else { String::new() };
+        format!("{scheme}/{exchange}/{stages}{chunked}")
+    }
+}
+
+/// What is compared on so many devices.
+fn plans(n: usize) -> Vec<Sharing> {
+    let rows = Sharing::plain(Scheme::OneD);
+    let mut plans = vec![rows, Sharing { stages: n, ..rows }, Sharing { exchange: Exchange::Rows, ..rows }];
     if n == 4 {
-        plans.extend([(Scheme::OneAndHalfD, Exchange::Dense, 1), (Scheme::TwoD, Exchange::Dense, 1)]);
+        let followed = [Scheme::OneAndHalfD, Scheme::TwoD].map(Sharing::plain);
+        plans.extend(followed.into_iter().flat_map(|plain| [plain, Sharing { chunks: 4, ..plain }]));
     }
     plans
 }
@@ -190,10 +214,11 @@ struct Several {
 impl Several {
     fn new(
         (n, cuts): (usize, Cuts),
-        (scheme, exchange, stages): (Scheme, Exchange, usize),
+        Sharing { scheme, exchange, stages, chunks }: Sharing,
         (precision, transport): (Dtype, CardTransport),
     ) -> Result<Self, Error> {
-        let ranks = RankOptions { cuts, stages, transport, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
+        let ranks =
+            RankOptions { cuts, stages, chunks, transport, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
         Ok(Self { ranks, precision })
     }
 
@@ -213,9 +238,9 @@ mod tests {
 
     #[test]
     fn four_devices_make_grids_that_two_do_not() {
-        assert!(plans(2).iter().all(|(scheme, ..)| *scheme == Scheme::OneD));
-        for (scheme, ..) in plans(4) {
-            assert!(grid(4, scheme).is_ok());
+        assert!(plans(2).iter().all(|sharing| sharing.scheme == Scheme::OneD));
+        for sharing in plans(4) {
+            assert!(grid(4, sharing.scheme).is_ok());
         }
     }
 

@@ -81,12 +81,16 @@ fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
         1 => String::new(),
         stages => format!(", {stages} stages"),
     };
+    let chunks = match plan.chunks {
+        1 => String::new(),
+        chunks => format!(", {chunks} chunks"),
+    };
     let replicas = match plan.grid.replication() {
         1 => String::new(),
         replicas => format!(", {replicas} replicas"),
     };
     Case::new(format!("{graph}/{cards}/{}", plan.grid.scheme()), Summary::of(&[plan.epoch_ms / 1e3]))
-        .by(format!("{}{stages}{replicas}", plan.exchange))
+        .by(format!("{}{stages}{chunks}{replicas}", plan.exchange))
         .with("products_ms", plan.product_ms)
         .with("exchanges_ms", plan.exchange_ms)
         .with("sent_mb", plan.sent_bytes as f64 / 1e6)

@@ -224,6 +224,10 @@ pub struct RankArgs {
     pub gpus: Option<u16>,
     #[command(flatten)]
     pub partition: PartitionKind,
+    /// In how many chunks of rows products are taken that sums of ranks or slices of columns follow (1.5d, 2d, 3d): on CUDA devices these
+    /// are exchanged while the next chunk is multiplied
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub chunks: u16,
     /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or copies by the copy
     /// engines of each from the memory of the others (peer), which have to be able to read it
     #[arg(long, value_name = "nccl|peer", default_value_t)]
@@ -244,7 +248,7 @@ pub struct RankArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct PartitionKind {
     /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
-    /// cube (3d); in training also as a plan predicts to be quickest, exchange and stages included (auto)
+    /// cube (3d); in training also as a plan predicts to be quickest, exchange, stages and chunks included (auto)
     #[arg(long, value_name = "1d|1.5d|2d|3d|auto", default_value_t)]
     pub partition: PartitionChoice,
     /// Ranks that hold the same rows, of 1.5d

@@ -73,8 +73,8 @@ impl BlockPlan {
         // A rank that is alone in a group exchanges nothing there.
         let among = |group: &[usize], exchanges: usize| if group.len() > 1 { exchanges } else { 0 };
         let n_exchanges = among(&plan.group, plan.steps.len())
-            + plan.slice.as_ref().map_or(0, |slicing| among(&slicing.group, 2))
-            + among(plan.reduce.group(), 2);
+            + plan.slice.as_ref().map_or(0, |slicing| among(&slicing.group, 1 + self.n_chunks))
+            + among(plan.reduce.group(), 2 * self.n_chunks);
         let bytes = volume.sent.max(volume.received) as f64;
         (compute, n_exchanges as f64 * machine.link.latency + bytes / machine.link.bytes_per_second)
     }

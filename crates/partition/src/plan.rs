@@ -42,7 +42,9 @@ impl FromStr for Cuts {
 
 /// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
 ///
-/// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per node.
+/// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per node. Rows of a
+/// product are taken in *chunks*: a chunk has a part of the rows of every rank, so that what follows the steps goes on for one of them
+/// while the next is multiplied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockPlan {
     /// How ranks are arranged.
@@ -51,6 +53,8 @@ pub struct BlockPlan {
     pub n_nodes: usize,
     /// Ranges of node ids, ascending and nearly equal, in nodes or in work ([`Cuts`]).
     pub panels: Vec<Range<usize>>,
+    /// In how many chunks products are taken.
+    pub n_chunks: usize,
     /// What each rank does.
     pub ranks: Vec<RankPlan>,
 }
@@ -205,7 +209,7 @@ impl BlockPlan {
             Scheme::ThreeD => three_d(side, rank, &panels),
         };
         let ranks = (0..grid.ranks()).map(of_rank).collect();
-        Ok(Self { grid: *grid, n_nodes, panels, ranks }.in_stages(usize::MAX))
+        Ok(Self { grid: *grid, n_nodes, panels, n_chunks: 1, ranks }.in_stages(usize::MAX))
     }
 
     /// The same plan, in which panels travel in so many stages: in one all at once, which keeps links busy in all directions; in many
@@ -217,6 +221,37 @@ impl BlockPlan {
             rank.stages = cut(&steps, n_stages.clamp(1, steps.len().max(1)));
         }
         self
+    }
+
+    /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one where nothing
+    /// follows the steps.
+    #[must_use]
+    pub fn in_chunks(mut self, n_chunks: usize) -> Self {
+        let is_followed =
+            |plan: &RankPlan| plan.slice.iter().any(|slicing| slicing.group.len() > 1) || plan.reduce.group().len() > 1;
+        let least = self.ranks.iter().map(|plan| plan.own.len()).min().unwrap_or(0);
+        let most = if self.ranks.iter().any(is_followed) { least.max(1) } else { 1 };
+        self.n_chunks = n_chunks.clamp(1, most);
+        self
+    }
+
+    /// Of some rank's own rows, those of a chunk.
+    #[must_use]
+    pub fn own_of(&self, own: &Range<usize>, chunk: usize) -> Range<usize> {
+        let at = |chunk: usize| own.start + own.len() * chunk / self.n_chunks;
+        at(chunk)..at(chunk + 1)
+    }
+
+    /// The rows of a panel that are in a chunk: a range for each of the ranks that hold the panel together, in their order.
+    pub fn chunk_of(&self, panel: usize, chunk: usize) -> impl Iterator<Item = Range<usize>> {
+        let holders = self.ranks.iter().filter(move |plan| plan.panel == panel && plan.replica == 0);
+        holders.map(move |plan| self.own_of(&plan.own, chunk))
+    }
+
+    /// Rows of a chunk of the products of a rank, before any reduction.
+    #[must_use]
+    pub fn n_chunk_rows(&self, rank: usize, chunk: usize) -> usize {
+        self.ranks[rank].rows.iter().flat_map(|&panel| self.chunk_of(panel, chunk)).map(|rows| rows.len()).sum()
     }
 
     /// Rows of the products of a rank, before any reduction.

@@ -77,16 +77,20 @@ impl BlockPlan {
 
     fn reduce_elements(&self, rank: usize, width: usize) -> Volume {
         let mine = &self.ranks[rank];
-        let all = (self.n_product_rows(rank) * width) as u64;
         match &mine.reduce {
             Reduce::None => Volume::default(),
             Reduce::AllReduce { group } => {
                 let (g, i) = (group.len() as u64, place_in(group, rank) as u64);
-                let slice = all * (i + 1) / g - all * i / g;
-                let moved = (all - slice) + (g - 1) * slice;
+                let of_chunk = |chunk: usize| {
+                    let all = (self.n_chunk_rows(rank, chunk) * width) as u64;
+                    let slice = all * (i + 1) / g - all * i / g;
+                    (all - slice) + (g - 1) * slice
+                };
+                let moved = (0..self.n_chunks).map(of_chunk).sum();
                 Volume { sent: moved, received: moved }
             }
             Reduce::Scatter { group } => {
+                let all = (self.n_product_rows(rank) * width) as u64;
                 let kept = (self.panels[mine.rows[place_in(group, rank)]].len() * width) as u64;
                 Volume { sent: all - kept, received: (group.len() as u64 - 1) * kept }
             }

@@ -1,6 +1,7 @@
 //! Laws of plans: every block is multiplied once, bytes are those of the closed forms, nothing depends on a rank running.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_partition::{
@@ -78,6 +79,34 @@ proptest! {
             let place = |root| rank.group.iter().position(|&member| member == root).unwrap();
             prop_assert!(rank.steps.windows(2).all(|pair| place(pair[0].root) < place(pair[1].root)));
             prop_assert!(rank.steps.windows(2).all(|pair| pair[0].panel < pair[1].panel));
+        }
+    }
+
+    /// Chunks have each row of a rank's products once, and of every rank that gets some of them the same part of its own rows.
+    #[test]
+    fn chunks_have_every_row_once(grid in grids(), extra in 0..50usize, n_chunks in 1..6usize) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_chunks(n_chunks);
+        let least = plan.ranks.iter().map(|rank| rank.own.len()).min().unwrap();
+        let is_followed = match grid.scheme() {
+            Scheme::OneD => false,
+            Scheme::OneAndHalfD => grid.replication() > 1,
+            Scheme::TwoD | Scheme::ThreeD => grid.ranks() > 1,
+        };
+        prop_assert_eq!(plan.n_chunks, if is_followed { n_chunks.min(least) } else { 1 });
+        for (rank, mine) in plan.ranks.iter().enumerate() {
+            let rows = |chunk| mine.rows.iter().flat_map(|&panel| plan.chunk_of(panel, chunk)).collect();
+            let chunks: Vec<Vec<Range<usize>>> = (0..plan.n_chunks).map(rows).collect();
+            for (i, ranges) in chunks.iter().enumerate() {
+                prop_assert_eq!(ranges.iter().map(Range::len).sum::<usize>(), plan.n_chunk_rows(rank, i));
+                prop_assert!(ranges.iter().all(|range| !range.is_empty()));
+            }
+            let mut nodes: Vec<usize> = chunks.into_iter().flatten().flatten().collect();
+            nodes.sort_unstable();
+            let mut all: Vec<usize> = mine.rows.iter().flat_map(|&panel| plan.panels[panel].clone()).collect();
+            all.sort_unstable();
+            prop_assert_eq!(nodes, all);
+            let own: Vec<usize> = (0..plan.n_chunks).flat_map(|i| plan.own_of(&mine.own, i)).collect();
+            prop_assert_eq!(own, mine.own.clone().collect::<Vec<_>>());
         }
     }
 

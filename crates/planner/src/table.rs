@@ -2,13 +2,17 @@
 
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{RankOptions, RankPlanner};
-use girih_trainer::{Plan, TrainError};
+use girih_trainer::{Plan, PlanDevice, TrainError};
 use serde::Serialize;
 
 use crate::PlannerError;
 
 /// Bytes of a card that NCCL takes for the buffers of its channels, at most.
 const EXCHANGE_BYTES: u64 = 1 << 30;
+
+/// Chunks that are planned where there may be several: a quarter of what follows is left with nothing to go on beside it, and another
+/// split of it in two would gain less than the launches and exchanges that it takes.
+const CHUNKS: usize = 4;
 
 /// A session, and how much memory each rank has.
 pub struct Planner<'a> {
@@ -29,6 +33,8 @@ pub struct Forecast {
     pub exchange: Exchange,
     /// In how many stages rows of other ranks come.
     pub stages: usize,
+    /// In how many chunks products are taken.
+    pub chunks: usize,
     /// Bytes that have to be free for the rank that needs most.
     pub needed_bytes: u64,
     /// Whether that is there.
@@ -53,7 +59,7 @@ impl Forecast {
     /// How ranks share the work by this plan, all else as in `like`.
     #[must_use]
     pub fn options(&self, like: &RankOptions) -> RankOptions {
-        RankOptions { grid: self.grid, exchange: self.exchange, stages: self.stages, ..*like }
+        RankOptions { grid: self.grid, exchange: self.exchange, stages: self.stages, chunks: self.chunks, ..*like }
     }
 }
 
@@ -94,7 +100,7 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 
 impl Planner<'_> {
     /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come all at
-    /// once or step by step. Nodes are cut and rows travel as in `like`.
+    /// once or step by step, and where sums or slices follow, with these in one piece or under the products. Nodes are cut and rows travel as in `like`.
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
@@ -104,13 +110,20 @@ impl Planner<'_> {
         let mut forecasts = Vec::new();
         for grid in grids(ranks) {
             for &exchange in exchanges {
-                let stages = if grid.steps() > 1 { vec![1, grid.steps()] } else { vec![1] };
-                for stages in stages {
-                    forecasts.push(self.forecast(&RankOptions { grid, exchange, stages, ..*like })?);
+                for (stages, chunks) in self.turns(&grid) {
+                    forecasts.push(self.forecast(&RankOptions { grid, exchange, stages, chunks, ..*like })?);
                 }
             }
         }
         Ok(Table { forecasts })
+    }
+
+    /// In how many stages rows come, and in how many chunks products are taken: many chunks where a product goes on beside what
+    /// follows it, and all but a rank's own block is left to do so.
+    fn turns(&self, grid: &ProcessGrid) -> Vec<(usize, usize)> {
+        let stepwise = (grid.steps() > 1).then_some((grid.steps(), 1));
+        let chunked = (self.ranks.network.overlaps && grid.scheme() != Scheme::OneD).then_some((1, CHUNKS));
+        std::iter::once((1, 1)).chain(stepwise).chain(chunked).collect()
     }
 
     /// What ranks take that share the work so.
@@ -119,8 +132,8 @@ impl Planner<'_> {
     /// When the session is refused, or there are fewer nodes than ranks.
     pub fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, TrainError> {
         let plans = self.ranks.plan(ranks)?;
-        let RankOptions { grid, exchange, stages, .. } = *ranks;
-        let is_card = matches!(self.ranks.device, girih_trainer::PlanDevice::Card(_));
+        let RankOptions { grid, exchange, stages, chunks, .. } = *ranks;
+        let is_card = matches!(self.ranks.device, PlanDevice::Card(_));
         let for_exchanges = if grid.ranks() > 1 { EXCHANGE_BYTES } else { 0 };
         let needed = |plan: &Plan| if is_card { plan.device_bytes() + for_exchanges } else { plan.peak_bytes };
         let (needed_bytes, slowest) = (plans.most(needed), plans.slowest());
@@ -128,6 +141,7 @@ impl Planner<'_> {
             grid,
             exchange,
             stages,
+            chunks,
             needed_bytes,
             fits: self.free_bytes.is_none_or(|free| needed_bytes <= free),
             epoch_ms: 1e3 * slowest.epoch_seconds,

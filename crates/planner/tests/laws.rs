@@ -77,21 +77,22 @@ fn every_partition_is_tried() {
 }
 
 #[test]
-fn rows_come_all_at_once_or_step_by_step() {
-    let stages = |table: &Table, scheme, replication| -> Vec<usize> {
+fn rows_come_all_at_once_or_step_by_step_and_products_in_chunks_where_something_follows() {
+    let turns = |table: &Table, scheme, replication| -> Vec<(usize, usize)> {
         let plans = table.forecasts.iter().filter(|plan| plan.exchange == Exchange::Dense);
         let plans = plans.filter(|plan| (plan.grid.scheme(), plan.grid.replication()) == (scheme, replication));
-        plans.map(|plan| plan.stages).collect()
+        plans.map(|plan| (plan.stages, plan.chunks)).collect()
     };
     let of_8 = table(&gcn(), &SIZES, 8, None);
-    assert_eq!(stages(&of_8, Scheme::OneD, 1), [1, 8]);
-    assert_eq!(stages(&of_8, Scheme::OneAndHalfD, 2), [1, 2]);
-    assert_eq!(stages(&of_8, Scheme::OneAndHalfD, 4), [1]);
-    assert_eq!(stages(&of_8, Scheme::ThreeD, 1), [1, 2]);
-    assert_eq!(stages(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), [1]);
+    assert_eq!(turns(&of_8, Scheme::OneD, 1), [(1, 1), (8, 1)]);
+    assert_eq!(turns(&of_8, Scheme::OneAndHalfD, 2), [(1, 1), (2, 1), (1, 4)]);
+    assert_eq!(turns(&of_8, Scheme::OneAndHalfD, 4), [(1, 1), (1, 4)]);
+    assert_eq!(turns(&of_8, Scheme::ThreeD, 1), [(1, 1), (2, 1), (1, 4)]);
+    assert_eq!(turns(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), [(1, 1)]);
     let chosen = of_8.choice().unwrap();
     let options = chosen.options(&RankOptions { wire: Dtype::Bf16, ..by_rows(8) });
-    assert_eq!((options.grid, options.exchange, options.stages), (chosen.grid, chosen.exchange, chosen.stages));
+    assert_eq!((options.grid, options.exchange), (chosen.grid, chosen.exchange));
+    assert_eq!((options.stages, options.chunks), (chosen.stages, chosen.chunks));
     assert_eq!(options.wire, Dtype::Bf16, "what is not chosen stays");
 }
 

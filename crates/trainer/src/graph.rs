@@ -12,7 +12,7 @@ pub enum Graph<B: Backend> {
     /// All of it on this device; or a subgraph, whose nodes are all that there are for a step.
     Whole(B::Sparse),
     /// The blocks of one rank.
-    Cut(CutGraph<B>),
+    Cut(Box<CutGraph<B>>),
     /// From the sources of one layer of a mini-batch to its destinations.
     Block(BlockGraph<B>),
 }

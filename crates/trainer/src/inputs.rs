@@ -213,7 +213,7 @@ impl<B: Backend> Inputs<B> {
 
 fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Option<Graph<B>> {
     let blocks = |adjacency: Arc<CutAdjacency>| -> Arc<dyn BlockSource<B>> { adjacency };
-    adjacency.map(|adjacency| Graph::Cut(CutGraph::new(Arc::clone(ranks), blocks(adjacency))))
+    adjacency.map(|adjacency| Graph::Cut(Box::new(CutGraph::new(Arc::clone(ranks), blocks(adjacency)))))
 }
 
 /// A graph, normalised as a model wants it.

@@ -59,6 +59,7 @@ mod tests {
             ranks,
             gpus,
             partition: PartitionKind::USUAL,
+            chunks: 1,
             transport: CardTransport::Nccl,
             layout: None,
             rank_deadline: None,

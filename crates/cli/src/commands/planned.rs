@@ -151,10 +151,11 @@ pub fn choose(
     };
     if !output.json {
         eprintln!(
-            "partition {}, exchange {}, {}: {:.2} ms an epoch planned",
+            "partition {}, exchange {}, {}, {}: {:.2} ms an epoch planned",
             choice.grid,
             choice.exchange,
             counted(choice.stages, "stage"),
+            counted(choice.chunks, "chunk"),
             choice.epoch_ms
         );
     }
@@ -210,10 +211,10 @@ fn planner<'a>(
 
 /// One line a partition.
 fn shown(table: &Table) -> String {
-    let row = |cells: [&str; 9]| {
-        let [partition, exchange, stages, memory, epoch, products, exchanges, sent, fits] = cells;
+    let row = |cells: [&str; 10]| {
+        let [partition, exchange, stages, chunks, memory, epoch, products, exchanges, sent, fits] = cells;
         format!(
-            "{partition:<32} {exchange:<8} {stages:>6} {memory:>10} {epoch:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
+            "{partition:<32} {exchange:<8} {stages:>6} {chunks:>6} {memory:>10} {epoch:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
         )
     };
     let ms = |ms: f64| format!("{ms:.2} ms");
@@ -222,6 +223,7 @@ fn shown(table: &Table) -> String {
             &plan.grid.to_string(),
             &plan.exchange.to_string(),
             &plan.stages.to_string(),
+            &plan.chunks.to_string(),
             &readable_bytes(plan.needed_bytes),
             &ms(plan.epoch_ms),
             &ms(plan.product_ms),
@@ -230,19 +232,23 @@ fn shown(table: &Table) -> String {
             if plan.fits { "fits" } else { "too large" },
         ])
     };
-    let head = row(["partition", "exchange", "stages", "memory", "epoch", "products", "exchanges", "sent", ""]);
+    let head =
+        row(["partition", "exchange", "stages", "chunks", "memory", "epoch", "products", "exchanges", "sent", ""]);
     std::iter::once(head).chain(table.forecasts.iter().map(of)).collect::<Vec<_>>().join("\n")
 }
 
 /// How to train so.
 fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
-    let RankOptions { grid, exchange, cuts, stages, wire, transport, .. } = ranks;
+    let RankOptions { grid, exchange, cuts, stages, chunks, wire, transport, .. } = ranks;
     let many = if devices.are_cards { "--gpus" } else { "--ranks" };
     let mut flags = format!("{many} {} --partition {}", grid.ranks(), grid.scheme());
     if grid.replication() > 1 {
         flags += &format!(" --replication {}", grid.replication());
     }
     flags += &format!(" --exchange {exchange} --stages {stages}");
+    if *chunks > 1 {
+        flags += &format!(" --chunks {chunks}");
+    }
     if *cuts != Cuts::default() {
         flags += &format!(" --cuts {cuts}");
     }
@@ -303,7 +309,8 @@ fn more_ranks(
     let graph = PaperGraph::even(config, sizes).ok()?;
     let planner = planner(devices, config, sizes, &graph);
     let fits = |n: &usize| {
-        let options = RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: usize::MAX, ..*ranks };
+        let options =
+            RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: usize::MAX, chunks: 1, ..*ranks };
         planner.forecast(&options).is_ok_and(|plan| plan.fits)
     };
     let doubled = std::iter::successors(Some(2 * ranks.grid.ranks()), |n| Some(2 * n));

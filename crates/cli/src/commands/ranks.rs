@@ -8,7 +8,7 @@ use girih_comm::{CardTransport, Launch, Launcher, Transport};
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
-use girih_partition::{Exchange, counted};
+use girih_partition::{Exchange, Scheme, counted};
 use girih_trainer::TrainError;
 use girih_trainer::distributed::{RankJob, RankOptions};
 
@@ -242,16 +242,25 @@ fn without_mpi() -> TrainError {
 /// then rows stand for it.
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let PartitionKind { partition, replication, exchange, cuts, stages, wire } = args.partition;
-    if partition == PartitionChoice::Auto && (replication, exchange, stages) != (1, Exchange::Auto, None) {
+    if partition == PartitionChoice::Auto
+        && (replication, exchange, stages, args.chunks) != (1, Exchange::Auto, None, 1)
+    {
         return Err(CliError::Usage(
-            "--partition auto chooses replication, exchange and stages, too: leave --replication, --exchange and --stages out, or \
-             name a partition"
+            "--partition auto chooses replication, exchange, stages and chunks, too: leave --replication, --exchange, --stages and \
+             --chunks out, or name a partition"
+                .to_owned(),
+        ));
+    }
+    if partition == PartitionChoice::Of(Scheme::OneD) && args.chunks > 1 {
+        return Err(CliError::Usage(
+            "--chunks is for partitions whose products sums or slices follow: leave it out, or take --partition 1.5d, 2d or 3d"
                 .to_owned(),
         ));
     }
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
     let layout = args.layout.map(Into::into).unwrap_or_default();
-    Ok(RankOptions { cuts, wire: wire.into(), transport: args.transport, layout, ..usual })
+    let chunks = usize::from(args.chunks);
+    Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, layout, ..usual })
 }
 
 /// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
@@ -274,6 +283,7 @@ fn too_many(ranks: usize) -> CliError {
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     if args.partition == PartitionKind::USUAL
+        && args.chunks == 1
         && args.transport == CardTransport::Nccl
         && args.layout.is_none()
         && args.rank_deadline.is_none()
@@ -281,7 +291,8 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages, --wire, --transport, --layout and --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --layout and --rank-deadline say how ranks work \
+         together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))

@@ -188,13 +188,14 @@ fn check_memory(
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, cuts, stages, wire, layout, .. }) => results
+        Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
             .add_hidden("cuts", cuts.to_string())
             .add_hidden("stages", (*stages).min(grid.steps()))
+            .add_hidden("chunks", *chunks)
             .add_hidden("wire", wire.name())
             .add_hidden("layout", LayoutChoice::from(*layout).name()),
     };

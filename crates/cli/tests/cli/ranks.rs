@@ -16,7 +16,7 @@ fn ranks_train_what_one_rank_does() {
         &["--ranks", "3"][..],
         &["--ranks", "4", "--partition", "1.5d", "--replication", "2", "--exchange", "rows"],
         &["--ranks", "4", "--partition", "2d"],
-        &["--ranks", "8", "--partition", "3d", "--exchange", "dense"],
+        &["--ranks", "8", "--partition", "3d", "--exchange", "dense", "--chunks", "2"],
         &["--ranks", "5", "--cuts", "weighted", "--stages", "2"],
     ] {
         let shared = train(flags);
@@ -154,7 +154,7 @@ fn auto_chooses_for_the_device_that_is_described() {
 #[test]
 fn a_partition_that_is_chosen_is_not_told_how() {
     let train = ["train", "--data", SMALL, "--epochs", "1", "--device", "cpu", "--ranks", "4", "--partition", "auto"];
-    for flags in [&["--replication", "2"][..], &["--exchange", "rows"], &["--stages", "1"]] {
+    for flags in [&["--replication", "2"][..], &["--exchange", "rows"], &["--stages", "1"], &["--chunks", "2"]] {
         let said = girih(&[&train, flags].concat()).refused(2);
         assert!(says(&said, "--partition auto chooses"), "{said}");
     }
@@ -304,6 +304,7 @@ fn ranks_that_cannot_share_are_refused() {
     let message = refusal(2, &["--ranks", "6", "--partition", "1.5d", "--replication", "4"]);
     assert!(says(&message, "4 replicas do not divide 6 ranks"), "{message}");
     assert!(says(&refusal(2, &["--ranks", "2", "--replication", "2"]), "choose 1.5d"));
+    assert!(says(&refusal(2, &["--ranks", "2", "--chunks", "2"]), "take --partition 1.5d, 2d or 3d"));
     assert!(says(&refusal(2, &["--ranks", "1", "--replication", "0"]), "1 rank with 0 replicas"));
     assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
     assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
@@ -316,6 +317,7 @@ fn ranks_that_cannot_share_are_refused() {
         ["--exchange", "rows"],
         ["--wire", "bf16"],
         ["--stages", "2"],
+        ["--chunks", "2"],
         ["--rank-deadline", "9"],
         ["--transport", "peer"],
     ] {
@@ -409,9 +411,11 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let plans = result["plans"].as_array().unwrap();
     let partitions: Vec<&str> = plans.iter().map(|plan| plan["grid"].as_str().unwrap()).collect();
     let schemes: Vec<&str> = partitions.iter().map(|grid| grid.split(',').next().unwrap()).collect();
-    assert_eq!(schemes, ["1d", "1d", "1d", "1d", "1.5d", "1.5d", "2d", "2d", "2d", "2d"]);
-    let stages: Vec<u64> = plans.iter().map(|plan| plan["stages"].as_u64().unwrap()).collect();
-    assert_eq!(stages, [1, 4, 1, 4, 1, 1, 1, 2, 1, 2]);
+    let [rows, replicas, square] = [["1d"; 4].as_slice(), &["1.5d"; 4], &["2d"; 6]];
+    assert_eq!(schemes, [rows, replicas, square].concat());
+    let number = |key: &str| -> Vec<u64> { plans.iter().map(|plan| plan[key].as_u64().unwrap()).collect() };
+    assert_eq!(number("stages"), [1, 4, 1, 4, 1, 1, 1, 1, 1, 2, 1, 1, 2, 1]);
+    assert_eq!(number("chunks"), [1, 1, 1, 1, 1, 4, 1, 4, 1, 1, 4, 1, 1, 4]);
     let epoch = |plan: &serde_json::Value| plan["epoch_ms"].as_f64().unwrap();
     assert!(plans.iter().all(|plan| plan["fits"] == true && epoch(plan) > 0.0), "{result}");
     assert!(plans.iter().all(|plan| epoch(plan) >= epoch(&result["choice"])), "{result}");
@@ -422,6 +426,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     for part in ["3d, 8 ranks, 2 × 2 × 2", "8 ranks in 4 groups of 2", "rows", "Choice", "--gpus 8 --partition"] {
         assert!(shown.contains(part), "no {part}: {shown}");
     }
+    // Processors wait for what is exchanged, so that chunks spare them nothing.
     let on_processor = plan(&["--ranks", "4", "--json"]).ok().result();
     assert_eq!(on_processor["plans"].as_array().unwrap().len(), 10);
     let flags = ["--gpus", "2", "--memory", "80GB", "--cuts", "weighted", "--wire", "bf16"];

@@ -40,14 +40,24 @@ pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
 /// What a rank multiplies in a product.
 pub(crate) struct Blocks<B: Backend> {
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
-    pub(super) own: Option<B::Sparse>,
+    pub(super) own: Option<Chunks<B>>,
     pub(super) stages: Vec<Stage<B>>,
 }
 
+impl<B: Backend> Blocks<B> {
+    /// How many products are added up.
+    pub(super) fn n_products(&self) -> usize {
+        usize::from(self.own.is_some()) + self.stages.iter().filter(|stage| stage.matrix.is_some()).count()
+    }
+}
+
+/// A matrix for each chunk of the rows of a product.
+pub(crate) type Chunks<B> = Vec<<B as Backend>::Sparse>;
+
 /// The blocks of a stage, side by side.
 pub(crate) struct Stage<B: Backend> {
-    /// Its columns are the rows that come in the stage. `None` where none come from others.
-    pub(super) matrix: Option<B::Sparse>,
+    /// Their columns are the rows that come in the stage. `None` where none come from others.
+    pub(super) matrix: Option<Chunks<B>>,
     pub(super) exchange: StageExchange<B>,
 }
 
@@ -76,7 +86,8 @@ pub(super) struct HostBlocks {
 /// Some columns of the rows that a rank's products have.
 #[derive(Clone)]
 struct HostBlock {
-    csr: Csr,
+    /// Of each chunk of the rows.
+    chunks: Vec<Csr>,
     columns: Arc<Columns>,
 }
 
@@ -112,7 +123,8 @@ impl HostBlocks {
         let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
         let touched = Touched::new(rows, ranks, exchange)?;
         let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
-        let own = own_step.map(|step| HostBlock::new(rows, Columns::of(panels[step.panel].clone())));
+        let block = |columns| HostBlock::new(rows, &ranks.chunks_of_product(), columns);
+        let own = own_step.map(|step| block(Columns::of(panels[step.panel].clone())));
         let of_stage = |steps: &Range<usize>| {
             let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
                 touched.rows_of(steps.clone(), ranks)
@@ -120,7 +132,7 @@ impl HostBlocks {
                 whole_panels(&mine.steps[steps.clone()], ranks)
             };
             let is_from_others = mine.steps[steps.clone()].iter().any(|step| step.root != ranks.rank());
-            (is_from_others.then(|| HostBlock::new(rows, columns)), lists)
+            (is_from_others.then(|| block(columns)), lists)
         };
         Ok(Self { own, stages: mine.stages.iter().map(of_stage).collect() })
     }
@@ -135,14 +147,16 @@ impl HostBlocks {
         ranks: &Ranks<B>,
         [left, right]: &AllScales,
     ) -> Result<Blocks<B>, ComputeError> {
-        let of_rows = |left: &Arc<[f32]>| -> Vec<f32> {
-            ranks.product_rows(ranks.rank()).flat_map(|rows| &left[rows]).copied().collect()
-        };
-        let left = left.as_ref().map(of_rows);
-        let uploaded = |block: HostBlock| {
+        let rows_of = ranks.chunks_of_product();
+        let uploaded = |block: HostBlock| -> Result<Chunks<B>, ComputeError> {
             let right = right.as_ref().map(|right| block.columns.scales(right));
-            let scales = Scales { left: left.clone(), right };
-            backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names: None })
+            let of_chunk = |(csr, rows): (&Csr, &Vec<Range<usize>>)| {
+                let left =
+                    left.as_ref().map(|left| rows.iter().flat_map(|rows| &left[rows.clone()]).copied().collect());
+                let scales = Scales { left, right: right.clone() };
+                backend.upload_sparse(&SparseOperand { csr, scales, symmetric: false, names: None })
+            };
+            block.chunks.iter().zip(&rows_of).map(of_chunk).collect()
         };
         let stages = self.stages.into_iter().map(|(block, lists)| {
             let exchange = match lists {
@@ -252,14 +266,14 @@ impl<B: Backend> Pattern<B> {
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
         let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
         let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
-        let block = HostBlock::new(own, Columns(columns.clone()));
+        let block = HostBlock::new(own, &[vec![ranks.own()]], Columns(columns.clone()));
         let scales = Scales {
             left: left.as_ref().map(|left| left[ranks.own()].to_vec()),
             right: right.as_ref().map(|right| block.columns.scales(right)),
         };
         let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
         Ok(Self {
-            matrix: backend.upload_sparse(&SparseOperand { csr: &block.csr, scales, symmetric: false, names })?,
+            matrix: backend.upload_sparse(&SparseOperand { csr: &block.chunks[0], scales, symmetric: false, names })?,
             rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
         })
     }
@@ -300,33 +314,48 @@ impl Columns {
 }
 
 impl HostBlock {
-    /// Some columns of rows, one below the other.
-    fn new(rows: &[LoopedRows], columns: Columns) -> Self {
+    /// Some columns of rows: for each chunk the ranges of rows that it has, one below the other.
+    fn new(rows: &[LoopedRows], chunks: &[Vec<Range<usize>>], columns: Columns) -> Self {
         let range = columns.range();
         let places = columns.places(&range);
-        let is_placed = |id: NodeId| places[id as usize] != Columns::NONE;
-        // Counted first: an array that grows takes more than it holds.
-        let mut indptr = vec![0];
-        for rows in rows {
-            rows.for_each(&range, |_, ids, _| {
-                let n = ids.iter().filter(|&&id| is_placed(id)).count() as u64;
-                indptr.push(indptr[indptr.len() - 1] + n);
-            });
-        }
-        indptr.shrink_to_fit();
-        let (nnz, weighted) = (indptr[indptr.len() - 1] as usize, rows.iter().any(|rows| rows.csr.values().is_some()));
-        let (mut indices, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(if weighted { nnz } else { 0 }));
-        for rows in rows {
-            rows.for_each(&range, |_, ids, weights| {
-                for i in (0..ids.len()).filter(|&i| is_placed(ids[i])) {
-                    indices.push(places[ids[i] as usize]);
-                    values.extend(weights.get(i));
-                }
-            });
-        }
-        let csr = Csr::new(indptr.len() - 1, columns.0.len(), indptr, indices, weighted.then(|| values.into()));
-        Self { csr: csr.expect("rows of a valid matrix"), columns: Arc::new(columns) }
+        let cut = |chunk: &Vec<Range<usize>>| cut(rows, chunk, (&range, &places), columns.0.len());
+        Self { chunks: chunks.iter().map(cut).collect(), columns: Arc::new(columns) }
     }
+}
+
+/// Some ranges of rows one below the other, with those columns of a range that have a place, of `n_columns`.
+fn cut(
+    rows: &[LoopedRows],
+    ranges: &[Range<usize>],
+    (columns, places): (&Range<usize>, &[u32]),
+    n_columns: usize,
+) -> Csr {
+    let is_placed = |id: NodeId| places[id as usize] != Columns::NONE;
+    let holder = |range: &Range<usize>| {
+        let has = |rows: &&LoopedRows| rows.rows().start <= range.start && range.end <= rows.rows().end;
+        rows.iter().find(has).expect("rows of the rank's products")
+    };
+    // Counted first: an array that grows takes more than it holds.
+    let mut indptr = vec![0];
+    for range in ranges {
+        holder(range).for_some(range, columns, |_, ids, _| {
+            let n = ids.iter().filter(|&&id| is_placed(id)).count() as u64;
+            indptr.push(indptr[indptr.len() - 1] + n);
+        });
+    }
+    indptr.shrink_to_fit();
+    let (nnz, weighted) = (indptr[indptr.len() - 1] as usize, rows.iter().any(|rows| rows.csr.values().is_some()));
+    let (mut indices, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(if weighted { nnz } else { 0 }));
+    for range in ranges {
+        holder(range).for_some(range, columns, |_, ids, weights| {
+            for i in (0..ids.len()).filter(|&i| is_placed(ids[i])) {
+                indices.push(places[ids[i] as usize]);
+                values.extend(weights.get(i));
+            }
+        });
+    }
+    Csr::new(indptr.len() - 1, n_columns, indptr, indices, weighted.then(|| values.into()))
+        .expect("rows of a valid matrix")
 }
 
 /// Which of some columns rows name, ascending, counted from the first of them.

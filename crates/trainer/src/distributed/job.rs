@@ -111,7 +111,7 @@ pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32
 impl RankOptions {
     /// A hash of what ranks have to agree on, of this and of `settings`.
     pub(super) fn hash(&self, settings: &str) -> u32 {
-        let Self { grid, exchange, cuts, stages, wire, layout, .. } = self;
-        crc32fast::hash(format!("{settings} {grid} {exchange} {cuts} {stages} {wire:?} {layout:?}").as_bytes())
+        let Self { grid, exchange, cuts, stages, chunks, wire, layout, .. } = self;
+        crc32fast::hash(format!("{settings} {grid} {exchange} {cuts} {stages} {chunks} {wire:?} {layout:?}").as_bytes())
     }
 }

@@ -38,14 +38,29 @@ impl LoopedRows {
         }
     }
 
+    /// The numbers of all rows.
+    pub(super) fn rows(&self) -> Range<usize> {
+        self.first..self.first + self.csr.n_rows()
+    }
+
     /// Calls `visit` with each row's number, columns and weights, of which there are none where all are one.
-    pub(super) fn for_each(&self, columns: &Range<usize>, mut visit: impl FnMut(usize, &[NodeId], &[f32])) {
+    pub(super) fn for_each(&self, columns: &Range<usize>, visit: impl FnMut(usize, &[NodeId], &[f32])) {
+        self.for_some(&self.rows(), columns, visit);
+    }
+
+    /// As [`for_each`](Self::for_each), for rows of some numbers alone.
+    pub(super) fn for_some(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        mut visit: impl FnMut(usize, &[NodeId], &[f32]),
+    ) {
         let (mut ids, mut weights) = (Vec::new(), Vec::new());
-        for i in 0..self.csr.n_rows() {
+        for row in rows.clone() {
             ids.clear();
             weights.clear();
-            self.append(i, columns, (&mut ids, &mut weights));
-            visit(self.first + i, &ids, &weights);
+            self.append(row - self.first, columns, (&mut ids, &mut weights));
+            visit(row, &ids, &weights);
         }
     }
 

@@ -41,6 +41,7 @@ mod mirror;
 mod network;
 mod paper;
 mod planning;
+mod product;
 mod ranks;
 mod rows;
 mod session;

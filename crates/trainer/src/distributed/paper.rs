@@ -11,7 +11,7 @@ use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, 
 use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, Exchange, Halo, Schedule, Step, evenly_touched, place_in};
 
-use super::blocks::{BlockSource, Blocks, Pattern, Stage, StageExchange, travelling};
+use super::blocks::{BlockSource, Blocks, Chunks, Pattern, Stage, StageExchange, travelling};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
@@ -97,7 +97,7 @@ impl PaperGraph {
         let plan = match &self.entries {
             Entries::Counted(counted) => ranks.plan(n_nodes, || Ok(counted.stored.offsets().clone()))?,
             // Where edges are spread evenly, panels of equal work are of equal size.
-            Entries::Even(_) => BlockPlan::new(&ranks.grid, n_nodes)?.in_stages(ranks.stages),
+            Entries::Even(_) => BlockPlan::new(&ranks.grid, n_nodes)?.in_stages(ranks.stages).in_chunks(ranks.chunks),
         };
         let RankOptions { exchange, wire, .. } = *ranks;
         let (counts, halo) = Default::default();
@@ -198,6 +198,15 @@ impl PaperBlocks {
         meter.sparse(shape, nnz as usize, self.graph.weighted, false)
     }
 
+    /// A block of so many columns in chunks, over which its entries are spread evenly.
+    fn chunks(&self, meter: &Meter, rank: usize, n_columns: usize, nnz: u64) -> Chunks<Meter> {
+        let (n_chunks, plan) = (self.plan.n_chunks, &self.plan);
+        let until = |chunk: usize| (u128::from(nnz) * chunk as u128 / n_chunks as u128) as u64;
+        let shape = |chunk| Shape::new(plan.n_chunk_rows(rank, chunk), n_columns);
+        let chunk = |chunk| self.sparse(meter, shape(chunk), until(chunk + 1) - until(chunk));
+        (0..n_chunks).map(chunk).collect()
+    }
+
     /// The blocks of some steps side by side, as `HostBlocks` has them.
     fn stage(&self, meter: &Meter, ranks: &Ranks<Meter>, steps: &[(Step, StepSizes)]) -> Stage<Meter> {
         let group = &ranks.mine().group;
@@ -219,12 +228,12 @@ impl PaperBlocks {
                 received[place] = panel;
             }
         }
-        let shape = Shape::new(self.plan.n_product_rows(ranks.rank()), received.iter().sum());
+        let n_columns = received.iter().sum();
         let exchange = match by_rows {
             true => StageExchange::Rows(exchange_of(meter, sent, received)),
             false => StageExchange::Panels(received),
         };
-        Stage { matrix: is_from_others.then(|| self.sparse(meter, shape, nnz)), exchange }
+        Stage { matrix: is_from_others.then(|| self.chunks(meter, ranks.rank(), n_columns, nnz)), exchange }
     }
 }
 
@@ -242,10 +251,8 @@ impl BlockSource<Meter> for PaperBlocks {
         let (rank, mine) = (ranks.rank(), ranks.mine());
         let steps = mine.steps.iter().enumerate().map(|(i, step)| (*step, self.step(rank, i, transpose)));
         let steps: Vec<(Step, StepSizes)> = steps.collect();
-        let own = steps.iter().find(|(step, _)| step.root == rank).map(|(step, sizes)| {
-            let shape = Shape::new(self.plan.n_product_rows(rank), self.plan.panels[step.panel].len());
-            self.sparse(meter, shape, sizes.nnz)
-        });
+        let own = steps.iter().find(|(step, _)| step.root == rank);
+        let own = own.map(|(step, sizes)| self.chunks(meter, rank, self.plan.panels[step.panel].len(), sizes.nnz));
         let stages = mine.stages.iter().map(|stage| self.stage(meter, ranks, &steps[stage.clone()])).collect();
         Ok(Blocks { own, stages })
     }

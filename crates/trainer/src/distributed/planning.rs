@@ -69,8 +69,8 @@ impl RankPlanner<'_> {
         let of_rank = |rank: usize| {
             let meter = device.meter(config);
             let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
-            let graph =
-                reads_graph.then(|| Graph::Cut(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks))));
+            let graph = reads_graph
+                .then(|| Graph::Cut(Box::new(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks)))));
             Plan::on((&meter, device), config, data, Some(Share { ranks, graph }))
         };
         let last = ranks.grid.ranks() - 1;

@@ -117,6 +117,12 @@ impl<B: Backend> Ranks<B> {
         self.plan.ranks[rank].rows.iter().map(|&panel| self.plan.panels[panel].clone())
     }
 
+    /// The ranges of rows that each chunk of this rank's products has, one below the other.
+    pub(super) fn chunks_of_product(&self) -> Vec<Vec<Range<usize>>> {
+        let rows = |chunk| self.mine().rows.iter().flat_map(|&panel| self.plan.chunk_of(panel, chunk)).collect();
+        (0..self.plan.n_chunks).map(rows).collect()
+    }
+
     /// The nodes of each rank of the world as a patch; `None` where several ranks hold the same nodes.
     pub(crate) fn patches(&self) -> Option<Patches> {
         let ends = self.plan.ranks.iter().map(|rank| rank.own.end as NodeId);

@@ -40,6 +40,8 @@ pub struct RankOptions {
     pub cuts: Cuts,
     /// In how many stages operands travel, at most; as [`BlockPlan::in_stages`] has it.
     pub stages: usize,
+    /// In how many chunks of rows products are taken, at most; as [`BlockPlan::in_chunks`] has it.
+    pub chunks: usize,
     /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
     pub wire: Dtype,
     /// What carries rows between ranks on cards.
@@ -51,11 +53,11 @@ pub struct RankOptions {
 }
 
 impl RankOptions {
-    /// Equal cuts, a stage for each step, and operands as they are, as the papers have it; NCCL on cards.
+    /// Equal cuts, a stage for each step, products and operands as they are, as the papers have it; NCCL on cards.
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
         let (cuts, stages, wire, transport) = (Cuts::Equal, usize::MAX, Dtype::F32, CardTransport::Nccl);
-        Self { grid, exchange, cuts, stages, wire, transport, layout: Layout::default(), deadline }
+        Self { grid, exchange, cuts, stages, chunks: 1, wire, transport, layout: Layout::default(), deadline }
     }
 
     /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
@@ -68,7 +70,7 @@ impl RankOptions {
             Cuts::Equal => BlockPlan::new(&self.grid, n_nodes)?,
             Cuts::Weighted => BlockPlan::of_graph(&self.grid, &offsets()?, self.cuts)?,
         };
-        Ok(plan.in_stages(self.stages))
+        Ok(plan.in_stages(self.stages).in_chunks(self.chunks))
     }
 }
 

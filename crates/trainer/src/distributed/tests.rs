@@ -9,7 +9,7 @@ use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme};
 
-use super::blocks::{BlockSource, Blocks, StageExchange};
+use super::blocks::{BlockSource, Blocks, Chunks, StageExchange};
 use super::data::CutData;
 use super::paper::PaperRank;
 use super::session::RankOptions;
@@ -72,9 +72,11 @@ fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
     ] {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
             for transpose in [Transpose::No, Transpose::Yes] {
-                for (cuts, stages) in [(Cuts::Equal, usize::MAX), (Cuts::Weighted, 2), (Cuts::Equal, 1)] {
+                for (cuts, stages, chunks) in
+                    [(Cuts::Equal, usize::MAX, 1), (Cuts::Weighted, 2, 2), (Cuts::Equal, 1, 3)]
+                {
                     let plan = BlockPlan::of_graph(&ProcessGrid::new(scheme, p, r).unwrap(), graph().indptr(), cuts);
-                    let plan = Arc::new(plan.unwrap().in_stages(stages));
+                    let plan = Arc::new(plan.unwrap().in_stages(stages).in_chunks(chunks));
                     for (graph, adjacency) in adjacencies() {
                         for wire in [Dtype::F32, Dtype::Bf16] {
                             check((&graph, adjacency), &plan, (exchange, wire), transpose);
@@ -221,23 +223,28 @@ fn sharings() -> Vec<RankOptions> {
     let mut sharings = Vec::new();
     for (scheme, p, r) in partitions {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
-            for (cuts, stages, wire) in
-                [(Cuts::Equal, usize::MAX, Dtype::F32), (Cuts::Weighted, 1, Dtype::F32), (Cuts::Equal, 2, Dtype::Bf16)]
-            {
+            for (cuts, stages, chunks, wire) in [
+                (Cuts::Equal, usize::MAX, 1, Dtype::F32),
+                (Cuts::Weighted, 1, 2, Dtype::F32),
+                (Cuts::Equal, 2, 3, Dtype::Bf16),
+            ] {
                 let grid = ProcessGrid::new(scheme, p, r).unwrap();
                 let options = RankOptions::new(grid, exchange, Duration::from_secs(30));
-                sharings.push(RankOptions { cuts, stages, wire, ..options });
+                sharings.push(RankOptions { cuts, stages, chunks, wire, ..options });
             }
         }
     }
     sharings
 }
 
-/// The shape and the entries of each matrix of a rank's blocks, and how many rows come.
-type Sizes = (Vec<Option<(Shape, usize)>>, Vec<Vec<usize>>);
+/// The shapes of the chunks of each of a rank's blocks, the entries of all of them, and how many rows come.
+type Sizes = (Vec<Option<(Vec<Shape>, usize)>>, Vec<Vec<usize>>);
 
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
-    let of = |matrix: &B::Sparse| (backend.sparse_shape(matrix), backend.nnz(matrix));
+    let of = |chunks: &Chunks<B>| {
+        let shapes = chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
+        (shapes, chunks.iter().map(|matrix| backend.nnz(matrix)).sum())
+    };
     let own = std::iter::once(blocks.own.as_ref().map(of));
     let stages = blocks.stages.iter().map(|stage| stage.matrix.as_ref().map(of));
     let received = blocks.stages.iter().map(|stage| match &stage.exchange {
@@ -319,20 +326,43 @@ fn plans_exchange_what_ranks_do() {
     }
 }
 
-/// An epoch on ranks of a large graph whose edges are spread evenly.
+/// An epoch on ranks of a large graph whose edges are spread evenly, by rows.
 fn planned(stages: usize, overlaps: bool) -> Plan {
     planned_on(stages, network(overlaps))
 }
 
 fn planned_on(stages: usize, network: Network) -> Plan {
-    let data = DataSizes { n_nodes: 100_000, n_edges: 2_000_000, ..DataSizes::of(&few()) };
+    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
+    let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
+    planned_as(&RankOptions { stages, ..options }, network, 20)
+}
+
+fn planned_as(options: &RankOptions, network: Network, degree: usize) -> Plan {
+    let data = DataSizes { n_nodes: 100_000, n_edges: degree * 100_000, ..DataSizes::of(&few()) };
     let config = TrainConfig::default();
     let graph = PaperGraph::even(&config, &data).unwrap();
     let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
-    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
-    let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
-    *planner.plan(&RankOptions { stages, ..options }).unwrap().slowest()
+    *planner.plan(options).unwrap().slowest()
+}
+
+#[test]
+fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
+    for (scheme, p, r) in [(Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)] {
+        let options =
+            RankOptions::new(ProcessGrid::new(scheme, p, r).unwrap(), Exchange::Dense, Duration::from_secs(30));
+        // Rows of many entries, so that each chunk's own pass over the operand is little, and slow links.
+        let with = |chunks, overlaps| {
+            let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e8 });
+            planned_as(&RankOptions { stages: 1, chunks, ..options }, Network::one_host(links, overlaps), 400)
+        };
+        let (whole, chunked) = (with(1, true), with(4, true));
+        assert!(chunked.epoch_seconds < whole.epoch_seconds, "{scheme}: {chunked:?}, {whole:?}");
+        assert_eq!(chunked.exchanged.sent, whole.exchanged.sent, "{scheme}");
+        assert!(chunked.exchange_seconds >= whole.exchange_seconds, "{scheme}: as many bytes, in more exchanges");
+        // Where nothing goes on by itself there is nothing to gain.
+        assert!(with(4, false).epoch_seconds >= with(1, false).epoch_seconds, "{scheme}");
+    }
 }
 
 #[test]

@@ -102,16 +102,16 @@ fn rows_or_whole_panels_give_the_same() {
 }
 
 #[test]
-fn cuts_and_stages_change_the_order_of_sums_alone() {
+fn cuts_stages_and_chunks_change_the_order_of_sums_alone() {
     let dataset = planted("nodes=307,gamma=2.1");
     for (scheme, ranks, replication) in GRIDS {
-        for (exchange, cuts, stages) in [
-            (Exchange::Dense, Cuts::Weighted, 1),
-            (Exchange::Rows, Cuts::Weighted, 2),
-            (Exchange::Auto, Cuts::Equal, 1),
+        for (exchange, cuts, stages, chunks) in [
+            (Exchange::Dense, Cuts::Weighted, 1, 3),
+            (Exchange::Rows, Cuts::Weighted, 2, 1),
+            (Exchange::Auto, Cuts::Equal, 1, 4),
         ] {
             let base = options(scheme, ranks, replication, exchange);
-            let ranks = RankOptions { cuts, stages, ..base };
+            let ranks = RankOptions { cuts, stages, chunks, ..base };
             assert_same(&dataset, &config(ModelKind::Gat, 5), &ranks);
             assert_same(&dataset, &config(ModelKind::Gcn, 5), &ranks);
         }

@@ -1,0 +1,325 @@
+//! [`Product`]: a product under way: what comes for it, what is multiplied, and what follows.
+//!
+//! ```text
+//! begin stages ──▶ own block ──▶ each stage as it has come: its blocks, chunk by chunk
+//!                                 of the last one, when a chunk is multiplied: add up ──▶ whole rows ──▶ own rows of the result
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use girih_comm::Pending;
+use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
+use girih_partition::{Reduce, Slicing};
+
+use super::blocks::{Blocks, Stage, StageExchange};
+use super::ranks::{Ranks, failed};
+use super::rows::Arriving;
+use crate::tape::Pool;
+
+/// Stages whose rows travel or are here at a time: one is multiplied while the other comes.
+const AHEAD: usize = 2;
+
+/// Which of the products that are added up comes next.
+#[derive(Clone, Copy)]
+struct Turns {
+    n_products: usize,
+    n_done: usize,
+}
+
+/// Where a product goes.
+pub(super) enum Sums<'o, B: Backend> {
+    /// Nothing follows the steps: they add up where the result belongs, and what is applied to it.
+    Out(&'o mut B::Matrix, &'o Epilogue<'o, B::Matrix>),
+    /// A buffer for each chunk.
+    Chunks(Tail<B>),
+}
+
+/// What follows the steps of a product, chunk after chunk: while one is multiplied, the sums of the one before are added up, and
+/// those of the one before that become whole rows again.
+pub(super) struct Tail<B: Backend> {
+    /// Those that are still multiplied.
+    chunks: VecDeque<B::Matrix>,
+    summing: Option<Following<B>>,
+    joining: Option<Following<B>>,
+    /// The rank's own rows; `None` where the sums of the only chunk are that.
+    out: Option<B::Matrix>,
+    /// Columns of the operand.
+    cols: usize,
+}
+
+/// An exchange of a chunk's sums that was begun.
+struct Following<B: Backend> {
+    chunk: usize,
+    pending: Pending,
+    rows: B::Matrix,
+    /// What the others read until it is done.
+    sent: Option<B::Matrix>,
+}
+
+impl<B: Backend> Sums<'_, B> {
+    /// Where the products of a chunk that is the next to be followed, or so many behind it, are added up.
+    fn of_chunk(&mut self, place: usize) -> &mut B::Matrix {
+        match self {
+            Self::Out(out, _) => out,
+            Self::Chunks(tail) => &mut tail.chunks[place],
+        }
+    }
+}
+
+/// A product under way.
+pub(super) struct Product<'p, B: Backend> {
+    pub(super) ranks: &'p Ranks<B>,
+    pub(super) backend: &'p B,
+    pub(super) pool: &'p mut Pool<B>,
+}
+
+impl<B: Backend> Product<'_, B> {
+    /// The rank's own rows of the product, in a buffer of the pool.
+    pub(super) fn summed(&mut self, blocks: &Blocks<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        let slicing = self.ranks.mine().slice.as_ref();
+        let sliced = slicing.map(|slicing| self.cut_columns(slicing, x)).transpose()?;
+        let operand = sliced.as_ref().unwrap_or(x);
+        let mut sums = Sums::Chunks(self.tail(x, self.backend.shape(operand).cols)?);
+        self.steps(blocks, operand, &mut sums)?;
+        self.give(sliced);
+        let Sums::Chunks(tail) = sums else { unreachable!("sums of chunks") };
+        self.end(tail)
+    }
+
+    /// Buffers for a product with `x`, in slices so wide.
+    fn tail(&mut self, x: &B::Matrix, width: usize) -> Result<Tail<B>, ComputeError> {
+        let (plan, rank, Shape { rows, cols }) = (self.ranks.plan(), self.ranks.rank(), self.backend.shape(x));
+        let (backend, n_chunks) = (self.backend, plan.n_chunks);
+        let mut taken = |rows, cols| self.pool.take(backend, Shape::new(rows, cols), Dtype::F32);
+        let chunks = (0..n_chunks).map(|chunk| taken(plan.n_chunk_rows(rank, chunk), width));
+        let chunks = chunks.collect::<Result<_, ComputeError>>()?;
+        let is_whole = n_chunks == 1 && self.ranks.slices.is_none();
+        let out = if is_whole { None } else { Some(taken(rows, cols)?) };
+        Ok(Tail { chunks, summing: None, joining: None, out, cols })
+    }
+
+    /// `Σ block · panel` over the steps, all of a stage chunk by chunk.
+    pub(super) fn steps(
+        &mut self,
+        blocks: &Blocks<B>,
+        operand: &B::Matrix,
+        sums: &mut Sums<'_, B>,
+    ) -> Result<(), ComputeError> {
+        let n_chunks = self.ranks.plan().n_chunks;
+        let mut turns = Turns { n_products: blocks.n_products(), n_done: 0 };
+        if turns.n_products == 0 {
+            (0..n_chunks).try_for_each(|chunk| self.backend.set_zero(sums.of_chunk(chunk)))?;
+        }
+        let mut arriving = VecDeque::with_capacity(AHEAD);
+        for stage in blocks.stages.iter().take(AHEAD) {
+            arriving.push_back(self.begin(stage, operand)?);
+        }
+        // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing else is, all chunks but
+        // the first are left to what follows the first.
+        let (now, later) = match &blocks.own {
+            Some(own) => own.split_at(if turns.n_products == 1 { 1 } else { n_chunks }),
+            None => Default::default(),
+        };
+        for (chunk, block) in now.iter().enumerate() {
+            self.multiply((block, operand), turns, (sums, chunk))?;
+        }
+        turns.n_done += usize::from(!now.is_empty() && later.is_empty());
+        for (i, stage) in blocks.stages.iter().enumerate() {
+            let begun = arriving.pop_front().expect("each stage is begun before it is taken");
+            let received = begun.finish(self.backend, self.pool, &*self.ranks.steps)?;
+            // Followed by all ranks after their last stage, so that none waits for a rank that waits for rows of it.
+            let is_last = i + 1 == blocks.stages.len();
+            for chunk in 0..n_chunks {
+                let left = later.get(chunk.wrapping_sub(1)).filter(|_| is_last);
+                let arrived = stage.matrix.as_ref().map(|blocks| (&blocks[chunk], &received));
+                if let Some(product) = arrived.or(left.map(|block| (block, operand))) {
+                    self.multiply(product, turns, (sums, if is_last { 0 } else { chunk }))?;
+                }
+                if let (true, Sums::Chunks(tail)) = (is_last, &mut *sums) {
+                    self.follow(tail, chunk)?;
+                }
+            }
+            turns.n_done += usize::from(stage.matrix.is_some());
+            self.give(Some(received));
+            // What begins now waits for the products that were asked for: the next one goes on meanwhile.
+            if let Some(next) = blocks.stages.get(i + AHEAD) {
+                arriving.push_back(self.begin(next, operand)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the product of a block to the sums of a chunk, with what is applied to the result if nothing comes after it.
+    fn multiply(
+        &self,
+        (block, panel): (&B::Sparse, &B::Matrix),
+        turns: Turns,
+        (sums, place): (&mut Sums<'_, B>, usize),
+    ) -> Result<(), ComputeError> {
+        let usual = Epilogue::default();
+        let applied = if let Sums::Out(_, epilogue) = sums { *epilogue } else { &usual };
+        let (is_first, is_last) = (turns.n_done == 0, turns.n_done + 1 == turns.n_products);
+        let epilogue = Epilogue {
+            accumulate: !is_first || applied.accumulate,
+            bias: applied.bias.filter(|_| is_last),
+            activation: if is_last { applied.activation } else { Activation::Identity },
+            dropout: applied.dropout.filter(|_| is_last),
+        };
+        self.backend.spmm((block, Transpose::No), None, panel, epilogue, sums.of_chunk(place))
+    }
+
+    /// Begins to bring what the blocks of a stage multiply.
+    fn begin(&mut self, stage: &Stage<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
+        let (backend, group) = (self.backend, &*self.ranks.steps);
+        let counts = match &stage.exchange {
+            StageExchange::Rows(rows) => return rows.begin(backend, self.pool, group, own),
+            StageExchange::Panels(counts) => counts,
+        };
+        let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
+        let mut panels = self.pool.take(backend, Shape::new(counts.iter().sum(), cols), dtype)?;
+        let mut roots = (0..counts.len()).filter(|&place| counts[place] > 0);
+        if let (Some(root), None) = (roots.next(), roots.next()) {
+            if root == group.rank() {
+                backend.convert(own, &mut panels)?;
+            }
+            let pending = group.begin(&mut || group.broadcast(root, &mut panels)).map_err(|error| failed(&error))?;
+            return Ok(Arriving { pending, rows: panels, sent: None });
+        }
+        // Who is no root of the stage sends nothing.
+        let nothing = counts[group.rank()] == 0;
+        let nothing = nothing.then(|| self.pool.take(backend, Shape::new(0, cols), dtype)).transpose()?;
+        let sent = nothing.as_ref().unwrap_or(own);
+        let pending =
+            group.begin(&mut || group.all_gather(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
+        Ok(Arriving { pending, rows: panels, sent: nothing })
+    }
+
+    /// Begins what follows the products of a chunk, and goes on with those before.
+    fn follow(&mut self, tail: &mut Tail<B>, chunk: usize) -> Result<(), ComputeError> {
+        let sums = tail.chunks.pop_front().expect("a chunk is followed once");
+        let begun = self.begin_sum(chunk, sums)?;
+        let before = tail.summing.replace(begun);
+        self.go_on(tail, before)
+    }
+
+    /// The rank's own rows, when all chunks have arrived.
+    fn end(&mut self, mut tail: Tail<B>) -> Result<B::Matrix, ComputeError> {
+        let last = tail.summing.take();
+        self.go_on(&mut tail, last)?;
+        self.go_on(&mut tail, None)?;
+        Ok(tail.out.expect("rows of all chunks"))
+    }
+
+    /// Makes whole rows of sums that were begun, and takes those that are whole.
+    fn go_on(&mut self, tail: &mut Tail<B>, summing: Option<Following<B>>) -> Result<(), ComputeError> {
+        let joining = summing.map(|summed| self.begin_join(summed)).transpose()?;
+        match std::mem::replace(&mut tail.joining, joining) {
+            Some(joined) => self.land(tail, joined),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to add up what several ranks have of the same rows; each is left those that it holds.
+    fn begin_sum(&mut self, chunk: usize, mut sums: B::Matrix) -> Result<Following<B>, ComputeError> {
+        let (plan, mine) = (self.ranks.plan(), self.ranks.mine());
+        let Some(group) = self.ranks.sums.as_deref() else {
+            return Ok(Following { chunk, pending: Pending::done(), rows: sums, sent: None });
+        };
+        if let Reduce::Scatter { .. } = mine.reduce {
+            let of_panel = |&panel: &usize| plan.chunk_of(panel, chunk).map(|rows| rows.len()).sum();
+            let counts: Vec<usize> = mine.rows.iter().map(of_panel).collect();
+            let shape = Shape::new(counts[group.rank()], self.backend.shape(&sums).cols);
+            let mut rows = self.pool.take(self.backend, shape, Dtype::F32)?;
+            let pending = group.begin(&mut || group.reduce_scatter(&counts, &sums, &mut rows));
+            let pending = pending.map_err(|error| failed(&error))?;
+            return Ok(Following { chunk, pending, rows, sent: Some(sums) });
+        }
+        let pending = group.begin(&mut || group.all_reduce(&mut sums)).map_err(|error| failed(&error))?;
+        Ok(Following { chunk, pending, rows: sums, sent: None })
+    }
+
+    /// Begins the way back of [`cut_columns`](Self::cut_columns) for sums when they are there; they are whole rows where columns are
+    /// not cut.
+    fn begin_join(&mut self, summed: Following<B>) -> Result<Following<B>, ComputeError> {
+        let Following { chunk, pending, rows, sent } = summed;
+        if let Some(group) = &self.ranks.sums {
+            group.finish(pending).map_err(|error| failed(&error))?;
+        }
+        self.give(sent);
+        let Some(slicing) = &self.ranks.mine().slice else {
+            return Ok(Following { chunk, pending: Pending::done(), rows, sent: None });
+        };
+        let (n, n_rows) = (slicing.group.len(), self.ranks.plan().own_of(&self.ranks.own(), chunk).len());
+        let width = self.backend.shape(&rows).cols;
+        let mut incoming = self.pool.take(self.backend, Shape::new(n * n_rows, width), Dtype::F32)?;
+        let pieces: Vec<usize> = self.pieces(slicing).map(|own| self.ranks.plan().own_of(&own, chunk).len()).collect();
+        let group = self.slices();
+        let pending = group.begin(&mut || group.all_to_all(&pieces, &rows, &vec![n_rows; n], &mut incoming));
+        let pending = pending.map_err(|error| failed(&error))?;
+        Ok(Following { chunk, pending, rows: incoming, sent: Some(rows) })
+    }
+
+    /// Takes whole rows of a chunk when they are there.
+    fn land(&mut self, tail: &mut Tail<B>, joined: Following<B>) -> Result<(), ComputeError> {
+        let Following { chunk, pending, rows, sent } = joined;
+        let (own, slicing) = (self.ranks.own(), self.ranks.mine().slice.as_ref());
+        if slicing.is_some() {
+            self.slices().finish(pending).map_err(|error| failed(&error))?;
+        }
+        self.give(sent);
+        let Some(out) = &mut tail.out else {
+            tail.out = Some(rows);
+            return Ok(());
+        };
+        let nodes = self.ranks.plan().own_of(&own, chunk);
+        let (n_rows, first) = (nodes.len(), nodes.start - own.start);
+        let mut copy = |i: usize, columns: Range<usize>| {
+            let block = Shape::new(n_rows, columns.len());
+            self.backend.copy_block(block, &rows, (i * n_rows, 0), out, (first, columns.start))
+        };
+        match slicing {
+            Some(slicing) => {
+                let mut slices = slicing.columns(tail.cols).enumerate();
+                slices.try_for_each(|(i, columns)| copy(i, columns))?;
+            }
+            None => copy(0, 0..tail.cols)?,
+        }
+        self.give(Some(rows));
+        Ok(())
+    }
+
+    /// Own rows of all columns → all rows of the panel of a slice of columns. Slices are equally wide, the last ones
+    /// filled up with zeros.
+    fn cut_columns(&mut self, slicing: &Slicing, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
+        let (backend, Shape { rows, cols }) = (self.backend, self.backend.shape(x));
+        let (width, n) = (slicing.width(cols), slicing.group.len());
+        let dtype = backend.dtype(x);
+        let mut outgoing = self.pool.take(backend, Shape::new(n * rows, width), dtype)?;
+        backend.set_zero(&mut outgoing)?;
+        for (i, columns) in slicing.columns(cols).enumerate() {
+            let block = Shape::new(rows, columns.len());
+            backend.copy_block(block, x, (0, columns.start), &mut outgoing, (i * rows, 0))?;
+        }
+        let pieces: Vec<usize> = self.pieces(slicing).map(|own| own.len()).collect();
+        let mut panel = self.pool.take(backend, Shape::new(pieces.iter().sum(), width), dtype)?;
+        self.slices().all_to_all(&vec![rows; n], &outgoing, &pieces, &mut panel).map_err(|error| failed(&error))?;
+        self.give(Some(outgoing));
+        Ok(panel)
+    }
+
+    /// The nodes that each member of the slicing group holds.
+    fn pieces<'s>(&'s self, slicing: &'s Slicing) -> impl Iterator<Item = Range<usize>> + 's {
+        slicing.group.iter().map(|&member| self.ranks.plan().ranks[member].own.clone())
+    }
+
+    fn slices(&self) -> &dyn girih_comm::Collective<B> {
+        self.ranks.slices.as_deref().expect("a plan with slices has a group for them")
+    }
+
+    fn give(&mut self, matrix: Option<B::Matrix>) {
+        if let Some(matrix) = matrix {
+            self.pool.give(self.backend, matrix);
+        }
+    }
+}
