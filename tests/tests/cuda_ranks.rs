@@ -9,7 +9,7 @@ use girih_compute::{AdamStep, Backend, ComputeError, Cpu, Dtype, Shape, StepInpu
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
@@ -173,22 +173,24 @@ fn cards_exchange_what_processors_do() {
 }
 
 /// Scheme, exchange, stages, chunks.
-type Partition = (Scheme, Exchange, usize, usize);
+type Partition = (Scheme, Exchange, Stages, usize);
 
 /// Partitions of so many cards.
 fn partitions(n: usize) -> Vec<Partition> {
     let mut partitions = vec![
-        (Scheme::OneD, Exchange::Dense, 1, 1),
-        (Scheme::OneD, Exchange::Rows, 1, 1),
-        (Scheme::OneD, Exchange::Dense, n, 1),
+        (Scheme::OneD, Exchange::Dense, Stages::Parts(1), 1),
+        (Scheme::OneD, Exchange::Rows, Stages::Parts(1), 1),
+        (Scheme::OneD, Exchange::Dense, Stages::Parts(4), 1),
+        (Scheme::OneD, Exchange::Rows, Stages::Parts(3), 1),
+        (Scheme::OneD, Exchange::Dense, Stages::Steps, 1),
         // All hold all rows, and add up.
-        (Scheme::OneAndHalfD, Exchange::Dense, 1, 3),
+        (Scheme::OneAndHalfD, Exchange::Dense, Stages::Parts(1), 3),
     ];
     if n == 4 {
         partitions.extend([
-            (Scheme::OneAndHalfD, Exchange::Auto, 1, 1),
-            (Scheme::TwoD, Exchange::Dense, 2, 1),
-            (Scheme::TwoD, Exchange::Dense, 1, 4),
+            (Scheme::OneAndHalfD, Exchange::Auto, Stages::Parts(1), 1),
+            (Scheme::TwoD, Exchange::Dense, Stages::Parts(2), 1),
+            (Scheme::TwoD, Exchange::Dense, Stages::Parts(1), 4),
         ]);
     }
     partitions
@@ -248,11 +250,17 @@ fn cards_learn_in_bf16_what_one_card_does() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
         let base = TrainConfig::for_model(kind);
         let config = TrainConfig { epochs: 20, eval_every: 20, precision: Dtype::Bf16, ..base };
-        let (single, _) =
-            losses(&storing(cards(1)), &config, ((Scheme::OneD, Exchange::Dense, 1, 1), CardTransport::Nccl));
+        let (single, _) = losses(
+            &storing(cards(1)),
+            &config,
+            ((Scheme::OneD, Exchange::Dense, Stages::Parts(1), 1), CardTransport::Nccl),
+        );
         for exchange in [Exchange::Dense, Exchange::Rows] {
-            let (shared, _) =
-                losses(&storing(cards(n)), &config, ((Scheme::OneD, exchange, 1, 1), CardTransport::Nccl));
+            let (shared, _) = losses(
+                &storing(cards(n)),
+                &config,
+                ((Scheme::OneD, exchange, Stages::Parts(1), 1), CardTransport::Nccl),
+            );
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
                 assert!((a - b).abs() <= 1e-2 * a.abs(), "{kind:?}, {exchange}, epoch {epoch}: {b}, on one card {a}");
@@ -267,7 +275,8 @@ fn cards_learn_the_same_bits_again() {
     let base = TrainConfig::for_model(ModelKind::Gcn);
     let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
     let config = TrainConfig { epochs: 10, model, ..base };
-    let run = || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, 1, 1), CardTransport::Nccl)).0;
+    let run =
+        || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, Stages::Parts(1), 1), CardTransport::Nccl)).0;
     assert_eq!(run(), run());
 }
 

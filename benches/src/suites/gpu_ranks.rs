@@ -14,7 +14,7 @@ use girih_comm::CardTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank, Timeline};
-use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{Control, Event, ModelConfig, Observer, Outcome, SessionOptions, TrainConfig};
 
@@ -80,19 +80,22 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
+/// Parts in which rows come, and chunks of products, where there are several: those that plans try.
+const PARTS: usize = 4;
+
 /// How devices share the work.
 #[derive(Clone, Copy)]
 struct Sharing {
     scheme: Scheme,
     exchange: Exchange,
-    stages: usize,
+    stages: Stages,
     chunks: usize,
 }
 
 impl Sharing {
     /// Whole panels, all at once, and products in one piece.
     fn plain(scheme: Scheme) -> Self {
-        Self { scheme, exchange: Exchange::Dense, stages: 1, chunks: 1 }
+        Self { scheme, exchange: Exchange::Dense, stages: Stages::Parts(1), chunks: 1 }
     }
 
     /// The part of a case's name that says it.
@@ -106,10 +109,14 @@ impl Sharing {
 /// What is compared on so many devices.
 fn plans(n: usize) -> Vec<Sharing> {
     let rows = Sharing::plain(Scheme::OneD);
-    let mut plans = vec![rows, Sharing { stages: n, ..rows }, Sharing { exchange: Exchange::Rows, ..rows }];
+    let in_parts = |sharing| Sharing { stages: Stages::Parts(PARTS), ..sharing };
+    let lists = Sharing { exchange: Exchange::Rows, ..rows };
+    let mut plans = vec![rows, in_parts(rows), Sharing { stages: Stages::Steps, ..rows }, lists, in_parts(lists)];
     if n == 4 {
         let followed = [Scheme::OneAndHalfD, Scheme::TwoD].map(Sharing::plain);
-        plans.extend(followed.into_iter().flat_map(|plain| [plain, Sharing { chunks: 4, ..plain }]));
+        plans.extend(
+            followed.into_iter().flat_map(|plain| [plain, in_parts(plain), Sharing { chunks: PARTS, ..plain }]),
+        );
     }
     plans
 }

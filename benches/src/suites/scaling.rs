@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use girih_compute::{ByDtype, Dtype, EntrySeconds, Shape};
 use girih_datasets::generate::Preset;
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_planner::measure::entry_seconds;
 use girih_planner::{Figures, Forecast, Planner, Table};
 use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
@@ -78,8 +78,9 @@ fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Forecast> {
 
 fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
     let stages = match plan.stages {
-        1 => String::new(),
-        stages => format!(", {stages} stages"),
+        Stages::Parts(1) => String::new(),
+        Stages::Parts(n) => format!(", {n} parts"),
+        Stages::Steps => ", step by step".to_owned(),
     };
     let chunks = match plan.chunks {
         1 => String::new(),

@@ -12,7 +12,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::{FeatureNorm, LoadOptions};
 use girih_kernels::Tiling;
-use girih_partition::{Cuts, Exchange, Scheme};
+use girih_partition::{Cuts, Exchange, Scheme, Stages};
 use girih_reorder::OrderKind;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{Draws, Expand, FanOut, Neighbors};
@@ -262,10 +262,10 @@ pub struct PartitionKind {
     /// the whole
     #[arg(long, value_name = "equal|weighted", default_value_t)]
     pub cuts: Cuts,
-    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied; fewer use links better,
-    /// more take less memory [default: on CUDA devices one, on processors one for each block]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub stages: Option<u16>,
+    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied: so many parts of all
+    /// blocks of rows, or one block after the other (steps), which takes least memory [default: on CUDA devices 1, on processors steps]
+    #[arg(long, value_name = "N|steps")]
+    pub stages: Option<Stages>,
     /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes. With --precision bf16 all do
     #[arg(long, value_name = "f32|bf16", value_enum, default_value = "f32")]
     pub wire: Precision,

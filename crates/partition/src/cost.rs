@@ -72,7 +72,7 @@ impl BlockPlan {
         let compute = nnz.iter().sum::<u64>() as f64 * width as f64 / machine.sums_per_second;
         // A rank that is alone in a group exchanges nothing there.
         let among = |group: &[usize], exchanges: usize| if group.len() > 1 { exchanges } else { 0 };
-        let n_exchanges = among(&plan.group, plan.steps.len())
+        let n_exchanges = among(&plan.group, self.stages_of(rank).len())
             + plan.slice.as_ref().map_or(0, |slicing| among(&slicing.group, 1 + self.n_chunks))
             + among(plan.reduce.group(), 2 * self.n_chunks);
         let bytes = volume.sent.max(volume.received) as f64;

@@ -40,6 +40,50 @@ impl FromStr for Cuts {
     }
 }
 
+/// In which exchanges panels travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stages {
+    /// One for each step, as the papers have it: a rank's panel at a time, which takes least memory, and of each host's links one.
+    #[default]
+    Steps,
+    /// So many, in each of which a part of every panel: links are used in all directions, and all parts but the first travel while those
+    /// before are multiplied.
+    Parts(usize),
+}
+
+impl Stages {
+    /// In how many parts a panel travels.
+    #[must_use]
+    pub fn n_parts(&self) -> usize {
+        match self {
+            Self::Steps => 1,
+            Self::Parts(n) => *n,
+        }
+    }
+}
+
+impl fmt::Display for Stages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Steps => f.write_str("steps"),
+            Self::Parts(n) => n.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Stages {
+    type Err = PartitionError;
+
+    fn from_str(text: &str) -> Result<Self, PartitionError> {
+        let invalid = || PartitionError::invalid(format!("{text:?} is no number of stages; give 1 or more, or steps"));
+        match (text, text.parse()) {
+            ("steps", _) => Ok(Self::Steps),
+            (_, Ok(n @ 1..)) => Ok(Self::Parts(n)),
+            _ => Err(invalid()),
+        }
+    }
+}
+
 /// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
 ///
 /// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per node. Rows of a
@@ -53,6 +97,9 @@ pub struct BlockPlan {
     pub n_nodes: usize,
     /// Ranges of node ids, ascending and nearly equal, in nodes or in work ([`Cuts`]).
     pub panels: Vec<Range<usize>>,
+    /// In which exchanges panels travel.
+    #[serde(with = "as_text")]
+    pub stages: Stages,
     /// In how many chunks products are taken.
     pub n_chunks: usize,
     /// What each rank does.
@@ -63,7 +110,7 @@ pub struct BlockPlan {
 ///
 /// ```text
 /// own rows, all columns ──slice──▶ panel, a slice of columns      2D and 3D only
-/// for each stage: panels of its roots ──▶ group; sums += Â[rows, panels] · panels
+/// for each stage: panels, or parts of them ──▶ group; sums += Â[rows, panels] · panels
 /// sums ──reduce──▶ panel's rows ──slice back──▶ own rows, all columns
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,8 +129,6 @@ pub struct RankPlan {
     pub group: Vec<usize>,
     /// Its steps, by ascending panel; all members of the group take the same ones.
     pub steps: Vec<Step>,
-    /// The steps whose panels travel together, in order.
-    pub stages: Vec<Range<usize>>,
     /// What follows the steps.
     pub reduce: Reduce,
 }
@@ -149,6 +194,23 @@ impl Reduce {
     }
 }
 
+/// Values as they are written.
+mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
+        String::deserialize(input)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// The place of `rank` in a group.
 ///
 /// # Panics
@@ -165,7 +227,7 @@ fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
 }
 
 impl BlockPlan {
-    /// The plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in a stage of its own.
+    /// The plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in a stage of its own, and products in one chunk.
     ///
     /// # Errors
     /// When there are fewer nodes than ranks.
@@ -209,18 +271,36 @@ impl BlockPlan {
             Scheme::ThreeD => three_d(side, rank, &panels),
         };
         let ranks = (0..grid.ranks()).map(of_rank).collect();
-        Ok(Self { grid: *grid, n_nodes, panels, n_chunks: 1, ranks }.in_stages(usize::MAX))
+        Ok(Self { grid: *grid, n_nodes, panels, stages: Stages::Steps, n_chunks: 1, ranks })
     }
 
-    /// The same plan, in which panels travel in so many stages: in one all at once, which keeps links busy in all directions; in many
-    /// under the products of the stages before, in fewer bytes of memory. No stage is without a step.
+    /// The same plan, in which panels travel so; in no more parts than there are rows in any panel.
     #[must_use]
-    pub fn in_stages(mut self, n_stages: usize) -> Self {
-        for rank in &mut self.ranks {
-            let steps = 0..rank.steps.len();
-            rank.stages = cut(&steps, n_stages.clamp(1, steps.len().max(1)));
-        }
+    pub fn in_stages(mut self, stages: Stages) -> Self {
+        let least = self.panels.iter().map(Range::len).min().unwrap_or(0).max(1);
+        self.stages = match stages {
+            Stages::Steps => Stages::Steps,
+            Stages::Parts(n) => Stages::Parts(n.clamp(1, least)),
+        };
         self
+    }
+
+    /// The stages of a rank in order: the steps whose panels travel together, and which part of each. One at least, if without a step.
+    #[must_use]
+    pub fn stages_of(&self, rank: usize) -> Vec<(Range<usize>, usize)> {
+        let n_steps = self.ranks[rank].steps.len();
+        match self.stages {
+            Stages::Steps if n_steps > 0 => (0..n_steps).map(|i| (i..i + 1, 0)).collect(),
+            stages => (0..stages.n_parts()).map(|part| (0..n_steps, part)).collect(),
+        }
+    }
+
+    /// The rows of a panel that travel in a part.
+    #[must_use]
+    pub fn part_of(&self, panel: usize, part: usize) -> Range<usize> {
+        let (panel, n_parts) = (&self.panels[panel], self.stages.n_parts());
+        let at = |part: usize| panel.start + panel.len() * part / n_parts;
+        at(part)..at(part + 1)
     }
 
     /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one where nothing
@@ -298,7 +378,6 @@ fn one_d(p: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
         rows: vec![rank],
         group: (0..p).collect(),
         steps: (0..p).map(|j| Step { panel: j, root: j }).collect(),
-        stages: Vec::new(),
         reduce: Reduce::None,
     }
 }
@@ -315,7 +394,6 @@ fn one_and_half_d(groups: usize, r: usize, rank: usize, panels: &[Range<usize>])
         rows: vec![group],
         group: (0..groups).map(|g| g * r + member).collect(),
         steps: (member..groups).step_by(r).map(|j| Step { panel: j, root: j * r + member }).collect(),
-        stages: Vec::new(),
         reduce: Reduce::AllReduce { group: (0..r).map(|m| group * r + m).collect() },
     }
 }
@@ -333,7 +411,6 @@ fn two_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
         rows: vec![i],
         group: (0..q).map(|i| i * q + j).collect(),
         steps: (0..q).map(|k| Step { panel: k, root: k * q + j }).collect(),
-        stages: Vec::new(),
         reduce: Reduce::None,
     }
 }
@@ -354,7 +431,6 @@ fn three_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
         rows: (0..q).map(|l| l * q + i).collect(),
         group: (0..q).map(|i| at(l, i, j)).collect(),
         steps: (0..q).map(|k| Step { panel: l * q + k, root: at(l, k, j) }).collect(),
-        stages: Vec::new(),
         reduce: Reduce::Scatter { group: (0..q).map(|l| at(l, i, j)).collect() },
     }
 }

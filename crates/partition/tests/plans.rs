@@ -6,7 +6,7 @@ use std::ops::Range;
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_partition::{
     BlockPlan, Cuts, Exchange, Halo, LinkRates, Machine, Ownership, Patches, ProcessGrid, Reduce, Schedule, Scheme,
-    StepExchange, Volume, block_nnz, imbalance,
+    Stages, StepExchange, Volume, block_nnz, imbalance,
 };
 use proptest::prelude::*;
 
@@ -69,16 +69,37 @@ proptest! {
 
     /// Rows of a stage are gathered in the order of the group, and blocks have their columns in that of panels.
     #[test]
-    fn stages_have_every_step_once_and_roots_in_order(grid in grids(), extra in 0..50usize, n_stages in 1..12usize) {
-        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(n_stages);
-        for rank in &plan.ranks {
-            prop_assert_eq!(rank.stages.len(), n_stages.min(rank.steps.len()).max(1));
-            let steps: Vec<usize> = rank.stages.iter().cloned().flatten().collect();
-            prop_assert_eq!(steps, (0..rank.steps.len()).collect::<Vec<_>>());
-            prop_assert!(rank.stages.iter().all(|stage| !stage.is_empty() || rank.steps.is_empty()));
+    fn stages_have_every_row_once_and_roots_in_order(grid in grids(), extra in 0..50usize, n_parts in 0..12usize) {
+        let stages = if n_parts == 0 { Stages::Steps } else { Stages::Parts(n_parts) };
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
+        for (number, rank) in plan.ranks.iter().enumerate() {
+            let stages = plan.stages_of(number);
+            prop_assert!(!stages.is_empty());
+            prop_assert!(plan.stages == Stages::Steps || stages.len() == plan.stages.n_parts());
+            let mut rows: Vec<usize> = Vec::new();
+            for (steps, part) in stages {
+                for step in &rank.steps[steps] {
+                    let part = plan.part_of(step.panel, part);
+                    prop_assert!(!part.is_empty());
+                    rows.extend(part);
+                }
+            }
+            rows.sort_unstable();
+            let all: Vec<usize> = rank.steps.iter().flat_map(|step| plan.panels[step.panel].clone()).collect();
+            prop_assert_eq!(rows, all);
             let place = |root| rank.group.iter().position(|&member| member == root).unwrap();
             prop_assert!(rank.steps.windows(2).all(|pair| place(pair[0].root) < place(pair[1].root)));
             prop_assert!(rank.steps.windows(2).all(|pair| pair[0].panel < pair[1].panel));
+        }
+    }
+
+    #[test]
+    fn stages_are_read_as_they_are_written(n in 1..100usize) {
+        for stages in [Stages::Steps, Stages::Parts(n)] {
+            prop_assert_eq!(stages.to_string().parse::<Stages>().unwrap(), stages);
+        }
+        for text in ["0", "-1", "step", "", "1.5"] {
+            prop_assert!(text.parse::<Stages>().is_err());
         }
     }
 

@@ -1,6 +1,6 @@
 //! [`Planner`]: every partition that so many ranks allow, and the quickest that fits.
 
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{RankOptions, RankPlanner};
 use girih_trainer::{Plan, PlanDevice, TrainError};
 use serde::Serialize;
@@ -13,6 +13,9 @@ const EXCHANGE_BYTES: u64 = 1 << 30;
 /// Chunks that are planned where there may be several: a quarter of what follows is left with nothing to go on beside it, and another
 /// split of it in two would gain less than the launches and exchanges that it takes.
 const CHUNKS: usize = 4;
+
+/// Parts in which rows are planned to come where products go on meanwhile: each costs another pass over the result.
+const PARTS: [usize; 3] = [1, 2, 4];
 
 /// A session, and how much memory each rank has.
 pub struct Planner<'a> {
@@ -31,8 +34,9 @@ pub struct Forecast {
     /// What a step sends.
     #[serde(serialize_with = "as_text")]
     pub exchange: Exchange,
-    /// In how many stages rows of other ranks come.
-    pub stages: usize,
+    /// In which stages rows of other ranks come.
+    #[serde(serialize_with = "as_text")]
+    pub stages: Stages,
     /// In how many chunks products are taken.
     pub chunks: usize,
     /// Bytes that have to be free for the rank that needs most.
@@ -100,7 +104,7 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 
 impl Planner<'_> {
     /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come all at
-    /// once or step by step, and where sums or slices follow, with these in one piece or under the products. Nodes are cut and rows travel as in `like`.
+    /// once, in parts or step by step, and where sums or slices follow, with these in one piece or under the products. Nodes are cut and rows travel as in `like`.
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
@@ -118,12 +122,15 @@ impl Planner<'_> {
         Ok(Table { forecasts })
     }
 
-    /// In how many stages rows come, and in how many chunks products are taken: many chunks where a product goes on beside what
-    /// follows it, and all but a rank's own block is left to do so.
-    fn turns(&self, grid: &ProcessGrid) -> Vec<(usize, usize)> {
-        let stepwise = (grid.steps() > 1).then_some((grid.steps(), 1));
-        let chunked = (self.ranks.network.overlaps && grid.scheme() != Scheme::OneD).then_some((1, CHUNKS));
-        std::iter::once((1, 1)).chain(stepwise).chain(chunked).collect()
+    /// In which stages rows come, and in how many chunks products are taken: in parts and in chunks where products go on beside what comes
+    /// for them and what follows them.
+    fn turns(&self, grid: &ProcessGrid) -> Vec<(Stages, usize)> {
+        let overlaps = self.ranks.network.overlaps;
+        let parts = if overlaps && grid.side() > 1 { &PARTS[..] } else { &[1] };
+        let in_parts = parts.iter().map(|&n| (Stages::Parts(n), 1));
+        let stepwise = (grid.steps() > 1).then_some((Stages::Steps, 1));
+        let chunked = (overlaps && grid.scheme() != Scheme::OneD).then_some((Stages::Parts(1), CHUNKS));
+        in_parts.chain(stepwise).chain(chunked).collect()
     }
 
     /// What ranks take that share the work so.

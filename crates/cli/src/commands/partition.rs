@@ -76,7 +76,7 @@ impl Figures {
         args: &PartitionArgs,
     ) -> Result<Self, CliError> {
         let PartitionKind { cuts, stages, .. } = args.partition;
-        let plan = BlockPlan::of_graph(grid, graph.indptr(), cuts)?.in_stages(stages.map_or(usize::MAX, usize::from));
+        let plan = BlockPlan::of_graph(grid, graph.indptr(), cuts)?.in_stages(stages.unwrap_or_default());
         let schedule = Schedule::new(&plan, graph, args.partition.exchange);
         let (blocks, step_nnz, width) = (block_nnz(graph, &plan.panels), plan.step_nnz(graph), args.width as usize);
         let volumes = plan.volumes(Some(&schedule), width, size_of::<f32>());

@@ -5,7 +5,7 @@ use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
 use girih_machine::{Machine, readable_bytes};
-use girih_partition::{Cuts, Exchange, LinkRates, counted};
+use girih_partition::{Cuts, Exchange, LinkRates, Stages, counted};
 use girih_planner::{Figures, Forecast, Planner, Table, grids, measure};
 use girih_trainer::distributed::{Links, Network, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
@@ -151,10 +151,10 @@ pub fn choose(
     };
     if !output.json {
         eprintln!(
-            "partition {}, exchange {}, {}, {}: {:.2} ms an epoch planned",
+            "partition {}, exchange {}, stages {}, {}: {:.2} ms an epoch planned",
             choice.grid,
             choice.exchange,
-            counted(choice.stages, "stage"),
+            choice.stages,
             counted(choice.chunks, "chunk"),
             choice.epoch_ms
         );
@@ -275,12 +275,12 @@ fn nothing_fits(
     };
     let (free, needed) = (devices.free_bytes.unwrap_or(0), least.needed_bytes);
     CliError::Other(format!(
-        "no partition for {n} ranks fits: the least is {} ({needed} bytes) for each, by {} with exchange {} in {}, but {} ({free} bytes) are \
+        "no partition for {n} ranks fits: the least is {} ({needed} bytes) for each, by {} with exchange {}, stages {}, but {} ({free} bytes) are \
          free; {}{}",
         readable_bytes(needed),
         least.grid,
         least.exchange,
-        counted(least.stages, "stage"),
+        least.stages,
         readable_bytes(free),
         smaller(devices, (config, sizes), &graph, &least.options(ranks)),
         more_ranks(ranks, devices, (config, sizes)).map_or(String::new(), |ranks| format!(", or about {ranks} ranks")),
@@ -310,7 +310,7 @@ fn more_ranks(
     let planner = planner(devices, config, sizes, &graph);
     let fits = |n: &usize| {
         let options =
-            RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: usize::MAX, chunks: 1, ..*ranks };
+            RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: Stages::Steps, chunks: 1, ..*ranks };
         planner.forecast(&options).is_ok_and(|plan| plan.fits)
     };
     let doubled = std::iter::successors(Some(2 * ranks.grid.ranks()), |n| Some(2 * n));

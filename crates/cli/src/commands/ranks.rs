@@ -8,7 +8,7 @@ use girih_comm::{CardTransport, Launch, Launcher, Transport};
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
-use girih_partition::{Exchange, Scheme, counted};
+use girih_partition::{Exchange, Scheme, Stages, counted};
 use girih_trainer::TrainError;
 use girih_trainer::distributed::{RankJob, RankOptions};
 
@@ -263,13 +263,13 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, layout, ..usual })
 }
 
-/// In how many stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
-pub fn stages(args: &RankArgs, backend: &Chosen) -> usize {
+/// In which stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
+pub fn stages(args: &RankArgs, backend: &Chosen) -> Stages {
     let usual = match backend {
-        Chosen::Cpu(_) => usize::MAX,
-        Chosen::Cuda(_) => 1,
+        Chosen::Cpu(_) => Stages::Steps,
+        Chosen::Cuda(_) => Stages::Parts(1),
     };
-    args.partition.stages.map_or(usual, usize::from)
+    args.partition.stages.unwrap_or(usual)
 }
 
 fn deadline(args: &RankArgs) -> Duration {

@@ -194,7 +194,7 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &s
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
             .add_hidden("cuts", cuts.to_string())
-            .add_hidden("stages", (*stages).min(grid.steps()))
+            .add_hidden("stages", stages.to_string())
             .add_hidden("chunks", *chunks)
             .add_hidden("wire", wire.name())
             .add_hidden("layout", LayoutChoice::from(*layout).name()),

@@ -63,10 +63,19 @@ pub(crate) struct Stage<B: Backend> {
 
 /// What comes in a stage, in the order of the group.
 pub(crate) enum StageExchange<B: Backend> {
-    /// Whole panels: how many rows from each member, this rank's own among them.
-    Panels(Vec<usize>),
+    /// Panels, or the same part of each.
+    Panels(PanelRows),
     /// Rows of other members.
     Rows(RowExchange<B>),
+}
+
+/// Panels that come, or parts of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PanelRows {
+    /// How many rows from each member of the group, this rank's own among them.
+    pub(super) counts: Vec<usize>,
+    /// Which of its own rows these are, counted from the first.
+    pub(super) own: Range<usize>,
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
@@ -94,8 +103,8 @@ struct HostBlock {
 /// How many rows come from each member of the group.
 #[derive(Clone)]
 enum Lists {
-    /// Whole panels; this rank's own is among them.
-    Panels(Vec<usize>),
+    /// Whole panels, or parts of them; this rank's own is among them.
+    Panels(PanelRows),
     /// Rows that are listed; and which rows of its panel this rank sends to each.
     Rows { sent: Vec<Vec<NodeId>>, received: Vec<usize> },
 }
@@ -125,16 +134,16 @@ impl HostBlocks {
         let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
         let block = |columns| HostBlock::new(rows, &ranks.chunks_of_product(), columns);
         let own = own_step.map(|step| block(Columns::of(panels[step.panel].clone())));
-        let of_stage = |steps: &Range<usize>| {
+        let of_stage = |(steps, part): (Range<usize>, usize)| {
             let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
-                touched.rows_of(steps.clone(), ranks)
+                touched.rows_of(steps.clone(), part, ranks)
             } else {
-                whole_panels(&mine.steps[steps.clone()], ranks)
+                whole_panels(&mine.steps[steps.clone()], part, ranks)
             };
-            let is_from_others = mine.steps[steps.clone()].iter().any(|step| step.root != ranks.rank());
+            let is_from_others = mine.steps[steps].iter().any(|step| step.root != ranks.rank());
             (is_from_others.then(|| block(columns)), lists)
         };
-        Ok(Self { own, stages: mine.stages.iter().map(of_stage).collect() })
+        Ok(Self { own, stages: ranks.plan().stages_of(ranks.rank()).into_iter().map(of_stage).collect() })
     }
 
     /// Moves the blocks to a device, with their parts of the scales of all nodes.
@@ -160,7 +169,7 @@ impl HostBlocks {
         };
         let stages = self.stages.into_iter().map(|(block, lists)| {
             let exchange = match lists {
-                Lists::Panels(counts) => StageExchange::Panels(counts),
+                Lists::Panels(rows) => StageExchange::Panels(rows),
                 Lists::Rows { sent, received } => StageExchange::Rows(RowExchange::new(backend, &sent, received)?),
             };
             Ok(Stage { matrix: block.map(uploaded).transpose()?, exchange })
@@ -170,17 +179,25 @@ impl HostBlocks {
     }
 }
 
-/// Whole panels come: columns of their rows, but none of this rank's own.
-fn whole_panels<B: Backend>(steps: &[Step], ranks: &Ranks<B>) -> (Columns, Lists) {
+/// All rows of a part of some panels come: columns of them, but none of this rank's own.
+fn whole_panels<B: Backend>(steps: &[Step], part: usize, ranks: &Ranks<B>) -> (Columns, Lists) {
     let group = &ranks.mine().group;
-    let (mut columns, mut counts) = (Vec::new(), vec![0; group.len()]);
+    let (mut columns, mut counts, mut own) = (Vec::new(), vec![0; group.len()], 0..0);
     for step in steps {
-        let panel = ranks.plan().panels[step.panel].clone();
-        counts[place_in(group, step.root)] = panel.len();
+        let rows = ranks.plan().part_of(step.panel, part);
+        counts[place_in(group, step.root)] = rows.len();
         let is_own = step.root == ranks.rank();
-        columns.extend(panel.map(|column| if is_own { Columns::NONE } else { column as NodeId }));
+        if is_own {
+            own = within(&rows, &ranks.plan().panels[step.panel]);
+        }
+        columns.extend(rows.map(|column| if is_own { Columns::NONE } else { column as NodeId }));
     }
-    (Columns(columns), Lists::Panels(counts))
+    (Columns(columns), Lists::Panels(PanelRows { counts, own }))
+}
+
+/// A part of a panel, counted from the panel's first row.
+pub(super) fn within(part: &Range<usize>, panel: &Range<usize>) -> Range<usize> {
+    part.start - panel.start..part.end - panel.start
 }
 
 impl Touched {
@@ -211,16 +228,17 @@ impl Touched {
         Ok(Self { rows, by_rows, by_others })
     }
 
-    /// Rows come that this rank's block touches, and all of a panel where that is as good.
-    fn rows_of<B: Backend>(&self, steps: Range<usize>, ranks: &Ranks<B>) -> (Columns, Lists) {
+    /// Rows of a part of each panel come that this rank's block touches, and all of them where that is as good.
+    fn rows_of<B: Backend>(&self, steps: Range<usize>, part: usize, ranks: &Ranks<B>) -> (Columns, Lists) {
         let (mine, group) = (ranks.mine(), &ranks.mine().group);
         let (mut columns, mut sent, mut received) = (Vec::new(), vec![Vec::new(); group.len()], vec![0; group.len()]);
         for i in steps {
             let step = &mine.steps[i];
             let panel = ranks.plan().panels[step.panel].clone();
+            let part = within(&ranks.plan().part_of(step.panel, part), &panel);
             let rows_of = |rows: &Vec<NodeId>| match self.by_rows[i] {
-                true => rows.clone(),
-                false => (0..panel.len() as NodeId).collect(),
+                true => rows[places_of(rows, &part)].to_vec(),
+                false => part.clone().map(|row| row as NodeId).collect(),
             };
             if step.root == ranks.rank() {
                 for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| group[*member] != step.root) {
@@ -234,6 +252,12 @@ impl Touched {
         }
         (Columns(columns), Lists::Rows { sent, received })
     }
+}
+
+/// Which of some ascending rows are in a range.
+pub(super) fn places_of(rows: &[NodeId], range: &Range<usize>) -> Range<usize> {
+    let below = |end: usize| rows.partition_point(|&row| (row as usize) < end);
+    below(range.start)..below(range.end)
 }
 
 /// For each step, whether rows that are touched are fewer than whole panels, over all members of the group.
@@ -259,8 +283,7 @@ impl<B: Backend> Pattern<B> {
         let own = std::slice::from_ref(own);
         let columns = touched(own, &(0..ranks.plan().n_nodes));
         let of_peer = |nodes: Range<usize>| -> Vec<NodeId> {
-            let below = |end: usize| columns.partition_point(|&c| (c as usize) < end);
-            columns[below(nodes.start)..below(nodes.end)].iter().map(|c| c - nodes.start as NodeId).collect()
+            columns[places_of(&columns, &nodes)].iter().map(|c| c - nodes.start as NodeId).collect()
         };
         let wanted: Vec<Vec<NodeId>> = ranks.peer_nodes().map(of_peer).collect();
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();

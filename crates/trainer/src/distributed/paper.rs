@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
 use girih_graph_format::Csr;
-use girih_partition::{BlockPlan, Exchange, Halo, Schedule, Step, evenly_touched, place_in};
+use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, evenly_touched, place_in};
 
-use super::blocks::{BlockSource, Blocks, Chunks, Pattern, Stage, StageExchange, travelling};
+use super::blocks::{
+    BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, places_of, travelling, within,
+};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
@@ -121,13 +123,6 @@ pub(super) struct PaperBlocks {
     halo: OnceLock<Halo>,
 }
 
-/// What a step multiplies and sends.
-struct StepSizes {
-    nnz: u64,
-    /// Rows for each member of the group; `None` where the whole panel is sent.
-    rows: Option<Vec<usize>>,
-}
-
 /// A rank's own rows of the adjacency.
 struct PatternSizes {
     nnz: u64,
@@ -137,33 +132,57 @@ struct PatternSizes {
 }
 
 impl PaperBlocks {
-    fn step(&self, rank: usize, i: usize, transpose: Transpose) -> StepSizes {
+    fn counted(&self, counted: &Counted, transpose: Transpose) -> &(Vec<Vec<u64>>, Schedule) {
+        self.counts[counted.direction(transpose)].get_or_init(|| {
+            let entries = counted.directed(transpose);
+            (self.plan.step_nnz(entries), Schedule::new(&self.plan, entries, self.exchange))
+        })
+    }
+
+    /// The entries of a step.
+    fn nnz(&self, rank: usize, i: usize, transpose: Transpose) -> u64 {
         match &self.graph.entries {
-            Entries::Counted(counted) => {
-                let (nnz, schedule) = self.counts[counted.direction(transpose)].get_or_init(|| {
-                    let entries = counted.directed(transpose);
-                    (self.plan.step_nnz(entries), Schedule::new(&self.plan, entries, self.exchange))
-                });
-                StepSizes { nnz: nnz[rank][i], rows: schedule.steps(rank)[i].n_rows() }
+            Entries::Counted(counted) => self.counted(counted, transpose).0[rank][i],
+            &Entries::Even(n_edges) => {
+                let (mine, panel) = (&self.plan.ranks[rank], self.plan.ranks[rank].steps[i].panel);
+                let has_loops = self.graph.self_loops && mine.rows.contains(&panel);
+                let loops = if has_loops { self.plan.panels[panel].len() as u64 } else { 0 };
+                self.plan.even_nnz(rank, i, n_edges) + loops
             }
-            &Entries::Even(n_edges) => self.even_step(rank, i, n_edges),
         }
     }
 
-    fn even_step(&self, rank: usize, i: usize, n_edges: u64) -> StepSizes {
-        let (mine, nnz) = (&self.plan.ranks[rank], self.plan.even_nnz(rank, i, n_edges));
-        let step = mine.steps[i];
-        let columns = self.plan.panels[step.panel].len();
-        let touched = evenly_touched(columns, nnz);
+    /// Rows of a part of a step's panel for each member of the group; `None` where all are sent.
+    fn rows(&self, rank: usize, (i, part): (usize, usize), transpose: Transpose) -> Option<Vec<usize>> {
+        let panel = self.plan.ranks[rank].steps[i].panel;
+        match &self.graph.entries {
+            Entries::Counted(counted) => match &self.counted(counted, transpose).1.steps(rank)[i] {
+                StepExchange::Dense => None,
+                StepExchange::Rows { lists } => {
+                    let part = within(&self.plan.part_of(panel, part), &self.plan.panels[panel]);
+                    Some(lists.iter().map(|list| places_of(list, &part).len()).collect())
+                }
+            },
+            &Entries::Even(n_edges) => {
+                let (rows, n_parts) = (self.even_rows(rank, i, n_edges)?, self.plan.stages.n_parts());
+                let in_part = rows * (part + 1) / n_parts - rows * part / n_parts;
+                Some(vec![in_part; self.plan.ranks[rank].group.len()])
+            }
+        }
+    }
+
+    /// Rows of a step's panel for each member of the group, where edges are spread evenly.
+    fn even_rows(&self, rank: usize, i: usize, n_edges: u64) -> Option<usize> {
+        let mine = &self.plan.ranks[rank];
+        let columns = self.plan.panels[mine.steps[i].panel].len();
+        let touched = evenly_touched(columns, self.plan.even_nnz(rank, i, n_edges));
         let others = mine.group.len() - 1;
         let sends_rows = match self.exchange {
             Exchange::Dense => false,
             Exchange::Rows => true,
             Exchange::Auto => touched * others < columns * others,
         };
-        let has_loops = self.graph.self_loops && mine.rows.contains(&step.panel);
-        let loops = if has_loops { columns as u64 } else { 0 };
-        StepSizes { nnz: nnz + loops, rows: sends_rows.then(|| vec![touched; mine.group.len()]) }
+        sends_rows.then_some(touched)
     }
 
     fn pattern_sizes(&self, rank: usize) -> PatternSizes {
@@ -207,33 +226,43 @@ impl PaperBlocks {
         (0..n_chunks).map(chunk).collect()
     }
 
-    /// The blocks of some steps side by side, as `HostBlocks` has them.
-    fn stage(&self, meter: &Meter, ranks: &Ranks<Meter>, steps: &[(Step, StepSizes)]) -> Stage<Meter> {
-        let group = &ranks.mine().group;
-        let place = place_in(group, ranks.rank());
-        let by_rows = steps.iter().any(|(_, sizes)| sizes.rows.is_some());
-        let (mut sent, mut received, mut nnz, mut is_from_others) =
-            (vec![0; group.len()], vec![0; group.len()], 0, false);
-        for (step, sizes) in steps {
-            let panel = self.plan.panels[step.panel].len();
-            let rows_for = |member: usize| sizes.rows.as_ref().map_or(panel, |rows| rows[member]);
+    /// The blocks of a part of some steps side by side, as `HostBlocks` has them; entries are spread evenly over parts.
+    fn stage(
+        &self,
+        meter: &Meter,
+        ranks: &Ranks<Meter>,
+        (steps, part): (Range<usize>, usize),
+        transpose: Transpose,
+    ) -> Stage<Meter> {
+        let (rank, group, n_parts) = (ranks.rank(), &ranks.mine().group, self.plan.stages.n_parts() as u64);
+        let place = place_in(group, rank);
+        let rows: Vec<Option<Vec<usize>>> = steps.clone().map(|i| self.rows(rank, (i, part), transpose)).collect();
+        let by_rows = rows.iter().any(Option::is_some);
+        let (mut sent, mut received, mut own) = (vec![0; group.len()], vec![0; group.len()], 0..0);
+        let (mut nnz, mut is_from_others) = (0, false);
+        for (i, rows) in steps.zip(&rows) {
+            let step = &ranks.mine().steps[i];
+            let whole = self.plan.part_of(step.panel, part);
+            let rows_for = |member: usize| rows.as_ref().map_or(whole.len(), |rows| rows[member]);
             let root = place_in(group, step.root);
             if root != place {
                 received[root] = rows_for(place);
-                nnz += sizes.nnz;
+                let of_step = self.nnz(rank, i, transpose);
+                nnz += of_step * (part as u64 + 1) / n_parts - of_step * part as u64 / n_parts;
                 is_from_others = true;
             } else if by_rows {
                 sent = (0..group.len()).map(|member| if member == place { 0 } else { rows_for(member) }).collect();
             } else {
-                received[place] = panel;
+                received[place] = whole.len();
+                own = within(&whole, &self.plan.panels[step.panel]);
             }
         }
         let n_columns = received.iter().sum();
         let exchange = match by_rows {
             true => StageExchange::Rows(exchange_of(meter, sent, received)),
-            false => StageExchange::Panels(received),
+            false => StageExchange::Panels(PanelRows { counts: received, own }),
         };
-        Stage { matrix: is_from_others.then(|| self.chunks(meter, ranks.rank(), n_columns, nnz)), exchange }
+        Stage { matrix: is_from_others.then(|| self.chunks(meter, rank, n_columns, nnz)), exchange }
     }
 }
 
@@ -248,12 +277,13 @@ impl BlockSource<Meter> for PaperBlocks {
     }
 
     fn blocks(&self, meter: &Meter, ranks: &Ranks<Meter>, transpose: Transpose) -> Result<Blocks<Meter>, ComputeError> {
-        let (rank, mine) = (ranks.rank(), ranks.mine());
-        let steps = mine.steps.iter().enumerate().map(|(i, step)| (*step, self.step(rank, i, transpose)));
-        let steps: Vec<(Step, StepSizes)> = steps.collect();
-        let own = steps.iter().find(|(step, _)| step.root == rank);
-        let own = own.map(|(step, sizes)| self.chunks(meter, rank, self.plan.panels[step.panel].len(), sizes.nnz));
-        let stages = mine.stages.iter().map(|stage| self.stage(meter, ranks, &steps[stage.clone()])).collect();
+        let rank = ranks.rank();
+        let own = ranks.mine().steps.iter().enumerate().find(|(_, step)| step.root == rank);
+        let own = own.map(|(i, step)| {
+            self.chunks(meter, rank, self.plan.panels[step.panel].len(), self.nnz(rank, i, transpose))
+        });
+        let stages = self.plan.stages_of(rank).into_iter();
+        let stages = stages.map(|stage| self.stage(meter, ranks, stage, transpose)).collect();
         Ok(Blocks { own, stages })
     }
 

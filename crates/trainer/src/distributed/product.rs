@@ -12,7 +12,7 @@ use girih_comm::Pending;
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing};
 
-use super::blocks::{Blocks, Stage, StageExchange};
+use super::blocks::{Blocks, PanelRows, Stage, StageExchange};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -172,27 +172,37 @@ impl<B: Backend> Product<'_, B> {
     /// Begins to bring what the blocks of a stage multiply.
     fn begin(&mut self, stage: &Stage<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         let (backend, group) = (self.backend, &*self.ranks.steps);
-        let counts = match &stage.exchange {
+        let PanelRows { counts, own: sent_rows } = match &stage.exchange {
             StageExchange::Rows(rows) => return rows.begin(backend, self.pool, group, own),
-            StageExchange::Panels(counts) => counts,
+            StageExchange::Panels(rows) => rows,
         };
         let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
         let mut panels = self.pool.take(backend, Shape::new(counts.iter().sum(), cols), dtype)?;
+        let is_whole = sent_rows.len() == backend.shape(own).rows;
         let mut roots = (0..counts.len()).filter(|&place| counts[place] > 0);
         if let (Some(root), None) = (roots.next(), roots.next()) {
             if root == group.rank() {
-                backend.convert(own, &mut panels)?;
+                backend.copy_block(backend.shape(&panels), own, (sent_rows.start, 0), &mut panels, (0, 0))?;
             }
             let pending = group.begin(&mut || group.broadcast(root, &mut panels)).map_err(|error| failed(&error))?;
             return Ok(Arriving { pending, rows: panels, sent: None });
         }
         // Who is no root of the stage sends nothing.
-        let nothing = counts[group.rank()] == 0;
-        let nothing = nothing.then(|| self.pool.take(backend, Shape::new(0, cols), dtype)).transpose()?;
-        let sent = nothing.as_ref().unwrap_or(own);
+        let part = if is_whole { None } else { Some(self.rows_of(own, sent_rows)?) };
+        let sent = part.as_ref().unwrap_or(own);
         let pending =
             group.begin(&mut || group.all_gather(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
-        Ok(Arriving { pending, rows: panels, sent: nothing })
+        Ok(Arriving { pending, rows: panels, sent: part })
+    }
+
+    /// A copy of some rows.
+    fn rows_of(&mut self, x: &B::Matrix, rows: &Range<usize>) -> Result<B::Matrix, ComputeError> {
+        let (backend, shape) = (self.backend, Shape::new(rows.len(), self.backend.shape(x).cols));
+        let mut copy = self.pool.take(backend, shape, backend.dtype(x))?;
+        if !rows.is_empty() {
+            backend.copy_block(shape, x, (rows.start, 0), &mut copy, (0, 0))?;
+        }
+        Ok(copy)
     }
 
     /// Begins what follows the products of a chunk, and goes on with those before.

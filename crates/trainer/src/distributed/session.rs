@@ -8,7 +8,7 @@ use girih_comm::{CardTransport, Collective, CommError};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Dataset, DatasetError};
 use girih_graph_format::Buffer;
-use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
 
 use super::data::CutData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
@@ -38,8 +38,8 @@ pub struct RankOptions {
     pub exchange: Exchange,
     /// Where nodes are cut.
     pub cuts: Cuts,
-    /// In how many stages operands travel, at most; as [`BlockPlan::in_stages`] has it.
-    pub stages: usize,
+    /// In which stages operands travel; as [`BlockPlan::in_stages`] has it.
+    pub stages: Stages,
     /// In how many chunks of rows products are taken, at most; as [`BlockPlan::in_chunks`] has it.
     pub chunks: usize,
     /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
@@ -56,7 +56,7 @@ impl RankOptions {
     /// Equal cuts, a stage for each step, products and operands as they are, as the papers have it; NCCL on cards.
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
-        let (cuts, stages, wire, transport) = (Cuts::Equal, usize::MAX, Dtype::F32, CardTransport::Nccl);
+        let (cuts, stages, wire, transport) = (Cuts::Equal, Stages::Steps, Dtype::F32, CardTransport::Nccl);
         Self { grid, exchange, cuts, stages, chunks: 1, wire, transport, layout: Layout::default(), deadline }
     }
 

@@ -7,7 +7,7 @@ use girih_comm::{Traffic, threads};
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Rates, Shape, Transpose};
 use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
-use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme};
+use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme, Stages};
 
 use super::blocks::{BlockSource, Blocks, Chunks, StageExchange};
 use super::data::CutData;
@@ -72,9 +72,11 @@ fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
     ] {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
             for transpose in [Transpose::No, Transpose::Yes] {
-                for (cuts, stages, chunks) in
-                    [(Cuts::Equal, usize::MAX, 1), (Cuts::Weighted, 2, 2), (Cuts::Equal, 1, 3)]
-                {
+                for (cuts, stages, chunks) in [
+                    (Cuts::Equal, Stages::Steps, 1),
+                    (Cuts::Weighted, Stages::Parts(2), 2),
+                    (Cuts::Equal, Stages::Parts(1), 3),
+                ] {
                     let plan = BlockPlan::of_graph(&ProcessGrid::new(scheme, p, r).unwrap(), graph().indptr(), cuts);
                     let plan = Arc::new(plan.unwrap().in_stages(stages).in_chunks(chunks));
                     for (graph, adjacency) in adjacencies() {
@@ -224,9 +226,9 @@ fn sharings() -> Vec<RankOptions> {
     for (scheme, p, r) in partitions {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
             for (cuts, stages, chunks, wire) in [
-                (Cuts::Equal, usize::MAX, 1, Dtype::F32),
-                (Cuts::Weighted, 1, 2, Dtype::F32),
-                (Cuts::Equal, 2, 3, Dtype::Bf16),
+                (Cuts::Equal, Stages::Steps, 1, Dtype::F32),
+                (Cuts::Weighted, Stages::Parts(1), 2, Dtype::F32),
+                (Cuts::Equal, Stages::Parts(2), 3, Dtype::Bf16),
             ] {
                 let grid = ProcessGrid::new(scheme, p, r).unwrap();
                 let options = RankOptions::new(grid, exchange, Duration::from_secs(30));
@@ -237,21 +239,19 @@ fn sharings() -> Vec<RankOptions> {
     sharings
 }
 
-/// The shapes of the chunks of each of a rank's blocks, the entries of all of them, and how many rows come.
-type Sizes = (Vec<Option<(Vec<Shape>, usize)>>, Vec<Vec<usize>>);
+/// The shapes of the chunks of each of a rank's blocks, the entries of its own block and of all others, and which rows come.
+type Sizes = (Vec<Vec<Shape>>, [usize; 2], Vec<Vec<usize>>);
 
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
-    let of = |chunks: &Chunks<B>| {
-        let shapes = chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
-        (shapes, chunks.iter().map(|matrix| backend.nnz(matrix)).sum())
-    };
-    let own = std::iter::once(blocks.own.as_ref().map(of));
-    let stages = blocks.stages.iter().map(|stage| stage.matrix.as_ref().map(of));
+    let own = || blocks.own.iter();
+    let others = || blocks.stages.iter().filter_map(|stage| stage.matrix.as_ref());
+    let shapes = |chunks: &Chunks<B>| chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
+    let nnz = |chunks: &Chunks<B>| -> usize { chunks.iter().map(|matrix| backend.nnz(matrix)).sum() };
     let received = blocks.stages.iter().map(|stage| match &stage.exchange {
-        StageExchange::Panels(counts) => counts.clone(),
+        StageExchange::Panels(rows) => [&rows.counts[..], &[rows.own.start, rows.own.end]].concat(),
         StageExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
     });
-    (own.chain(stages).collect(), received.collect())
+    (own().chain(others()).map(shapes).collect(), [own().map(nnz).sum(), others().map(nnz).sum()], received.collect())
 }
 
 #[test]
@@ -327,11 +327,11 @@ fn plans_exchange_what_ranks_do() {
 }
 
 /// An epoch on ranks of a large graph whose edges are spread evenly, by rows.
-fn planned(stages: usize, overlaps: bool) -> Plan {
+fn planned(stages: Stages, overlaps: bool) -> Plan {
     planned_on(stages, network(overlaps))
 }
 
-fn planned_on(stages: usize, network: Network) -> Plan {
+fn planned_on(stages: Stages, network: Network) -> Plan {
     let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
     planned_as(&RankOptions { stages, ..options }, network, 20)
@@ -354,7 +354,11 @@ fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
         // Rows of many entries, so that each chunk's own pass over the operand is little, and slow links.
         let with = |chunks, overlaps| {
             let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e8 });
-            planned_as(&RankOptions { stages: 1, chunks, ..options }, Network::one_host(links, overlaps), 400)
+            planned_as(
+                &RankOptions { stages: Stages::Parts(1), chunks, ..options },
+                Network::one_host(links, overlaps),
+                400,
+            )
         };
         let (whole, chunked) = (with(1, true), with(4, true));
         assert!(chunked.epoch_seconds < whole.epoch_seconds, "{scheme}: {chunked:?}, {whole:?}");
@@ -367,7 +371,7 @@ fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
 
 #[test]
 fn exchanges_that_are_begun_take_their_time_beside_products() {
-    for stages in [1, 4] {
+    for stages in [Stages::Parts(1), Stages::Parts(4), Stages::Steps] {
         let (beside, after) = (planned(stages, true), planned(stages, false));
         assert_eq!(beside.exchange_seconds, after.exchange_seconds);
         assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
@@ -377,7 +381,7 @@ fn exchanges_that_are_begun_take_their_time_beside_products() {
 
 #[test]
 fn products_take_longer_beside_exchanges_where_these_slow_them() {
-    for stages in [1, 4] {
+    for stages in [Stages::Parts(1), Stages::Parts(4), Stages::Steps] {
         let (free, slowed) = (planned(stages, true), planned_on(stages, Network { slowdown: 0.3, ..network(true) }));
         let lost = slowed.epoch_seconds - free.epoch_seconds;
         assert!(lost > 0.0 && lost <= 0.3 * free.exchange_seconds, "{free:?}, {slowed:?}");
@@ -387,10 +391,25 @@ fn products_take_longer_beside_exchanges_where_these_slow_them() {
 
 #[test]
 fn one_stage_uses_links_of_all_ranks_and_more_take_less_memory() {
-    let (once, step_by_step) = (planned(1, true), planned(usize::MAX, true));
+    let (once, step_by_step) = (planned(Stages::Parts(1), true), planned(Stages::Steps, true));
     assert_eq!(once.exchanged, step_by_step.exchanged);
     assert!(once.exchange_seconds < step_by_step.exchange_seconds);
     assert!(once.peak_bytes > step_by_step.peak_bytes, "{once:?}, {step_by_step:?}");
+}
+
+#[test]
+fn parts_use_links_of_all_ranks_and_travel_under_products() {
+    let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e8 });
+    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
+    let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
+    let in_parts = |n, overlaps| {
+        planned_as(&RankOptions { stages: Stages::Parts(n), ..options }, Network::one_host(links, overlaps), 400)
+    };
+    let (once, often) = (in_parts(1, true), in_parts(4, true));
+    assert_eq!(once.exchanged, often.exchanged);
+    assert!(often.epoch_seconds < 0.9 * once.epoch_seconds, "{often:?}, {once:?}");
+    assert!(often.exchange_seconds < 1.1 * once.exchange_seconds, "{often:?}, {once:?}");
+    assert!(in_parts(4, false).epoch_seconds >= in_parts(1, false).epoch_seconds, "there is nothing to gain");
 }
 
 #[test]

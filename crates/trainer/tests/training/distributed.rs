@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Interactions};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
-use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, Checkpoint, Control, Event, ModelConfig, ModelKind, NormKind, Outcome, SessionOptions, TrainConfig,
@@ -106,9 +106,9 @@ fn cuts_stages_and_chunks_change_the_order_of_sums_alone() {
     let dataset = planted("nodes=307,gamma=2.1");
     for (scheme, ranks, replication) in GRIDS {
         for (exchange, cuts, stages, chunks) in [
-            (Exchange::Dense, Cuts::Weighted, 1, 3),
-            (Exchange::Rows, Cuts::Weighted, 2, 1),
-            (Exchange::Auto, Cuts::Equal, 1, 4),
+            (Exchange::Dense, Cuts::Weighted, Stages::Parts(3), 3),
+            (Exchange::Rows, Cuts::Weighted, Stages::Parts(2), 1),
+            (Exchange::Auto, Cuts::Equal, Stages::Parts(1), 4),
         ] {
             let base = options(scheme, ranks, replication, exchange);
             let ranks = RankOptions { cuts, stages, chunks, ..base };
