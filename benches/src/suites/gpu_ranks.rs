@@ -65,7 +65,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                         let time = suite.on_several(dataset, &several)?;
                         let name = format!("{group}/{}{}", sharing.name(), suffix(transport));
                         let case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
-                        let mut case = predictions.beside(case, &group, predicted.epoch_ms(&several.ranks)?);
+                        let mut case = predictions.beside(case, &group, &predicted.forecast(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
                         }

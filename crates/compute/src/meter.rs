@@ -35,6 +35,8 @@ pub struct Cost {
     pub flops: f64,
     /// Seconds that the operations would take, one after the other; with ranks, what the device waits for exchanges, too.
     pub seconds: f64,
+    /// Seconds of the operations alone.
+    pub computed_seconds: f64,
     /// Seconds of them in products with sparse matrices.
     pub product_seconds: f64,
     /// Seconds of exchanges with other ranks, of which some go on beside operations.
@@ -172,6 +174,7 @@ impl Meter {
             cost.moved_bytes += bytes;
             cost.flops += flops;
             cost.seconds += seconds;
+            cost.computed_seconds += seconds;
         });
     }
 

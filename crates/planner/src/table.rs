@@ -45,6 +45,8 @@ pub struct Forecast {
     pub fits: bool,
     /// Milliseconds of an epoch, the slowest rank's.
     pub epoch_ms: f64,
+    /// Milliseconds that it takes at least, however much goes on at once: those of its operations or of its exchanges, whichever are more.
+    pub bound_ms: f64,
     /// Milliseconds of it in products with the adjacency.
     pub product_ms: f64,
     /// Milliseconds of its exchanges, of which some go on beside products.
@@ -152,6 +154,7 @@ impl Planner<'_> {
             needed_bytes,
             fits: self.free_bytes.is_none_or(|free| needed_bytes <= free),
             epoch_ms: 1e3 * slowest.epoch_seconds,
+            bound_ms: 1e3 * slowest.computed_seconds.max(slowest.exchange_seconds),
             product_ms: 1e3 * slowest.product_seconds,
             exchange_ms: 1e3 * slowest.exchange_seconds,
             prepare_ms: 1e3 * slowest.prepare_seconds,

@@ -86,6 +86,8 @@ pub struct Plan {
     pub prepare_seconds: f64,
     /// Seconds of an epoch: its training steps.
     pub epoch_seconds: f64,
+    /// Seconds of it in operations: the rest waits for other ranks.
+    pub computed_seconds: f64,
     /// Seconds of it in products with sparse matrices.
     pub product_seconds: f64,
     /// Seconds of exchanges with other ranks in an epoch, of which some go on beside products.
@@ -257,6 +259,7 @@ impl Plan {
             step_peak_bytes: stepped.peak_bytes,
             prepare_seconds: prepared.seconds,
             epoch_seconds: epoch,
+            computed_seconds: steps_per_epoch * (stepped.computed_seconds - prepared.computed_seconds),
             product_seconds: steps_per_epoch * (stepped.product_seconds - prepared.product_seconds),
             exchange_seconds: steps_per_epoch * (stepped.exchange_seconds - prepared.exchange_seconds),
             exchanged: traffic,

@@ -77,7 +77,7 @@ impl RankDevices {
             name: figures.name.clone(),
             are_cards: true,
             device: PlanDevice::Card(Some(figures.card)),
-            network: figures.host(),
+            network: figures.hosts(),
             free_bytes,
         }
     }
@@ -211,10 +211,10 @@ fn planner<'a>(
 
 /// One line a partition.
 fn shown(table: &Table) -> String {
-    let row = |cells: [&str; 10]| {
-        let [partition, exchange, stages, chunks, memory, epoch, products, exchanges, sent, fits] = cells;
+    let row = |cells: [&str; 11]| {
+        let [partition, exchange, stages, chunks, memory, epoch, bound, products, exchanges, sent, fits] = cells;
         format!(
-            "{partition:<32} {exchange:<8} {stages:>6} {chunks:>6} {memory:>10} {epoch:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
+            "{partition:<32} {exchange:<8} {stages:>6} {chunks:>6} {memory:>10} {epoch:>11} {bound:>11} {products:>11} {exchanges:>11} {sent:>10}  {fits}"
         )
     };
     let ms = |ms: f64| format!("{ms:.2} ms");
@@ -226,14 +226,26 @@ fn shown(table: &Table) -> String {
             &plan.chunks.to_string(),
             &readable_bytes(plan.needed_bytes),
             &ms(plan.epoch_ms),
+            &ms(plan.bound_ms),
             &ms(plan.product_ms),
             &ms(plan.exchange_ms),
             &readable_bytes(plan.sent_bytes),
             if plan.fits { "fits" } else { "too large" },
         ])
     };
-    let head =
-        row(["partition", "exchange", "stages", "chunks", "memory", "epoch", "products", "exchanges", "sent", ""]);
+    let head = row([
+        "partition",
+        "exchange",
+        "stages",
+        "chunks",
+        "memory",
+        "epoch",
+        "bound",
+        "products",
+        "exchanges",
+        "sent",
+        "",
+    ]);
     std::iter::once(head).chain(table.forecasts.iter().map(of)).collect::<Vec<_>>().join("\n")
 }
 

@@ -425,8 +425,17 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let epoch = |plan: &serde_json::Value| plan["epoch_ms"].as_f64().unwrap();
     assert!(plans.iter().all(|plan| plan["fits"] == true && epoch(plan) > 0.0), "{result}");
     assert!(plans.iter().all(|plan| epoch(plan) >= epoch(&result["choice"])), "{result}");
+    let bound = |plan: &serde_json::Value| plan["bound_ms"].as_f64().unwrap();
+    assert!(plans.iter().all(|plan| bound(plan) > 0.0 && bound(plan) <= 1.0001 * epoch(plan)), "{result}");
     assert_eq!(result["available_bytes"], 80_000_000_000u64);
     assert!(result["figures"].as_str().unwrap().contains("H200"), "{result}");
+
+    // Sixteen cards are two hosts, between which less passes than inside of one.
+    let sent = |gpus: &str| {
+        let result = plan(&["--gpus", gpus, "--memory", "80GB", "--json"]).ok().result();
+        result["plans"][0]["exchange_ms"].as_f64().unwrap()
+    };
+    assert!(sent("16") > 1.1 * sent("8"), "{} and {} ms", sent("16"), sent("8"));
 
     let shown = plan(&["--gpus", "8", "--memory", "80GB"]).ok().out;
     for part in ["3d, 8 ranks, 2 × 2 × 2", "8 ranks in 4 groups of 2", "rows", "Choice", "--gpus 8 --partition"] {

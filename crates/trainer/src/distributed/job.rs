@@ -103,15 +103,17 @@ pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32
         None => Ok(()),
         Some(rank) => Err(TrainError::rank(
             rank,
-            format!("its {what} differ from those of rank 0; give all ranks the same files and flags"),
+            format!("its {what} differ from those of rank 0; give all ranks the same files, flags and program"),
         )),
     }
 }
 
 impl RankOptions {
-    /// A hash of what ranks have to agree on, of this and of `settings`.
+    /// A hash of what ranks have to agree on, of this, of `settings` and of the program's version.
     pub(super) fn hash(&self, settings: &str) -> u32 {
-        let Self { grid, exchange, cuts, stages, chunks, wire, layout, .. } = self;
-        crc32fast::hash(format!("{settings} {grid} {exchange} {cuts} {stages} {chunks} {wire:?} {layout:?}").as_bytes())
+        let (Self { grid, exchange, cuts, stages, chunks, wire, layout, .. }, version) =
+            (self, env!("CARGO_PKG_VERSION"));
+        let agreed = format!("{version} {settings} {grid} {exchange} {cuts} {stages} {chunks} {wire:?} {layout:?}");
+        crc32fast::hash(agreed.as_bytes())
     }
 }
