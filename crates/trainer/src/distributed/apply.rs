@@ -138,7 +138,7 @@ fn cut_alike<B: Backend>(
     (checkpoint, what): (&Checkpoint, &str),
     ranks: &RankOptions,
 ) -> Result<CutData, TrainError> {
-    check_world(world, ranks)?;
+    check_world(backend, world, ranks)?;
     agree(world, "data", data.fingerprint())?;
     agree(world, "parameters", checkpoint.fingerprint())?;
     agree(world, "settings", ranks.hash(&format!("{:?} {what}", checkpoint.progress.config)))?;

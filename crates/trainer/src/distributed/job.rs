@@ -58,22 +58,46 @@ pub trait RankJob: Sized {
     }
 }
 
-/// Refuses backends that are not one for each rank.
-pub(super) fn check_devices<B>(backends: &[B], ranks: &RankOptions) -> Result<(), TrainError> {
+/// Refuses backends that are not one for each rank, or not alike.
+pub(super) fn check_devices<B: Backend>(backends: &[B], ranks: &RankOptions) -> Result<(), TrainError> {
     let (found, wanted) = (backends.len(), ranks.grid.ranks());
-    if found == wanted {
-        return Ok(());
+    if found != wanted {
+        return Err(TrainError::invalid(format!(
+            "{found} devices are there for a plan of {wanted} ranks; give one for each"
+        )));
     }
-    Err(TrainError::invalid(format!("{found} devices are there for a plan of {wanted} ranks; give one for each")))
+    check_alike(&backends.iter().map(Backend::name).collect::<Vec<_>>())
 }
 
-/// Refuses a world that is not of as many ranks as the plan.
-pub(super) fn check_world<B: Backend>(world: &dyn Collective<B>, ranks: &RankOptions) -> Result<(), TrainError> {
+/// Refuses a world that is not of as many ranks as the plan, or not of devices that are alike.
+pub(super) fn check_world<B: Backend>(
+    backend: &B,
+    world: &dyn Collective<B>,
+    ranks: &RankOptions,
+) -> Result<(), TrainError> {
     let (found, wanted) = (world.size(), ranks.grid.ranks());
-    if found == wanted {
-        return Ok(());
+    if found != wanted {
+        return Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")));
     }
-    Err(TrainError::invalid(format!("{found} ranks are there for a plan of {wanted}; start as many")))
+    let names = world.all_gather_bytes(backend.name().as_bytes())?;
+    check_alike(&names.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>())
+}
+
+/// Refuses ranks on devices of different names.
+fn check_alike(names: &[impl AsRef<str>]) -> Result<(), TrainError> {
+    let name = |rank: usize| names[rank].as_ref();
+    match (0..names.len()).find(|&rank| name(rank) != name(0)) {
+        None => Ok(()),
+        Some(rank) => Err(TrainError::rank(
+            rank,
+            format!(
+                "it computes on {}, rank 0 on {}; ranks have equal shares, and the slowest would hold up all: take devices of one \
+                 kind, which CUDA_VISIBLE_DEVICES can choose",
+                name(rank),
+                name(0)
+            ),
+        )),
+    }
 }
 
 /// Runs `work` on threads, one for each backend; what the first one comes to.
@@ -115,5 +139,20 @@ impl RankOptions {
             (self, env!("CARGO_PKG_VERSION"));
         let agreed = format!("{version} {settings} {grid} {exchange} {cuts} {stages} {chunks} {wire:?} {layout:?}");
         crc32fast::hash(agreed.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_ranks_are_of_one_kind() {
+        assert!(check_alike(&["cuda: NVIDIA H200"; 3]).is_ok());
+        assert!(check_alike(&[] as &[&str]).is_ok());
+        let message = check_alike(&["cuda: NVIDIA H200", "cuda: NVIDIA H200", "cpu"]).unwrap_err().to_string();
+        for part in ["rank 2", "on cpu", "on cuda: NVIDIA H200", "CUDA_VISIBLE_DEVICES"] {
+            assert!(message.contains(part), "no {part}: {message}");
+        }
     }
 }

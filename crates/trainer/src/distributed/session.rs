@@ -128,7 +128,7 @@ impl RankJob for TrainJob<'_, '_> {
     fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
         let Self { data, config, ranks, options, observe } = self;
         config.validate()?;
-        check_world(&*world, ranks)?;
+        check_world(backend, &*world, ranks)?;
         let mut data = data.with_codec(config.codec, config.seed)?;
         if config.batch.is_sampled() && ranks.layout == Layout::Replicated {
             // Read whole in any case, and so hashed whole.
