@@ -798,7 +798,7 @@ pub struct Settings {
     pub links: LinkSettings,
 }
 
-/// Settings of where CUDA devices have what mini-batches are sampled from and read.
+/// Settings of where CUDA devices have what mini-batches are sampled from and read, and the memory that decides it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tiers of memory")]
 pub struct TierSettings {
@@ -814,6 +814,26 @@ pub struct TierSettings {
     /// seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled) [default: presampled]
     #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
     pub hotness: Option<Hotness>,
+    /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are read in the least
+    /// time; auto for what is free on the device, of several the least. The configuration that is written has the shares
+    #[arg(long, value_name = "SIZE|auto", value_parser = parse_tier_memory, conflicts_with_all = ["feature_cache", "topology_cache"])]
+    pub tier_memory: Option<TierMemory>,
+}
+
+/// Memory of each device that is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierMemory {
+    /// What is free.
+    Auto,
+    /// So many bytes.
+    Size(u64),
+}
+
+fn parse_tier_memory(text: &str) -> Result<TierMemory, String> {
+    match text {
+        "auto" => Ok(TierMemory::Auto),
+        _ => sizes::parse(text).map(TierMemory::Size).map_err(|error| format!("{error}, or auto")),
+    }
 }
 
 impl TierSettings {

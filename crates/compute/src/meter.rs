@@ -105,11 +105,17 @@ impl Meter {
         *self.cost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes from row to row of a dense matrix of so many columns.
+    #[must_use]
+    pub fn stride(&self, cols: usize, dtype: Dtype) -> usize {
+        let pitch = if self.cuda { cuda::pitch(cols) } else { cols };
+        pitch * dtype.n_bytes()
+    }
+
     /// A dense matrix of which only the shape is known.
     #[must_use]
     pub fn matrix(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
-        let pitch = if self.cuda { cuda::pitch(shape.cols) } else { shape.cols };
-        let allocated = (shape.rows * pitch * dtype.n_bytes()) as u64;
+        let allocated = (shape.rows * self.stride(shape.cols, dtype)) as u64;
         let matrix = MeterMatrix { shape, dtype, allocated, cost: Arc::clone(&self.cost) };
         update(&self.cost, |cost| {
             cost.live_bytes += allocated;

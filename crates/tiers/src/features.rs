@@ -1,8 +1,7 @@
 //! Rows of features on cards, in host memory and on disk: what each way comes to.
 
 use crate::cost::{Seconds, running_shares};
-use crate::topology::POSITION_BYTES;
-use crate::{Heat, Placement, Rates};
+use crate::{Heat, Placement, Rates, Storage};
 
 /// Numbers of rows on every card that are tried, beside those at which something changes.
 const STEPS: usize = 32;
@@ -12,6 +11,7 @@ pub(crate) struct Features<'a> {
     heat: &'a Heat,
     shares: Vec<f64>,
     pub(crate) row_bytes: u64,
+    storage: Storage,
     n_cards: usize,
     /// Rows that a batch reads.
     n_reads: f64,
@@ -30,11 +30,26 @@ pub(crate) struct FeatureChoice {
     pub(crate) seconds: Seconds,
 }
 
+/// Rows in host memory, and what these take.
+struct OnHost {
+    n_rows: usize,
+    /// With what else is there.
+    bytes: u64,
+    /// Whether cards have a list of where rows lie.
+    list_on_card: bool,
+}
+
 impl<'a> Features<'a> {
-    pub(crate) fn new(heat: &'a Heat, row_bytes: u64, n_cards: usize, n_reads: f64, rates: Rates) -> Self {
+    pub(crate) fn new(
+        heat: &'a Heat,
+        (row_bytes, storage): (u64, Storage),
+        n_cards: usize,
+        n_reads: f64,
+        rates: Rates,
+    ) -> Self {
         let total = heat.frequency().iter().sum();
         let shares = running_shares(heat.order().iter().copied(), heat.frequency(), total);
-        Self { heat, shares, row_bytes, n_cards, n_reads, rates }
+        Self { heat, shares, row_bytes, storage, n_cards, n_reads, rates }
     }
 
     fn n_rows(&self) -> usize {
@@ -43,23 +58,32 @@ impl<'a> Features<'a> {
 
     /// Bytes of each card when every card has all rows.
     pub(crate) fn whole_bytes(&self) -> u64 {
-        self.row_bytes * self.n_rows() as u64
+        self.list_of_one_place() + self.row_bytes * self.n_rows() as u64
     }
 
     /// Bytes of each card when all of them together have all rows.
     pub(crate) fn spread_bytes(&self) -> u64 {
-        self.row_bytes * self.n_rows().div_ceil(self.n_cards) as u64
+        self.list_of_one_place() + self.row_bytes * self.n_rows().div_ceil(self.n_cards) as u64
     }
 
-    /// The quickest way in so many bytes of each card and of host memory.
-    pub(crate) fn within(&self, capacity: u64, host_bytes: u64) -> FeatureChoice {
+    /// Bytes of a card for a list of rows that all lie alike: what it takes at least.
+    pub(crate) fn list_of_one_place(&self) -> u64 {
+        match self.storage {
+            Storage::Once => 0,
+            Storage::Copied => self.storage.list_bytes(self.n_rows()),
+        }
+    }
+
+    /// The quickest way in so many bytes of each card and of host memory; `None` where these do not suffice for any.
+    pub(crate) fn within(&self, capacity: u64, host_bytes: u64) -> Option<FeatureChoice> {
         let n = self.n_rows();
+        let of_rows = capacity.checked_sub(self.list_of_one_place())?;
         let rows_of = |bytes: u64| bytes.checked_div(self.row_bytes).map_or(n, |rows| (rows as usize).min(n));
-        if rows_of(capacity) == n {
+        if rows_of(of_rows) == n {
             return self.choice(n, 0, host_bytes);
         }
-        let (list, n_cards) = (POSITION_BYTES * n as u64, self.n_cards);
-        let is_spread = n.div_ceil(n_cards) <= rows_of(capacity);
+        let (list, n_cards) = (self.storage.list_bytes(n), self.n_cards);
+        let is_spread = n.div_ceil(n_cards) <= rows_of(of_rows);
         let on_card = rows_of(capacity.saturating_sub(list));
         let split = |on_every_card: usize| {
             let rest = (n - on_every_card).min(n_cards * (on_card - on_every_card));
@@ -71,16 +95,30 @@ impl<'a> Features<'a> {
         // With so many on every card the others are just all on one card each.
         let kink = (n_cards * on_card).saturating_sub(n) / (n_cards - 1);
         let tried = (0..=STEPS).map(|step| on_card * step / STEPS).chain([kink]).map(split);
-        let spread = is_spread.then(|| self.choice(0, n, host_bytes));
+        let spread = is_spread.then(|| self.choice(0, n, host_bytes)).flatten();
         let quickest = |a: &FeatureChoice, b: &FeatureChoice| a.seconds.total().total_cmp(&b.seconds.total());
-        spread.into_iter().chain(tried).min_by(quickest).expect("several were tried")
+        spread.into_iter().chain(tried.flatten()).min_by(quickest)
     }
 
-    fn choice(&self, on_every_card: usize, on_one_card: usize, host_bytes: u64) -> FeatureChoice {
+    /// So many on cards, and of the others as many in so many bytes of host memory as these hold.
+    fn choice(&self, on_every_card: usize, on_one_card: usize, host_bytes: u64) -> Option<FeatureChoice> {
+        let on_host = match self.storage {
+            Storage::Once => self.on_host_once(on_every_card, on_one_card, host_bytes),
+            Storage::Copied => {
+                let all = self.row_bytes * self.n_rows() as u64;
+                let on_host = self.n_rows() - on_every_card - on_one_card;
+                (all <= host_bytes).then_some(OnHost { n_rows: on_host, bytes: all, list_on_card: true })?
+            }
+        };
+        Some(self.costed(on_every_card, on_one_card, &on_host))
+    }
+
+    /// Rows that lie in host memory where each lies in one place.
+    fn on_host_once(&self, on_every_card: usize, on_one_card: usize, host_bytes: u64) -> OnHost {
         let n = self.n_rows();
-        let (cached, n_cards) = (on_every_card + on_one_card, self.n_cards as f64);
+        let cached = on_every_card + on_one_card;
         // One place for all rows needs no list of positions. With rows on cards it lies there, and else in host memory.
-        let list = POSITION_BYTES * n as u64;
+        let list = self.storage.list_bytes(n);
         let is_single = |count: usize| count == n;
         let needs_list = |on_host: usize| !(is_single(on_every_card) || is_single(on_one_card) || is_single(on_host));
         let rows_in = |bytes: u64| bytes.checked_div(self.row_bytes).map_or(n, |rows| rows.min(n as u64) as usize);
@@ -90,6 +128,13 @@ impl<'a> Features<'a> {
             on_host = rows_in(host_bytes.saturating_sub(list)).min(n);
             list_on_host = on_host > 0;
         }
+        let bytes = self.row_bytes * on_host as u64 + if list_on_host { list } else { 0 };
+        OnHost { n_rows: on_host, bytes, list_on_card: cached > 0 && needs_list(0) }
+    }
+
+    fn costed(&self, on_every_card: usize, on_one_card: usize, host: &OnHost) -> FeatureChoice {
+        let n = self.n_rows();
+        let (cached, n_cards, on_host) = (on_every_card + on_one_card, self.n_cards as f64, host.n_rows);
         let share = |from: usize, len: usize| self.shares[from + len] - self.shares[from];
         let reads = |from, len| self.n_reads * share(from, len);
         let Self { rates, row_bytes, .. } = *self;
@@ -105,13 +150,13 @@ impl<'a> Features<'a> {
             exchange: 0.0,
         };
         let on_card = on_every_card + on_one_card.div_ceil(self.n_cards);
-        let list_on_card = if cached > 0 && needs_list(0) { list } else { 0 };
+        let list_on_card = if host.list_on_card { self.storage.list_bytes(n) } else { 0 };
         FeatureChoice {
             on_every_card,
             on_one_card,
             on_host,
             card_bytes: row_bytes * on_card as u64 + list_on_card,
-            host_bytes: row_bytes * on_host as u64 + if list_on_host { list } else { 0 },
+            host_bytes: host.bytes,
             seconds,
         }
     }

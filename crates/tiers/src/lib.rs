@@ -14,6 +14,7 @@
 //! - [`Hotness`]: which nodes are hot, and [`Heat`].
 //! - [`Visits`]: what batches of the actual sampler read.
 //! - [`Placement`]: tier, card and slot of every node.
+//! - [`Storage`]: what rows take where they lie.
 //! - [`Rates`]: what a read from each tier costs.
 //! - [`CacheShares`]: a placement without a planner.
 //!
@@ -29,6 +30,7 @@ mod placement;
 mod plan;
 mod rates;
 mod shares;
+mod storage;
 mod topology;
 mod visits;
 
@@ -40,4 +42,5 @@ pub use placement::{Holder, Place, Placement, Span, Tier};
 pub use plan::{Part, Planner, Room, TierPlan, TierUse};
 pub use rates::{Rate, Rates};
 pub use shares::CacheShares;
+pub use storage::Storage;
 pub use visits::{PRESAMPLED_EPOCH, Reads, Visits};

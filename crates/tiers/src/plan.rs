@@ -4,8 +4,8 @@ use girih_machine::readable_bytes;
 
 use crate::cost::Seconds;
 use crate::features::{FeatureChoice, Features};
-use crate::topology::{RowChoice, RowCosts, Topology, row_bytes};
-use crate::{Cut, Heats, Placement, Rates, Reads, Tier, TierError};
+use crate::topology::{Adjacency, RowChoice, RowCosts, Topology};
+use crate::{Cut, Heats, Placement, Rates, Reads, Storage, Tier, TierError};
 
 /// Shares of a card's memory that topology is given in turn, beside those at which something changes.
 const STEPS: u64 = 200;
@@ -17,8 +17,6 @@ pub struct Room {
     pub n_cards: usize,
     /// Bytes of a card.
     pub card_bytes: u64,
-    /// Of these, what training takes beside topology and features.
-    pub training_bytes: u64,
     /// Bytes of host memory that may be pinned; `None` for as many as it takes.
     pub host_bytes: Option<u64>,
 }
@@ -42,8 +40,29 @@ pub struct Planner<'a> {
     pub cut: Option<&'a Cut>,
     /// Where there is room.
     pub room: Room,
+    /// Bytes of a card that training takes beside topology and features.
+    pub training_bytes: u64,
+    /// How rows are stored.
+    pub storage: Storage,
     /// What reads cost.
     pub rates: Rates,
+}
+
+impl Room {
+    /// What training leaves of a card.
+    ///
+    /// # Errors
+    /// When a card has not even what training takes: the message names bytes and what would help.
+    pub fn beside(&self, training_bytes: u64) -> Result<u64, TierError> {
+        self.card_bytes.checked_sub(training_bytes).ok_or_else(|| {
+            TierError::invalid(format!(
+                "training alone needs {} of each card, but a card has {}; take smaller batches, a smaller fan-out, or cards with \
+                 more memory",
+                bytes(training_bytes),
+                bytes(self.card_bytes)
+            ))
+        })
+    }
 }
 
 /// Where topology and features lie.
@@ -147,6 +166,10 @@ impl Choice {
     fn seconds(&self) -> f64 {
         self.rows.seconds.total() + self.features.seconds.total()
     }
+
+    fn host_bytes(&self) -> u64 {
+        self.rows.host_bytes + self.features.host_bytes
+    }
 }
 
 impl Planner<'_> {
@@ -154,25 +177,21 @@ impl Planner<'_> {
     /// share `cache_share` of what training leaves, and topology the rest.
     ///
     /// # Errors
-    /// When training alone does not fit on a card, or cards and host memory do not hold the topology: the message names bytes and
-    /// what would help. When the share is not from 0 to 1, patches are not one a card, or there are no cards.
+    /// When training alone does not fit on a card, or cards and host memory do not hold the topology and, where there is no disk, the
+    /// features: the message names bytes and what would help. When the share is not from 0 to 1, patches are not one a card, or there are no cards.
     pub fn plan(&self, cache_share: Option<f64>) -> Result<TierPlan, TierError> {
         self.check(cache_share)?;
-        let room = self.room;
-        let shared_bytes = room.card_bytes.saturating_sub(room.training_bytes);
-        if room.card_bytes < room.training_bytes {
-            return Err(self.no_room_for_training());
-        }
+        let shared_bytes = self.room.beside(self.training_bytes)?;
         let ways = self.ways();
-        let features =
-            Features::new(&self.heats.features, self.feature_bytes, room.n_cards, self.reads.features, self.rates);
+        let stored = (self.feature_bytes, self.storage);
+        let features = Features::new(&self.heats.features, stored, self.room.n_cards, self.reads.features, self.rates);
         let quickest = |a: &Choice, b: &Choice| a.seconds().total_cmp(&b.seconds());
-        let choices = ways.iter().enumerate().flat_map(|(way, topology)| {
-            let tried = self.divisions(topology, &features, shared_bytes, cache_share);
-            tried.into_iter().filter_map(move |(rows, features)| Some(Choice { way, rows, features: features? }))
-        });
-        let best =
-            choices.min_by(quickest).ok_or_else(|| self.no_room_for_topology(&ways, shared_bytes, cache_share))?;
+        let divided = Divided { shared_bytes, cache_share, host_bytes: self.room.host_bytes.unwrap_or(u64::MAX) };
+        let choices = divided.choices(&ways, &features);
+        let best = choices.into_iter().min_by(quickest).ok_or_else(|| match self.storage {
+            Storage::Once => self.no_room_for_topology(&ways, shared_bytes, cache_share),
+            Storage::Copied => self.no_room_for_copies(&ways, &features, divided),
+        })?;
         Ok(self.written(&ways[best.way], &features, &best, shared_bytes))
     }
 
@@ -198,35 +217,12 @@ impl Planner<'_> {
         let reads_per_draw = if self.weighted { 1.0 + (1.0 + mean_degree).log2() } else { 1.0 };
         let costs = RowCosts { reads: self.reads, rates: self.rates, reads_per_draw, n_hops: self.n_hops };
         let cut = self.cut.filter(|_| self.room.n_cards > 1).map(Some);
-        let way = |cut| Topology::new(self.indptr, self.weighted, self.heats.rows(), cut, costs);
+        let way = |cut| Topology::new(self.adjacency(), self.heats.rows(), cut, costs);
         std::iter::once(None).chain(cut).map(way).collect()
     }
 
-    /// Divisions of the bytes of a card; without features where host memory does not hold the cold rows of the adjacency.
-    fn divisions(
-        &self,
-        topology: &Topology<'_>,
-        features: &Features<'_>,
-        shared_bytes: u64,
-        cache_share: Option<f64>,
-    ) -> Vec<(RowChoice, Option<FeatureChoice>)> {
-        let host_bytes = self.room.host_bytes.unwrap_or(u64::MAX);
-        let divided = |for_rows: u64, for_features: Option<u64>| {
-            let rows = topology.within(for_rows);
-            let for_features = for_features.unwrap_or(shared_bytes - rows.card_bytes);
-            let left = host_bytes.checked_sub(rows.host_bytes);
-            let features = left.map(|left| features.within(for_features, left));
-            (rows, features)
-        };
-        if let Some(share) = cache_share {
-            let for_features = ((share * shared_bytes as f64) as u64).min(shared_bytes);
-            return vec![divided(shared_bytes - for_features, Some(for_features))];
-        }
-        let steps = (0..=STEPS).map(|step| (u128::from(shared_bytes) * u128::from(step) / u128::from(STEPS)) as u64);
-        let beside = |bytes: u64| shared_bytes.saturating_sub(bytes);
-        let all_features = [beside(features.spread_bytes()), beside(features.whole_bytes())];
-        let kinks = [topology.whole_bytes().min(shared_bytes), all_features[0], all_features[1]];
-        kinks.into_iter().chain(steps).map(|for_rows| divided(for_rows, None)).collect()
+    fn adjacency(&self) -> Adjacency<'_> {
+        Adjacency { indptr: self.indptr, weighted: self.weighted, storage: self.storage }
     }
 
     /// The plan of a choice.
@@ -241,7 +237,7 @@ impl Planner<'_> {
         TierPlan {
             topology: Part::new(
                 topology.placement(rows, self.room.n_cards),
-                |v| row_bytes(self.indptr, self.weighted, v),
+                |v| self.adjacency().row_bytes(v),
                 self.heats.rows().frequency(),
                 rows.seconds,
                 (rows.card_bytes, rows.host_bytes),
@@ -259,20 +255,11 @@ impl Planner<'_> {
         }
     }
 
-    fn no_room_for_training(&self) -> TierError {
-        let Room { card_bytes, training_bytes, .. } = self.room;
-        TierError::invalid(format!(
-            "training alone needs {} of each card, but a card has {}; take smaller batches, a smaller fan-out, or cards with \
-             more memory",
-            bytes(training_bytes),
-            bytes(card_bytes)
-        ))
-    }
-
     fn no_room_for_topology(&self, ways: &[Topology<'_>], shared_bytes: u64, cache_share: Option<f64>) -> TierError {
         let Room { n_cards, host_bytes, .. } = self.room;
         let for_rows = cache_share.map_or(shared_bytes, |share| ((1.0 - share) * shared_bytes as f64) as u64);
-        let least = |for_rows| ways.iter().map(|way| way.within(for_rows).host_bytes).min().unwrap_or(0);
+        let on_host = |way: &Topology<'_>, for_rows| way.within(for_rows).map(|rows| rows.host_bytes);
+        let least = |for_rows| ways.iter().filter_map(|way| on_host(way, for_rows)).min().unwrap_or(0);
         let (needed, host) = (least(for_rows), host_bytes.unwrap_or(u64::MAX));
         let whole = ways[0].whole_bytes();
         let mut remedies = vec![format!("{} of host memory would do", bytes(needed))];
@@ -291,6 +278,73 @@ impl Planner<'_> {
             bytes(host),
             remedies.join(", or ")
         ))
+    }
+
+    fn no_room_for_copies(&self, ways: &[Topology<'_>], features: &Features<'_>, divided: Divided) -> TierError {
+        let whole = ways[0].whole_bytes() + features.whole_bytes();
+        let (shared, host) = (divided.shared_bytes, divided.host_bytes);
+        let choices = Divided { host_bytes: u64::MAX, ..divided }.choices(ways, features);
+        let needed = choices.iter().map(Choice::host_bytes).min();
+        TierError::invalid(match needed {
+            None => format!(
+                "training leaves {} of each card, and offsets and lists of where rows are alone take {}; take smaller batches, or cards with \
+                 more memory: all takes {}",
+                bytes(shared),
+                bytes(ways[0].least_bytes() + features.list_of_one_place()),
+                bytes(whole)
+            ),
+            Some(needed) => format!(
+                "topology and features take {}, of which the host needs {} where cards have {} for both, but it has {}; take a host with \
+                 more memory, features as codes, or cards with more memory",
+                bytes(whole),
+                bytes(needed),
+                bytes(shared),
+                bytes(host)
+            ),
+        })
+    }
+}
+
+/// How memory is divided.
+#[derive(Clone, Copy)]
+struct Divided {
+    /// Bytes of a card that topology and features share.
+    shared_bytes: u64,
+    /// The share of features, if it is fixed.
+    cache_share: Option<f64>,
+    /// Bytes of host memory that there are.
+    host_bytes: u64,
+}
+
+impl Divided {
+    /// All that are tried.
+    fn choices(self, ways: &[Topology<'_>], features: &Features<'_>) -> Vec<Choice> {
+        let of_way = |(way, topology): (usize, &Topology<'_>)| {
+            let choice = move |(rows, features)| Choice { way, rows, features };
+            self.of_topology(topology, features).into_iter().map(choice).collect::<Vec<_>>()
+        };
+        ways.iter().enumerate().flat_map(of_way).collect()
+    }
+
+    /// Those of the bytes of a card that are possible, with topology in one way.
+    fn of_topology(self, topology: &Topology<'_>, features: &Features<'_>) -> Vec<(RowChoice, FeatureChoice)> {
+        let shared_bytes = self.shared_bytes;
+        let divided = |for_rows: u64, for_features: Option<u64>| {
+            let rows = topology.within(for_rows)?;
+            let for_features = for_features.unwrap_or(shared_bytes - rows.card_bytes);
+            let left = self.host_bytes.checked_sub(rows.host_bytes)?;
+            let features = features.within(for_features, left)?;
+            Some((rows, features))
+        };
+        if let Some(share) = self.cache_share {
+            let for_features = ((share * shared_bytes as f64) as u64).min(shared_bytes);
+            return divided(shared_bytes - for_features, Some(for_features)).into_iter().collect();
+        }
+        let steps = (0..=STEPS).map(|step| (u128::from(shared_bytes) * u128::from(step) / u128::from(STEPS)) as u64);
+        let beside = |bytes: u64| shared_bytes.saturating_sub(bytes);
+        let of_features = [features.list_of_one_place(), features.spread_bytes(), features.whole_bytes()].map(beside);
+        let kinks = std::iter::once(topology.whole_bytes().min(shared_bytes)).chain(of_features);
+        kinks.chain(steps).filter_map(|for_rows| divided(for_rows, None)).collect()
     }
 }
 

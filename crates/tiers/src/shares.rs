@@ -23,6 +23,20 @@ impl CacheShares {
         (on_every_card, count(self.every_card + self.one_card).min(n_nodes) - on_every_card)
     }
 
+    /// The shares of so many on every card and so many on one card each, by which [`of_nodes`](Self::of_nodes) finds just these.
+    ///
+    /// # Panics
+    /// When these are more than there are nodes.
+    #[must_use]
+    pub fn of_counts(on_every_card: usize, on_one_card: usize, n_nodes: usize) -> Self {
+        assert!(on_every_card + on_one_card <= n_nodes, "no more rows than nodes");
+        let share = |count: usize| if n_nodes == 0 { 0.0 } else { count as f64 / n_nodes as f64 };
+        let every_card = share(on_every_card);
+        // What both have together is at most 1, to the last bit.
+        let one_card = if on_every_card + on_one_card == n_nodes { 1.0 - every_card } else { share(on_one_card) };
+        Self { every_card, one_card: if on_one_card == 0 { 0.0 } else { one_card } }
+    }
+
     /// Whether these are shares.
     #[must_use]
     pub fn are_shares(self) -> bool {
@@ -76,5 +90,21 @@ mod tests {
         assert_eq!(shares(0.5, 0.5).of_nodes(3), (2, 1));
         assert_eq!(shares(1.0, 0.0).of_nodes(7), (7, 0));
         assert_eq!(shares(0.1, 0.2).of_nodes(10), (1, 2));
+    }
+
+    #[test]
+    fn shares_of_counts_find_the_counts_again() {
+        for n in [1, 3, 7, 10, 49, 1000, 111_059_956, u32::MAX as usize] {
+            for (a, b) in [(0, 1), (1, 3), (1, 2), (2, 3), (48, 49), (1, 1)] {
+                let (on_every, k) = (n / b * a, n / 3);
+                for on_one in [0, k.min(n - on_every), n - on_every] {
+                    let shares = CacheShares::of_counts(on_every, on_one, n);
+                    assert!(shares.are_shares(), "{on_every} and {on_one} of {n}: {shares}");
+                    assert_eq!(shares.of_nodes(n), (on_every, on_one), "of {n}: {shares}");
+                    assert_eq!(shares.to_string().parse(), Ok(shares));
+                }
+            }
+        }
+        assert_eq!(CacheShares::of_counts(0, 0, 0), CacheShares::default());
     }
 }

@@ -3,23 +3,35 @@
 use girih_graph_format::NodeId;
 
 use crate::cost::{Seconds, running_shares};
-use crate::{Cut, Heat, Placement, Rates, Reads};
+use crate::storage::OFFSET_BYTES;
+use crate::{Cut, Heat, Placement, Rates, Reads, Storage};
 
-/// Bytes of an offset, of which a row has one and reading it takes two.
-const OFFSET_BYTES: u64 = 8;
 /// Bytes of a neighbour's id, and of what it weighs.
 const WORD_BYTES: u64 = 4;
-/// Bytes of a position in a list.
-pub(crate) const POSITION_BYTES: u64 = 4;
 
-/// Bytes of a row of the adjacency with its offset.
-pub(crate) fn row_bytes(indptr: &[u64], weighted: bool, v: NodeId) -> u64 {
-    let entry = if weighted { 2 * WORD_BYTES } else { WORD_BYTES };
-    OFFSET_BYTES + entry * (indptr[v as usize + 1] - indptr[v as usize])
+/// The rows of an adjacency.
+#[derive(Clone, Copy)]
+pub(crate) struct Adjacency<'a> {
+    pub(crate) indptr: &'a [u64],
+    pub(crate) weighted: bool,
+    pub(crate) storage: Storage,
+}
+
+impl Adjacency<'_> {
+    /// Bytes of a row where it lies, with its offset where that goes with it.
+    pub(crate) fn row_bytes(self, v: NodeId) -> u64 {
+        let entry = if self.weighted { 2 * WORD_BYTES } else { WORD_BYTES };
+        let of_entries = entry * (self.indptr[v as usize + 1] - self.indptr[v as usize]);
+        match self.storage {
+            Storage::Once => OFFSET_BYTES + of_entries,
+            Storage::Copied => of_entries,
+        }
+    }
 }
 
 /// The rows that one card may have, hottest first.
 struct Ladder {
+    storage: Storage,
     /// Bytes of the first `k` rows.
     bytes: Vec<u64>,
     /// Share of reads of them, of those of all rows.
@@ -31,26 +43,48 @@ impl Ladder {
         self.bytes.len() - 1
     }
 
-    /// Bytes on the card of the first `n_hot` rows: with a position list, unless it has all or none.
+    /// Bytes on the card of the first `n_hot` rows: with a list, unless it has all.
     fn card_bytes(&self, n_hot: usize) -> u64 {
-        let list = if n_hot < self.n_rows() { POSITION_BYTES * self.n_rows() as u64 } else { 0 };
-        if n_hot == 0 { 0 } else { OFFSET_BYTES + self.bytes[n_hot] + list }
+        let list = if n_hot < self.n_rows() { self.storage.list_bytes(self.n_rows()) } else { 0 };
+        match self.storage {
+            Storage::Once if n_hot == 0 => 0,
+            _ => self.offset_bytes() + list + self.bytes[n_hot],
+        }
     }
 
-    /// Bytes in host memory of the others.
+    /// Bytes of offsets on a card beside those that go with rows.
+    fn offset_bytes(&self) -> u64 {
+        match self.storage {
+            Storage::Once => OFFSET_BYTES,
+            Storage::Copied => OFFSET_BYTES * self.bytes.len() as u64,
+        }
+    }
+
+    /// Bytes in host memory with so many on the card.
     fn host_bytes(&self, n_hot: usize) -> u64 {
         let all = self.bytes[self.n_rows()];
-        if n_hot == self.n_rows() { 0 } else { OFFSET_BYTES + all - self.bytes[n_hot] }
+        match self.storage {
+            _ if n_hot == self.n_rows() => 0,
+            Storage::Once => OFFSET_BYTES + all - self.bytes[n_hot],
+            Storage::Copied => all,
+        }
     }
 
-    /// The most hot rows in so many bytes.
-    fn n_hot(&self, capacity: u64) -> usize {
+    /// The most hot rows in so many bytes; `None` where these do not hold what it takes to have none.
+    fn n_hot(&self, capacity: u64) -> Option<usize> {
         if self.card_bytes(self.n_rows()) <= capacity {
-            return self.n_rows();
+            return Some(self.n_rows());
         }
-        let list = OFFSET_BYTES + POSITION_BYTES * self.n_rows() as u64;
-        let Some(left) = capacity.checked_sub(list) else { return 0 };
-        (self.bytes.partition_point(|&bytes| bytes <= left) - 1).min(self.n_rows() - 1)
+        let least = self.offset_bytes() + self.storage.list_bytes(self.n_rows());
+        let rows_in = |left: u64| {
+            let n_rows = self.bytes.partition_point(|&bytes| bytes <= left) - 1;
+            n_rows.min(self.n_rows().saturating_sub(1))
+        };
+        match (capacity.checked_sub(least), self.storage) {
+            (Some(left), _) => Some(rows_in(left)),
+            (None, Storage::Once) => Some(0),
+            (None, Storage::Copied) => None,
+        }
     }
 }
 
@@ -84,15 +118,16 @@ pub(crate) struct RowChoice {
 }
 
 impl<'a> Topology<'a> {
-    pub(crate) fn new(indptr: &[u64], weighted: bool, heat: &'a Heat, cut: Option<&'a Cut>, costs: RowCosts) -> Self {
+    pub(crate) fn new(adjacency: Adjacency<'_>, heat: &'a Heat, cut: Option<&'a Cut>, costs: RowCosts) -> Self {
         let (order, total) = (heat.order(), heat.frequency().iter().sum());
         let ladder = |nodes: Vec<NodeId>| {
             let running = nodes.iter().scan(0, |sum, &v| {
-                *sum += row_bytes(indptr, weighted, v);
+                *sum += adjacency.row_bytes(v);
                 Some(*sum)
             });
             let bytes = std::iter::once(0).chain(running).collect();
-            Ladder { bytes, shares: running_shares(nodes.iter().copied(), heat.frequency(), total) }
+            let shares = running_shares(nodes.iter().copied(), heat.frequency(), total);
+            Ladder { storage: adjacency.storage, bytes, shares }
         };
         let ladders = match cut.map(Cut::patches) {
             None => vec![ladder(order.to_vec())],
@@ -113,14 +148,20 @@ impl<'a> Topology<'a> {
         self.ladders.iter().map(|ladder| ladder.card_bytes(ladder.n_rows())).max().unwrap_or(0)
     }
 
-    /// As many hot rows as so many bytes of each card hold.
-    pub(crate) fn within(&self, capacity: u64) -> RowChoice {
-        let n_hot: Vec<usize> = self.ladders.iter().map(|ladder| ladder.n_hot(capacity)).collect();
+    /// Bytes of the card that has most, at least.
+    pub(crate) fn least_bytes(&self) -> u64 {
+        let least = |ladder: &Ladder| ladder.card_bytes(0).min(ladder.card_bytes(ladder.n_rows()));
+        self.ladders.iter().map(least).max().unwrap_or(0)
+    }
+
+    /// As many hot rows as so many bytes of each card hold; `None` where these do not hold what it takes to have none.
+    pub(crate) fn within(&self, capacity: u64) -> Option<RowChoice> {
+        let n_hot: Vec<usize> = self.ladders.iter().map(|ladder| ladder.n_hot(capacity)).collect::<Option<_>>()?;
         let each = || self.ladders.iter().zip(&n_hot);
         let card_bytes = each().map(|(ladder, &k)| ladder.card_bytes(k)).max().unwrap_or(0);
         let host_bytes = each().map(|(ladder, &k)| ladder.host_bytes(k)).sum();
         let hit = each().map(|(ladder, &k)| ladder.shares[k]).sum();
-        RowChoice { seconds: self.seconds(hit), n_hot, card_bytes, host_bytes }
+        Some(RowChoice { seconds: self.seconds(hit), n_hot, card_bytes, host_bytes })
     }
 
     /// A batch's reads when cards have such a share of them. Cards with patches draw for each other: ids go to the patch that

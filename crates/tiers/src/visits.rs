@@ -35,6 +35,15 @@ pub struct Reads {
     pub features: f64,
 }
 
+impl Reads {
+    /// What each of so many cards reads that share a batch.
+    #[must_use]
+    pub fn among(self, n_cards: usize) -> Self {
+        let share = |reads: f64| reads / n_cards.max(1) as f64;
+        Self { rows: share(self.rows), draws: share(self.draws), features: share(self.features) }
+    }
+}
+
 impl Visits {
     /// What the first `n_batches` of an epoch read, sampled by `n_threads`; of all of its batches if there are fewer. The same
     /// for any number of threads.

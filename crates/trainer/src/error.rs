@@ -9,6 +9,7 @@ use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
 use girih_sampling::SampleError;
+use girih_tiers::TierError;
 
 /// Why a run was refused or failed; the message says what was found and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,8 @@ enum Kind {
     Partition(PartitionError),
     #[error(transparent)]
     Sample(SampleError),
+    #[error(transparent)]
+    Tier(TierError),
     #[error("{0}")]
     Invalid(String),
     #[error("{path}: {what}", path = .path.display())]
@@ -111,6 +114,12 @@ impl From<SampleError> for TrainError {
 impl From<DatasetError> for TrainError {
     fn from(error: DatasetError) -> Self {
         Self(Box::new(Kind::Dataset(error)))
+    }
+}
+
+impl From<TierError> for TrainError {
+    fn from(error: TierError) -> Self {
+        Self(Box::new(Kind::Tier(error)))
     }
 }
 

@@ -7,6 +7,7 @@
 //!   nodes, on the whole graph or on sampled parts of it; [`LinkPredictor`] for links between them, or [`MiniBatch`] again;
 //!   [`Recommender`] for items ranked for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by running it on a backend that only counts.
+//! - [`Division`]: what devices have of graph and features, where these are larger than their memory.
 //!
 //! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
 
@@ -66,7 +67,7 @@ pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
-pub use sampled::{MiniBatch, Neighborhoods, TierConfig, TierShare};
+pub use sampled::{Division, MiniBatch, Neighborhoods, RowsOnDevice, TierConfig, TierShare};
 pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
 pub use similarity::{Similarity, similarity};
 pub use state::{BatchDone, PartialEpoch, Run, RunState, Watch};

@@ -22,7 +22,7 @@ use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::sampled::{self, BatchPlan, LayerPlan};
+use crate::sampled::{self, BatchPlan, LayerPlan, PlacedRows, RowsOnDevice, TierConfig};
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
@@ -153,7 +153,28 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_device(config: &TrainConfig, data: &DataSizes, device: PlanDevice) -> Result<Self, TrainError> {
-        Self::on((&device.meter(config), device), config, data, None)
+        Self::on((&device.meter(config), device), config, (data, PlacedRows::AtMost), None)
+    }
+
+    /// The plan on a CUDA device as by [`on_cuda`](Self::on_cuda), which takes it that the rows of the adjacency that tiers put on
+    /// devices are the longest there can be: of a device that has just these.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn on_cuda_with(config: &TrainConfig, data: &DataSizes, rows: RowsOnDevice) -> Result<Self, TrainError> {
+        let device = PlanDevice::Card(None);
+        Self::on((&device.meter(config), device), config, (data, PlacedRows::These(rows)), None)
+    }
+
+    /// The plan of sampled training on a CUDA device without what tiers place there: rows of features and of the adjacency that is
+    /// drawn from, offsets of these, and lists of where rows are. The tiers of the configuration do not matter.
+    ///
+    /// # Errors
+    /// When the configuration is refused, or has no batches for which tiers place rows.
+    pub fn beside_rows(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
+        let config = &TrainConfig { tiers: TierConfig::on_host(), ..config.clone() };
+        let device = PlanDevice::Card(None);
+        Self::on((&device.meter(config), device), config, (data, PlacedRows::Elsewhere), None)
     }
 
     /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own software
@@ -163,28 +184,28 @@ impl Plan {
         self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
-    /// The same for steps alone, with graph and features elsewhere: what is left of a device is theirs.
-    #[must_use]
-    pub fn device_bytes_beside_inputs(&self) -> u64 {
-        let step_bytes = self.step_peak_bytes.saturating_sub(self.input_bytes);
-        step_bytes + step_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
+    /// Bytes of matrices that are there throughout and may be added, so that so many [bytes of a device](Self::device_bytes) suffice;
+    /// `None` where they do not suffice for the plan.
+    pub(crate) fn bytes_left(&self, device_bytes: u64) -> Option<u64> {
+        let bytes = device_bytes.checked_sub(DEVICE_SOFTWARE_BYTES)?;
+        // The largest `peak` with `peak + peak / share <= bytes`.
+        let (whole, rest) = (bytes / (PIECEMEAL_SHARE + 1), bytes % (PIECEMEAL_SHARE + 1));
+        let peak = whole * PIECEMEAL_SHARE + rest.min(PIECEMEAL_SHARE - 1);
+        peak.checked_sub(self.peak_bytes)
     }
 
     /// The plan on a device, of all of the work or of one rank's share.
     pub(crate) fn on(
         (meter, device): (&Meter, PlanDevice),
         config: &TrainConfig,
-        data: &DataSizes,
+        (data, rows): (&DataSizes, PlacedRows),
         share: Option<Share>,
     ) -> Result<Self, TrainError> {
         config.validate()?;
         let is_main_memory = device.is_main_memory();
         let has_codes = data.code_bytes.is_some() || config.codec.is_some();
         if is_main_memory && (config.tiers.topology.is_some() || (config.tiers.features.is_some() && !has_codes)) {
-            return Err(TrainError::invalid(
-                "feature and topology caches are for devices with memory of their own, and a processor reads features and neighbours where \
-                 they are; leave them out, or choose --device cuda",
-            ));
+            return Err(TierConfig::refused_by_processors());
         }
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
@@ -200,7 +221,7 @@ impl Plan {
         let parameter_bytes = meter.cost().live_bytes;
 
         let n_train = data.n_train;
-        let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(config);
+        let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(meter, config);
         let by_layers = config.batch.is_sampled() && among.is_none() && sampled::scores_by_layers(config, &*model)?;
         let needs = match config.batch.is_sampled() {
             true if by_layers => Needs { graph: None, ..sampled::raw(&model.needs()) },
@@ -211,7 +232,7 @@ impl Plan {
         let inputs = data.inputs((meter, is_main_memory), graph, &needs, config.precision)?;
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
         let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
-        let sampled = BatchPlan::new(config, data, &model.needs(), links.as_ref());
+        let sampled = BatchPlan::new(config, (data, rows), &model.needs(), links.as_ref());
         let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(meter, data, is_main_memory));
         let (prepared, traffic) = (meter.cost(), exchanged(among, Traffic::default()));
 
@@ -372,14 +393,23 @@ impl DataSizes {
     }
 
     /// The sizes of the data as `config` has its features stored.
-    fn as_stored(&self, config: &TrainConfig) -> Self {
+    fn as_stored(&self, meter: &Meter, config: &TrainConfig) -> Self {
         // Rows in memory of the host are planned for like codes of their size.
-        let far = config.tiers.features.map(|_| self.n_features * config.precision.n_bytes());
-        let asked_for = config.codec.map(|codec| codec.row_bytes(self.n_features)).or(far);
-        match self.code_bytes.or(asked_for) {
+        let codes = self.encoded_bytes(config);
+        match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(meter, config))) {
             None => *self,
             code_bytes => Self { code_bytes, feature_nnz: None, ..*self },
         }
+    }
+
+    /// Bytes of a row of features where tiers place it.
+    pub(crate) fn row_bytes(&self, meter: &Meter, config: &TrainConfig) -> usize {
+        self.encoded_bytes(config).unwrap_or_else(|| meter.stride(self.n_features, config.precision))
+    }
+
+    /// Bytes of a row of codes, if `config` has features as such.
+    fn encoded_bytes(&self, config: &TrainConfig) -> Option<usize> {
+        self.code_bytes.or_else(|| config.codec.map(|codec| codec.row_bytes(self.n_features)))
     }
 
     /// What the model of `config` reads of the data.

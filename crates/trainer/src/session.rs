@@ -441,11 +441,11 @@ fn resume<B: Backend>(
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // More epochs or runs, or other patience, lengthen the same training, and how far batches are made ahead changes nothing;
-    // anything else would be another training.
+    // More epochs or runs, or other patience, lengthen the same training. How far batches are made ahead, and how many of the rows that
+    // are placed lie where, changes nothing; anything else would be another training.
     let comparable = |c: &TrainConfig| {
         let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
-        TrainConfig { epochs: 0, runs: 0, patience: None, batch, ..c.clone() }
+        TrainConfig { epochs: 0, runs: 0, patience: None, batch, tiers: c.tiers.without_shares(), ..c.clone() }
     };
     if comparable(&saved.config) != comparable(config) {
         let what = "it was trained with other settings; resume with the same ones, or choose another output folder";

@@ -38,12 +38,19 @@ const FIRST: &str = "ranks are on the CUDA devices from the first one on; give -
 
 /// The first device and those that follow it, as many as there are ranks.
 pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
-    let mut cards = vec![first];
-    for ordinal in 1..n_ranks {
-        let card = open(ordinal, device, precision);
-        cards.push(card.map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))?);
-    }
-    Ok(cards)
+    std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
+}
+
+/// The devices that follow the first one.
+pub fn others(
+    device: &DeviceArgs,
+    n_ranks: usize,
+    precision: Dtype,
+) -> impl Iterator<Item = Result<Cuda, CliError>> + '_ {
+    (1..n_ranks).map(move |ordinal| {
+        open(ordinal, device, precision)
+            .map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))
+    })
 }
 
 #[cfg(test)]

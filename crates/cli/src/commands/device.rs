@@ -36,8 +36,7 @@ impl Chosen {
     /// The memory that what is computed must fit into; `None` for the processor, whose memory the system extends.
     pub fn room(&self) -> Result<Option<Room>, CliError> {
         let Self::Cuda(cuda) = self else { return Ok(None) };
-        let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
-        Ok(Some(Room { device: cuda.device().name(), free: free as u64 }))
+        Room::of(cuda).map(Some)
     }
 }
 

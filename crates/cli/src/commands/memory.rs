@@ -1,8 +1,10 @@
 //! Whether a training session fits into the memory of a CUDA device.
 
 use girih_compute::Dtype;
+use girih_datasets::Dataset;
+use girih_kernels::Cuda;
 use girih_machine::readable_bytes;
-use girih_trainer::{DataSizes, ModelConfig, Plan, TrainConfig};
+use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
 use crate::error::CliError;
 
@@ -15,10 +17,50 @@ pub struct Room {
     pub free: u64,
 }
 
+/// What a session on a CUDA device is planned for.
+#[derive(Clone, Copy, Debug)]
+pub struct Session {
+    /// The data.
+    pub sizes: DataSizes,
+    /// What tiers put on the device, as far as that is known.
+    pub rows: Option<RowsOnDevice>,
+    /// Bytes that are taken beside what is planned.
+    pub reserved: u64,
+}
+
+impl Session {
+    /// On data that is at hand.
+    pub fn of(dataset: &Dataset, config: &TrainConfig) -> Self {
+        let rows = || RowsOnDevice::of(dataset, config, 1).ok();
+        // What cannot be told is refused when it is trained.
+        let rows = if config.tiers.is_default() { None } else { rows() };
+        Self { sizes: DataSizes::of(dataset), rows, reserved: 0 }
+    }
+
+    /// Its plan.
+    pub fn plan(&self, config: &TrainConfig) -> Result<Plan, TrainError> {
+        match self.rows {
+            Some(rows) => Plan::on_cuda_with(config, &self.sizes, rows),
+            None => Plan::on_cuda(config, &self.sizes),
+        }
+    }
+
+    /// Bytes that have to be free.
+    pub fn needed(&self, plan: &Plan) -> u64 {
+        plan.device_bytes() + self.reserved
+    }
+}
+
 impl Room {
+    /// That of a device that is here.
+    pub fn of(cuda: &Cuda) -> Result<Self, CliError> {
+        let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
+        Ok(Self { device: cuda.device().name(), free: free as u64 })
+    }
+
     /// Refuses a session that does not fit, with what would.
-    pub fn check(&self, plan: &Plan, config: &TrainConfig, sizes: &DataSizes) -> Result<(), CliError> {
-        let needed = plan.device_bytes();
+    pub fn check(&self, session: &Session, plan: &Plan, config: &TrainConfig) -> Result<(), CliError> {
+        let needed = session.needed(plan);
         if needed <= self.free {
             return Ok(());
         }
@@ -30,7 +72,7 @@ impl Room {
             self.free,
             remedies(
                 config,
-                |config| Plan::on_cuda(config, sizes).is_ok_and(|plan| plan.device_bytes() <= self.free),
+                |config| session.plan(config).is_ok_and(|plan| session.needed(&plan) <= self.free),
                 "take --device cpu, or a card with more memory"
             )
         )))
@@ -84,6 +126,8 @@ mod tests {
         interactions: None,
     };
 
+    const SESSION: Session = Session { sizes: SIZES, rows: None, reserved: 0 };
+
     fn config() -> TrainConfig {
         let model = ModelConfig { hidden: 512, ..ModelConfig::default() };
         TrainConfig { model, ..TrainConfig::default() }
@@ -95,16 +139,15 @@ mod tests {
 
     fn refused(free: u64) -> String {
         let room = Room { device: "Some card".to_owned(), free };
-        let (config, sizes) = (config(), SIZES);
-        room.check(&Plan::on_cuda(&config, &sizes).unwrap(), &config, &sizes).unwrap_err().to_string()
+        room.check(&SESSION, &SESSION.plan(&config()).unwrap(), &config()).unwrap_err().to_string()
     }
 
     #[test]
     fn what_fits_is_not_refused() {
-        let (config, plan) = (config(), Plan::on_cuda(&config(), &SIZES).unwrap());
+        let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
         let room = |free| Room { device: "Some card".to_owned(), free };
-        assert!(room(plan.device_bytes()).check(&plan, &config, &SIZES).is_ok());
-        assert!(room(plan.device_bytes() - 1).check(&plan, &config, &SIZES).is_err());
+        assert!(room(plan.device_bytes()).check(&SESSION, &plan, &config).is_ok());
+        assert!(room(plan.device_bytes() - 1).check(&SESSION, &plan, &config).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use girih_trainer::{DataSizes, Plan, TrainConfig};
 
 use super::device::choose;
 use super::doctor;
-use super::memory::Room;
+use super::memory::{Room, Session};
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -44,13 +44,19 @@ pub fn run(
     output: OutputArgs,
 ) -> Result<(), CliError> {
     let target = Target::of(device, memory, config.precision)?;
-    let sizes = DataSizes::of(&load(spec, options)?);
+    let dataset = load(spec, options)?;
+    let results = begun(spec, config);
+    match target {
+        Target::Processor(memory) => on_processor(memory, config, &DataSizes::of(&dataset), results, output),
+        Target::Cuda(room) => on_cuda(&room, config, &Session::of(&dataset, config), results, output),
+    }
+}
+
+/// What a plan is of.
+pub fn begun(spec: &str, config: &TrainConfig) -> Results {
     let mut results = Results::default();
     results.add("model", config.model.kind.name(), "Model", config.model.kind.name()).add("data", spec, "Data", spec);
-    match target {
-        Target::Processor(memory) => on_processor(memory, config, &sizes, results, output),
-        Target::Cuda(room) => on_cuda(&room, config, &sizes, results, output),
-    }
+    results
 }
 
 /// Memory and time on the processor here.
@@ -82,16 +88,16 @@ fn on_processor(
     }
 }
 
-/// Memory on a CUDA device.
-fn on_cuda(
+/// Prints what a session takes of the memory of a CUDA device.
+pub fn on_cuda(
     room: &Room,
     config: &TrainConfig,
-    sizes: &DataSizes,
+    session: &Session,
     mut results: Results,
     output: OutputArgs,
 ) -> Result<(), CliError> {
-    let plan = Plan::on_cuda(config, sizes)?;
-    let needed = plan.device_bytes();
+    let plan = session.plan(config)?;
+    let needed = session.needed(&plan);
     results.add("device", room.device.clone(), "Device", room.device.clone());
     add_bytes(&mut results, &plan);
     results
@@ -99,7 +105,7 @@ fn on_cuda(
         .add("available_bytes", room.free, "Free on the device", readable_bytes(room.free))
         .add("fits", needed <= room.free, "Fits", if needed <= room.free { "yes" } else { "no" });
     results.print(output.json);
-    room.check(&plan, config, sizes)
+    room.check(session, &plan, config)
 }
 
 fn add_bytes(results: &mut Results, plan: &Plan) {

@@ -1,5 +1,6 @@
 //! `girih train`.
 
+mod division;
 mod facts;
 mod observer;
 mod outputs;
@@ -10,14 +11,16 @@ use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
-use girih_trainer::{DataSizes, Event, Plan, SessionOptions, TrainConfig};
+use girih_trainer::{Event, SessionOptions, TrainConfig};
 
+use self::division::Asked;
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
 use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
+use super::memory::Session;
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
@@ -33,18 +36,25 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         return Err(CliError::Usage("--reorder-blocks needs an order to apply; give --reorder ORDER too".to_owned()));
     }
     let (spec, config) = settings::resolve(args)?;
-    config.validate()?;
+    let asked = Asked::of(args, &place, &config)?;
+    if asked.is_none() {
+        config.validate()?;
+    }
     let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         let device = device_of(&args.device, &args.ranks, None)?;
+        if let Some(asked) = asked {
+            return asked.plan(args, (&spec, &options, &config), &device);
+        }
         return match args.ranks.ranks.or(args.ranks.gpus) {
             None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
             Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
         };
     }
     let ranks = place.options(&args.ranks)?;
-    place.with_the_others(&args.ranks, |company| train(args, &spec, &config, &options, ranks.as_ref(), company))
+    place
+        .with_the_others(&args.ranks, |company| train(args, (&spec, &config, &options), asked, ranks.as_ref(), company))
 }
 
 /// Prints what every partition for `n` ranks would take, in the order of nodes that training would have.
@@ -66,9 +76,8 @@ fn plan_ranks(
 /// Trains as all of the company, or as one of it.
 fn train(
     args: &TrainArgs,
-    spec: &str,
-    config: &TrainConfig,
-    options: &LoadOptions,
+    (spec, config, options): (&str, &TrainConfig, &LoadOptions),
+    asked: Option<Asked>,
     ranks: Option<&RankOptions>,
     company: Company,
 ) -> Result<(), CliError> {
@@ -78,13 +87,15 @@ fn train(
     let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank())?;
     let backend = choose(&device, config.precision)?;
+    let to_divide =
+        asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
     let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let wanted = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config);
     let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
     let mut data = match ranks {
         // Each rank reads its own rows, where they lie in their order and no plan counts all of them.
-        Some(_) if wanted.is_none() && !is_planned => DataSource::open(spec, options)?,
+        Some(_) if wanted.is_none() && !is_planned && to_divide.is_none() => DataSource::open(spec, options)?,
         _ => load(spec, options)?.into(),
     };
     let facts = Facts::of(&data.outline(), spec, config, backend.name());
@@ -93,16 +104,23 @@ fn train(
         let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
         (data, order) = (dataset.into(), name);
     }
+    let mut divided = None;
     // Of rows that each rank will read for itself nothing is planned.
     if let DataSource::Loaded(dataset) = &data {
         ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
-        check_memory(&backend, ranks.as_ref(), config, dataset)?;
+        match &to_divide {
+            Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
+            None => check_memory(&backend, ranks.as_ref(), config, dataset)?,
+        }
     }
-    let ranks = ranks.as_ref();
+    let (ranks, divided) = (ranks.as_ref(), divided.as_ref());
+    let config = &divided.map_or_else(|| config.clone(), |divided| divided.config(config));
+    let outputs = outputs.map(|folder| folder.with(spec, config)).transpose()?;
     if !output.json {
         let has_patches = ranks.is_some_and(|ranks| ranks.layout == Layout::Patches);
         let is_cut = has_patches || !config.batch.is_sampled();
         eprintln!("{}", facts.headline());
+        divided.iter().flat_map(|divided| divided.lines()).for_each(|line| eprintln!("{line}"));
         if is_cut {
             company.tell_what_is_read(&data);
         }
@@ -137,6 +155,9 @@ fn train(
     }
     let mut results = facts.results(config, &outcome);
     add_arrangement(&mut results, ranks, &order);
+    if let Some(divided) = divided {
+        results.add_hidden("division", divided.to_json());
+    }
     if let Some(outputs) = &outputs {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
@@ -179,9 +200,9 @@ fn check_memory(
     if let Some(ranks) = ranks {
         return planned::check(ranks, room.free, dataset, config);
     }
-    let sizes = DataSizes::of(dataset);
+    let session = Session::of(dataset, config);
     // What cannot be planned cannot be trained either, and training says why.
-    Plan::on_cuda(config, &sizes).map_or(Ok(()), |plan| room.check(&plan, config, &sizes))
+    session.plan(config).map_or(Ok(()), |plan| room.check(&session, &plan, config))
 }
 
 /// How the work was shared and nodes were numbered; people are told where it is not as usual.

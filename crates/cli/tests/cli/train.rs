@@ -5,7 +5,7 @@ use std::fs;
 use girih_graph_format::file::Array;
 use serde_json::json;
 
-use crate::girih::{SMALL, Workspace, assert_keys, girih, losses, names_in, says};
+use crate::girih::{Finished, SMALL, Workspace, assert_keys, command, girih, losses, names_in, says};
 
 const RESULT_KEYS: [&str; 20] = [
     "model",
@@ -305,4 +305,119 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
     assert!(says(&girih(&cache).refused(1), "a device with memory of its own"));
     let topology = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--topology-cache", "0.5"];
     assert!(says(&girih(&topology).refused(1), "a device that samples by itself"));
+}
+
+/// More nodes than are scored at a time.
+const NODES: u64 = 80_000;
+
+/// Batches of some nodes of a graph.
+const DIVIDED: [&str; 11] = [
+    "train",
+    "--data",
+    "synth:planted,nodes=80000,degree=8,features=24,classes=4",
+    "--batch",
+    "neighbor",
+    "--fanout",
+    "3,2",
+    "--batch-size",
+    "20",
+    "--hidden",
+    "64",
+];
+
+/// What training takes of a device without any rows, as a refusal says.
+fn least_memory(flags: &[&str]) -> u64 {
+    let message = girih(&[&DIVIDED[..], &["--plan", "--tier-memory", "1MB"], flags].concat()).refused(1);
+    for part in ["training alone needs", "(1000000bytes)", "smaller batches"] {
+        assert!(says(&message, part), "no {part}: {message}");
+    }
+    message.split("bytes)").next().and_then(|rest| rest.rsplit('(').next()).unwrap().parse().unwrap()
+}
+
+#[test]
+fn memory_is_divided_for_devices_that_are_not_here() {
+    let planned = |flags: &[&str]| girih(&[&DIVIDED[..], &["--plan", "--json"], flags].concat()).ok().result();
+    // Offsets and lists of where rows are take 2 MB, rows of features some 8, scores of the whole graph more.
+    for (flags, n_devices) in
+        [(&[][..], 1), (&["--codec", "topk:4"], 1), (&["--gpus", "3"], 3), (&["--score-by", "layers"], 1)]
+    {
+        let least = least_memory(flags);
+        for more in [3_000_000, 400_000_000] {
+            let memory = (least + more).to_string();
+            let plan = planned(&[&["--tier-memory", &memory], flags].concat());
+            assert_keys(&plan, &["needed_bytes", "available_bytes", "predicted_peak_bytes"]);
+            let division = &plan["division"];
+            assert_eq!(
+                (&plan["fits"], &plan["needed_bytes"]),
+                (&true.into(), &division["needed_bytes"]),
+                "{n_devices}"
+            );
+            assert_eq!(division["memory_bytes"], least + more);
+            let expected = division["expected"].as_array().unwrap();
+            for of in ["features", "neighbors"] {
+                let of = || expected.iter().filter(|share| share["of"] == of);
+                assert_eq!(of().map(|share| share["n_nodes"].as_u64().unwrap()).sum::<u64>(), NODES);
+                assert!((of().map(|share| share["reads"].as_f64().unwrap()).sum::<f64>() - 1.0).abs() < 1e-9);
+            }
+            let is_whole = expected.iter().all(|share| share["tier"] == "every-card");
+            assert!(is_whole || more < 1 << 24, "{division}");
+            assert_eq!(more > 1 << 24, division["config"] == serde_json::json!({}), "{division}");
+        }
+    }
+    let text = girih(&[&DIVIDED[..], &["--plan", "--tier-memory", "80GB"]].concat()).ok().out;
+    assert!(text.contains("every device has all") && text.contains("100.0 % of reads expected"), "{text}");
+    assert_eq!(planned(&["--memory", "80GB", "--tier-memory", "auto"])["division"]["memory_bytes"], 80_000_000_000u64);
+    let too_much = girih(&[&DIVIDED[..], &["--plan", "--memory", "1MB", "--tier-memory", "80GB"]].concat());
+    assert!(
+        too_much.code == Some(1) && too_much.err.contains("a CUDA device as given by --memory"),
+        "{}",
+        too_much.err
+    );
+}
+
+#[test]
+fn the_shares_of_a_division_are_planned_for_alike() {
+    let flags = ["--hotness", "degree"];
+    let memory = (least_memory(&flags) + 3_000_000).to_string();
+    let plan = |more: &[&str]| girih(&[&DIVIDED[..], &["--plan", "--json"], &flags, more].concat()).ok().result();
+    let divided = plan(&["--tier-memory", &memory]);
+    let shares = |part: &str| match &divided["division"]["config"][part] {
+        serde_json::Value::String(text) => text.clone(),
+        share => share.to_string(),
+    };
+    let (features, topology) = (shares("features"), shares("topology"));
+    let mut by_hand = vec!["--memory", &memory, "--feature-cache", &features];
+    if topology != "null" {
+        by_hand.extend(["--topology-cache", &topology]);
+    }
+    assert_eq!(plan(&by_hand)["needed_bytes"], divided["needed_bytes"], "{divided}");
+}
+
+#[test]
+fn memory_that_cannot_be_divided_is_refused() {
+    let refusal = |flags: &[&str], code| girih(&[&["train", "--data", "no/such/file"], flags].concat()).refused(code);
+    let neighbors = ["--batch", "neighbor", "--tier-memory"];
+    for (flags, code, told) in [
+        (&["--tier-memory", "80GB"][..], 1, "full batches read all of graph and features at once"),
+        (&["--batch", "cluster", "--tier-memory", "80GB"], 1, "devices draw for batches of neighbours"),
+        (&["--batch", "neighbor", "--replace", "--tier-memory", "80GB"], 1, "without replacement"),
+        (&["--batch", "neighbor", "--task", "links", "--tier-memory", "80GB"], 1, "batches of neighbours of nodes"),
+        (&[&neighbors[..], &["much"]].concat(), 2, "or auto"),
+        (&[&neighbors[..], &["80GB", "--feature-cache", "0.1"]].concat(), 2, "cannot be used with"),
+        (&[&neighbors[..], &["80GB", "--topology-cache", "0.1"]].concat(), 2, "cannot be used with"),
+        (&[&neighbors[..], &["80GB", "--device", "cpu"]].concat(), 1, "a processor reads features"),
+        (&[&neighbors[..], &["80GB", "--device", "cpu", "--plan"]].concat(), 1, "a processor reads features"),
+        (&[&neighbors[..], &["80GB", "--gpus", "2", "--layout", "patches", "--plan"]].concat(), 2, "--layout patches"),
+    ] {
+        let message = refusal(flags, code);
+        assert!(says(&message, told), "{flags:?}: {message}");
+    }
+    let of_codec = girih(&[&DIVIDED[..], &["--plan", "--tier-memory", "80GB", "--codec", "int8"]].concat()).refused(1);
+    assert!(says(&of_codec, "decoded by the host"), "{of_codec}");
+    let launched = command(&[&["train", "--data", SMALL][..], &neighbors, &["auto"]].concat())
+        .envs([("GIRIH_RANK", "0"), ("GIRIH_SIZE", "2"), ("GIRIH_RENDEZVOUS", "127.0.0.1:1")])
+        .output()
+        .unwrap();
+    let launched = Finished::new(launched).refused(2);
+    assert!(says(&launched, "give --tier-memory a size, like 80GB, instead of auto"), "{launched}");
 }

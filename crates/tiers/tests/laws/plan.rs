@@ -2,11 +2,12 @@
 
 use girih_graph_format::Csr;
 use girih_partition::Patches;
-use girih_tiers::{Cut, Hotness, Planner, Rates, Reads, Room, Tier, TierPlan, Visits};
+use girih_tiers::{Cut, Hotness, Planner, Rates, Reads, Room, Storage, Tier, TierPlan, Visits};
 use proptest::prelude::*;
 
 use crate::skewed;
 
+const TRAINING_BYTES: u64 = 1000;
 const READS: Reads = Reads { rows: 40_000.0, draws: 300_000.0, features: 200_000.0 };
 
 struct Case {
@@ -37,13 +38,15 @@ impl Case {
             n_hops: 3,
             cut: Some(&self.cut),
             room,
+            training_bytes: TRAINING_BYTES,
+            storage: Storage::Once,
             rates: Rates::h200(),
         }
     }
 }
 
 fn room(n_cards: usize, card_bytes: u64, host_bytes: Option<u64>) -> Room {
-    Room { n_cards, card_bytes, training_bytes: 1000, host_bytes }
+    Room { n_cards, card_bytes, host_bytes }
 }
 
 fn shares(plan: &TierPlan) -> [f64; 2] {
@@ -96,6 +99,40 @@ proptest! {
         let sum: f64 = parts.iter().flat_map(|part| &part.tiers).map(|used| used.seconds).sum::<f64>()
             + parts.iter().map(|part| part.exchange_seconds).sum::<f64>();
         prop_assert!((sum - plan.seconds).abs() < 1e-12);
+    }
+
+    /// With copies of what the host has, each card has a list of all addresses for either part, but for a topology that it has as a whole.
+    #[test]
+    fn copies_take_what_lists_offsets_and_rows_take(
+        n_cards in 1usize..5,
+        card_bytes in 1000u64..300_000,
+        host_bytes in proptest::option::of(100_000u64..300_000),
+    ) {
+        let case = Case::new(1500, n_cards);
+        let room = room(n_cards, card_bytes, host_bytes);
+        let planner = Planner { storage: Storage::Copied, cut: None, ..case.planner(room) };
+        let (offsets, list, ids) = (8 * 1501, 8 * 1500, 4 * case.graph.nnz() as u64);
+        let Ok(plan) = planner.plan(None) else {
+            let lists = offsets + list + (ids.min(list));
+            prop_assert!(card_bytes < TRAINING_BYTES + lists || host_bytes.is_some_and(|bytes| bytes < 150_000 + ids));
+            return Ok(());
+        };
+        let on_card = |part: &girih_tiers::Part| -> u64 {
+            part.tiers.iter().map(|used| match used.tier {
+                Tier::EveryCard => used.bytes,
+                Tier::OneCard => (used.n_nodes.div_ceil(n_cards) * 100) as u64,
+                Tier::Host | Tier::Disk => 0,
+            }).sum()
+        };
+        let is_whole = plan.topology.tiers[0].n_nodes == 1500 && plan.topology.tiers[0].tier == Tier::EveryCard;
+        let tables = offsets + if is_whole { 0 } else { list };
+        prop_assert_eq!(plan.topology.card_bytes, tables + on_card(&plan.topology));
+        prop_assert_eq!(plan.features.card_bytes, list + on_card(&plan.features));
+        prop_assert_eq!(plan.topology.host_bytes, if is_whole { 0 } else { ids });
+        prop_assert_eq!(plan.features.host_bytes, 150_000);
+        prop_assert!(plan.topology.card_bytes + plan.features.card_bytes <= plan.shared_bytes);
+        prop_assert!(plan.topology.host_bytes + plan.features.host_bytes <= host_bytes.unwrap_or(u64::MAX));
+        prop_assert!(plan.features.tiers.iter().all(|used| used.tier != Tier::Disk));
     }
 
     #[test]
@@ -165,6 +202,16 @@ fn refusals_name_bytes_and_remedies() {
 }
 
 #[test]
+fn cards_without_room_for_lists_are_refused() {
+    let case = Case::new(1500, 1);
+    let planner = |bytes| Planner { storage: Storage::Copied, ..case.planner(room(1, bytes, None)) };
+    let message = planner(2000).plan(None).unwrap_err().to_string();
+    let named = message.split("alone take ").nth(1).and_then(|rest| rest.split(['(', ' ']).nth(3)).unwrap();
+    let named = TRAINING_BYTES + named.parse::<u64>().unwrap();
+    assert!(planner(named - 1).plan(None).is_err() && planner(named).plan(None).is_ok(), "{message}");
+}
+
+#[test]
 fn the_host_memory_that_a_refusal_names_does() {
     let case = Case::new(1500, 2);
     let message = case.planner(room(2, 5000, Some(10))).plan(None).unwrap_err().to_string();
@@ -190,6 +237,8 @@ fn a_graph_without_nodes_or_edges_has_a_plan() {
             n_hops: 1,
             cut: None,
             room,
+            training_bytes: TRAINING_BYTES,
+            storage: Storage::Once,
             rates: Rates::h200(),
         };
         let plan = planner.plan(None).unwrap();

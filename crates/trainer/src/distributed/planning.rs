@@ -12,6 +12,7 @@ use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::graph::Graph;
 use crate::plan::{DataSizes, Plan, PlanDevice, Share};
+use crate::sampled::PlacedRows;
 
 /// A session on ranks, to be planned for partitions.
 pub struct RankPlanner<'a> {
@@ -71,7 +72,7 @@ impl RankPlanner<'_> {
             let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
             let graph = reads_graph
                 .then(|| Graph::Cut(Box::new(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks)))));
-            Plan::on((&meter, device), config, data, Some(Share { ranks, graph }))
+            Plan::on((&meter, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph }))
         };
         let last = ranks.grid.ranks() - 1;
         let ranks: Vec<usize> = if graph.is_even() && last > 0 { vec![0, last] } else { (0..=last).collect() };

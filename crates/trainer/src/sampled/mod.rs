@@ -12,6 +12,7 @@
 //! - [`MiniBatch`]: a run.
 //! - [`Held`]: graph and features where every rank holds a patch of them.
 //! - [`TierConfig`]: where devices have what they sample from and read.
+//! - [`Division`]: these, for the memory that there is.
 //! - [`Layerwise`]: scores, where the graph does not fit at once.
 //! - [`BatchPlan`]: the largest batch that there can be, for plans.
 //!
@@ -22,6 +23,7 @@
 mod batch;
 mod batches;
 mod device;
+mod division;
 mod layerwise;
 mod neighborhoods;
 mod patches;
@@ -31,10 +33,12 @@ mod tiers;
 mod train;
 
 pub(crate) use batches::Batches;
+pub use division::Division;
 pub(crate) use layerwise::{Layerwise, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::Held;
-pub(crate) use plan::{BatchPlan, LayerPlan};
+pub use plan::RowsOnDevice;
+pub(crate) use plan::{BatchPlan, LayerPlan, PlacedRows};
 pub(crate) use session::{Material, Prepared, raw, sampled_by_device};
 pub use tiers::{TierConfig, TierShare};
 pub use train::MiniBatch;

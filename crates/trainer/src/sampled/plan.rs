@@ -32,7 +32,29 @@ pub(crate) struct BatchPlan {
     /// Devices other than the processor sample by themselves.
     by_device: bool,
     /// Numbers of 32 bits that a device takes for features which are no matrix of its own: codes, or a cache of rows.
-    cached: usize,
+    features: usize,
+    /// The same of what is drawn from: neighbours, offsets of rows, and where these are.
+    topology: usize,
+}
+
+/// What a plan has on the device of the rows that tiers place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlacedRows {
+    /// As many as shares say, of the adjacency the longest.
+    AtMost,
+    /// These.
+    These(RowsOnDevice),
+    /// None, and no lists of where they are.
+    Elsewhere,
+}
+
+/// What a device has of the rows that a [`TierConfig`](super::TierConfig) places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsOnDevice {
+    /// Rows of features.
+    pub features: usize,
+    /// Neighbours, in rows of the adjacency.
+    pub neighbors: usize,
 }
 
 enum Layers {
@@ -46,7 +68,7 @@ impl BatchPlan {
     /// The plan of valid settings; `None` where steps see the full graph.
     pub(crate) fn new(
         config: &TrainConfig,
-        data: &DataSizes,
+        (data, rows): (&DataSizes, PlacedRows),
         needs: &Needs,
         links: Option<&LinkSizes>,
     ) -> Option<Self> {
@@ -75,18 +97,9 @@ impl BatchPlan {
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
         let in_place = is_dense && reads_in_place(config, needs);
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
-        let words_of_rows = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
-        let cached = match (config.tiers.features, data.code_bytes) {
-            _ if !by_device => 0,
-            // Rows, and the address of each.
-            (Some(shares), Some(bytes)) => {
-                let (on_every_card, on_one_card) = shares.of_nodes(data.n_nodes);
-                2 * data.n_nodes + words_of_rows(on_every_card + on_one_card, bytes)
-            }
-            (None, Some(bytes)) => words_of_rows(data.n_nodes, bytes),
-            (_, None) => 0,
-        };
-        Some(Self { layers, n_batches, self_loops, in_place, by_device, cached })
+        let features = if by_device { words_of_features(config, data, rows) } else { 0 };
+        let topology = words_of_topology(config, data, rows);
+        Some(Self { layers, n_batches, self_loops, in_place, by_device, features, topology })
     }
 
     /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
@@ -94,16 +107,16 @@ impl BatchPlan {
     /// a cache of features.
     pub(crate) fn sampler(&self, meter: &Meter, data: &DataSizes, is_main_memory: bool) -> Option<MeterMatrix> {
         let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
-        let graph = data.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
+        let weights = if data.weighted { data.n_edges } else { 0 };
         if is_main_memory {
-            return self.self_loops.then(|| words(graph));
+            return self.self_loops.then(|| words(data.n_edges + weights + words_of_offsets(data)));
         }
-        let (Layers::Blocks(layers), true) = (&self.layers, self.by_device) else { return Some(words(self.cached)) };
+        let (Layers::Blocks(layers), true) = (&self.layers, self.by_device) else { return Some(words(self.features)) };
         let edges: usize = layers.iter().map(|&(_, n_entries)| n_entries).sum();
         let rows: usize = layers.iter().map(|(shape, _)| shape.rows).sum();
         let batch = edges * if data.weighted { 3 } else { 1 } + layers[0].0.cols + 2 * rows;
         let of_nodes = 3 * data.n_nodes + data.n_nodes.div_ceil(16);
-        Some(words(graph + of_nodes + batch + self.cached))
+        Some(words(self.topology + weights + of_nodes + batch + self.features))
     }
 
     /// Batches that wait for their turn, and one that is being made.
@@ -248,6 +261,39 @@ impl LayerPlan<'_> {
         let graphs = LayerGraphs::Shared(Graph::Block(BlockGraph { matrix, n_destinations: n, in_place }));
         Inputs { graphs, features: Some(features), propagated: None, n_nodes: n_sources, ranks: None }
     }
+}
+
+/// Numbers of 32 bits that a device takes which samples for features that are no matrix of its own.
+fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -> usize {
+    let words = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
+    match (config.tiers.features, data.code_bytes, rows) {
+        (_, None, _) | (Some(_), _, PlacedRows::Elsewhere) => 0,
+        (Some(_), Some(bytes), PlacedRows::These(rows)) => words_of_list(data) + words(rows.features, bytes),
+        (Some(shares), Some(bytes), PlacedRows::AtMost) => {
+            let (on_every_card, on_one_card) = shares.of_nodes(data.n_nodes);
+            words_of_list(data) + words(on_every_card + on_one_card, bytes)
+        }
+        (None, Some(bytes), _) => words(data.n_nodes, bytes),
+    }
+}
+
+/// The same for what it draws from, beside weights.
+fn words_of_topology(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -> usize {
+    let list = if config.tiers.topology.is_some() { words_of_list(data) } else { 0 };
+    match (config.tiers.topology, rows) {
+        (Some(_), PlacedRows::Elsewhere) => 0,
+        (Some(_), PlacedRows::These(rows)) => words_of_offsets(data) + list + rows.neighbors,
+        (Some(_), PlacedRows::AtMost) | (None, _) => words_of_offsets(data) + list + data.n_edges,
+    }
+}
+
+fn words_of_offsets(data: &DataSizes) -> usize {
+    2 * (data.n_nodes + 1)
+}
+
+/// The address of a row of each node.
+fn words_of_list(data: &DataSizes) -> usize {
+    2 * data.n_nodes
 }
 
 /// The blocks of a batch, that at the inputs first; `None` where the fan-out is refused.

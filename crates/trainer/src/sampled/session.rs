@@ -10,6 +10,7 @@ use girih_tiers::Placement;
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
 use super::device::{DeviceBatches, Loader};
+use super::division::no_neighbours;
 use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
 use super::tiers::{Placements, TierShare, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
@@ -63,9 +64,7 @@ impl<B: Backend> Material<B> {
         (seeds, n_devices, by_layers): (&[NodeId], usize, bool),
     ) -> Result<Self, TrainError> {
         check_features(&features, config)?;
-        let adjacency = needs.graph.ok_or_else(|| {
-            TrainError::invalid(format!("the model {} reads no neighbours to sample", config.model.kind.name()))
-        })?;
+        let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from);
         let scored_from = (by_layers && drawn_from != adjacency).then(|| Neighborhoods::new(&graph, adjacency));

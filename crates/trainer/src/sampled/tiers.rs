@@ -3,7 +3,7 @@
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
 use girih_sampling::{Loader, LoaderOptions};
-use girih_tiers::{CacheShares, Heat, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Tier, Visits};
+use girih_tiers::{CacheShares, Heat, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Tier, Visits};
 use serde::{Deserialize, Serialize};
 
 use super::Neighborhoods;
@@ -34,6 +34,28 @@ pub struct TierConfig {
 }
 
 impl TierConfig {
+    /// All on the host, and nothing on devices.
+    #[must_use]
+    pub fn on_host() -> Self {
+        let nothing = Some(CacheShares::default());
+        Self { features: nothing, topology: nothing, hotness: Hotness::default() }
+    }
+
+    /// The same of any shares: what is placed, but not where.
+    pub(crate) fn without_shares(&self) -> Self {
+        let placed = |shares: Option<CacheShares>| shares.map(|_| CacheShares::default());
+        Self { features: placed(self.features), topology: placed(self.topology), hotness: Hotness::default() }
+    }
+
+    /// Why a processor refuses them.
+    #[must_use]
+    pub fn refused_by_processors() -> TrainError {
+        TrainError::invalid(
+            "feature and topology caches are for devices with memory of their own, and a processor reads features and neighbours where \
+             they are; leave them out, or choose --device cuda",
+        )
+    }
+
     /// Whether devices have all.
     #[must_use]
     pub fn is_default(&self) -> bool {
@@ -97,7 +119,7 @@ impl Placements {
         let is_ordered = |shares: CacheShares| shares.every_card > 0.0 || shares.one_card > 0.0;
         let graph = neighborhoods.graph();
         let heats = if parts.into_iter().flatten().any(is_ordered) {
-            heats(neighborhoods, seeds, config)?
+            heats(neighborhoods, seeds, config)?.0
         } else {
             Hotness::InDegree.heats(graph, seeds, &Visits::default())
         };
@@ -121,14 +143,36 @@ impl Placements {
     }
 }
 
-/// How often nodes are read.
-fn heats(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) -> Result<Heats, TrainError> {
-    let (graph, hotness) = (neighborhoods.graph(), config.tiers.hotness);
-    let visits = match hotness {
-        Hotness::Presampled => visits(neighborhoods, seeds, config, (PRESAMPLED_EPOCH, PRESAMPLED_BATCHES))?,
-        _ => Visits::default(),
+/// How often nodes are read, and what was presampled to tell it, if anything was.
+pub(super) fn heats(
+    neighborhoods: &Neighborhoods,
+    seeds: &[NodeId],
+    config: &TrainConfig,
+) -> Result<(Heats, Option<Visits>), TrainError> {
+    let hotness = config.tiers.hotness;
+    let presampled = match hotness {
+        Hotness::Presampled => Some(presampled(neighborhoods, seeds, config)?),
+        Hotness::InDegree | Hotness::PageRank | Hotness::ReversePageRank => None,
     };
-    Ok(hotness.heats(graph, seeds, &visits))
+    let nothing = Visits::default();
+    let heats = hotness.heats(neighborhoods.graph(), seeds, presampled.as_ref().unwrap_or(&nothing));
+    Ok((heats, presampled))
+}
+
+/// How often nodes are read, and what a batch reads.
+pub(super) fn heats_and_reads(
+    neighborhoods: &Neighborhoods,
+    seeds: &[NodeId],
+    config: &TrainConfig,
+) -> Result<(Heats, Reads), TrainError> {
+    let (heats, visits) = heats(neighborhoods, seeds, config)?;
+    let visits = visits.map_or_else(|| presampled(neighborhoods, seeds, config), Ok)?;
+    Ok((heats, visits.per_batch()))
+}
+
+/// What batches read of an epoch that is not trained.
+fn presampled(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) -> Result<Visits, TrainError> {
+    visits(neighborhoods, seeds, config, (PRESAMPLED_EPOCH, PRESAMPLED_BATCHES))
 }
 
 /// What so many batches of an epoch read.
@@ -142,8 +186,7 @@ fn visits(
     let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
     let options = LoaderOptions { batch_size, seed: config.seed, ..LoaderOptions::default() };
     let loader = Loader::new(neighborhoods.graph(), sampler, seeds.to_vec(), options)?;
-    let counted = Visits::of(&loader, epoch, n_batches, rayon::current_num_threads());
-    counted.map_err(|error| TrainError::invalid(error.to_string()))
+    Ok(Visits::of(&loader, epoch, n_batches, rayon::current_num_threads())?)
 }
 
 /// What lies where, and how often it is read there.

@@ -4,8 +4,8 @@ use girih_datasets::{Dataset, Features};
 use girih_machine::readable_bytes;
 use girih_partition::Patches;
 use girih_planner::Figures;
-use girih_sampling::{FanOut, Loader, LoaderOptions, NeighborSampler, Neighbors};
-use girih_tiers::{Cut, PRESAMPLED_EPOCH, Part, Planner, Rate, Rates, Room, TierPlan, TierUse, Visits};
+use girih_sampling::{FanOut, Loader, LoaderOptions, NeighborSampler};
+use girih_tiers::{Cut, PRESAMPLED_EPOCH, Part, Planner, Rates, Room, Storage, TierPlan, TierUse, Visits};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
     let heats = under_spinner("finding what is hot", args.output, || {
         tiers.hotness.heats(&dataset.graph, &dataset.seeds(), &presampled)
     });
-    let (n_cards, figures) = (usize::from(tiers.gpus), Figures::h200());
+    let n_cards = usize::from(tiers.gpus);
     let cut =
         |n| -> Result<Cut, CliError> { Ok(Cut::new(&dataset.graph, Patches::weighted(dataset.graph.indptr(), n)?)?) };
     let cut = (n_cards > 1).then(|| cut(n_cards)).transpose()?;
@@ -53,11 +53,12 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
         cut: cut.as_ref(),
         room: Room {
             n_cards,
-            card_bytes: tiers.memory.unwrap_or(figures.memory_bytes),
-            training_bytes,
+            card_bytes: tiers.memory.unwrap_or_else(|| Figures::h200().memory_bytes),
             host_bytes: tiers.host_memory,
         },
-        rates: rates(&figures),
+        training_bytes,
+        storage: Storage::Once,
+        rates: Rates::h200(),
     };
     let plan = planner.plan(tiers.cache_share)?;
     describe(args, dataset, &planner, &plan, &held_out).print(args.output.json);
@@ -76,7 +77,7 @@ fn loader<'g>(
     Ok(Loader::new(&dataset.graph, sampler, dataset.seeds(), options)?)
 }
 
-/// What training takes of a card: steps, the rows that a batch gathers, and the tables of a sampler that relabels by rank.
+/// What training takes of a card beside topology and features.
 fn training_bytes(
     args: &SampleArgs,
     batch: &BatchConfig,
@@ -86,7 +87,8 @@ fn training_bytes(
     let (of_sage, n_layers) = (TrainConfig::for_model(ModelKind::Sage), fan_out.hops().len());
     let config = TrainConfig {
         model: ModelConfig { layers: n_layers, hidden: HIDDEN, ..of_sage.model },
-        batch: batch.clone(),
+        // Batches are as large at most as those without replacement, which devices draw.
+        batch: BatchConfig { replace: false, ..batch.clone() },
         batch_size: Some(args.batch_size as usize),
         ..of_sage
     };
@@ -100,19 +102,7 @@ fn training_bytes(
         n_features: at_least_one(sizes.n_features),
         ..sizes
     };
-    let steps = Plan::on_cuda(&config, &sizes)?.device_bytes_beside_inputs();
-    let gathered = most_inputs(fan_out, args.batch_size as usize, sizes.n_nodes) * sizes.n_features * size_of::<f32>();
-    // A position for each node, and two bits.
-    let sampler = 4 * sizes.n_nodes + sizes.n_nodes.div_ceil(4);
-    Ok(steps + (gathered + sampler) as u64)
-}
-
-/// The most nodes whose features a batch reads.
-fn most_inputs(fan_out: &FanOut, n_seeds: usize, n_nodes: usize) -> usize {
-    fan_out.hops().iter().fold(n_seeds.min(n_nodes), |n, &hop| match hop {
-        Neighbors::All => n_nodes,
-        Neighbors::Count(count) => n.saturating_mul(1 + count as usize).min(n_nodes),
-    })
+    Ok(Plan::beside_rows(&config, &sizes)?.device_bytes())
 }
 
 /// Bytes of a row of features, as it would be stored. Rows of sparse features are stored dense: they are read one by one.
@@ -135,18 +125,6 @@ fn row_bytes(dataset: &Dataset, codec: Option<CodecChoice>) -> Result<u64, CliEr
     Ok(bytes as u64)
 }
 
-/// What reads cost: of memory and links as plans of ranks count them, of the rest as the study of kernels found them.
-fn rates(figures: &Figures) -> Rates {
-    let built_in = Rates::h200();
-    let links = figures.links.all_to_all;
-    Rates {
-        // Rows are read and written again.
-        device: Rate { bytes_per_second: figures.card.stream_bytes / 2.0, ..built_in.device },
-        peer: Rate { bytes_per_second: links.bytes_per_second, latency: links.latency, ..built_in.peer },
-        ..built_in
-    }
-}
-
 fn describe(
     args: &SampleArgs,
     dataset: &Dataset,
@@ -166,7 +144,7 @@ fn describe(
         .add_hidden("edges", dataset.n_edges())
         .add("gpus", room.n_cards, "CUDA devices", room.n_cards.to_string())
         .add("memory_bytes", room.card_bytes, "Memory of each", readable_bytes(room.card_bytes))
-        .add("training_bytes", room.training_bytes, "  of that training", readable_bytes(room.training_bytes))
+        .add("training_bytes", planner.training_bytes, "  of that training", readable_bytes(planner.training_bytes))
         .add("topology_bytes", plan.topology.card_bytes, "  of that topology", readable_bytes(plan.topology.card_bytes))
         .add("feature_bytes", plan.features.card_bytes, "  of that features", readable_bytes(plan.features.card_bytes));
     let host_bytes = plan.topology.host_bytes + plan.features.host_bytes;

@@ -147,13 +147,15 @@ fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
     if tiers.is_empty() {
         return;
     }
-    let line = |share: &TierShare| {
-        let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.reads);
-        let TierShare { of, tier, n_nodes, .. } = share;
-        format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads", tier.name())
-    };
-    let lines: Vec<String> = tiers.iter().map(line).collect();
+    let lines: Vec<String> = tiers.iter().map(of_share).collect();
     results.add("tiers", serde_json::to_value(tiers).unwrap_or_default(), "Tiers", lines.join("\n"));
+}
+
+/// What lies in one kind of memory, in words.
+pub fn of_share(share: &TierShare) -> String {
+    let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.reads);
+    let TierShare { of, tier, n_nodes, .. } = share;
+    format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads", tier.name())
 }
 
 /// A share, with its deviation over several runs.

@@ -39,6 +39,14 @@ impl OutputFolder {
         Ok(folder)
     }
 
+    /// The same with the configuration that training has.
+    ///
+    /// # Errors
+    /// Never in practice: every setting has a TOML form.
+    pub fn with(self, spec: &str, config: &TrainConfig) -> Result<Self, CliError> {
+        Ok(Self { config: settings::to_toml(spec, config)?, ..self })
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,0 +1,187 @@
+//! `--tier-memory`: the memory of devices divided between training, features and what neighbours are drawn from, once and before any
+//! rank starts.
+
+use girih_datasets::{Dataset, LoadOptions, load};
+use girih_machine::{Machine, readable_bytes};
+use girih_tiers::Room as TierRoom;
+use girih_trainer::distributed::Layout;
+use girih_trainer::{DataSizes, Division, TierConfig, TrainConfig};
+use serde_json::{Value, json};
+
+use super::facts::of_share;
+use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
+use crate::commands::cards::others;
+use crate::commands::device::{Chosen, choose};
+use crate::commands::memory::{Room, Session};
+use crate::commands::plan;
+use crate::commands::ranks::Place;
+use crate::error::CliError;
+
+/// Bytes of a device that NCCL takes for the buffers of its channels, at most.
+const EXCHANGE_BYTES: u64 = 1 << 30;
+
+/// What is to be divided.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    memory: TierMemory,
+    /// Devices of this process, which share one cache.
+    n_devices: usize,
+    /// Bytes of each that are not for training.
+    reserved: u64,
+}
+
+impl Asked {
+    /// What the arguments ask for, if they do.
+    ///
+    /// # Errors
+    /// When nothing can be divided for such batches or ranks.
+    pub fn of(args: &TrainArgs, place: &Place, config: &TrainConfig) -> Result<Option<Self>, CliError> {
+        let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
+        Division::check(config)?;
+        if args.ranks.layout.map(Layout::from) == Some(Layout::Patches) {
+            return Err(CliError::Usage(
+                "--tier-memory divides what every rank reads of the whole, and of --layout patches each holds its own rows alone; leave one \
+                 of them out"
+                    .to_owned(),
+            ));
+        }
+        if memory == TierMemory::Auto {
+            place.refuse_several(
+                "processes that a launcher started would each find other memory free: give --tier-memory a size, like 80GB, instead of auto",
+            )?;
+        }
+        let n_ranks = args.ranks.ranks.or(args.ranks.gpus).map_or(1, usize::from);
+        let is_alone = matches!(place, Place::Alone);
+        let reserved = if is_alone && n_ranks == 1 { 0 } else { EXCHANGE_BYTES };
+        Ok(Some(Self { memory, n_devices: if is_alone { n_ranks } else { 1 }, reserved }))
+    }
+
+    /// The room that there is on devices here, of several the least.
+    ///
+    /// # Errors
+    /// When the first is a processor, or another one cannot be opened.
+    pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
+        let first = first.room()?.ok_or_else(TierConfig::refused_by_processors)?;
+        let mut rooms = others(device, self.n_devices, config.precision).map(|card| Room::of(&card?));
+        rooms.try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+    }
+
+    /// Divides it for devices that are here.
+    ///
+    /// # Errors
+    /// When it does not suffice, or is not there.
+    pub fn on_devices(&self, room: &Room, dataset: &Dataset, config: &TrainConfig) -> Result<Divided, CliError> {
+        let bytes = match self.memory {
+            TierMemory::Size(bytes) => bytes,
+            TierMemory::Auto => room.free,
+        };
+        let divided = self.divided((bytes, Machine::here().memory_bytes), dataset, config)?;
+        let config = divided.config(config);
+        room.check(&divided.session, &divided.session.plan(&config)?, &config)?;
+        Ok(divided)
+    }
+
+    /// Prints the plan of a session with what comes of it, on devices that need not be here; trains nothing.
+    ///
+    /// # Errors
+    /// When it does not suffice.
+    pub fn plan(
+        &self,
+        args: &TrainArgs,
+        (spec, options, config): (&str, &LoadOptions, &TrainConfig),
+        device: &DeviceArgs,
+    ) -> Result<(), CliError> {
+        if device.device == Device::Cpu {
+            return Err(TierConfig::refused_by_processors().into());
+        }
+        let given = |flag, free| Room { device: format!("a CUDA device as given by {flag}"), free };
+        let (room, bytes, host_bytes) = match (self.memory, args.memory) {
+            (TierMemory::Size(bytes), None) => (given("--tier-memory", bytes), bytes, None),
+            (TierMemory::Size(bytes), Some(memory)) => (given("--memory", memory), bytes, None),
+            (TierMemory::Auto, Some(memory)) => (given("--memory", memory), memory, None),
+            (TierMemory::Auto, None) => {
+                let room = self.room_of_plan(device, config)?;
+                (room.clone(), room.free, Machine::here().memory_bytes)
+            }
+        };
+        let dataset = load(spec, options)?;
+        let divided = self.divided((bytes, host_bytes), &dataset, config)?;
+        let mut results = plan::begun(spec, config);
+        results.add("division", divided.to_json(), "Division", divided.lines().join("\n"));
+        plan::on_cuda(&room, &divided.config(config), &divided.session, results, args.output)
+    }
+
+    fn room_of_plan(&self, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
+        match choose(device, config.precision)? {
+            Chosen::Cpu(_) => Err(CliError::Other(
+                "--tier-memory auto is what is free on a CUDA device, and there is none here; give a size, like 80GB"
+                    .to_owned(),
+            )),
+            first @ Chosen::Cuda(_) => self.room_here(&first, device, config),
+        }
+    }
+
+    /// So many bytes of each device and of the host.
+    fn divided(
+        &self,
+        (card_bytes, host_bytes): (u64, Option<u64>),
+        dataset: &Dataset,
+        config: &TrainConfig,
+    ) -> Result<Divided, CliError> {
+        let room = TierRoom { n_cards: self.n_devices, card_bytes, host_bytes };
+        let division = Division::new(dataset, config, room, self.reserved)?;
+        let (sizes, rows) = (DataSizes::of(dataset), Some(division.rows));
+        Ok(Divided { card_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
+    }
+}
+
+/// What came of it.
+pub struct Divided {
+    card_bytes: u64,
+    division: Division,
+    session: Session,
+}
+
+impl Divided {
+    /// A configuration with the shares.
+    pub fn config(&self, config: &TrainConfig) -> TrainConfig {
+        TrainConfig { tiers: self.division.tiers, ..config.clone() }
+    }
+
+    /// For people.
+    pub fn lines(&self) -> Vec<String> {
+        let Division { tiers, shares, training_bytes, topology_bytes, feature_bytes, host_bytes, .. } = &self.division;
+        let readable = |bytes: &u64| readable_bytes(*bytes);
+        let memory = format!(
+            "of {} of a device {} for training, {} for neighbors, {} for features; {} of the host",
+            readable(&self.card_bytes),
+            readable(training_bytes),
+            readable(topology_bytes),
+            readable(feature_bytes),
+            readable(host_bytes)
+        );
+        let flag =
+            |name: &str, shares| Option::map(shares, |shares: girih_tiers::CacheShares| format!("{name} {shares}"));
+        let flags = [flag("--feature-cache", tiers.features), flag("--topology-cache", tiers.topology)];
+        let flags = flags.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let shared = if flags.is_empty() { "every device has all".to_owned() } else { format!("as by {flags}") };
+        let expected = shares.iter().map(|share| format!("{} expected", of_share(share)));
+        [memory, shared].into_iter().chain(expected).collect()
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let Division { tiers, shares, needed_bytes, training_bytes, topology_bytes, feature_bytes, host_bytes, .. } =
+            &self.division;
+        json!({
+            "memory_bytes": self.card_bytes,
+            "needed_bytes": needed_bytes,
+            "training_bytes": training_bytes,
+            "topology_bytes": topology_bytes,
+            "feature_bytes": feature_bytes,
+            "host_bytes": host_bytes,
+            "config": tiers,
+            "expected": shares,
+        })
+    }
+}

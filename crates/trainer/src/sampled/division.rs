@@ -1,0 +1,428 @@
+//! [`Division`]: shares of rows for devices, by the memory that there is.
+//!
+//! ```text
+//! Plan::beside_rows   what training takes of a device ─┐
+//! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ TierConfig, and what to expect of it
+//! ```
+//! Where a device has room for all as it has without tiers, there are none: features are then read in place, and scores taken as ever.
+//! Else rows of features are placed. Rows of the adjacency are, too, where not every device has room for all of them.
+
+use girih_compress::CodecSpec;
+use girih_compute::Meter;
+use girih_datasets::{Dataset, Features};
+use girih_graph_format::{Csr, NodeId};
+use girih_tiers::{CacheShares, Part, Planner, Rates, Room, Storage, Tier, TierPlan};
+
+use super::Neighborhoods;
+use super::plan::RowsOnDevice;
+use super::tiers::{TierConfig, TierShare, check_features, heats, heats_and_reads};
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::plan::{DataSizes, Plan};
+
+/// How the memory of devices and of the host is divided between topology and features.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// The shares that a configuration takes; the default where every device has all.
+    pub tiers: TierConfig,
+    /// What lies where, and what share of the reads it is expected to serve, if nodes are read as often as their hotness says.
+    pub shares: Vec<TierShare>,
+    /// What of it a device has, the one that has most.
+    pub rows: RowsOnDevice,
+    /// Bytes that have to be free on a device: those of training and those of rows, with what allocations leave unused.
+    pub needed_bytes: u64,
+    /// Of these, bytes of training, with what was reserved.
+    pub training_bytes: u64,
+    /// Bytes of what neighbours are drawn from, with offsets and lists of where rows are.
+    pub topology_bytes: u64,
+    /// Bytes of features, with the list of where they are.
+    pub feature_bytes: u64,
+    /// Bytes of pinned host memory.
+    pub host_bytes: u64,
+}
+
+impl Division {
+    /// Divides a room, of each of whose devices `reserved` bytes are others', for batches of neighbours. Shares that the configuration
+    /// has do not matter; its hotness does. Each device is taken to make a whole batch, of which it makes a part where there are several.
+    ///
+    /// # Errors
+    /// When the configuration is [refused](Self::check), the data have features of which devices read no single rows, training alone
+    /// does not fit on a device, or devices and host do not hold all rows: the message names bytes and what would help.
+    pub fn new(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Result<Self, TrainError> {
+        Self::check(config)?;
+        let config = &with_tiers(config);
+        check_data(dataset, config)?;
+        let sizes = DataSizes::of(dataset);
+        if let Some(whole) = Self::without_tiers(&sizes, config, room, reserved)? {
+            return Ok(whole);
+        }
+        let training = Plan::beside_rows(config, &sizes)?;
+        let training_bytes = training.device_bytes() + reserved;
+        room.beside(training_bytes)?;
+        let left = training.bytes_left(room.card_bytes - reserved).unwrap_or(0);
+        let (neighborhoods, seeds) = (drawn_from(dataset, config)?, seeds(dataset));
+        let (heats, reads) = heats_and_reads(&neighborhoods, seeds, config)?;
+        let meter = Meter::cuda(config.precision, None);
+        let planner = Planner {
+            // Plans count edges of nodes to themselves, too, which are not drawn.
+            indptr: dataset.graph.indptr(),
+            // What edges weigh matters to rows of a batch, and not to draws.
+            weighted: false,
+            feature_bytes: sizes.row_bytes(&meter, config) as u64,
+            heats: &heats,
+            reads: reads.among(room.n_cards),
+            n_hops: config.model.layers,
+            cut: None,
+            room,
+            training_bytes: room.card_bytes - left,
+            storage: Storage::Copied,
+            rates: Rates::h200(),
+        };
+        let planned = planner.plan(None)?;
+        let tiers = shares_of(&planned, dataset.n_nodes(), config.tiers);
+        let rows = rows_on_device(&dataset.graph, tiers, room.n_cards, Some(heats.rows().order()));
+        let placed = TrainConfig { tiers, ..config.clone() };
+        Ok(Self {
+            tiers,
+            shares: expected(&planned),
+            rows,
+            needed_bytes: Plan::on_cuda_with(&placed, &sizes, rows)?.device_bytes() + reserved,
+            training_bytes,
+            topology_bytes: planned.topology.card_bytes,
+            feature_bytes: planned.features.card_bytes,
+            host_bytes: planned.topology.host_bytes + planned.features.host_bytes,
+        })
+    }
+
+    /// Refuses what tiers are not for, with the setting.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::validate`] for a configuration with shares of both.
+    pub fn check(config: &TrainConfig) -> Result<(), TrainError> {
+        with_tiers(config).validate()
+    }
+
+    /// All on every device, as there is without tiers, if that fits.
+    fn without_tiers(
+        sizes: &DataSizes,
+        config: &TrainConfig,
+        room: Room,
+        reserved: u64,
+    ) -> Result<Option<Self>, TrainError> {
+        let tiers = TierConfig::default();
+        let config = TrainConfig { tiers, ..config.clone() };
+        let needed_bytes = Plan::on_cuda(&config, sizes)?.device_bytes() + reserved;
+        if needed_bytes > room.card_bytes {
+            return Ok(None);
+        }
+        let (n_nodes, n_edges) = (sizes.n_nodes, sizes.n_edges);
+        let of_features = (n_nodes * sizes.row_bytes(&Meter::cuda(config.precision, None), &config)) as u64;
+        let of_neighbors = (n_edges * size_of::<NodeId>()) as u64;
+        let topology_bytes = of_neighbors + ((n_nodes + 1) * size_of::<u64>()) as u64;
+        let all = |of, bytes| TierShare { of, tier: Tier::EveryCard, n_nodes, bytes, reads: 1.0 };
+        Ok(Some(Self {
+            tiers,
+            shares: vec![all("features", of_features), all("neighbors", of_neighbors)],
+            rows: RowsOnDevice { features: n_nodes, neighbors: n_edges },
+            needed_bytes,
+            training_bytes: needed_bytes.saturating_sub(topology_bytes + of_features),
+            topology_bytes,
+            feature_bytes: of_features,
+            host_bytes: 0,
+        }))
+    }
+}
+
+impl RowsOnDevice {
+    /// What a device has, the one that has most of so many that share one cache, by the tiers of a configuration for batches of
+    /// neighbours. Where these have shares of the adjacency it takes finding what is hot.
+    ///
+    /// # Errors
+    /// When the configuration is refused, or batches that tell what is hot cannot be sampled.
+    pub fn of(dataset: &Dataset, config: &TrainConfig, n_devices: usize) -> Result<Self, TrainError> {
+        config.validate()?;
+        let is_ordered = config.tiers.topology.is_some_and(|shares| !is_all_or_nothing(shares));
+        if !is_ordered {
+            return Ok(rows_on_device(&dataset.graph, config.tiers, n_devices, None));
+        }
+        let (heats, _) = heats(&drawn_from(dataset, config)?, seeds(dataset), config)?;
+        Ok(rows_on_device(&dataset.graph, config.tiers, n_devices, Some(heats.rows().order())))
+    }
+}
+
+/// The same configuration with both placed, on the host until shares are known.
+fn with_tiers(config: &TrainConfig) -> TrainConfig {
+    let tiers = TierConfig { hotness: config.tiers.hotness, ..TierConfig::on_host() };
+    TrainConfig { tiers, ..config.clone() }
+}
+
+/// Refuses features of which devices read no single rows.
+fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError> {
+    let codec = match &dataset.features {
+        Some(Features::Compressed(codes)) => Some(codes.codec().spec()),
+        Some(features @ Features::Sparse(_)) if config.codec.is_none() => return check_features(features, config),
+        _ => config.codec,
+    };
+    match codec {
+        None | Some(CodecSpec::Topk(_) | CodecSpec::TopkResidual(_)) => Ok(()),
+        Some(codec) => Err(TrainError::invalid(format!(
+            "memory is divided for features that devices read, dense ones and codes of a code book (topk:8), and codes of {codec} are \
+             decoded by the host; choose one of these, or leave the division out"
+        ))),
+    }
+}
+
+/// What batches are drawn from, as training has it.
+fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, TrainError> {
+    let needs = DataSizes::of(dataset).needs(config)?;
+    let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
+    Ok(Neighborhoods::new(&dataset.graph, adjacency))
+}
+
+/// Why a model that reads no neighbours is refused.
+pub(super) fn no_neighbours(config: &TrainConfig) -> TrainError {
+    TrainError::invalid(format!("the model {} reads no neighbours to sample", config.model.kind.name()))
+}
+
+/// The nodes that batches are of.
+fn seeds(dataset: &Dataset) -> &[NodeId] {
+    dataset.splits.first().map_or(&[], |split| &split.train)
+}
+
+/// The shares of a plan.
+fn shares_of(planned: &TierPlan, n_nodes: usize, asked: TierConfig) -> TierConfig {
+    let shares = |part: &Part| {
+        let nodes_on = |tier| part.tiers.iter().find(|used| used.tier == tier).map_or(0, |used| used.n_nodes);
+        CacheShares::of_counts(nodes_on(Tier::EveryCard), nodes_on(Tier::OneCard), n_nodes)
+    };
+    // Rows of the adjacency that are on every device need no list of where they are, and no copy on the host.
+    let topology = Some(shares(&planned.topology)).filter(|shares| shares.every_card < 1.0);
+    TierConfig { features: Some(shares(&planned.features)), topology, hotness: asked.hotness }
+}
+
+fn is_all_or_nothing(shares: CacheShares) -> bool {
+    shares.one_card == 0.0 && (shares.every_card == 0.0 || shares.every_card == 1.0)
+}
+
+/// What a device has by some shares of nodes in an order, without which all of the adjacency or nothing is shared out.
+fn rows_on_device(graph: &Csr, tiers: TierConfig, n_devices: usize, order: Option<&[NodeId]>) -> RowsOnDevice {
+    let n_nodes = graph.n_rows();
+    let of_nodes = |shares: Option<CacheShares>| shares.map_or((n_nodes, 0), |shares| shares.of_nodes(n_nodes));
+    let (on_every, on_one) = of_nodes(tiers.features);
+    let features = on_every + on_one.div_ceil(n_devices);
+    let (on_every, on_one) = of_nodes(tiers.topology);
+    let neighbors_of = |nodes: &mut dyn Iterator<Item = &NodeId>| nodes.map(|&v| graph.degree(v as usize)).sum();
+    let neighbors = match order {
+        _ if on_every == n_nodes => graph.nnz(),
+        None => 0,
+        Some(order) => {
+            let (every, others) = order.split_at(on_every);
+            let on_device = |device: usize| neighbors_of(&mut others[..on_one].iter().skip(device).step_by(n_devices));
+            let on_every: usize = neighbors_of(&mut every.iter());
+            on_every + (0..n_devices).map(on_device).max().unwrap_or(0)
+        }
+    };
+    RowsOnDevice { features, neighbors }
+}
+
+/// What a plan expects of each kind of memory.
+fn expected(planned: &TierPlan) -> Vec<TierShare> {
+    let parts = [("features", &planned.features), ("neighbors", &planned.topology)];
+    let of_part = |(of, part): (&'static str, &Part)| {
+        let share = |used: &girih_tiers::TierUse| {
+            let &girih_tiers::TierUse { tier, n_nodes, bytes, expected, .. } = used;
+            TierShare { of, tier, n_nodes, bytes, reads: expected }
+        };
+        part.tiers.iter().map(share).collect::<Vec<_>>()
+    };
+    parts.into_iter().flat_map(of_part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_compress::CodecSpec;
+    use girih_datasets::{LoadOptions, load};
+    use girih_tiers::Hotness;
+
+    use super::super::tiers::Placements;
+    use super::*;
+    use crate::batching::{BatchConfig, BatchKind, ScoreBy};
+    use crate::config::{ModelConfig, ModelKind};
+
+    /// More nodes than are scored at a time, of which a batch reads few; rows of features take thrice what neighbours do.
+    fn data(codec: Option<CodecSpec>) -> (Dataset, TrainConfig) {
+        let spec = "synth:planted,nodes=80000,degree=12,features=36,classes=4";
+        let dataset = load(spec, &LoadOptions { codec, ..LoadOptions::default() }).unwrap();
+        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], ..BatchConfig::default() };
+        let model = ModelConfig { kind: ModelKind::Sage, hidden: 64, ..ModelConfig::default() };
+        (dataset, TrainConfig { model, batch, batch_size: Some(64), codec, ..TrainConfig::default() })
+    }
+
+    fn room(n_cards: usize, card_bytes: u64) -> Room {
+        Room { n_cards, card_bytes, host_bytes: None }
+    }
+
+    /// Bytes of a device that training alone takes, and those with which it has all beside that.
+    fn ends(dataset: &Dataset, config: &TrainConfig) -> (u64, u64) {
+        let sizes = DataSizes::of(dataset);
+        let (least, rows) = (Plan::beside_rows(config, &sizes).unwrap().device_bytes(), TierConfig::on_host());
+        let config = TrainConfig { tiers: rows, ..config.clone() };
+        let all = RowsOnDevice { features: sizes.n_nodes, neighbors: sizes.n_edges };
+        (least, Plan::on_cuda_with(&config, &sizes, all).unwrap().device_bytes())
+    }
+
+    fn planned(dataset: &Dataset, config: &TrainConfig, rows: RowsOnDevice) -> u64 {
+        Plan::on_cuda_with(config, &DataSizes::of(dataset), rows).unwrap().device_bytes()
+    }
+
+    /// Checks a division against the room, against what the plan of the configuration says that comes of it, and against what training
+    /// then places.
+    fn check(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Division {
+        let division = Division::new(dataset, config, room, reserved).unwrap();
+        let config = TrainConfig { tiers: division.tiers, ..config.clone() };
+        config.validate().unwrap();
+        assert!(division.needed_bytes <= room.card_bytes, "{division:?} in {room:?}");
+        let rows = RowsOnDevice::of(dataset, &config, room.n_cards).unwrap();
+        assert_eq!(rows, division.rows);
+        assert_eq!(planned(dataset, &config, rows) + reserved, division.needed_bytes);
+        let row_bytes = DataSizes::of(dataset).row_bytes(&Meter::cuda(config.precision, None), &config);
+        let neighborhoods = drawn_from(dataset, &config).unwrap();
+        let placed = (seeds(dataset), row_bytes);
+        let placed = Placements::new(&neighborhoods, placed, &config, Some(room.n_cards)).unwrap();
+        let sizes = |share: &TierShare| (share.of, share.tier, share.n_nodes, share.bytes);
+        let is_placed = |share: &&TierShare| match share.of {
+            "features" => config.tiers.features.is_some(),
+            _ => config.tiers.topology.is_some(),
+        };
+        let expected: Vec<_> = division.shares.iter().filter(is_placed).map(sizes).collect();
+        assert_eq!(placed.shares.iter().map(sizes).collect::<Vec<_>>(), expected);
+        for of in ["features", "neighbors"] {
+            let of: Vec<_> = division.shares.iter().filter(|share| share.of == of).collect();
+            assert_eq!(of.iter().map(|share| share.n_nodes).sum::<usize>(), dataset.n_nodes());
+            assert!((of.iter().map(|share| share.reads).sum::<f64>() - 1.0).abs() < 1e-9, "{of:?}");
+        }
+        division
+    }
+
+    #[test]
+    fn a_division_fits_its_room_and_is_what_training_places() {
+        for codec in [None, Some(CodecSpec::Topk(4))] {
+            let (dataset, config) = data(codec);
+            let (least, most) = ends(&dataset, &config);
+            for (n_cards, reserved) in [(1, 0), (3, 1 << 20)] {
+                let in_steps = (0..=4).map(|step| {
+                    // Offsets, and lists of where rows are.
+                    let least = least + 21 * (3 * 8 * 80_001) / 20 + 1;
+                    let bytes = least + (most - least) * step / 4;
+                    check(&dataset, &config, room(n_cards, bytes + reserved), reserved)
+                });
+                let divisions: Vec<Division> = in_steps.collect();
+                let on_cards = |division: &Division| {
+                    let near = division.shares.iter().filter(|share| share.tier <= Tier::OneCard);
+                    near.map(|share| share.n_nodes).sum::<usize>()
+                };
+                let (first, last) = (&divisions[0], &divisions[4]);
+                assert!(on_cards(first) < 2 * dataset.n_nodes() && !first.tiers.is_default(), "{first:?}");
+                assert_eq!(on_cards(last), 2 * dataset.n_nodes(), "{last:?}");
+            }
+            let all = check(&dataset, &config, room(1, 4 << 30), 0);
+            assert!(all.tiers.is_default() && all.host_bytes == 0, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_planner() {
+        let (dataset, config) = data(None);
+        let (least, most) = ends(&dataset, &config);
+        for hotness in Hotness::ALL {
+            let config = TrainConfig { tiers: TierConfig { hotness, ..TierConfig::default() }, ..config.clone() };
+            let room = room(1, least + (most - least) / 2);
+            let division = check(&dataset, &config, room, 0);
+            let sizes = DataSizes::of(&dataset);
+            let config = with_tiers(&config);
+            let (neighborhoods, nodes) = (drawn_from(&dataset, &config).unwrap(), seeds(&dataset));
+            let (heats, reads) = heats_and_reads(&neighborhoods, nodes, &config).unwrap();
+            let left = Plan::beside_rows(&config, &sizes).unwrap().bytes_left(room.card_bytes).unwrap();
+            let planner = Planner {
+                indptr: dataset.graph.indptr(),
+                weighted: false,
+                feature_bytes: 4 * 40,
+                heats: &heats,
+                reads,
+                n_hops: 2,
+                cut: None,
+                room,
+                training_bytes: room.card_bytes - left,
+                storage: Storage::Copied,
+                rates: Rates::h200(),
+            };
+            let planned = planner.plan(None).unwrap();
+            assert_eq!(division.tiers.hotness, hotness);
+            assert_eq!(division.shares, expected(&planned));
+            let every = |part: &Part| (part.tiers[0].tier == Tier::EveryCard).then_some(part.tiers[0].n_nodes);
+            let shares = division.tiers.features.unwrap();
+            assert_eq!(shares.of_nodes(dataset.n_nodes()), (every(&planned.features).unwrap_or(0), 0));
+            assert!(planned.topology.card_bytes + planned.features.card_bytes <= left);
+        }
+    }
+
+    #[test]
+    fn what_training_alone_takes_is_named_where_it_does_not_fit() {
+        let (dataset, config) = data(None);
+        let (least, _) = ends(&dataset, &config);
+        let refused = |room| Division::new(&dataset, &config, room, 0).unwrap_err().to_string();
+        let message = refused(room(1, least - 1));
+        for part in [&*format!("({least} bytes)"), &format!("({} bytes)", least - 1), "smaller batches"] {
+            assert!(message.contains(part), "no {part}: {message}");
+        }
+        let no_lists = refused(room(1, least));
+        assert!(no_lists.contains("lists of where rows are"), "{no_lists}");
+        let message = Division::new(&dataset, &config, room(1, least), 5).unwrap_err().to_string();
+        assert!(message.contains(&format!("({} bytes)", least + 5)), "{message}");
+    }
+
+    #[test]
+    fn hosts_hold_what_is_not_whole_on_devices() {
+        let (dataset, config) = data(None);
+        let (least, most) = ends(&dataset, &config);
+        let half = least + (most - least) / 2;
+        let of_host = |host_bytes| Division::new(&dataset, &config, Room { host_bytes, ..room(1, half) }, 0);
+        let message = of_host(Some(1000)).unwrap_err().to_string();
+        assert!(message.contains("(1000 bytes)") && message.contains("features as codes"), "{message}");
+        let named = message.split("the host needs ").nth(1).and_then(|rest| rest.split(['(', ' ']).nth(3)).unwrap();
+        let named: u64 = named.parse().unwrap();
+        assert!(of_host(Some(named - 1)).is_err());
+        assert!(of_host(Some(named)).unwrap().host_bytes <= named);
+    }
+
+    #[test]
+    fn scores_of_the_whole_graph_are_planned_for() {
+        let (dataset, config) = data(None);
+        let batch = BatchConfig { score_by: Some(ScoreBy::Graph), ..config.batch.clone() };
+        let by_graph = TrainConfig { batch, ..config.clone() };
+        let (least, most) = ends(&dataset, &by_graph);
+        assert!(least > ends(&dataset, &config).0);
+        check(&dataset, &by_graph, room(1, least + (most - least) / 2), 0);
+    }
+
+    #[test]
+    fn what_tiers_are_not_for_is_refused_as_tiers_are() {
+        let (dataset, config) = data(None);
+        let refused = |dataset: &Dataset, config: &TrainConfig| {
+            Division::new(dataset, config, room(1, 1 << 40), 0).unwrap_err().to_string()
+        };
+        let of_kind = |kind| {
+            let batch = BatchConfig { kind, ..BatchConfig::default() };
+            refused(&dataset, &TrainConfig { batch, batch_size: None, ..config.clone() })
+        };
+        assert!(of_kind(BatchKind::Full).contains("full batches read all"));
+        assert!(of_kind(BatchKind::Cluster).contains("devices draw for batches of neighbours"));
+        let (coded, config_of_codes) = data(Some(CodecSpec::Int8));
+        assert!(refused(&coded, &config_of_codes).contains("topk:8"));
+        let indptr: Vec<u64> = (0..=dataset.n_nodes() as u64).collect();
+        let sparse = Csr::new(dataset.n_nodes(), 9, indptr, vec![1; dataset.n_nodes()], None).unwrap();
+        let sparse = Dataset { features: Some(Features::Sparse(sparse)), ..dataset.clone() };
+        assert!(refused(&sparse, &config).contains("leave it out for sparse ones"));
+        assert!(Plan::beside_rows(&TrainConfig::default(), &DataSizes::of(&dataset)).is_err());
+    }
+}
