@@ -3,16 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use girih_compute::Dtype;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
+use girih_tiers::CacheShares;
 use girih_trainer::{
-    Checkpoint, ModelConfig, OptimizerConfig, OptimizerKind, Run, Schedule, TrainConfig, checkpoint_path,
+    BatchConfig, BatchKind, Checkpoint, Control, Event, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Run,
+    Schedule, SessionOptions, TierConfig, TrainConfig, checkpoint_path,
 };
 
-use crate::{ALL_MODELS, Stage, config, planted, train_epochs, train_into};
+use crate::{ALL_MODELS, Stage, config, planted, train, train_epochs, train_into};
 
 /// Small, but with dropout, decay, a schedule and a warm-up, so that a forgotten piece of state shows.
-fn demanding(kind: girih_trainer::ModelKind, optimizer: OptimizerKind) -> TrainConfig {
+fn demanding(kind: ModelKind, optimizer: OptimizerKind) -> TrainConfig {
     let optimizer =
         OptimizerConfig { kind: optimizer, schedule: Schedule::Cosine, warmup: 3, ..OptimizerConfig::default() };
     TrainConfig { optimizer, ..config(kind, 10) }
@@ -63,7 +65,7 @@ fn ten_epochs_are_four_and_six() {
 
 #[test]
 fn a_checkpoint_reads_back_as_it_was_written() {
-    let config = config(girih_trainer::ModelKind::Sage, 3);
+    let config = config(ModelKind::Sage, 3);
     let stage = Stage::new(planted("nodes=200"), &config);
     let mut run = stage.run(&config);
     let folder = tempfile::tempdir().unwrap();
@@ -78,7 +80,7 @@ fn a_checkpoint_reads_back_as_it_was_written() {
 
 #[test]
 fn a_cut_or_changed_checkpoint_is_refused_by_name() {
-    let config = config(girih_trainer::ModelKind::Gcn, 3);
+    let config = config(ModelKind::Gcn, 3);
     let stage = Stage::new(planted("nodes=200"), &config);
     let mut run = stage.run(&config);
     run.epoch().unwrap();
@@ -104,7 +106,7 @@ fn a_cut_or_changed_checkpoint_is_refused_by_name() {
 #[test]
 fn a_stopped_session_of_several_runs_goes_on_where_it_was() {
     let dataset = planted("nodes=400");
-    let config = TrainConfig { runs: 2, ..demanding(girih_trainer::ModelKind::Gcn, OptimizerKind::Adam) };
+    let config = TrainConfig { runs: 2, ..demanding(ModelKind::Gcn, OptimizerKind::Adam) };
     let (straight, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let wanted = train_into(straight.path(), dataset.clone(), &config, None);
     let partial = train_into(stopped.path(), dataset.clone(), &config, Some(7));
@@ -120,25 +122,22 @@ fn a_stopped_session_of_several_runs_goes_on_where_it_was() {
 fn more_epochs_lengthen_a_finished_session() {
     let dataset = planted("nodes=300");
     let (once, twice) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    train_into(once.path(), dataset.clone(), &config(girih_trainer::ModelKind::Gcn, 12), None);
-    train_into(twice.path(), dataset.clone(), &config(girih_trainer::ModelKind::Gcn, 5), None);
-    train_into(twice.path(), dataset, &config(girih_trainer::ModelKind::Gcn, 12), None);
+    train_into(once.path(), dataset.clone(), &config(ModelKind::Gcn, 12), None);
+    train_into(twice.path(), dataset.clone(), &config(ModelKind::Gcn, 5), None);
+    train_into(twice.path(), dataset, &config(ModelKind::Gcn, 12), None);
     assert_same_checkpoints(once.path(), twice.path(), 1);
 }
 
 #[test]
 fn another_configuration_or_data_set_does_not_resume() {
     let folder = tempfile::tempdir().unwrap();
-    let short = config(girih_trainer::ModelKind::Gcn, 2);
+    let short = config(ModelKind::Gcn, 2);
     train_into(folder.path(), planted("nodes=300"), &short, None);
     let refusal = |dataset: Dataset, config: &TrainConfig| {
-        let options = girih_trainer::SessionOptions {
-            checkpoints: Some(folder.path().to_owned()),
-            resume: true,
-            ..girih_trainer::SessionOptions::default()
-        };
-        let mut go_on = |_: girih_trainer::Event<'_>| girih_trainer::Control::Continue;
-        let cpu = girih_compute::Cpu::new();
+        let options =
+            SessionOptions { checkpoints: Some(folder.path().to_owned()), resume: true, ..SessionOptions::default() };
+        let mut go_on = |_: Event<'_>| Control::Continue;
+        let cpu = Cpu::new();
         girih_trainer::train(&cpu, dataset, config, &options, &mut go_on).unwrap_err().to_string()
     };
     let wider = TrainConfig { model: ModelConfig { hidden: 8, ..ModelConfig::default() }, ..short.clone() };
@@ -176,4 +175,30 @@ fn assert_same_checkpoints(a: &Path, b: &Path, runs: u64) {
         let read = |folder| fs::read(checkpoint_path(folder, run)).unwrap();
         assert!(read(a) == read(b), "the checkpoints of run {run} differ");
     }
+}
+
+/// How many of the rows that are placed lie where follows from the memory that there is, which may be another when training goes on.
+#[test]
+fn training_goes_on_with_other_shares_of_what_is_placed() {
+    let folder = tempfile::tempdir().unwrap();
+    let placed = |epochs, features: Option<f64>| {
+        let features = features.map(|every_card| CacheShares { every_card, one_card: 0.0 });
+        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], ..BatchConfig::default() };
+        TrainConfig {
+            tiers: TierConfig { features, ..TierConfig::default() },
+            codec: Some("topk:4".parse().unwrap()),
+            batch,
+            ..config(ModelKind::Sage, epochs)
+        }
+    };
+    train_into(folder.path(), planted("nodes=300"), &placed(1, Some(0.2)), None);
+    let other = train_into(folder.path(), planted("nodes=300"), &placed(2, Some(0.7)), None);
+    assert_eq!(other.times.len(), 1, "it went on");
+    let whole = train(planted("nodes=300"), &placed(2, Some(0.2))).unwrap();
+    assert_eq!(other.runs[0].train_loss.to_bits(), whole.runs[0].train_loss.to_bits());
+    let options =
+        SessionOptions { checkpoints: Some(folder.path().to_owned()), resume: true, ..SessionOptions::default() };
+    let mut go_on = |_: Event<'_>| Control::Continue;
+    let elsewhere = girih_trainer::train(&Cpu::new(), planted("nodes=300"), &placed(3, None), &options, &mut go_on);
+    assert!(elsewhere.unwrap_err().to_string().contains("other settings"));
 }
