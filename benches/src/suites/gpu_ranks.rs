@@ -80,9 +80,6 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Parts in which rows come, and chunks of products, where there are several: those that plans try.
-const PARTS: usize = 4;
-
 /// How devices share the work.
 #[derive(Clone, Copy)]
 struct Sharing {
@@ -109,14 +106,14 @@ impl Sharing {
 /// What is compared on so many devices.
 fn plans(n: usize) -> Vec<Sharing> {
     let rows = Sharing::plain(Scheme::OneD);
-    let in_parts = |sharing| Sharing { stages: Stages::Parts(PARTS), ..sharing };
+    let in_parts = |sharing, n| Sharing { stages: Stages::Parts(n), ..sharing };
     let lists = Sharing { exchange: Exchange::Rows, ..rows };
-    let mut plans = vec![rows, in_parts(rows), Sharing { stages: Stages::Steps, ..rows }, lists, in_parts(lists)];
+    let both = [rows, lists].into_iter().flat_map(|sharing| [1, 2, 4].map(|n| in_parts(sharing, n)));
+    let mut plans: Vec<Sharing> = both.chain([Sharing { stages: Stages::Steps, ..rows }]).collect();
     if n == 4 {
         let followed = [Scheme::OneAndHalfD, Scheme::TwoD].map(Sharing::plain);
-        plans.extend(
-            followed.into_iter().flat_map(|plain| [plain, in_parts(plain), Sharing { chunks: PARTS, ..plain }]),
-        );
+        plans
+            .extend(followed.into_iter().flat_map(|plain| [plain, in_parts(plain, 4), Sharing { chunks: 4, ..plain }]));
     }
     plans
 }
