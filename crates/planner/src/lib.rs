@@ -22,4 +22,4 @@ mod table;
 
 pub use error::PlannerError;
 pub use figures::Figures;
-pub use table::{Forecast, Planner, Table, grids};
+pub use table::{EXCHANGE_BYTES, Forecast, Planner, Table, grids};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::PlannerError;
 
 /// Bytes of a card that NCCL takes for the buffers of its channels, at most.
-const EXCHANGE_BYTES: u64 = 1 << 30;
+pub const EXCHANGE_BYTES: u64 = 1 << 30;
 
 /// Chunks that are planned where there may be several: a quarter of what follows is left with nothing to go on beside it, and another
 /// split of it in two would gain less than the launches and exchanges that it takes.

@@ -3,6 +3,7 @@
 
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
+use girih_planner::EXCHANGE_BYTES;
 use girih_tiers::Room as TierRoom;
 use girih_trainer::distributed::Layout;
 use girih_trainer::{DataSizes, Division, TierConfig, TrainConfig};
@@ -16,9 +17,6 @@ use crate::commands::memory::{Room, Session};
 use crate::commands::plan;
 use crate::commands::ranks::Place;
 use crate::error::CliError;
-
-/// Bytes of a device that NCCL takes for the buffers of its channels, at most.
-const EXCHANGE_BYTES: u64 = 1 << 30;
 
 /// What is to be divided.
 #[derive(Clone, Copy, Debug)]
