@@ -464,7 +464,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Batches that are made side by side [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "ranks")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     #[command(flatten)]
     pub ranks: SampleRankArgs,
@@ -563,7 +563,7 @@ impl CutChoice {
 pub struct TierArgs {
     /// Say where topology and features would lie on CUDA devices, which need not be here, and how often each place would be
     /// read; batches are made only to count
-    #[arg(long, conflicts_with = "ranks")]
+    #[arg(long)]
     pub plan: bool,
     /// CUDA devices of one host
     #[arg(long, value_name = "N", requires = "plan", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
@@ -659,9 +659,10 @@ pub struct TrainArgs {
     #[arg(long, requires = "out")]
     pub resume: bool,
     /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
-    #[arg(long, value_name = "FILE.json", conflicts_with = "plan", value_parser = PathBufValueParser::new().try_map(paths::json))]
+    #[arg(long, value_name = "FILE.json", value_parser = PathBufValueParser::new().try_map(paths::json))]
     pub timeline: Option<PathBuf>,
-    /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, with the one to choose
+    /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, exchange, and number of stages and chunks,
+    /// which are then not told, with the ones to choose
     #[arg(long)]
     pub plan: bool,
     /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a machine

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::ordering::Wanted;
 use super::plan::GATHER_SHARE;
 use super::{doctor, load_required, process_grid};
-use crate::args::{PartitionArgs, PartitionKind};
+use crate::args::{PartitionArgs, PartitionKind, Precision};
 use crate::error::CliError;
 use crate::output::Results;
 use crate::paths;
@@ -23,6 +23,13 @@ const SHOWN_BLOCKS: usize = 8;
 
 /// Prints the plan: blocks, bytes, memory and time of one product.
 pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
+    if args.partition.wire != Precision::F32 {
+        return Err(CliError::Usage(
+            "girih partition counts rows of f32, as they are multiplied: leave --wire out; `girih train --ranks N --plan` counts rounded \
+             rows, too"
+                .to_owned(),
+        ));
+    }
     let grid = process_grid(&args.partition, args.ranks)?;
     args.plot.as_deref().map_or(Ok(()), paths::check)?;
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;

@@ -9,13 +9,13 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
 use girih_partition::{Exchange, Scheme, Stages, counted};
-use girih_trainer::TrainError;
 use girih_trainer::distributed::{RankJob, RankOptions};
+use girih_trainer::{TrainConfig, TrainError};
 
 use super::cards::cards;
 use super::device::Chosen;
 use super::{launch, process_grid};
-use crate::args::{DeviceArgs, PartitionChoice, PartitionKind, RankArgs};
+use crate::args::{DeviceArgs, LayoutChoice, PartitionChoice, PartitionKind, RankArgs};
 use crate::error::CliError;
 
 /// Ranks that are threads: at most so many, and at most so many for each core.
@@ -296,6 +296,43 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
          several processes with girih launch"
             .to_owned(),
     ))
+}
+
+/// Refuses flags that say nothing of a plan, which is made for every way to share the work, or for one device.
+pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
+    if args.ranks.is_none() && args.gpus.is_none() {
+        return refuse_unused(args);
+    }
+    let PartitionKind { partition, replication, exchange, stages, .. } = args.partition;
+    let is_left = matches!(partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
+    if is_left
+        && (replication, exchange, stages, args.chunks) == (1, Exchange::Auto, None, 1)
+        && (args.layout, args.rank_deadline) == (None, None)
+    {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--plan tries every partition, exchange, and number of stages and chunks of full batches, and no rank waits: leave --partition, \
+         --replication, --exchange, --stages, --chunks, --layout and --rank-deadline out"
+            .to_owned(),
+    ))
+}
+
+/// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank holds all of it
+/// unless it holds a patch.
+pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliError> {
+    let RankArgs { partition: kind, chunks, layout, .. } = args;
+    let is_sampled = config.batch.is_sampled();
+    let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
+        "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a partition, or for          mini-batches leave it out"
+    } else if layout.is_some() && !is_sampled {
+        "--layout says what ranks hold for mini-batches, and full batches cut the graph by --partition: leave it out, or give --batch          neighbor"
+    } else if is_sampled && *layout != Some(LayoutChoice::Patches) && (*kind, *chunks) != (PartitionKind::USUAL, 1) {
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is sent of it, and          for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches"
+    } else {
+        return Ok(());
+    };
+    Err(CliError::Usage(refused.to_owned()))
 }
 
 /// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each takes

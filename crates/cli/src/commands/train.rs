@@ -24,7 +24,7 @@ use super::memory::Session;
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use super::ranks::{Company, Place, sharing, stages};
+use super::ranks::{Company, Place, check_planned, check_trained, sharing, stages};
 use crate::args::{DeviceArgs, LayoutChoice, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -43,6 +43,12 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
+        check_planned(&args.ranks)?;
+        if args.timeline.is_some() {
+            return Err(CliError::Usage(
+                "--timeline records training, and --plan trains nothing: leave one of them out".to_owned(),
+            ));
+        }
         let device = device_of(&args.device, &args.ranks, None)?;
         if let Some(asked) = asked {
             return asked.plan(args, (&spec, &options, &config), &device);
@@ -53,6 +59,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         };
     }
     let ranks = place.options(&args.ranks)?;
+    ranks.map_or(Ok(()), |_| check_trained(&args.ranks, &config))?;
     place
         .with_the_others(&args.ranks, |company| train(args, (&spec, &config, &options), asked, ranks.as_ref(), company))
 }
@@ -154,7 +161,7 @@ fn train(
         return Ok(());
     }
     let mut results = facts.results(config, &outcome);
-    add_arrangement(&mut results, ranks, &order);
+    add_arrangement(&mut results, ranks, config, &order);
     if let Some(divided) = divided {
         results.add_hidden("division", divided.to_json());
     }
@@ -206,10 +213,14 @@ fn check_memory(
 }
 
 /// How the work was shared and nodes were numbered; people are told where it is not as usual.
-fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &str) {
+fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &TrainConfig, order: &str) {
+    let is_sampled = config.batch.is_sampled();
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
+        Some(RankOptions { grid, layout: Layout::Replicated, .. }) if is_sampled => {
+            results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
+        }
+        Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, .. }) => results
             .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
@@ -217,9 +228,11 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, order: &s
             .add_hidden("cuts", cuts.to_string())
             .add_hidden("stages", stages.to_string())
             .add_hidden("chunks", *chunks)
-            .add_hidden("wire", wire.name())
-            .add_hidden("layout", LayoutChoice::from(*layout).name()),
+            .add_hidden("wire", wire.name()),
     };
+    if let Some(ranks) = ranks.filter(|_| is_sampled) {
+        results.add_hidden("layout", LayoutChoice::from(ranks.layout).name());
+    }
     // On processors messages carry rows, and nobody says so.
     if let Some(ranks) = ranks.filter(|ranks| ranks.transport != CardTransport::Nccl) {
         results.add_hidden("transport", ranks.transport.to_string());

@@ -106,6 +106,10 @@ fn ranks_apply_what_one_rank_applies() {
         "auto is what training chooses"
     ));
     assert!(says(&with("evaluate", &["--partition", "2d"]).refused(2), "--ranks N"));
+    for layout in ["patches", "replicated"] {
+        let said = with("evaluate", &["--ranks", "2", "--layout", layout]).refused(2);
+        assert!(says(&said, "models are applied to the whole graph: leave it out"), "{said}");
+    }
     let similarity = with("evaluate", &["--ranks", "2", "--similarity", "--codec", "half"]).refused(2);
     assert!(says(&similarity, "leave --ranks"), "{similarity}");
 }
@@ -323,10 +327,16 @@ fn ranks_that_cannot_share_are_refused() {
         ["--rank-deadline", "9"],
         ["--transport", "peer"],
     ] {
-        assert!(says(&girih(&[&["train"], &unused[..]].concat()).refused(2), "give --ranks N"), "{unused:?}");
+        for plan in [&[][..], &["--plan"]] {
+            assert!(says(&girih(&[&["train"], &unused[..], plan].concat()).refused(2), "give --ranks N"), "{unused:?}");
+        }
     }
     assert!(says(&girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2), "--timeline records CUDA"));
     assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
+    let idle = girih(&["train", "--timeline", "a.json", "--plan", "--memory", "80GB"]).refused(2);
+    assert!(says(&idle, "leave one of them out"), "{idle}");
+    let rounded = girih(&["partition", "--data", SMALL, "--ranks", "2", "--gather", "9", "--wire", "bf16"]).refused(2);
+    assert!(says(&rounded, "leave --wire out"), "{rounded}");
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);
     girih(&["train", "--ranks", "0"]).refused(2);
 }
@@ -449,6 +459,66 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     for part in ["--stages ", " --cuts weighted --wire bf16"] {
         assert!(shown.contains(part), "no {part}: {shown}");
     }
+}
+
+#[test]
+fn a_plan_for_ranks_is_not_told_what_it_finds_out() {
+    for flags in [
+        &["--partition", "2d"][..],
+        &["--partition", "1.5d", "--replication", "2"],
+        &["--partition", "2d", "--chunks", "3"],
+        &["--exchange", "rows"],
+        &["--stages", "3"],
+        &["--layout", "patches"],
+        &["--rank-deadline", "9"],
+    ] {
+        let args = ["train", "--data", SMALL, "--plan", "--gpus", "4", "--memory", "80GB"];
+        let said = girih(&[&args, flags].concat()).refused(2);
+        assert!(says(&said, "--plan tries every partition"), "{flags:?}: {said}");
+    }
+}
+
+#[test]
+fn flags_that_say_nothing_of_what_is_trained_are_refused() {
+    let refused = |flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", "1", "--ranks", "4"];
+        girih(&[&args, flags].concat()).refused(2)
+    };
+    for flag in [
+        &["--wire", "bf16"][..],
+        &["--stages", "2"],
+        &["--exchange", "rows"],
+        &["--cuts", "weighted"],
+        &["--partition", "2d"],
+        &["--partition", "2d", "--chunks", "2"],
+        &["--layout", "replicated", "--wire", "bf16"],
+    ] {
+        let said = refused(&[&["--batch", "neighbor"], flag].concat());
+        assert!(says(&said, "for mini-batches ranks hold it whole"), "{flag:?}: {said}");
+    }
+    for kind in [["--batch", "neighbor"], ["--model", "lightgcn"]] {
+        let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
+        assert!(says(&said, "--partition auto goes by plans") && !says(&said, "--plan"), "{said}");
+    }
+    for layout in ["patches", "replicated"] {
+        assert!(says(&refused(&["--layout", layout]), "--layout says what ranks hold for mini-batches"));
+    }
+}
+
+#[test]
+fn results_of_mini_batches_say_how_ranks_shared_them() {
+    let train = |flags: &[&str]| {
+        let args = ["train", "--data", SMALL, "--epochs", "1", "--batch", "neighbor", "--ranks", "2", "--json"];
+        girih(&[&args, flags].concat()).ok().result()
+    };
+    let whole = train(&[]);
+    assert_eq!((&whole["ranks"], &whole["layout"]), (&2.into(), &"replicated".into()));
+    for key in ["partition", "exchange", "cuts", "stages", "chunks", "wire"] {
+        assert!(whole.get(key).is_none(), "{key} in {whole}");
+    }
+    let patches = train(&["--layout", "patches", "--cuts", "weighted", "--wire", "bf16"]);
+    assert_keys(&patches, &["partition", "exchange", "stages"]);
+    assert_eq!([&patches["layout"], &patches["cuts"], &patches["wire"]], ["patches", "weighted", "bf16"]);
 }
 
 #[test]

@@ -109,7 +109,15 @@ fn what_ranks_cannot_share_is_refused() {
         (&["--ranks", "2", "--batch", "cluster"][..], "cluster batches"),
         (&["--ranks", "3", "--patches", "2"], "2 patches cannot be dealt to 3 ranks"),
         (&["--layout", "patches"], "--ranks"),
-        (&["--ranks", "2", "--threads", "2"], "--threads"),
+        (&["--ranks", "2", "--threads", "2"], "leave it or --ranks out"),
+        (&["--ranks", "2", "--plan"], "leave it or --ranks out"),
+        (&["--threads", "2", "--layout", "patches"], "--ranks <N>"),
+        (&["--threads", "2", "--cut", "ranges", "--patches", "7"], "--ranks <N>"),
+        (&["--plan", "--layout", "patches"], "--ranks <N>"),
+        (&["--plan", "--patches", "3"], "--ranks <N>"),
+        (&["--plan", "--cut", "ranges"], "--ranks <N>"),
+        (&["--ranks", "2", "--gpus", "2"], "--plan"),
+        (&["--ranks", "2", "--codec", "int8"], "--plan"),
     ] {
         let message = girih(&[&["sample", "--data", SMALL], flags].concat()).refused(2);
         assert!(says(&message, told), "{message}");

@@ -23,7 +23,7 @@ use super::batch::Whole;
 use super::batches::neighbor_sampler;
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
-use crate::batching::DEFAULT_BATCH_SIZE;
+use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
 use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
 use crate::distributed::{CutAdjacency, Ranks, numbers};
@@ -76,7 +76,8 @@ impl<B: Backend> Held<B> {
     /// What a rank holds of a graph, from the rows of its own nodes; all ranks call it together.
     ///
     /// # Errors
-    /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
+    /// When settings are for ranks that hold all, the model reads no neighbours, edges have weights, features are sparse, or a rank
+    /// fails.
     pub(crate) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
@@ -85,6 +86,7 @@ impl<B: Backend> Held<B> {
         needs: &Needs,
         config: &TrainConfig,
     ) -> Result<Self, TrainError> {
+        check_settings(config)?;
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
             return Err(TrainError::invalid(format!("the model {name} reads no neighbours to sample")));
@@ -166,6 +168,26 @@ impl<B: Backend> Held<B> {
         let whole = Whole { features, sparse: None, reader: None, labels: Some(&self.labels) };
         let scorer = Box::new(Classifier { scored: Scored::Graph(&self.inputs), task, model });
         Ok(MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world())))
+    }
+}
+
+/// Refuses what is for ranks that hold all of graph and features.
+fn check_settings(config: &TrainConfig) -> Result<(), TrainError> {
+    const PLACED: &str = "ranks hold rows of their patches where they compute, and no other memory does";
+    let settings = [
+        (config.tiers.features.is_some(), "a feature cache", PLACED),
+        (config.tiers.topology.is_some(), "a topology cache", PLACED),
+        (
+            config.batch.score_by == Some(ScoreBy::Layers),
+            "scores layer by layer",
+            "ranks that hold patches score all nodes in one pass",
+        ),
+    ];
+    match settings.iter().find(|(is_set, ..)| *is_set) {
+        None => Ok(()),
+        Some((_, setting, why)) => Err(TrainError::invalid(format!(
+            "{setting} cannot be had with patches: {why}; leave it out, or hold the graph whole: --layout replicated"
+        ))),
     }
 }
 

@@ -11,7 +11,7 @@ use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TrainConfig, checkpoint_path,
+    OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TierConfig, TrainConfig, checkpoint_path,
 };
 
 use crate::{config, densified, planted, train, with_bags_of_words};
@@ -264,7 +264,17 @@ fn what_patches_cannot_hold_is_refused() {
     let dense = planted("nodes=300");
     let sampled = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
     let full = TrainConfig { batch: BatchConfig::default(), ..sampled.clone() };
+    let by_layers = BatchConfig { score_by: Some(ScoreBy::Layers), ..sampled.batch.clone() };
+    let by_layers = TrainConfig { batch: by_layers, ..sampled.clone() };
+    let (half, none) = ("0.5".parse().ok(), TierConfig::default());
+    let far = TrainConfig { tiers: TierConfig { features: half, ..none }, ..sampled.clone() };
+    let far_codes = TrainConfig { codec: "f16".parse().ok(), ..far.clone() };
+    let topology = TrainConfig { tiers: TierConfig { topology: half, ..none }, ..sampled.clone() };
     for (dataset, config, told) in [
+        (dense.clone(), &by_layers, "scores layer by layer cannot be had with patches"),
+        (dense.clone(), &far, "a feature cache cannot be had with patches"),
+        (dense.clone(), &far_codes, "a feature cache cannot be had with patches"),
+        (dense.clone(), &topology, "a topology cache cannot be had with patches"),
         (with_bags_of_words(&dense), &sampled, "features are sparse"),
         (weighted(dense.clone()), &sampled, "edges have weights"),
         (dense.clone(), &full, "full batches cut the graph by their partition"),

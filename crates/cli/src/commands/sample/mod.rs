@@ -20,6 +20,7 @@ use source::{Made, Source};
 
 /// Makes all batches and describes them; or plans where what they read would lie.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
+    check_ranks(args)?;
     let config = args.batch_config();
     config.check()?;
     if let Some((flag, kind)) = args.flag_of_other_batches() {
@@ -42,6 +43,22 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     describe(&made, made.len(), n_threads, &mut results);
     results.print(args.output.json);
     Ok(())
+}
+
+/// Refuses what ranks do not do. Said here and not where flags are declared: a flag that needs another one would pass there beside what
+/// that one conflicts with.
+fn check_ranks(args: &SampleArgs) -> Result<(), CliError> {
+    let flags = [
+        (
+            args.threads.is_some(),
+            "--threads says how many batches one process makes side by side, and each rank makes one",
+        ),
+        (args.tiers.plan, "--plan counts what one process samples"),
+    ];
+    match flags.iter().find(|(is_given, _)| *is_given && args.ranks.ranks.is_some()) {
+        None => Ok(()),
+        Some((_, why)) => Err(CliError::Usage(format!("{why}; leave it or --ranks out"))),
+    }
 }
 
 /// Makes all batches on ranks, and describes them and what was sent.
