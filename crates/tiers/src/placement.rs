@@ -85,7 +85,7 @@ pub struct Place {
     pub slot: u32,
 }
 
-/// Where each node's data lie: a position for each node, and a few spans of positions, which a kernel reads as two arrays.
+/// Where each node's data lie: a position for each node, and a few spans of positions, of which devices make a list of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The position of each node; empty where it is its id.
@@ -232,12 +232,6 @@ impl Placement {
     pub fn node(&self, position: u32) -> NodeId {
         assert!((position as usize) < self.n_nodes, "there is no position {position}");
         self.order.get(position as usize).copied().unwrap_or(position)
-    }
-
-    /// The position of each node, as kernels look it up; empty where it is its id.
-    #[must_use]
-    pub fn positions(&self) -> &[u32] {
-        &self.position
     }
 
     /// How many cards it is for.
