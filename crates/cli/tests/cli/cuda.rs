@@ -60,9 +60,14 @@ fn is_here() -> bool {
 
 /// The message of a training on a CUDA device that is refused and leaves nothing behind.
 fn refused(device: &str, environment: &[(&str, &str)]) -> String {
+    refused_with(&["--device", device], environment)
+}
+
+/// The same, of a training with some flags.
+fn refused_with(flags: &[&str], environment: &[(&str, &str)]) -> String {
     let work = Workspace::new();
-    let args = ["train", "--data", SMALL, "--device", device, "--out", &work.arg("out")];
-    let message = on_fake(&args, environment).refused(1);
+    let args = ["train", "--data", SMALL, "--out", &work.arg("out")];
+    let message = on_fake(&[&args, flags].concat(), environment).refused(1);
     assert!(names_in(work.folder()).is_empty(), "a refusal leaves nothing behind");
     message
 }
@@ -127,6 +132,34 @@ fn a_card_that_is_not_there_or_too_old_is_refused() {
     assert_says(&refused("cuda:2", &[("FAKE_CARDS", "2")]), &["no CUDA device 2", "cuda:0 to cuda:1"]);
     let old = refused("cuda", &[("FAKE_MAJOR", "7")]);
     assert_says(&old, &["Fake card has compute capability 7.0", "8.0 (Ampere)"]);
+}
+
+/// Cards whose memory takes whatever is written to it.
+const WORKING: [(&str, &str); 2] = [("FAKE_FREE", "64000000000"), ("FAKE_ALLOC", "0")];
+
+#[test]
+fn fewer_cards_than_are_asked_for_are_refused() {
+    let message = refused_with(&["--gpus", "2"], &WORKING);
+    assert_says(&message, &["2 ranks want a device each", "no CUDA device 1", "the only one is cuda:0"]);
+    let message = refused_with(&["--gpus", "2", "--batch", "neighbor"], &WORKING);
+    assert_says(&message, &["2 ranks want a device each", "no CUDA device 1"]);
+}
+
+#[test]
+fn cards_without_nccl_are_told_what_to_install() {
+    if is_here() {
+        return;
+    }
+    let message = refused_with(&["--gpus", "2"], &[&WORKING[..], &[("FAKE_CARDS", "2")]].concat());
+    assert_says(&message, &["libnccl.so.2", "nvidia-nccl-cu13"]);
+}
+
+#[test]
+fn memory_that_the_host_does_not_pin_is_named_with_bytes() {
+    let flags = ["--device", "cuda", "--batch", "neighbor", "--feature-cache", "0"];
+    let message = refused_with(&flags, &[&WORKING[..], &[("FAKE_PINNED", "2")]].concat());
+    // 600 rows of 24 features.
+    assert_says(&message, &["the host pins no 57600 bytes", "ulimit -l", "leave the cache out"]);
 }
 
 #[test]

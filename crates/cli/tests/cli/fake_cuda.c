@@ -4,7 +4,8 @@
    FAKE_CARDS    how many cards there are, 1 by default
    FAKE_MAJOR    their compute capability, 9 by default
    FAKE_FREE     their free bytes, 1 MB by default
-   FAKE_ALLOC    the answer to allocations, 2 (out of memory) by default */
+   FAKE_ALLOC    the answer to allocations, 2 (out of memory) by default; 0 is memory of the host
+   FAKE_PINNED   the answer to being asked for pinned memory, 2 by default */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +28,27 @@ int cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = mallo
 int cuStreamDestroy_v2(void *stream) { free(stream); return 0; }
 int cuStreamSynchronize(void *stream) { (void)stream; return 0; }
 int cuMemAllocAsync(unsigned long long *at, size_t bytes, void *stream) {
-    (void)at, (void)bytes, (void)stream;
-    return (int)asked("FAKE_ALLOC", 2);
+    (void)stream;
+    int answer = (int)asked("FAKE_ALLOC", 2);
+    if (answer == 0) *at = (unsigned long long)calloc(1, bytes);
+    return answer;
+}
+int cuMemFreeAsync(unsigned long long at, void *stream) { (void)stream; free((void *)at); return 0; }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    memcpy((void *)to, from, bytes);
+    return 0;
+}
+int cuMemsetD8Async(unsigned long long at, unsigned char value, size_t bytes, void *stream) {
+    (void)stream;
+    memset((void *)at, value, bytes);
+    return 0;
+}
+int cuEventCreate(void **event, unsigned flags) { (void)flags; *event = malloc(1); return 0; }
+int cuEventDestroy_v2(void *event) { free(event); return 0; }
+int cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
+    (void)at, (void)bytes, (void)flags;
+    return (int)asked("FAKE_PINNED", 2);
 }
 int cuDeviceGetDefaultMemPool(void **pool, int device) { (void)device; *pool = 0; return 0; }
 int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool, (void)attribute, (void)value; return 0; }

@@ -171,6 +171,7 @@ fn variables_of_other_launchers_do_the_same() {
         ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
         ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"],
         ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"],
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
     ] {
         let place = tcp::local_rendezvous().unwrap();
         let (host, port) = place.rsplit_once(':').unwrap();
@@ -332,13 +333,19 @@ fn several_hosts_make_one_world() {
     assert_eq!(curve(finished.remove(0)), curve(girih(&[&train[..], &["--ranks", "4"]].concat())));
 }
 
-/// A launch that has printed an epoch, and what else it prints.
-fn under_way(out: &str) -> (Child, BufReader<std::process::ChildStdout>) {
-    let args = ["launch", "--nproc", "3", "--", "train", "--data", SMALL, "--epochs", "100000", "--out", out, "--json"];
+/// A launch that has printed some epochs, and what else it prints.
+fn launched(n: &str, train: &[&str], n_epochs: usize) -> (Child, BufReader<std::process::ChildStdout>) {
+    let args = [&["launch", "--nproc", n, "--", "train"], train].concat();
     let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
-    assert!(lines.read_line(&mut String::new()).unwrap() > 0, "it ended early");
+    for _ in 0..n_epochs {
+        assert!(lines.read_line(&mut String::new()).unwrap() > 0, "it ended early");
+    }
     (child, lines)
+}
+
+fn under_way(out: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    launched("3", &["--data", SMALL, "--epochs", "100000", "--out", out, "--json"], 1)
 }
 
 fn signal(name: &str, process: u32) {
@@ -399,6 +406,41 @@ mod of_linux {
             assert!(finished.err.contains(said), "{}", finished.err);
         }
         assert_gone(&ranks);
+    }
+
+    /// Ranks that hold patches wait for each other in every hop of every batch.
+    #[test]
+    fn ranks_that_hold_patches_end_with_the_one_that_is_killed_and_resume() {
+        let work = Workspace::new();
+        let training = |name: &str| {
+            let batches = ["--batch", "neighbor", "--batch-size", "128", "--fanout", "4,3", "--layout", "patches"];
+            let out = work.arg(name);
+            let run = ["--data", SMALL, "--epochs", "40", "--checkpoint-every", "5", "--out", &out, "--json"];
+            owned(&[&run[..], &batches].concat())
+        };
+        let (straight, killed) = (training("straight"), training("killed"));
+        let [straight, killed] = [&straight, &killed].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+        launch("2", &straight).ok();
+        let moment = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos() as usize;
+        let (child, lines) = launched("2", &killed, 6 + moment % 20);
+        std::thread::sleep(Duration::from_micros((moment % 10_000) as u64));
+        let (ranks, victim) = (ranks_of(child.id()), moment / 100 % 2);
+        signal("-KILL", ranks[victim]);
+        let start = Instant::now();
+        let finished = rest(child, lines);
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(finished.code, Some(128 + 9), "{}", finished.err);
+        let named = format!("rank {victim}: its process ended without a word");
+        assert_eq!(finished.err.matches("its process ended").count(), 1, "{}", finished.err);
+        for said in [named, format!("girih launch: rank {victim} was ended by SIGKILL")] {
+            assert!(finished.err.contains(&said), "{}", finished.err);
+        }
+        assert_gone(&ranks);
+
+        launch("2", &[&killed[..], &["--resume"]].concat()).ok();
+        let checkpoint = |name: &str| fs::read(work.path(name).join("run-000.safetensors")).unwrap();
+        assert!(checkpoint("killed") == checkpoint("straight"), "the checkpoints differ");
+        assert_eq!(losses(&work.path("killed/metrics.jsonl")), losses(&work.path("straight/metrics.jsonl")));
     }
 
     /// A rank that hangs, beats included, is not waited for when another one fails.
