@@ -324,11 +324,14 @@ pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliErr
     let RankArgs { partition: kind, chunks, layout, .. } = args;
     let is_sampled = config.batch.is_sampled();
     let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
-        "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a partition, or for          mini-batches leave it out"
+        "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a \
+         partition, or for mini-batches leave it out"
     } else if layout.is_some() && !is_sampled {
-        "--layout says what ranks hold for mini-batches, and full batches cut the graph by --partition: leave it out, or give --batch          neighbor"
+        "--layout says what ranks hold for mini-batches, and full batches cut the graph by --partition: leave it \
+         out, or give --batch neighbor"
     } else if is_sampled && *layout != Some(LayoutChoice::Patches) && (*kind, *chunks) != (PartitionKind::USUAL, 1) {
-        "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is sent of it, and          for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches"
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is \
+         sent of it, and for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches"
     } else {
         return Ok(());
     };
