@@ -162,6 +162,7 @@ impl Shared {
         if config.batch.is_sampled() {
             check_batches(config, &ranks.grid)?;
             if ranks.layout == Layout::Patches {
+                sampled::check_patches(config)?;
                 return Ok(Self::Patches(Box::new(CutData::new(backend, data, config, ranks)?)));
             }
             return Ok(Self::Whole(Box::new(data.into_dataset()?)));
@@ -236,7 +237,7 @@ fn check_batches(config: &TrainConfig, grid: &ProcessGrid) -> Result<(), TrainEr
     }
     if grid.scheme() != Scheme::OneD {
         return Err(TrainError::invalid(format!(
-            "the partition {} cuts the graph, which ranks hold whole for mini-batches; leave the partition out",
+            "the partition {} is for full batches; for mini-batches ranks hold the graph whole, or rows of it: leave the partition out",
             grid.scheme()
         )));
     }

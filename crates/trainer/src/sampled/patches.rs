@@ -76,8 +76,7 @@ impl<B: Backend> Held<B> {
     /// What a rank holds of a graph, from the rows of its own nodes; all ranks call it together.
     ///
     /// # Errors
-    /// When settings are for ranks that hold all, the model reads no neighbours, edges have weights, features are sparse, or a rank
-    /// fails.
+    /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
     pub(crate) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
@@ -86,7 +85,6 @@ impl<B: Backend> Held<B> {
         needs: &Needs,
         config: &TrainConfig,
     ) -> Result<Self, TrainError> {
-        check_settings(config)?;
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
             return Err(TrainError::invalid(format!("the model {name} reads no neighbours to sample")));
@@ -171,8 +169,11 @@ impl<B: Backend> Held<B> {
     }
 }
 
-/// Refuses what is for ranks that hold all of graph and features.
-fn check_settings(config: &TrainConfig) -> Result<(), TrainError> {
+/// Refuses settings for ranks that hold all of graph and features.
+///
+/// # Errors
+/// When there are some.
+pub(crate) fn check_patches(config: &TrainConfig) -> Result<(), TrainError> {
     const PLACED: &str = "ranks hold rows of their patches where they compute, and no other memory does";
     let settings = [
         (config.tiers.features.is_some(), "a feature cache", PLACED),
