@@ -41,9 +41,10 @@ impl FromStr for Cuts {
 }
 
 /// In which exchanges panels travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Stages {
-    /// One for each step, as the papers have it: a rank's panel at a time, which takes least memory, and of each host's links one.
+    /// One for each step, as the papers have it: a rank's panel at a time, which takes least memory.
     #[default]
     Steps,
     /// So many, in each of which a part of every panel: links are used in all directions, and all parts but the first travel while those
@@ -98,7 +99,6 @@ pub struct BlockPlan {
     /// Ranges of node ids, ascending and nearly equal, in nodes or in work ([`Cuts`]).
     pub panels: Vec<Range<usize>>,
     /// In which exchanges panels travel.
-    #[serde(with = "as_text")]
     pub stages: Stages,
     /// In how many chunks products are taken.
     pub n_chunks: usize,
@@ -194,23 +194,6 @@ impl Reduce {
     }
 }
 
-/// Values as they are written.
-mod as_text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
-        String::deserialize(input)?.parse().map_err(D::Error::custom)
-    }
-}
-
 /// The place of `rank` in a group.
 ///
 /// # Panics
@@ -220,10 +203,16 @@ pub fn place_in(group: &[usize], rank: usize) -> usize {
     group.iter().position(|&member| member == rank).expect("the rank is in the group")
 }
 
+/// The `i`-th of `n` nearly equal parts of a range.
+#[must_use]
+pub fn part(range: &Range<usize>, i: usize, n: usize) -> Range<usize> {
+    let at = |i: usize| range.start + range.len() * i / n;
+    at(i)..at(i + 1)
+}
+
 /// `range` cut into `n` nearly equal parts.
 fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
-    let at = |i: usize| range.start + range.len() * i / n;
-    (0..n).map(|i| at(i)..at(i + 1)).collect()
+    (0..n).map(|i| part(range, i, n)).collect()
 }
 
 impl BlockPlan {
@@ -297,10 +286,8 @@ impl BlockPlan {
 
     /// The rows of a panel that travel in a part.
     #[must_use]
-    pub fn part_of(&self, panel: usize, part: usize) -> Range<usize> {
-        let (panel, n_parts) = (&self.panels[panel], self.stages.n_parts());
-        let at = |part: usize| panel.start + panel.len() * part / n_parts;
-        at(part)..at(part + 1)
+    pub fn part_of(&self, panel: usize, i: usize) -> Range<usize> {
+        part(&self.panels[panel], i, self.stages.n_parts())
     }
 
     /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one where nothing
@@ -318,8 +305,7 @@ impl BlockPlan {
     /// Of some rank's own rows, those of a chunk.
     #[must_use]
     pub fn own_of(&self, own: &Range<usize>, chunk: usize) -> Range<usize> {
-        let at = |chunk: usize| own.start + own.len() * chunk / self.n_chunks;
-        at(chunk)..at(chunk + 1)
+        part(own, chunk, self.n_chunks)
     }
 
     /// The rows of a panel that are in a chunk: a range for each of the ranks that hold the panel together, in their order.

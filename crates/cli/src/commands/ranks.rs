@@ -241,10 +241,8 @@ fn without_mpi() -> TrainError {
 /// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen when the data is there is chosen for as many ranks; until
 /// then rows stand for it.
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
-    let PartitionKind { partition, replication, exchange, cuts, stages, wire } = args.partition;
-    if partition == PartitionChoice::Auto
-        && (replication, exchange, stages, args.chunks) != (1, Exchange::Auto, None, 1)
-    {
+    let PartitionKind { partition, exchange, cuts, wire, .. } = args.partition;
+    if partition == PartitionChoice::Auto && tells_how(args) {
         return Err(CliError::Usage(
             "--partition auto chooses replication, exchange, stages and chunks, too: leave --replication, --exchange, --stages and \
              --chunks out, or name a partition"
@@ -298,17 +296,19 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     ))
 }
 
+/// Whether there are flags for what is chosen together with a partition.
+fn tells_how(args: &RankArgs) -> bool {
+    let PartitionKind { replication, exchange, stages, .. } = args.partition;
+    (replication, exchange, stages, args.chunks) != (1, Exchange::Auto, None, 1)
+}
+
 /// Refuses flags that say nothing of a plan, which is made for every way to share the work, or for one device.
 pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
     if args.ranks.is_none() && args.gpus.is_none() {
         return refuse_unused(args);
     }
-    let PartitionKind { partition, replication, exchange, stages, .. } = args.partition;
-    let is_left = matches!(partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
-    if is_left
-        && (replication, exchange, stages, args.chunks) == (1, Exchange::Auto, None, 1)
-        && (args.layout, args.rank_deadline) == (None, None)
-    {
+    let is_left = matches!(args.partition.partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
+    if is_left && !tells_how(args) && (args.layout, args.rank_deadline) == (None, None) {
         return Ok(());
     }
     Err(CliError::Usage(

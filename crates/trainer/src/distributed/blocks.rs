@@ -132,7 +132,8 @@ impl HostBlocks {
         let (mine, panels) = (ranks.mine(), &ranks.plan().panels);
         let touched = Touched::new(rows, ranks, exchange)?;
         let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
-        let block = |columns| HostBlock::new(rows, &ranks.chunks_of_product(), columns);
+        let chunks = ranks.chunks_of_product();
+        let block = |columns| HostBlock::new(rows, &chunks, columns);
         let own = own_step.map(|step| block(Columns::of(panels[step.panel].clone())));
         let of_stage = |(steps, part): (Range<usize>, usize)| {
             let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {

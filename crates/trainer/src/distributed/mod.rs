@@ -59,5 +59,5 @@ pub use session::{Layout, RankOptions, TrainJob};
 
 pub(crate) use adjacency::{AllScales, CutAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};
-pub(crate) use ranks::{numbers, share};
+pub(crate) use ranks::numbers;
 pub(crate) use rows::PeerRows;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
 use girih_graph_format::Csr;
-use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, evenly_touched, place_in};
+use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, evenly_touched, part, place_in};
 
 use super::blocks::{
     BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, places_of, travelling, within,
@@ -140,14 +140,14 @@ impl PaperBlocks {
     }
 
     /// The entries of a step.
-    fn nnz(&self, rank: usize, i: usize, transpose: Transpose) -> u64 {
+    fn nnz(&self, rank: usize, i: usize, transpose: Transpose) -> usize {
         match &self.graph.entries {
-            Entries::Counted(counted) => self.counted(counted, transpose).0[rank][i],
+            Entries::Counted(counted) => self.counted(counted, transpose).0[rank][i] as usize,
             &Entries::Even(n_edges) => {
                 let (mine, panel) = (&self.plan.ranks[rank], self.plan.ranks[rank].steps[i].panel);
                 let has_loops = self.graph.self_loops && mine.rows.contains(&panel);
-                let loops = if has_loops { self.plan.panels[panel].len() as u64 } else { 0 };
-                self.plan.even_nnz(rank, i, n_edges) + loops
+                let loops = if has_loops { self.plan.panels[panel].len() } else { 0 };
+                self.plan.even_nnz(rank, i, n_edges) as usize + loops
             }
         }
     }
@@ -165,8 +165,7 @@ impl PaperBlocks {
             },
             &Entries::Even(n_edges) => {
                 let (rows, n_parts) = (self.even_rows(rank, i, n_edges)?, self.plan.stages.n_parts());
-                let in_part = rows * (part + 1) / n_parts - rows * part / n_parts;
-                Some(vec![in_part; self.plan.ranks[rank].group.len()])
+                Some(vec![even_part(rows, part, n_parts); self.plan.ranks[rank].group.len()])
             }
         }
     }
@@ -213,16 +212,15 @@ impl PaperBlocks {
         PatternSizes { nnz, sent: received.clone(), received }
     }
 
-    fn sparse(&self, meter: &Meter, shape: Shape, nnz: u64) -> <Meter as girih_compute::Backend>::Sparse {
-        meter.sparse(shape, nnz as usize, self.graph.weighted, false)
+    fn sparse(&self, meter: &Meter, shape: Shape, nnz: usize) -> <Meter as girih_compute::Backend>::Sparse {
+        meter.sparse(shape, nnz, self.graph.weighted, false)
     }
 
     /// A block of so many columns in chunks, over which its entries are spread evenly.
-    fn chunks(&self, meter: &Meter, rank: usize, n_columns: usize, nnz: u64) -> Chunks<Meter> {
-        let (n_chunks, plan) = (self.plan.n_chunks, &self.plan);
-        let until = |chunk: usize| (u128::from(nnz) * chunk as u128 / n_chunks as u128) as u64;
-        let shape = |chunk| Shape::new(plan.n_chunk_rows(rank, chunk), n_columns);
-        let chunk = |chunk| self.sparse(meter, shape(chunk), until(chunk + 1) - until(chunk));
+    fn chunks(&self, meter: &Meter, rank: usize, n_columns: usize, nnz: usize) -> Chunks<Meter> {
+        let n_chunks = self.plan.n_chunks;
+        let shape = |chunk| Shape::new(self.plan.n_chunk_rows(rank, chunk), n_columns);
+        let chunk = |chunk| self.sparse(meter, shape(chunk), even_part(nnz, chunk, n_chunks));
         (0..n_chunks).map(chunk).collect()
     }
 
@@ -234,7 +232,7 @@ impl PaperBlocks {
         (steps, part): (Range<usize>, usize),
         transpose: Transpose,
     ) -> Stage<Meter> {
-        let (rank, group, n_parts) = (ranks.rank(), &ranks.mine().group, self.plan.stages.n_parts() as u64);
+        let (rank, group, n_parts) = (ranks.rank(), &ranks.mine().group, self.plan.stages.n_parts());
         let place = place_in(group, rank);
         let rows: Vec<Option<Vec<usize>>> = steps.clone().map(|i| self.rows(rank, (i, part), transpose)).collect();
         let by_rows = rows.iter().any(Option::is_some);
@@ -247,8 +245,7 @@ impl PaperBlocks {
             let root = place_in(group, step.root);
             if root != place {
                 received[root] = rows_for(place);
-                let of_step = self.nnz(rank, i, transpose);
-                nnz += of_step * (part as u64 + 1) / n_parts - of_step * part as u64 / n_parts;
+                nnz += even_part(self.nnz(rank, i, transpose), part, n_parts);
                 is_from_others = true;
             } else if by_rows {
                 sent = (0..group.len()).map(|member| if member == place { 0 } else { rows_for(member) }).collect();
@@ -264,6 +261,11 @@ impl PaperBlocks {
         };
         Stage { matrix: is_from_others.then(|| self.chunks(meter, rank, n_columns, nnz)), exchange }
     }
+}
+
+/// How many of `n` things that are spread evenly are in a part.
+fn even_part(n: usize, i: usize, n_parts: usize) -> usize {
+    part(&(0..n), i, n_parts).len()
 }
 
 /// Lists of rows of which only the lengths are known.
@@ -290,7 +292,7 @@ impl BlockSource<Meter> for PaperBlocks {
     fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {
         let PatternSizes { nnz, received, sent } = self.pattern_sizes(ranks.rank());
         let shape = Shape::new(ranks.own().len(), received.iter().sum());
-        let (matrix, rows) = (self.sparse(meter, shape, nnz), exchange_of(meter, sent, received));
+        let (matrix, rows) = (self.sparse(meter, shape, nnz as usize), exchange_of(meter, sent, received));
         Ok(Pattern { matrix, rows: PeerRows::of(ranks, rows) })
     }
 }

@@ -32,14 +32,14 @@ pub(super) enum Sums<'o, B: Backend> {
     /// Nothing follows the steps: they add up where the result belongs, and what is applied to it.
     Out(&'o mut B::Matrix, &'o Epilogue<'o, B::Matrix>),
     /// A buffer for each chunk.
-    Chunks(Tail<B>),
+    Chunks(&'o mut Tail<B>),
 }
 
 /// What follows the steps of a product, chunk after chunk: while one is multiplied, the sums of the one before are added up, and
 /// those of the one before that become whole rows again.
 pub(super) struct Tail<B: Backend> {
     /// Those that are still multiplied.
-    chunks: VecDeque<B::Matrix>,
+    chunks: Vec<Option<B::Matrix>>,
     summing: Option<Following<B>>,
     joining: Option<Following<B>>,
     /// The rank's own rows; `None` where the sums of the only chunk are that.
@@ -58,11 +58,11 @@ struct Following<B: Backend> {
 }
 
 impl<B: Backend> Sums<'_, B> {
-    /// Where the products of a chunk that is the next to be followed, or so many behind it, are added up.
-    fn of_chunk(&mut self, place: usize) -> &mut B::Matrix {
+    /// Where the products of a chunk are added up.
+    fn of_chunk(&mut self, chunk: usize) -> &mut B::Matrix {
         match self {
             Self::Out(out, _) => out,
-            Self::Chunks(tail) => &mut tail.chunks[place],
+            Self::Chunks(tail) => tail.chunks[chunk].as_mut().expect("a chunk that is multiplied"),
         }
     }
 }
@@ -80,10 +80,9 @@ impl<B: Backend> Product<'_, B> {
         let slicing = self.ranks.mine().slice.as_ref();
         let sliced = slicing.map(|slicing| self.cut_columns(slicing, x)).transpose()?;
         let operand = sliced.as_ref().unwrap_or(x);
-        let mut sums = Sums::Chunks(self.tail(x, self.backend.shape(operand).cols)?);
-        self.steps(blocks, operand, &mut sums)?;
+        let mut tail = self.tail(x, self.backend.shape(operand).cols)?;
+        self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
         self.give(sliced);
-        let Sums::Chunks(tail) = sums else { unreachable!("sums of chunks") };
         self.end(tail)
     }
 
@@ -92,7 +91,7 @@ impl<B: Backend> Product<'_, B> {
         let (plan, rank, Shape { rows, cols }) = (self.ranks.plan(), self.ranks.rank(), self.backend.shape(x));
         let (backend, n_chunks) = (self.backend, plan.n_chunks);
         let mut taken = |rows, cols| self.pool.take(backend, Shape::new(rows, cols), Dtype::F32);
-        let chunks = (0..n_chunks).map(|chunk| taken(plan.n_chunk_rows(rank, chunk), width));
+        let chunks = (0..n_chunks).map(|chunk| taken(plan.n_chunk_rows(rank, chunk), width).map(Some));
         let chunks = chunks.collect::<Result<_, ComputeError>>()?;
         let is_whole = n_chunks == 1 && self.ranks.slices.is_none();
         let out = if is_whole { None } else { Some(taken(rows, cols)?) };
@@ -117,24 +116,21 @@ impl<B: Backend> Product<'_, B> {
         }
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing else is, all chunks but
         // the first are left to what follows the first.
-        let (now, later) = match &blocks.own {
-            Some(own) => own.split_at(if turns.n_products == 1 { 1 } else { n_chunks }),
-            None => Default::default(),
-        };
-        for (chunk, block) in now.iter().enumerate() {
+        let n_before = if turns.n_products == 1 { 1 } else { n_chunks };
+        for (chunk, block) in blocks.own.iter().flatten().take(n_before).enumerate() {
             self.multiply((block, operand), turns, (sums, chunk))?;
         }
-        turns.n_done += usize::from(!now.is_empty() && later.is_empty());
+        turns.n_done += usize::from(blocks.own.is_some() && n_before == n_chunks);
         for (i, stage) in blocks.stages.iter().enumerate() {
             let begun = arriving.pop_front().expect("each stage is begun before it is taken");
             let received = begun.finish(self.backend, self.pool, &*self.ranks.steps)?;
             // Followed by all ranks after their last stage, so that none waits for a rank that waits for rows of it.
             let is_last = i + 1 == blocks.stages.len();
             for chunk in 0..n_chunks {
-                let left = later.get(chunk.wrapping_sub(1)).filter(|_| is_last);
+                let left = blocks.own.as_ref().filter(|_| is_last && chunk >= n_before);
                 let arrived = stage.matrix.as_ref().map(|blocks| (&blocks[chunk], &received));
-                if let Some(product) = arrived.or(left.map(|block| (block, operand))) {
-                    self.multiply(product, turns, (sums, if is_last { 0 } else { chunk }))?;
+                if let Some(product) = arrived.or(left.map(|own| (&own[chunk], operand))) {
+                    self.multiply(product, turns, (sums, chunk))?;
                 }
                 if let (true, Sums::Chunks(tail)) = (is_last, &mut *sums) {
                     self.follow(tail, chunk)?;
@@ -155,7 +151,7 @@ impl<B: Backend> Product<'_, B> {
         &self,
         (block, panel): (&B::Sparse, &B::Matrix),
         turns: Turns,
-        (sums, place): (&mut Sums<'_, B>, usize),
+        (sums, chunk): (&mut Sums<'_, B>, usize),
     ) -> Result<(), ComputeError> {
         let usual = Epilogue::default();
         let applied = if let Sums::Out(_, epilogue) = sums { *epilogue } else { &usual };
@@ -166,7 +162,7 @@ impl<B: Backend> Product<'_, B> {
             activation: if is_last { applied.activation } else { Activation::Identity },
             dropout: applied.dropout.filter(|_| is_last),
         };
-        self.backend.spmm((block, Transpose::No), None, panel, epilogue, sums.of_chunk(place))
+        self.backend.spmm((block, Transpose::No), None, panel, epilogue, sums.of_chunk(chunk))
     }
 
     /// Begins to bring what the blocks of a stage multiply.
@@ -207,7 +203,7 @@ impl<B: Backend> Product<'_, B> {
 
     /// Begins what follows the products of a chunk, and goes on with those before.
     fn follow(&mut self, tail: &mut Tail<B>, chunk: usize) -> Result<(), ComputeError> {
-        let sums = tail.chunks.pop_front().expect("a chunk is followed once");
+        let sums = tail.chunks[chunk].take().expect("a chunk is followed once");
         let begun = self.begin_sum(chunk, sums)?;
         let before = tail.summing.replace(begun);
         self.go_on(tail, before)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use girih_comm::{Collective, CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Matrix, NodeId};
-use girih_partition::{BlockPlan, Patches, RankPlan, place_in};
+use girih_partition::{BlockPlan, Patches, RankPlan, part, place_in};
 
 use crate::params::Gradients;
 use crate::tape::Pool;
@@ -208,7 +208,7 @@ impl<B: Backend> Ranks<B> {
 
     /// This rank's share of `0..n`, where all ranks share work that needs no rows of their own.
     pub(crate) fn share_of(&self, n: usize) -> Range<usize> {
-        share(n, self.world.rank(), self.world.size())
+        part(&(0..n), self.world.rank(), self.world.size())
     }
 
     /// The sums of what each rank has counted of its own nodes, each node counted once; where there are no ranks, the counts.
@@ -235,11 +235,6 @@ impl<B: Backend> Ranks<B> {
         let pieces = self.world.all_gather_bytes(bytemuck::cast_slice(ids))?;
         Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_le_bytes)).collect())
     }
-}
-
-/// The `i`-th of `n_shares` nearly equal shares of `0..n`.
-pub(crate) fn share(n: usize, i: usize, n_shares: usize) -> Range<usize> {
-    n * i / n_shares..n * (i + 1) / n_shares
 }
 
 /// The sums of what each rank of a group has counted.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError};
 use girih_graph_format::NodeId;
+use girih_partition::part;
 use rayon::prelude::*;
 
-use crate::distributed::{PeerRows, Ranks, share};
+use crate::distributed::{PeerRows, Ranks};
 use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::ParamId;
@@ -104,7 +105,7 @@ impl<B: Backend> Share<B> {
 /// The users, items met and other items of the triples that a peer takes the loss of.
 fn nodes_of_share(nodes: &[NodeId], peer: usize, n_peers: usize) -> impl Iterator<Item = NodeId> {
     let n_triples = nodes.len() / 3;
-    nodes.chunks_exact(n_triples).flat_map(move |role| &role[share(n_triples, peer, n_peers)]).copied()
+    nodes.chunks_exact(n_triples).flat_map(move |role| &role[part(&(0..n_triples), peer, n_peers)]).copied()
 }
 
 #[cfg(test)]

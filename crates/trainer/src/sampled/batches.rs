@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, FormatError, NodeId};
+use girih_partition::part;
 use girih_sampling::{
     Block, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch, NeighborOptions,
     NeighborSampler, Sampler, Subgraph, SubgraphSampler,
@@ -14,7 +15,6 @@ use super::patches::{BatchRows, PatchSource};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
-use crate::distributed::share;
 use crate::inputs::Adjacency;
 use crate::links::{EpochLinks, Link, LinkEpochs, PairList};
 
@@ -289,7 +289,7 @@ impl SeedLists for EpochBatches<'_> {
     fn seeds(&self, at: usize) -> Drawn<'_> {
         let Plan::Seeds(plan) = &self.plan else { panic!("batches of seeds") };
         let (seeds, (rank, n_ranks)) = (plan.seeds(at), self.batches.rank);
-        let mine = Cow::Borrowed(&seeds[share(seeds.len(), rank, n_ranks)]);
+        let mine = Cow::Borrowed(&seeds[part(&(0..seeds.len()), rank, n_ranks)]);
         Drawn { mine, n_all: seeds.len(), key: plan.key(at) }
     }
 

@@ -10,7 +10,7 @@ use girih_comm::threads::{self, ThreadRank};
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_graph_format::NodeId;
-use girih_partition::{Ownership, Patches};
+use girih_partition::{Ownership, Patches, part};
 use girih_reorder::clusters;
 use girih_sampling::{Bias, DrawKey, FanOut, Loader, LoaderOptions, MiniBatch, NeighborSampler, SampleError, Sampler};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
@@ -134,8 +134,7 @@ impl<'a> Sharing<'a> {
 
     /// The patches of a rank, which are consecutive.
     fn patches_of(&self, rank: usize) -> Range<usize> {
-        let (n_patches, n_ranks) = (self.patches.len(), self.of_ranks.len());
-        n_patches * rank / n_ranks..n_patches * (rank + 1) / n_ranks
+        part(&(0..self.patches.len()), rank, self.of_ranks.len())
     }
 
     /// What one rank does: the parts of its patches, and its share in those of others.
