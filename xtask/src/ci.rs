@@ -85,7 +85,15 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     steps.extend(feature_steps(&metadata));
+    if mpi_is_there() {
+        steps.push(Step::cargo("tests under mpirun", "test --package girih-cli --features mpi --test cli mpi::"));
+    }
     Ok(steps)
+}
+
+/// Whether what speaks MPI can be built and run.
+fn mpi_is_there() -> bool {
+    ["mpicc", "mpirun"].into_iter().all(command::is_there)
 }
 
 /// What `cargo metadata` says, as far as it matters here.
@@ -112,9 +120,10 @@ fn feature_steps(metadata: &Metadata) -> Vec<Step> {
         let check = format!("check --package {name} --all-targets --no-default-features");
         steps.push(Step::cargo(format!("{name} without features"), &check));
         for feature in optional {
-            if feature == "mpi" && !command::is_there("mpicc") {
+            if feature == "mpi" && !mpi_is_there() {
                 println!(
-                    "{name} with mpi is not checked: there is no mpicc here (Debian: libopenmpi-dev, libclang-dev)"
+                    "{name} with mpi is not checked: there is no mpicc or no mpirun here (Debian: libopenmpi-dev, \
+                     openmpi-bin, libclang-dev)"
                 );
                 continue;
             }

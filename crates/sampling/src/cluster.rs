@@ -74,20 +74,19 @@ impl ClusterSampler {
             ))
         })
     }
-
-    /// The nodes of clusters, ascending.
-    fn nodes(&self, clusters: &[u32]) -> Vec<NodeId> {
-        let members = |&cluster: &u32| self.clusters.range(cluster as usize).map(|place| self.members.map(place));
-        let mut nodes: Vec<NodeId> = clusters.iter().flat_map(members).collect();
-        nodes.sort_unstable();
-        nodes
-    }
 }
 
 impl SubgraphSampler for ClusterSampler {
-    fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError> {
+    fn batch_nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError> {
         check_nodes(graph, self.members.len())?;
-        let nodes = self.nodes(&self.clusters(key)?);
+        let members = |cluster: u32| self.clusters.range(cluster as usize).map(|place| self.members.map(place));
+        let mut nodes: Vec<NodeId> = self.clusters(key)?.into_iter().flat_map(members).collect();
+        nodes.sort_unstable();
+        Ok(nodes)
+    }
+
+    fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError> {
+        let nodes = self.batch_nodes(graph, key)?;
         self.scratch.with(Default::default, |inducer| inducer.induce(graph, &nodes, subgraph));
         Ok(())
     }

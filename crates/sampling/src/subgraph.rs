@@ -66,6 +66,31 @@ impl Subgraph {
         Ok(Self { block, loss_weights: Vec::new() })
     }
 
+    /// One graph of several that have no edges between them: nodes and rows of one follow those of another. A node that is in several
+    /// is there as often.
+    #[must_use]
+    pub fn disjoint(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut joined = parts.next().unwrap_or_default();
+        if joined.block.indptr.is_empty() {
+            joined.block.indptr.push(0);
+        }
+        parts.for_each(|part| joined.append(part));
+        joined
+    }
+
+    fn append(&mut self, Self { block, loss_weights }: Self) {
+        let whole = &mut self.block;
+        let (first_node, first_edge) = (whole.nodes.len() as NodeId, whole.indices.len() as u64);
+        whole.nodes.extend(block.nodes);
+        whole.indptr.extend(block.indptr.iter().skip(1).map(|end| first_edge + end));
+        whole.indices.extend(block.indices.iter().map(|column| first_node + column));
+        whole.edge_ids.extend(block.edge_ids);
+        whole.weights.extend(block.weights);
+        (whole.n_destinations, whole.n_columns) = (whole.nodes.len(), whole.nodes.len());
+        self.loss_weights.extend(loss_weights);
+    }
+
     /// Global ids of the nodes, in the order of local ids.
     #[must_use]
     pub fn nodes(&self) -> &[NodeId] {
@@ -85,6 +110,12 @@ impl Subgraph {
 ///
 /// A subgraph is a pure function of graph and key: the same on any number of threads, in any order of batches.
 pub trait SubgraphSampler: Send + Sync {
+    /// The nodes of the subgraph of a batch alone, ascending, for whoever does not need the edges among them.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    fn batch_nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError>;
+
     /// The subgraph of a batch; its nodes ascend.
     ///
     /// # Errors

@@ -161,8 +161,10 @@ proptest! {
     fn subgraphs_are_induced_and_weights_finite(graph in graphs(), number: u32) {
         prop_assume!(graph.nnz() > 0);
         for sampler in samplers(&graph) {
-            let subgraph = sampler.sample(&graph, DrawKey::new(1, 2, number)).unwrap();
+            let key = DrawKey::new(1, 2, number);
+            let subgraph = sampler.sample(&graph, key).unwrap();
             prop_assert!(subgraph.nodes().is_sorted_by(|a, b| a < b));
+            prop_assert_eq!(subgraph.nodes(), &sampler.batch_nodes(&graph, key).unwrap()[..]);
             let induced = Subgraph::induced(&graph, subgraph.nodes()).unwrap();
             prop_assert_eq!(&subgraph.block.indices, &induced.block.indices);
             prop_assert_eq!(&subgraph.block.edge_ids, &induced.block.edge_ids);

@@ -5,8 +5,8 @@ mod common;
 use common::{graphs, graphs_and_seeds, hubs};
 use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{
-    Block, ClusterSampler, Columns, DrawKey, Expand, MiniBatch, NeighborOptions, NeighborSampler, Sampler, Subgraph,
-    SubgraphSampler,
+    Block, ClusterSampler, Columns, DrawKey, Expand, MiniBatch, NeighborOptions, NeighborSampler, SaintSampler,
+    Sampler, Subgraph, SubgraphSampler,
 };
 use proptest::prelude::*;
 use rayon::prelude::*;
@@ -60,11 +60,41 @@ proptest! {
             prop_assert!(clusters.len() == per_batch || batch as usize + 1 == sampler.n_batches());
             let members = (0..graph.n_rows() as u32).filter(|&v| clusters.contains(&cluster_of[v as usize]));
             prop_assert_eq!(subgraph.nodes(), &members.collect::<Vec<_>>()[..]);
+            prop_assert_eq!(subgraph.nodes(), &sampler.batch_nodes(&graph, key).unwrap()[..]);
             prop_assert_eq!(edges(&subgraph.block), edges_among(&graph, subgraph.nodes()));
             found.extend_from_slice(subgraph.nodes());
         }
         found.sort_unstable();
         prop_assert_eq!(found, (0..graph.n_rows() as u32).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn disjoint_subgraphs_keep_their_nodes_edges_and_weights() {
+    let graph = hubs(300);
+    let sampler = SaintSampler::walks(&graph, 10, 2, 50, 3).unwrap();
+    let sampled = |batch| sampler.sample(&graph, DrawKey::new(9, 0, batch)).unwrap();
+    for n in 0..4 {
+        let parts: Vec<Subgraph> = (0..n).map(sampled).collect();
+        let joined = Subgraph::disjoint(parts.iter().cloned());
+        let nodes: Vec<NodeId> = parts.iter().flat_map(|part| part.nodes().to_vec()).collect();
+        assert_eq!(joined.nodes(), nodes);
+        assert_eq!((joined.block.n_destinations, joined.block.n_columns), (nodes.len(), nodes.len()));
+        assert_eq!(edges(&joined.block), parts.iter().flat_map(|part| edges(&part.block)).collect::<Vec<_>>());
+        assert_eq!(joined.block.weights, parts.iter().flat_map(|part| part.block.weights.clone()).collect::<Vec<_>>());
+        assert_eq!(joined.loss_weights, parts.iter().flat_map(|part| part.loss_weights.clone()).collect::<Vec<_>>());
+        // Nodes that several have are not joined.
+        let part_of = |node: usize| {
+            let mut first = 0;
+            parts.iter().position(|part| {
+                first += part.nodes().len();
+                node < first
+            })
+        };
+        let matrix = joined.block.to_csr().unwrap();
+        for row in 0..nodes.len() {
+            assert!(matrix.row(row).iter().all(|&column| part_of(column as usize) == part_of(row)));
+        }
     }
 }
 

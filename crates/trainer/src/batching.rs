@@ -1,5 +1,7 @@
 //! [`BatchConfig`]: what a training step sees: the whole graph, or a mini-batch of it.
 
+use std::sync::Arc;
+
 use girih_graph_format::Csr;
 use girih_reorder::clusters;
 use girih_sampling::{ClusterSampler, FanOut, Neighbors, SaintSampler, SubgraphSampler};
@@ -87,6 +89,8 @@ pub struct BatchConfig {
     pub saint: SaintKind,
     /// Steps of GraphSAINT's walks.
     pub walk_length: u32,
+    /// Subgraphs of cluster and saint batches in a step, each a graph of its own, which ranks share.
+    pub subgraphs: usize,
     /// Batches that are made ahead of the step, while it computes. Results do not depend on it.
     pub prefetch: usize,
     /// How logits are computed that runs are scored by; `None` for layers where devices do not hold all of graph and features and
@@ -119,6 +123,7 @@ impl Default for BatchConfig {
             clusters_per_batch: None,
             saint: SaintKind::Walk,
             walk_length: 2,
+            subgraphs: 1,
             prefetch: 2,
             score_by: None,
         }
@@ -173,23 +178,34 @@ impl BatchConfig {
         }
     }
 
-    /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the nodes
-    /// of the graph together. `n_draws` is what GraphSAINT draws for a batch; `seed` names what it draws to weigh its walks.
+    /// The clusters of cluster batches, which are the same for all runs and ranks; none for other batches.
     ///
     /// # Errors
-    /// When the graph cannot be cut into clusters, or the settings make no batches of it.
+    /// When the graph cannot be cut into clusters.
+    pub fn cluster_sampler(&self, graph: &Csr) -> Result<Option<Arc<ClusterSampler>>, TrainError> {
+        if self.kind != BatchKind::Cluster {
+            return Ok(None);
+        }
+        let (n_clusters, per_batch) = self.n_clusters(graph.n_rows());
+        let cluster_of = clusters(graph, n_clusters).map_err(|error| TrainError::invalid(error.to_string()))?;
+        Ok(Some(Arc::new(ClusterSampler::new(&cluster_of, n_clusters, per_batch)?)))
+    }
+
+    /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the nodes
+    /// of the graph together. Clusters are those that [`cluster_sampler`](Self::cluster_sampler) found; `n_draws` is what GraphSAINT
+    /// draws for a batch, and `seed` names what it draws to weigh its walks.
+    ///
+    /// # Errors
+    /// When the settings make no batches of the graph.
     pub fn subgraph_sampler(
         &self,
         graph: &Csr,
-        n_draws: usize,
-        seed: u64,
-    ) -> Result<(Box<dyn SubgraphSampler>, usize), TrainError> {
-        if self.kind == BatchKind::Cluster {
-            let (n_clusters, per_batch) = self.n_clusters(graph.n_rows());
-            let cluster_of = clusters(graph, n_clusters).map_err(|error| TrainError::invalid(error.to_string()))?;
-            let sampler = ClusterSampler::new(&cluster_of, n_clusters, per_batch)?;
-            let n_batches = sampler.n_batches();
-            return Ok((Box::new(sampler), n_batches));
+        clusters: Option<Arc<ClusterSampler>>,
+        (n_draws, seed): (usize, u64),
+    ) -> Result<(Arc<dyn SubgraphSampler>, usize), TrainError> {
+        if let Some(clusters) = clusters {
+            let n_batches = clusters.n_batches();
+            return Ok((clusters, n_batches));
         }
         let n_batches = graph.n_rows().div_ceil(self.saint_nodes(n_draws)).max(1);
         let n_draws = u32::try_from(n_draws)
@@ -202,7 +218,7 @@ impl BatchConfig {
                 SaintSampler::walks(graph, n_draws, self.walk_length, n_counted, seed)?
             }
         };
-        Ok((Box::new(sampler), n_batches))
+        Ok((Arc::new(sampler), n_batches))
     }
 
     /// Refuses settings that do not go with each other or with the model.
@@ -218,6 +234,7 @@ impl BatchConfig {
                 (self.replace, "replace"),
                 (self.clusters.is_some(), "clusters"),
                 (self.clusters_per_batch.is_some(), "clusters_per_batch"),
+                (self.subgraphs != 1, "subgraphs"),
             ];
             return match unused.iter().find(|(is_set, _)| *is_set) {
                 Some((_, setting)) => refused(format!(
@@ -271,6 +288,8 @@ impl BatchConfig {
             (self.clusters != Some(0), "clusters", "at least 1"),
             (self.clusters_per_batch != Some(0), "clusters_per_batch", "at least 1"),
             (self.walk_length >= 1, "walk_length", "at least 1"),
+            (self.subgraphs >= 1, "subgraphs", "at least 1"),
+            (!fans_out || self.subgraphs == 1, "subgraphs", "left out: cluster and saint batches are subgraphs"),
             (self.prefetch <= 64, "prefetch", "at most 64"),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {

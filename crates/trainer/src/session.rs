@@ -162,7 +162,8 @@ pub fn train<B: Backend>(
         let session = links::Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
     } else if config.batch.is_sampled() {
-        let session = sampled::Prepared::new(backend, dataset, config, 1)?;
+        let clusters = config.batch.cluster_sampler(&dataset.graph)?;
+        let session = sampled::Prepared::new(backend, dataset, config, (1, clusters))?;
         let run =
             |run| -> Result<Box<dyn Run<'_, B>>, TrainError> { Ok(Box::new(session.run(backend, config, run, None)?)) };
         let outcome = train_runs(config, &data, options, observe, run)?;
@@ -282,7 +283,8 @@ pub fn apply<B: Backend>(
     let run = checkpoint.progress.run;
     let (model, _) = build_model(backend, config, Dims::of(&dataset), run, None)?;
     let (scores, report, logits) = if config.batch.is_sampled() && sampled::scores_by_layers(config, &*model)? {
-        let session = sampled::Prepared::new(backend, dataset, config, 1)?;
+        let clusters = config.batch.cluster_sampler(&dataset.graph)?;
+        let session = sampled::Prepared::new(backend, dataset, config, (1, clusters))?;
         let mut trained = session.run(backend, config, run, None)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         (scores, report, session.logits(&mut trained)?)

@@ -29,6 +29,21 @@ fn launched_processes_train_what_threads_do_bit_for_bit() {
         ("4", &["--partition", "2d", "--exchange", "rows"]),
         ("4", &["--partition", "1.5d", "--replication", "2", "--ranks", "4", "--model", "gat"]),
         ("3", &["--batch", "neighbor", "--batch-size", "64", "--model", "sage"]),
+        (
+            "2",
+            &[
+                "--batch",
+                "cluster",
+                "--clusters",
+                "12",
+                "--clusters-per-batch",
+                "2",
+                "--subgraphs",
+                "2",
+                "--model",
+                "gat",
+            ],
+        ),
     ] {
         let train = [&["--data", SMALL, "--epochs", "8", "--json"], flags].concat();
         let threads = curve(girih(&[&["train", "--ranks", n][..], &without_ranks(&train)].concat()));

@@ -40,6 +40,21 @@ fn processes_train_what_one_rank_does() {
 }
 
 #[test]
+fn processes_train_on_mini_batches() {
+    let neighbor = ["--batch", "neighbor", "--fanout", "5,5", "--batch-size", "60", "--dropout", "0"];
+    let cluster =
+        ["--batch", "cluster", "--clusters", "12", "--clusters-per-batch", "1", "--subgraphs", "4", "--dropout", "0"];
+    for (batch, layout) in [(&neighbor[..], "replicated"), (&neighbor, "patches"), (&cluster, "replicated")] {
+        let single = girih(&[&["train", "--data", SMALL, "--epochs", "15", "--json"], batch].concat()).ok().result();
+        let shared = result(&mpirun("4", SMALL, &[batch, &["--layout", layout]].concat()));
+        for key in ["train_loss", "test_loss"] {
+            let (a, b) = (single[key].as_f64().unwrap(), shared[key].as_f64().unwrap());
+            assert!((a - b).abs() < 1e-3 * a, "{batch:?}, {layout}: {key} {b}, on one rank {a}");
+        }
+    }
+}
+
+#[test]
 fn processes_train_a_recommender() {
     let work = Workspace::new();
     let tastes = write_tastes(&work);

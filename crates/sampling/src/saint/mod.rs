@@ -125,9 +125,13 @@ impl SaintSampler {
 }
 
 impl SubgraphSampler for SaintSampler {
-    fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError> {
+    fn batch_nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError> {
         self.check(graph)?;
-        let nodes = self.method.nodes(graph, key)?;
+        self.method.nodes(graph, key)
+    }
+
+    fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError> {
+        let nodes = self.batch_nodes(graph, key)?;
         self.scratch.with(Default::default, |inducer| inducer.induce(graph, &nodes, subgraph));
         self.normalisation.weigh(graph, subgraph);
         Ok(())

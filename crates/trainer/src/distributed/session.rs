@@ -1,6 +1,6 @@
 //! [`TrainJob`]: a training session on several ranks.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use girih_comm::threads::ThreadRank;
@@ -9,6 +9,7 @@ use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Dataset, DatasetError};
 use girih_graph_format::Buffer;
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
+use girih_sampling::ClusterSampler;
 
 use super::data::CutData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
@@ -147,8 +148,8 @@ enum Shared {
     Cut(Box<CutData>),
     /// Each its part of the graph, and the seeds of mini-batches that lie in it.
     Patches(Box<CutData>),
-    /// All of it, for its share of the seeds of mini-batches.
-    Whole(Box<Dataset>),
+    /// All of it, for its share of the seeds of mini-batches, or of their subgraphs; and the clusters of cluster batches.
+    Whole(Box<Dataset>, Option<Arc<ClusterSampler>>),
 }
 
 impl Shared {
@@ -160,12 +161,14 @@ impl Shared {
     ) -> Result<Self, TrainError> {
         check_task(config)?;
         if config.batch.is_sampled() {
-            check_batches(config, &ranks.grid)?;
+            check_batches(config, ranks)?;
             if ranks.layout == Layout::Patches {
                 sampled::check_patches(config)?;
                 return Ok(Self::Patches(Box::new(CutData::new(backend, data, config, ranks)?)));
             }
-            return Ok(Self::Whole(Box::new(data.into_dataset()?)));
+            let dataset = data.into_dataset()?;
+            let clusters = config.batch.cluster_sampler(&dataset.graph)?;
+            return Ok(Self::Whole(Box::new(dataset), clusters));
         }
         if ranks.layout == Layout::Patches {
             return Err(TrainError::invalid(
@@ -197,9 +200,10 @@ impl Shared {
                     data.train_on_patches(backend, &ranks, config, &options, agree)
                 })
             }
-            Self::Whole(dataset) => {
+            Self::Whole(dataset, clusters) => {
                 let data = DataShape::of(dataset);
-                let session = sampled::Prepared::new(backend, (**dataset).clone(), config, world.size())?;
+                let session =
+                    sampled::Prepared::new(backend, (**dataset).clone(), config, (world.size(), clusters.clone()))?;
                 let start = |run| session.run(backend, config, run, Some(&*world));
                 let outcome = together(&*world, observe, |agree| {
                     train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))
@@ -221,13 +225,30 @@ pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
 }
 
 /// Refuses mini-batches that ranks cannot share.
-fn check_batches(config: &TrainConfig, grid: &ProcessGrid) -> Result<(), TrainError> {
-    let name = config.batch.kind.name();
-    if config.batch.kind != BatchKind::Neighbor {
-        return Err(TrainError::invalid(format!(
-            "ranks share the seeds of a batch, and {name} batches are not made of what single seeds draw; choose neighbor \
-             batches, or one rank"
-        )));
+fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainError> {
+    let (grid, n_ranks) = (&ranks.grid, ranks.grid.ranks());
+    match config.batch.kind {
+        BatchKind::Cluster | BatchKind::Saint if ranks.layout == Layout::Patches => {
+            return Err(TrainError::invalid(format!(
+                "ranks that hold patches ask each other for neighbours of seeds, and {} batches are subgraphs; choose neighbor \
+                 batches, or hold the graph whole: --layout replicated",
+                config.batch.kind.name()
+            )));
+        }
+        BatchKind::Cluster | BatchKind::Saint if config.batch.subgraphs < n_ranks => {
+            return Err(TrainError::invalid(format!(
+                "{n_ranks} ranks share the subgraphs of a step, of which there are {}; take at least one for each of them \
+                 (--subgraphs {n_ranks}), which makes fewer and larger steps",
+                config.batch.subgraphs
+            )));
+        }
+        BatchKind::Layer => {
+            return Err(TrainError::invalid(
+                "ranks share the seeds of a batch, and those of layer batches draw whole layers together; choose neighbor batches, \
+                 or one rank",
+            ));
+        }
+        _ => {}
     }
     if config.model.norm == NormKind::Batch {
         return Err(TrainError::invalid(

@@ -1,17 +1,19 @@
 //! [`Batches`]: the batches of an epoch, as they are before they reach a device.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, FormatError, NodeId};
 use girih_partition::part;
 use girih_sampling::{
-    Block, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch, NeighborOptions,
-    NeighborSampler, Sampler, Subgraph, SubgraphSampler,
+    Block, ClusterSampler, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch,
+    NeighborOptions, NeighborSampler, Sampler,
 };
 
 use super::Neighborhoods;
 use super::patches::{BatchRows, PatchSource};
+use super::subgraphs::{StepSubgraphs, Subgraphs};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
@@ -35,18 +37,12 @@ pub(crate) struct Batches<'a> {
 enum Source<'a> {
     /// Training nodes in an order of the epoch, and a block for each layer.
     Seeds(Loader<'a, Box<dyn Sampler>>),
-    /// Subgraphs, of which an epoch has so many.
-    Subgraphs(Box<dyn SubgraphSampler>, usize, Seeds),
+    /// Subgraphs, some for each step.
+    Subgraphs(Subgraphs),
     /// Training nodes in an order of the epoch, of which the rank takes those of its patch.
     Patches(&'a dyn PatchSource, Vec<NodeId>),
     /// Training links in an order of the epoch, so many to a batch, and blocks for their ends.
     Links(LinkEpochs<'a>, usize, NeighborSampler),
-}
-
-/// Nodes with a label to learn, among all.
-struct Seeds {
-    is_seed: Vec<bool>,
-    n_seeds: usize,
 }
 
 /// What an epoch draws before its batches.
@@ -119,7 +115,8 @@ impl HostBlock {
 }
 
 impl<'a> Batches<'a> {
-    /// The batches of run `run`, on nodes of `train` that have labels; the first layer may read rows `in_place`.
+    /// The batches of run `run`, on nodes of `train` that have labels, with the clusters of cluster batches; the first layer may read
+    /// rows `in_place`.
     ///
     /// # Errors
     /// When the settings make no batches of this graph.
@@ -127,7 +124,7 @@ impl<'a> Batches<'a> {
         neighborhoods: &'a Neighborhoods,
         adjacency: Adjacency,
         (labels, train): (&Labels, &[NodeId]),
-        config: &TrainConfig,
+        (config, clusters): (&TrainConfig, Option<Arc<ClusterSampler>>),
         (run, in_place): (u64, bool),
         rank: (usize, usize),
     ) -> Result<Self, TrainError> {
@@ -139,10 +136,8 @@ impl<'a> Batches<'a> {
             let sampler = block_sampler(config, neighborhoods, in_place)?;
             Source::Seeds(Loader::new(neighborhoods.graph(), sampler, seeds, options)?)
         } else {
-            let (sampler, n_batches) = config.batch.subgraph_sampler(neighborhoods.graph(), batch_size, seed)?;
-            let mut is_seed = vec![false; labels.n_nodes()];
-            seeds.iter().for_each(|&v| is_seed[v as usize] = true);
-            Source::Subgraphs(sampler, n_batches, Seeds { is_seed, n_seeds: seeds.len() })
+            let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;
+            Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs, (&seeds, labels.n_nodes())))
         };
         Ok(Self { neighborhoods, adjacency, source, seed, rank })
     }
@@ -229,25 +224,14 @@ impl<'a> Batches<'a> {
         Ok(self.of_blocks(&batch, (HostLoss::Pairs(PairList { ends, n_links: pairs.n_links }), n_loss))?)
     }
 
-    /// The graph that a subgraph stands for.
-    fn of_subgraph(
-        &self,
-        Subgraph { block, loss_weights }: Subgraph,
-        Seeds { is_seed, n_seeds }: &Seeds,
-    ) -> Result<HostBatch, FormatError> {
-        let in_loss = |&row: &u32| is_seed[block.nodes[row as usize] as usize];
-        let rows: Vec<u32> = (0..block.nodes.len() as u32).filter(in_loss).collect();
-        // Weights make the mean over all nodes; of these, only the training nodes count.
-        let share = is_seed.len() as f32 / *n_seeds as f32 * rows.len() as f32;
-        let weights = (!loss_weights.is_empty())
-            .then(|| rows.iter().map(|&row| loss_weights[row as usize] * share).collect::<Vec<f32>>());
+    /// The graph that subgraphs stand for.
+    fn of_subgraphs(&self, StepSubgraphs { joined, loss, n_loss }: StepSubgraphs) -> Result<HostBatch, FormatError> {
+        let block = joined.block;
         let graphs = if block.weights.is_empty() {
             HostGraphs::Plain(self.weighted_edges(&block)?)
         } else {
             HostGraphs::Weighted(self.neighborhoods.rows(&block)?)
         };
-        let n_loss = rows.len();
-        let loss = HostLoss::Rows { rows, weights };
         Ok(HostBatch { graphs, inputs: block.nodes.clone(), rows: None, outputs: block.nodes, loss, n_loss })
     }
 
@@ -297,7 +281,7 @@ impl SeedLists for EpochBatches<'_> {
         match (&self.plan, &self.batches.source) {
             (Plan::Seeds(plan), _) => plan.n_batches(),
             (Plan::Links(plan), _) => plan.n_batches(),
-            (Plan::Subgraphs, Source::Subgraphs(_, n_batches, _)) => *n_batches,
+            (Plan::Subgraphs, Source::Subgraphs(subgraphs)) => subgraphs.n_steps(),
             (Plan::Subgraphs, _) => unreachable!("subgraphs come from a sampler of subgraphs"),
         }
     }
@@ -326,7 +310,10 @@ impl EpochBatches<'_> {
                 let outputs = mine.into_iter().map(|seed| seed - own.start).collect();
                 Ok(HostBatch { rows: Some(rows), outputs, ..host })
             }
-            (Source::Subgraphs(sampler, _, seeds), _) => Ok(batches.of_subgraph(sampler.sample(graph, key)?, seeds)?),
+            (Source::Subgraphs(subgraphs), _) => {
+                let of_epoch = (batches.seed, self.epoch);
+                Ok(batches.of_subgraphs(subgraphs.of_step(graph, of_epoch, at, batches.rank)?)?)
+            }
             (Source::Links(links, _, sampler), Plan::Links(plan)) => {
                 batches.of_pairs(&links.batch(plan, at), sampler, key)
             }

@@ -29,6 +29,7 @@ mod neighborhoods;
 mod patches;
 mod plan;
 mod session;
+mod subgraphs;
 mod tiers;
 mod train;
 

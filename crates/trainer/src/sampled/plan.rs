@@ -60,7 +60,7 @@ pub struct RowsOnDevice {
 enum Layers {
     /// Rows, columns and entries of each, that at the inputs first.
     Blocks(Vec<(Shape, usize)>),
-    /// Nodes and edges of all of them.
+    /// Nodes and edges that all of them share.
     Subgraph(usize, usize),
 }
 
@@ -87,11 +87,11 @@ impl BatchPlan {
             BatchKind::Cluster => {
                 let (n_clusters, per_batch) = config.batch.n_clusters(data.n_nodes);
                 let n_nodes = data.n_nodes.div_ceil(n_clusters) * per_batch * CLUSTER_SLACK_PERCENT / 100;
-                (subgraph(n_nodes, data), n_clusters.div_ceil(per_batch))
+                subgraphs(config, (n_nodes, n_clusters.div_ceil(per_batch)), data)
             }
             BatchKind::Saint => {
                 let n_nodes = config.batch.saint_nodes(batch_size);
-                (subgraph(n_nodes, data), data.n_nodes.div_ceil(n_nodes))
+                subgraphs(config, (n_nodes, data.n_nodes.div_ceil(n_nodes)), data)
             }
         };
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
@@ -322,8 +322,17 @@ fn blocks(config: &TrainConfig, data: &DataSizes, n_seeds: usize) -> Option<Vec<
     Some(blocks)
 }
 
-/// A subgraph of some nodes, and as many edges as there can be among them.
-fn subgraph(n_nodes: usize, data: &DataSizes) -> Layers {
+/// The subgraphs of a step, of so many nodes each at most and as many edges as there can be among them; and the steps of an epoch of
+/// so many subgraphs.
+fn subgraphs(config: &TrainConfig, (n_nodes, n_subgraphs): (usize, usize), data: &DataSizes) -> (Layers, usize) {
+    let BatchConfig { kind, subgraphs: per_step, .. } = config.batch;
     let n_nodes = n_nodes.min(data.n_nodes);
-    Layers::Subgraph(n_nodes, n_nodes.saturating_mul(n_nodes).min(data.n_edges))
+    let n_edges = n_nodes.saturating_mul(n_nodes).min(data.n_edges);
+    let of_step = |each: usize, of_graph: usize| {
+        let all = each.saturating_mul(per_step.min(n_subgraphs));
+        // Clusters have no node in common.
+        if kind == BatchKind::Cluster { all.min(of_graph) } else { all }
+    };
+    let layers = Layers::Subgraph(of_step(n_nodes, data.n_nodes), of_step(n_edges, data.n_edges));
+    (layers, n_subgraphs.div_ceil(per_step))
 }

@@ -1,10 +1,13 @@
 //! What all runs on mini-batches share.
 
+use std::sync::Arc;
+
 use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Dtype, FarRows, NeighborGraph, NeighborOperand, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_sampling::ClusterSampler;
 use girih_tiers::Placement;
 
 use super::batch::Whole;
@@ -159,6 +162,7 @@ pub(crate) struct Prepared<B: Backend> {
     labels: Labels,
     splits: Vec<Split>,
     dims: Dims,
+    clusters: Option<Arc<ClusterSampler>>,
 }
 
 /// What logits are held against.
@@ -170,12 +174,12 @@ enum Scoring<B: Backend> {
 }
 
 impl<B: Backend> Prepared<B> {
-    /// For one device, or one of several.
+    /// For one device, or one of several, with the [clusters](crate::BatchConfig::cluster_sampler) of cluster batches.
     pub(crate) fn new(
         backend: &B,
         dataset: Dataset,
         config: &TrainConfig,
-        n_devices: usize,
+        (n_devices, clusters): (usize, Option<Arc<ClusterSampler>>),
     ) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
@@ -190,7 +194,7 @@ impl<B: Backend> Prepared<B> {
         };
         let seeds = splits.first().map_or(&[][..], |split| &split.train);
         let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
-        Ok(Self { material, scoring, labels, splits, dims })
+        Ok(Self { material, scoring, labels, splits, dims, clusters })
     }
 
     /// What lies where, unless devices have all.
@@ -222,7 +226,14 @@ impl<B: Backend> Prepared<B> {
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let (nodes, material) = ((&self.labels, &split.train[..]), &self.material);
         let (neighborhoods, adjacency) = (&material.neighborhoods, material.adjacency);
-        let batches = Batches::new(neighborhoods, adjacency, nodes, config, (run, material.in_place), rank)?;
+        let batches = Batches::new(
+            neighborhoods,
+            adjacency,
+            nodes,
+            (config, self.clusters.clone()),
+            (run, material.in_place),
+            rank,
+        )?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let scorer = Box::new(Classifier { scored, task, model });
         let run = MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world);

@@ -21,7 +21,7 @@ use crate::tape::Pool;
 
 /// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
 ///
-/// Of several ranks, each takes an equal share of the seeds of every batch and holds graph and features whole, or it takes the
+/// Of several ranks, each takes an equal share of the seeds or the subgraphs of every step and holds graph and features whole, or it takes the
 /// seeds that lie in its patch and holds that, in which case all score together, each on its own nodes. It adds its
 /// gradients to those of the others before the step, so that parameters are the same on all of them, to the bit; and up to
 /// the order of sums those of one rank. With dropout they are not: a rank draws masks of its own for the nodes that it computes.

@@ -122,7 +122,8 @@ fn of_every_kind() -> Vec<TrainConfig> {
         (ModelKind::Gcn, BatchConfig { fanout: fanout.clone(), replace: true, ..batches(BatchKind::Neighbor) }),
         (ModelKind::Gat, BatchConfig { fanout: fanout.clone(), ..batches(BatchKind::Neighbor) }),
         (ModelKind::Sage, BatchConfig { fanout: vec![60, 90], ..batches(BatchKind::Layer) }),
-        (ModelKind::Gin, cluster),
+        (ModelKind::Gin, cluster.clone()),
+        (ModelKind::Gcn, BatchConfig { subgraphs: 2, ..cluster }),
         (ModelKind::Sage, saint(SaintKind::Node)),
         (ModelKind::Gcn, saint(SaintKind::Edge)),
         (ModelKind::Gcn, saint(SaintKind::Walk)),
@@ -212,6 +213,40 @@ fn ranks_train_what_one_rank_does() {
     }
 }
 
+#[test]
+fn ranks_share_the_subgraphs_of_a_step() {
+    let dataset = planted("nodes=300");
+    let cluster = BatchConfig { clusters: Some(11), clusters_per_batch: Some(1), ..batches(BatchKind::Cluster) };
+    let saint = |saint| BatchConfig { saint, ..batches(BatchKind::Saint) };
+    for (kind, batch) in [
+        (ModelKind::Gcn, cluster.clone()),
+        (ModelKind::Gat, cluster.clone()),
+        (ModelKind::Appnp, cluster),
+        (ModelKind::Sage, saint(SaintKind::Node)),
+        (ModelKind::Gcn, saint(SaintKind::Edge)),
+        (ModelKind::Gin, saint(SaintKind::Walk)),
+    ] {
+        // The last step of an epoch has fewer subgraphs than there are ranks.
+        let batch_size = (batch.kind == BatchKind::Saint).then_some(25);
+        let batch = BatchConfig { subgraphs: 5, ..batch };
+        let config = TrainConfig { batch, batch_size, ..plain(kind, 3) };
+        let expected = trained(&dataset, &config);
+        let one_each = BatchConfig { subgraphs: 1, ..config.batch.clone() };
+        let one_each = trained(&dataset, &TrainConfig { batch: one_each, ..config.clone() });
+        let n_steps = one_each.progress.n_steps / 3;
+        assert_eq!(expected.progress.n_steps, 3 * n_steps.div_ceil(5));
+        assert!(largest_difference(&expected, &one_each) > 1e-3, "{kind:?}: other steps");
+        for n_ranks in [2, 5] {
+            let found = trained_on_ranks(&dataset, &config, &ranks(n_ranks));
+            let difference = largest_difference(&expected, &found);
+            assert!(difference < 2e-5, "{kind:?}, {n_ranks} ranks: parameters differ by {difference}");
+            assert_eq!(expected.progress.n_steps, found.progress.n_steps);
+            let (loss, of_ranks) = (expected.progress.train_loss, found.progress.train_loss);
+            assert!((loss - of_ranks).abs() < 1e-5 * loss.abs(), "{kind:?}: {of_ranks} instead of {loss}");
+        }
+    }
+}
+
 /// Trains on ranks, and reads what was written at the end.
 fn trained_on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> Checkpoint {
     let folder = tempfile::tempdir().unwrap();
@@ -295,13 +330,21 @@ fn ranks(n_ranks: usize) -> RankOptions {
 #[test]
 fn ranks_refuse_batches_that_they_cannot_share() {
     let dataset = planted("nodes=300");
-    let saint = TrainConfig { batch: batches(BatchKind::Saint), ..config(ModelKind::Gcn, 1) };
-    let mut moments = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
+    let of = |batch| TrainConfig { batch, ..config(ModelKind::Gcn, 1) };
+    let mut moments = of(batches(BatchKind::Neighbor));
     moments.model.norm = NormKind::Batch;
-    for (config, told) in [(saint, "saint batches"), (moments, "layer normalisation")] {
+    let cluster = of(BatchConfig { subgraphs: 3, ..batches(BatchKind::Cluster) });
+    let wrong = [
+        (of(batches(BatchKind::Saint)), ranks(2), "--subgraphs 2"),
+        (cluster.clone(), ranks(4), "--subgraphs 4"),
+        (cluster, patches(2), "--layout replicated"),
+        (of(batches(BatchKind::Layer)), ranks(2), "choose neighbor batches"),
+        (moments, ranks(2), "layer normalisation"),
+    ];
+    for (config, ranks, told) in wrong {
         let session = SessionOptions::default();
         let mut observe = |_: Event<'_>| Control::Continue;
-        let refused = TrainJob::new(dataset.clone(), &config, &ranks(2), &session, &mut observe).on_threads(Cpu::new);
+        let refused = TrainJob::new(dataset.clone(), &config, &ranks, &session, &mut observe).on_threads(Cpu::new);
         let message = refused.unwrap_err().to_string();
         assert!(message.contains(told), "{message}");
     }
@@ -337,6 +380,9 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
         (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(4), ..neighbor() }), "batch.clusters"),
         (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(0), ..batches(BatchKind::Cluster) }), "at least 1"),
         (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..batches(BatchKind::Saint) }), "batch.fanout"),
+        (sampled(ModelKind::Gcn, BatchConfig { subgraphs: 2, ..neighbor() }), "batch.subgraphs"),
+        (sampled(ModelKind::Gcn, BatchConfig { subgraphs: 2, ..BatchConfig::default() }), "batch kind"),
+        (sampled(ModelKind::Gcn, BatchConfig { subgraphs: 0, ..batches(BatchKind::Saint) }), "at least 1"),
         (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..BatchConfig::default() }), "batch kind"),
         (TrainConfig { batch_size: Some(5), ..config(ModelKind::Gcn, 1) }, "batch_size"),
         (TrainConfig { batch_size: Some(5), ..sampled(ModelKind::Gcn, batches(BatchKind::Cluster)) }, "batch_size"),

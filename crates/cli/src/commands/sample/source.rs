@@ -1,5 +1,6 @@
 //! [`Source`]: where the batches of `girih sample` come from.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use girih_datasets::Dataset;
@@ -21,7 +22,7 @@ pub(super) enum Source<'a> {
     /// Blocks for seeds, by a loader; how neighbours are relabelled, if there is a choice.
     Seeds { loader: Loader<'a, Box<dyn Sampler>>, n_seeds: usize, fan_out: FanOut, relabel: Option<Relabel> },
     /// Subgraphs of a graph, so many an epoch, of draws with a seed.
-    Subgraphs { graph: &'a Csr, sampler: Box<dyn SubgraphSampler>, n_batches: usize, seed: u64 },
+    Subgraphs { graph: &'a Csr, sampler: Arc<dyn SubgraphSampler>, n_batches: usize, seed: u64 },
 }
 
 /// What a batch came to.
@@ -44,7 +45,8 @@ impl<'a> Source<'a> {
     pub(super) fn new(args: &SampleArgs, config: &BatchConfig, dataset: &'a Dataset) -> Result<Self, CliError> {
         let (graph, batch_size, seed) = (&dataset.graph, args.batch_size as usize, args.seed);
         if !config.kind.has_blocks() {
-            let (sampler, n_batches) = config.subgraph_sampler(graph, batch_size, seed)?;
+            let (sampler, n_batches) =
+                config.subgraph_sampler(graph, config.cluster_sampler(graph)?, (batch_size, seed))?;
             return Ok(Self::Subgraphs { graph, sampler, n_batches, seed });
         }
         let n_layers = if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() };
