@@ -266,7 +266,7 @@ pub struct PartitionKind {
     /// blocks of rows, or one block after the other (steps), which takes least memory [default: on CUDA devices 1, on processors steps]
     #[arg(long, value_name = "N|steps")]
     pub stages: Option<Stages>,
-    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes. With --precision bf16 all do
+    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes, with the error in the result. With --precision bf16 all do
     #[arg(long, value_name = "f32|bf16", value_enum, default_value = "f32")]
     pub wire: Precision,
 }

@@ -89,6 +89,21 @@ impl<'a, B: Backend> Classifier<'a, B> {
         Ok(tape.backend().download(tape.value(logits))?)
     }
 
+    /// As [`Run::wire_error`](crate::Run::wire_error).
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn wire_error(&self, state: &mut RunState<'a, B>) -> Result<Option<f64>, TrainError> {
+        let Scored::Graph(inputs) = self.scored else { return Ok(None) };
+        let (Some(graph), Some(ranks)) = (inputs.rounding(), self.ranks()) else { return Ok(None) };
+        // Operands have other sizes, so that buffers of steps are of no use.
+        state.pool.clear();
+        let exact = graph.unrounded(|| self.logits(state))?;
+        state.pool.clear();
+        let rounded = self.logits(state)?;
+        Ok(Some(ranks.relative_error(&rounded, &exact)?))
+    }
+
     /// The ranks that have the other nodes.
     fn ranks(&self) -> Option<&'a Ranks<B>> {
         match self.scored {
@@ -194,6 +209,10 @@ impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
 
     fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
         Self::test_report(self, state).map(Some)
+    }
+
+    fn wire_error(&self, state: &mut RunState<'a, B>) -> Result<Option<f64>, TrainError> {
+        Self::wire_error(self, state)
     }
 }
 

@@ -52,6 +52,19 @@ impl<B: Backend> Graph<B> {
         }
     }
 
+    /// Whether operands of `f32` are rounded before they travel to other ranks and are multiplied.
+    pub(crate) fn rounds(&self) -> bool {
+        matches!(self, Self::Cut(graph) if graph.rounds())
+    }
+
+    /// Does some work for which no operand is rounded; all ranks call it together.
+    pub(crate) fn unrounded<T>(&self, work: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Whole(_) | Self::Block(_) => work(),
+            Self::Cut(graph) => graph.unrounded(work),
+        }
+    }
+
     /// `out = epilogue(op(Â)·X)`, with a row of `x` and of `out` for each node at hand.
     pub(crate) fn multiply(
         &self,

@@ -184,11 +184,20 @@ impl<B: Backend> Inputs<B> {
     ) -> Result<Self, ComputeError> {
         let (features, propagated) = match (&graph, features, needs.propagation) {
             (Some(graph), FeatureInput::Dense(x), Propagation::WhenDense | Propagation::Always) if needs.hops > 0 => {
-                propagate(backend, graph, owned(x), needs, precision)?
+                // What is computed once costs little to compute exactly.
+                graph.unrounded(|| propagate(backend, graph, owned(x), needs, precision))?
             }
             (_, features, _) => (Some(features), None),
         };
         Ok(Self { graphs: graph.into(), features, propagated, n_nodes, ranks: None })
+    }
+
+    /// The adjacency, where operands are rounded before they travel and are multiplied.
+    pub(crate) fn rounding(&self) -> Option<&Graph<B>> {
+        match &self.graphs {
+            LayerGraphs::Shared(graph) => Some(graph).filter(|graph| graph.rounds()),
+            LayerGraphs::None | LayerGraphs::Blocks(_) => None,
+        }
     }
 
     /// Whether a pass over them has the host at work on rows: a device cannot repeat such a step by itself.

@@ -267,6 +267,14 @@ impl Plan {
             drop(tape);
             seconds(stepped, meter.cost())
         };
+        if let Some(graph) = inputs.rounding() {
+            // At the end, what rounding comes to is found by a pass without.
+            pool.clear();
+            graph.unrounded(|| {
+                let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
+                model.forward(&mut tape, &inputs).map(drop)
+            })?;
+        }
         let evaluated = meter.cost();
 
         let steps_per_epoch = sampled.map_or_else(|| task.steps_per_epoch(config), |batch| batch.n_batches) as f64;

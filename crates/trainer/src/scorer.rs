@@ -17,4 +17,9 @@ pub(crate) trait Scorer<'a, B: Backend> {
 
     /// As [`Run::test_report`](crate::Run::test_report).
     fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError>;
+
+    /// As [`Run::wire_error`](crate::Run::wire_error).
+    fn wire_error(&self, _state: &mut RunState<'a, B>) -> Result<Option<f64>, TrainError> {
+        Ok(None)
+    }
 }

@@ -90,6 +90,8 @@ pub struct Outcome {
     pub test: Option<TestReport>,
     /// Times of every epoch trained in this session.
     pub times: Vec<EpochTimes>,
+    /// How far rounding before operands travel puts the logits off that these parameters make ([`Run::wire_error`]).
+    pub wire_error: Option<f64>,
     /// Where features and neighbours lay, unless devices had all.
     pub tiers: Vec<TierShare>,
     /// The observer stopped training before its end.
@@ -185,7 +187,14 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     start: impl Fn(u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let mut outcome = Outcome { runs: Vec::new(), test: None, times: Vec::new(), tiers: Vec::new(), stopped: false };
+    let mut outcome = Outcome {
+        runs: Vec::new(),
+        test: None,
+        wire_error: None,
+        times: Vec::new(),
+        tiers: Vec::new(),
+        stopped: false,
+    };
     outcome.stopped = observe(Event::Prepared) == Control::Stop;
     for run in 0..config.runs {
         if outcome.stopped {
@@ -260,6 +269,7 @@ fn train_run<'a, B: Backend + 'a>(
         }
         trainer.state_mut().restore_best()?;
         outcome.test = trainer.test_report()?;
+        outcome.wire_error = trainer.wire_error()?;
         outcome.runs.push(summary);
     }
     Ok(())

@@ -118,6 +118,16 @@ pub trait Run<'a, B: Backend + 'a> {
     /// When the backend fails.
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError>;
 
+    /// How far logits are off with the parameters as they are where ranks round operands before these travel
+    /// ([`RankOptions::wire`](crate::distributed::RankOptions::wire)): the Euclidean norm of their differences to logits without
+    /// rounding, over that of the latter, of all nodes. `None` where nothing is rounded, and for recommenders.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    fn wire_error(&mut self) -> Result<Option<f64>, TrainError> {
+        Ok(None)
+    }
+
     /// Trains one epoch, then takes scores when they are due.
     ///
     /// # Errors

@@ -31,6 +31,9 @@ fn ranks_train_what_one_rank_does() {
     let loss = |flags: &[&str]| train(flags)["train_loss"].as_f64().unwrap();
     let [two, four] = ["2", "4"].map(|ranks| loss(&["--ranks", ranks, "--wire", "bf16"]));
     let exact = single["train_loss"].as_f64().unwrap();
+    assert!(train(&["--ranks", "2"]).get("wire_error").is_none());
+    let error = train(&["--ranks", "2", "--wire", "bf16"])["wire_error"].as_f64().unwrap();
+    assert!((1e-5..1e-2).contains(&error), "{error}");
     assert!((two - four).abs() < 1e-3 * two, "{two}, on four ranks {four}");
     assert!(two != exact && (two - exact).abs() < 1e-2 * exact, "{two}, without rounding {exact}");
 }

@@ -15,7 +15,7 @@ use girih_datasets::DataSource;
 use girih_graph_format::scale_factors;
 use girih_partition::Exchange;
 
-use super::blocks::{BlockSource, Blocks, HostBlocks, Pattern, travelling};
+use super::blocks::{BlockSource, Blocks, HostBlocks, Pattern};
 use super::looped::LoopedRows;
 use super::mirror::{column_sums, is_symmetric, transposed};
 use super::ranks::{Ranks, failed};
@@ -88,8 +88,8 @@ impl CutAdjacency {
 }
 
 impl<B: Backend> BlockSource<B> for CutAdjacency {
-    fn travelling(&self, dtype: Dtype) -> Dtype {
-        travelling(dtype, self.wire)
+    fn wire(&self) -> Dtype {
+        self.wire
     }
 
     fn blocks(&self, backend: &B, ranks: &Ranks<B>, transpose: Transpose) -> Result<Blocks<B>, ComputeError> {

@@ -16,8 +16,8 @@ use super::rows::{PeerRows, RowExchange};
 
 /// Where a rank's blocks come from: the adjacency, or on paper its sizes.
 pub(crate) trait BlockSource<B: Backend>: Send + Sync {
-    /// How an operand that is stored as `dtype` travels, and is multiplied.
-    fn travelling(&self, dtype: Dtype) -> Dtype;
+    /// How operands of `f32` travel, and are multiplied.
+    fn wire(&self) -> Dtype;
 
     /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
     ///

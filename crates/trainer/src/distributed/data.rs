@@ -160,7 +160,8 @@ impl CutData {
         let shape = self.shape(ranks)?;
         let cut = self.adjacency(ranks)?;
         let rows = self.source.graph_rows(ranks.own())?;
-        let held = Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, config)?;
+        let held =
+            Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, (config, self.wire))?;
         let patches = held.patches(ranks)?;
         let dims = Dims::of_outline(&self.outline);
         let start = |run| held.run(backend, &patches, (config, dims), run);

@@ -1,10 +1,11 @@
 //! [`CutGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Transpose};
 
-use super::blocks::{BlockSource, Blocks, Pattern};
+use super::blocks::{BlockSource, Blocks, Pattern, travelling};
 use super::product::{Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
@@ -16,11 +17,37 @@ pub struct CutGraph<B: Backend> {
     /// For each direction, built when it is first needed.
     blocks: [OnceLock<Blocks<B>>; 2],
     pattern: OnceLock<Pattern<B>>,
+    /// Set while operands travel as they are stored.
+    is_exact: AtomicBool,
 }
 
 impl<B: Backend> CutGraph<B> {
     pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<dyn BlockSource<B>>) -> Self {
-        Self { ranks, adjacency, blocks: Default::default(), pattern: OnceLock::new() }
+        Self {
+            ranks,
+            adjacency,
+            blocks: Default::default(),
+            pattern: OnceLock::new(),
+            is_exact: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether operands of `f32` are rounded before they travel.
+    pub(crate) fn rounds(&self) -> bool {
+        self.adjacency.wire() != Dtype::F32
+    }
+
+    /// Does some work for which operands travel as they are stored; all ranks call it together.
+    pub(crate) fn unrounded<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.is_exact.swap(true, Ordering::Relaxed);
+        let done = work();
+        self.is_exact.store(before, Ordering::Relaxed);
+        done
+    }
+
+    /// How operands of `f32` travel.
+    pub(crate) fn wire(&self) -> Dtype {
+        if self.is_exact.load(Ordering::Relaxed) { Dtype::F32 } else { self.adjacency.wire() }
     }
 
     fn blocks(&self, backend: &B, transpose: Transpose) -> Result<&Blocks<B>, ComputeError> {
@@ -46,12 +73,11 @@ impl<B: Backend> CutGraph<B> {
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
         let dtype = backend.dtype(x);
-        let travelling = self.adjacency.travelling(dtype);
+        let travelling = travelling(dtype, self.wire());
         if travelling == dtype {
             return self.multiply_travelling(backend, pool, blocks, x, epilogue, out);
         }
-        let mut operand = pool.take(backend, backend.shape(x), travelling)?;
-        backend.convert(x, &mut operand)?;
+        let operand = pool.converted(backend, x, travelling)?;
         self.multiply_travelling(backend, pool, blocks, &operand, epilogue, out)?;
         pool.give(backend, operand);
         Ok(())

@@ -11,9 +11,7 @@ use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, 
 use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, evenly_touched, part, place_in};
 
-use super::blocks::{
-    BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, places_of, travelling, within,
-};
+use super::blocks::{BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, places_of, within};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
@@ -274,8 +272,8 @@ fn exchange_of(meter: &Meter, sent: Vec<usize>, received: Vec<usize>) -> RowExch
 }
 
 impl BlockSource<Meter> for PaperBlocks {
-    fn travelling(&self, dtype: Dtype) -> Dtype {
-        travelling(dtype, self.wire)
+    fn wire(&self) -> Dtype {
+        self.wire
     }
 
     fn blocks(&self, meter: &Meter, ranks: &Ranks<Meter>, transpose: Transpose) -> Result<Blocks<Meter>, ComputeError> {

@@ -219,6 +219,21 @@ impl<B: Backend> Ranks<B> {
         ranks.map_or_else(|| Ok(counts.to_vec()), |ranks| totals(&*ranks.peers, counts))
     }
 
+    /// `‖found − expected‖ / ‖expected‖` over the rows of all nodes, of which each rank gives its own; zero of what is equal.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn relative_error(&self, found: &Matrix, expected: &Matrix) -> Result<f64, CommError> {
+        let pairs = || found.data().iter().zip(expected.data()).map(|(&a, &b)| (f64::from(a), f64::from(b)));
+        let here = [pairs().map(|(a, b)| (a - b).powi(2)).sum::<f64>(), pairs().map(|(_, b)| b * b).sum()];
+        let mut sums = [0.0; 2];
+        for theirs in self.join(bytemuck::cast_slice(&here))? {
+            sums.iter_mut().zip(numbers(&theirs)).for_each(|(sum, bytes)| *sum += f64::from_le_bytes(bytes));
+        }
+        let [difference, norm] = sums;
+        Ok(if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() })
+    }
+
     /// The messages of all ranks about their own nodes, in the order of nodes.
     ///
     /// # Errors

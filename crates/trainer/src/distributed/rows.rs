@@ -8,6 +8,7 @@ use girih_compute::{Backend, ComputeError, Dtype, Shape};
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
+use super::blocks::travelling;
 use super::ranks::{Ranks, failed};
 use crate::tape::Pool;
 
@@ -161,12 +162,29 @@ impl<B: Backend> PeerRows<B> {
         Ok((rows, received.concat()))
     }
 
-    /// The rows of `x`, of which each rank has those of its own nodes; all ranks call it together.
+    /// The rows of `x`, of which each rank has those of its own nodes; all ranks call it together. Rows of `f32` are
+    /// rounded to `wire`, own ones too: how many ranks there are changes none.
     ///
     /// # Errors
     /// When the backend or another rank fails.
-    pub(crate) fn fetch(&self, backend: &B, pool: &mut Pool<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
-        self.exchange.send(backend, pool, &*self.ranks.peers, x)
+    pub(crate) fn fetch(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        x: &B::Matrix,
+        wire: Dtype,
+    ) -> Result<B::Matrix, ComputeError> {
+        let (dtype, peers) = (backend.dtype(x), &*self.ranks.peers);
+        let travelling = travelling(dtype, wire);
+        if travelling == dtype {
+            return self.exchange.send(backend, pool, peers, x);
+        }
+        let rounded = pool.converted(backend, x, travelling)?;
+        let received = self.exchange.send(backend, pool, peers, &rounded)?;
+        pool.give(backend, rounded);
+        let rows = pool.converted(backend, &received, dtype)?;
+        pool.give(backend, received);
+        Ok(rows)
     }
 
     /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
@@ -179,7 +197,16 @@ impl<B: Backend> PeerRows<B> {
         backend: &B,
         pool: &mut Pool<B>,
         grad: &B::Matrix,
+        wire: Dtype,
     ) -> Result<B::Matrix, ComputeError> {
-        self.exchange.give_back(backend, pool, &*self.ranks.peers, grad, self.ranks.own().len())
+        let (peers, n_rows) = (&*self.ranks.peers, self.ranks.own().len());
+        let travelling = travelling(backend.dtype(grad), wire);
+        if travelling == backend.dtype(grad) {
+            return self.exchange.give_back(backend, pool, peers, grad, n_rows);
+        }
+        let rounded = pool.converted(backend, grad, travelling)?;
+        let x_grad = self.exchange.give_back(backend, pool, peers, &rounded, n_rows)?;
+        pool.give(backend, rounded);
+        Ok(x_grad)
     }
 }

@@ -150,7 +150,7 @@ fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
             let pattern = cut.pattern(&cpu, &ranks)?;
             let ids: Vec<f32> = ranks.own().map(|node| node as f32).collect();
             let ids = cpu.upload(&Matrix::new(ids.len(), 1, ids)?, Dtype::F32)?;
-            let fetched = cpu.download(&pattern.rows.fetch(&cpu, &mut pool, &ids)?)?;
+            let fetched = cpu.download(&pattern.rows.fetch(&cpu, &mut pool, &ids, Dtype::F32)?)?;
             Ok((fetched.data().to_vec(), cpu.nnz(&pattern.matrix)))
         });
         let fetched = fetched.unwrap_or_else(|failure| panic!("{}", failure.message));

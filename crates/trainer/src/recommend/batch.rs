@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError};
+use girih_compute::{Backend, ComputeError, Dtype};
 use girih_graph_format::NodeId;
 use girih_partition::part;
 use rayon::prelude::*;
@@ -75,7 +75,7 @@ impl<B: Backend> Batch<B> {
         let triples = match &self.share {
             None => tape.gather_rows(embeddings, &self.here, self.n_here)?,
             Some(share) => {
-                let rows = tape.fetch(&share.rows, embeddings)?;
+                let rows = tape.fetch(&share.rows, embeddings, Dtype::F32)?;
                 tape.gather_rows(rows, &share.places, share.n_places)?
             }
         };

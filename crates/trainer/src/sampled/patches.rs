@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_collective_sampling::{CollectiveError, RankGraph, RankRows};
 use girih_comm::Collective;
-use girih_compress::CompressedFeatures;
+use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{Features, Labels, NodeRows, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
@@ -41,6 +41,7 @@ pub(crate) struct Held<B: Backend> {
     inputs: Inputs<B>,
     neighborhoods: Neighborhoods,
     adjacency: Adjacency,
+    /// The features of own nodes, as they travel.
     features: Features,
     labels: Labels,
     targets: Targets<B>,
@@ -73,7 +74,8 @@ pub(crate) enum BatchRows {
 }
 
 impl<B: Backend> Held<B> {
-    /// What a rank holds of a graph, from the rows of its own nodes; all ranks call it together.
+    /// What a rank holds of a graph, from the rows of its own nodes, of which those of `f32` travel as `wire`; all ranks call it
+    /// together.
     ///
     /// # Errors
     /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
@@ -83,7 +85,7 @@ impl<B: Backend> Held<B> {
         (rows, cut): (Csr, Option<Arc<CutAdjacency>>),
         nodes: NodeRows,
         needs: &Needs,
-        config: &TrainConfig,
+        (config, wire): (&TrainConfig, Dtype),
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
@@ -109,6 +111,13 @@ impl<B: Backend> Held<B> {
         let degrees = all.iter().flat_map(|message| numbers(message).map(u32::from_le_bytes)).collect();
         let neighborhoods = Neighborhoods::of_patch(drawn, degrees, cut.scales(), adjacency);
         let own = (features.clone(), first_value);
+        // What is stored as bf16 where it arrives need not travel as more.
+        let features = match features {
+            Features::Dense(_) if [wire, config.precision].contains(&Dtype::Bf16) => {
+                features.encoded(CodecSpec::Bf16, 0)?
+            }
+            features => features,
+        };
         let inputs = Inputs::of_rank(backend, Arc::clone(ranks), Some(cut), own, &raw(needs), config.precision)?;
         let patches = ranks.patches().expect("rows cut in one dimension are a patch a rank");
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);

@@ -254,6 +254,10 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         world.all_gather_bytes(&[])?;
         Ok(mine)
     }
+
+    fn wire_error(&mut self) -> Result<Option<f64>, TrainError> {
+        self.scorer.wire_error(&mut self.state)
+    }
 }
 
 impl<M> Progress<M> {

@@ -1,7 +1,7 @@
 //! `aggregate`, `neighbors` and `destinations`: what a graph does to the rows of its nodes, whichever kind it is. `fetch`:
 //! rows of nodes that other ranks hold.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Transpose};
 
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, SpmmOptions, Tape, Var};
@@ -30,6 +30,7 @@ struct Aggregated<'a, B: Backend> {
 struct Fetched<'a, B: Backend> {
     rows: &'a PeerRows<B>,
     x: Var,
+    wire: Dtype,
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
@@ -70,7 +71,7 @@ impl<'a, B: Backend> Tape<'a, B> {
             Graph::Whole(matrix) | Graph::Block(BlockGraph { matrix, .. }) => Ok((matrix, x)),
             Graph::Cut(graph) => {
                 let Pattern { matrix, rows } = graph.pattern(self.backend)?;
-                Ok((matrix, self.fetch(rows, x)?))
+                Ok((matrix, self.fetch(rows, x, graph.wire())?))
             }
         }
     }
@@ -90,13 +91,14 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Rows of nodes that other ranks may hold, of an `x` with a row for each node at hand.
+    /// Rows of nodes that other ranks may hold, of an `x` with a row for each node at hand; rows and gradients of `f32`
+    /// travel as `wire`.
     ///
     /// # Errors
     /// When the backend or another rank fails.
-    pub(crate) fn fetch(&mut self, rows: &'a PeerRows<B>, x: Var) -> Result<Var, ComputeError> {
-        let fetched = rows.fetch(self.backend, self.pool, self.nodes[x.0].matrix())?;
-        Ok(self.record(fetched, &[x], Fetched { rows, x }))
+    pub(crate) fn fetch(&mut self, rows: &'a PeerRows<B>, x: Var, wire: Dtype) -> Result<Var, ComputeError> {
+        let fetched = rows.fetch(self.backend, self.pool, self.nodes[x.0].matrix(), wire)?;
+        Ok(self.record(fetched, &[x], Fetched { rows, x, wire }))
     }
 }
 
@@ -118,7 +120,7 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
 
 impl<B: Backend> Operation<B> for Fetched<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let x_grad = self.rows.give_back(pass.backend, pass.pool, &grad)?;
+        let x_grad = self.rows.give_back(pass.backend, pass.pool, &grad, self.wire)?;
         pass.recycle(grad);
         pass.give(self.x, x_grad)
     }

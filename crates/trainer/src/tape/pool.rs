@@ -49,6 +49,16 @@ impl<B: Backend> Pool<B> {
         }
     }
 
+    /// A copy of `x`, rounded to the storage of `dtype`.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(crate) fn converted(&mut self, backend: &B, x: &B::Matrix, dtype: Dtype) -> Result<B::Matrix, ComputeError> {
+        let mut copy = self.take(backend, backend.shape(x), dtype)?;
+        backend.convert(x, &mut copy)?;
+        Ok(copy)
+    }
+
     /// A buffer of another shape whose memory suffices, the most alike first.
     fn resized(&mut self, backend: &B, shape: Shape, dtype: Dtype) -> Option<B::Matrix> {
         if !self.resizes {

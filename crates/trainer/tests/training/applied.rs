@@ -1,12 +1,13 @@
 //! Trained models applied by ranks say what one rank says.
 
-use girih_compute::Cpu;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, Scheme};
-use girih_trainer::distributed::{ApplyJob, RankJob, RankOptions, RecommendJob};
+use girih_trainer::distributed::{ApplyJob, RankJob, RankOptions, RecommendJob, TrainJob};
 use girih_trainer::{
-    BatchConfig, BatchKind, Checkpoint, LinkConfig, ModelKind, TaskKind, TrainConfig, apply, checkpoint_path, recommend,
+    BatchConfig, BatchKind, Checkpoint, Control, Event, LinkConfig, ModelKind, SessionOptions, TaskKind, TrainConfig,
+    apply, checkpoint_path, recommend,
 };
 
 use crate::distributed::{GRIDS, options};
@@ -43,6 +44,28 @@ fn classifiers_say_the_same_on_every_plan() {
             }
         }
     }
+}
+
+#[test]
+fn the_error_of_rounding_is_that_of_the_logits() {
+    let (dataset, config, folder) = (planted("nodes=203"), config(ModelKind::Gat, 3), tempfile::tempdir().unwrap());
+    let exact = options(Scheme::OneD, 3, 1, Exchange::Auto);
+    let rounded = RankOptions { wire: Dtype::Bf16, ..exact };
+    let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
+    let mut observe = |_: Event<'_>| Control::Continue;
+    let job = TrainJob::new(dataset.clone(), &config, &rounded, &session, &mut observe);
+    let said = job.on_threads(Cpu::new).unwrap().wire_error.unwrap();
+
+    let checkpoint = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+    let [exact, rounded] = [exact, rounded].map(|ranks| {
+        let mut logits: Vec<f64> = Vec::new();
+        let mut take = |rows: &Matrix| logits.extend(rows.data().iter().map(|&x| f64::from(x)));
+        ApplyJob::new(dataset.clone(), &checkpoint, &ranks).handing_logits(&mut take).on_threads(Cpu::new).unwrap();
+        logits
+    });
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let error = norm(&mut exact.iter().zip(&rounded).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
+    assert!((said / error - 1.0).abs() < 1e-6, "{said} instead of {error}");
 }
 
 #[test]

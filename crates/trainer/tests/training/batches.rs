@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use girih_compute::Cpu;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
@@ -276,6 +276,21 @@ fn ranks_with_patches_train_what_one_rank_trains() {
             assert_eq!(scores(&found), scores(&expected), "{kind:?}, {n_ranks} ranks");
         }
     }
+}
+
+#[test]
+fn rows_of_patches_travel_rounded_where_they_are_stored_so() {
+    let dataset = planted("nodes=300");
+    let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+    let exact = TrainConfig { batch, batch_size: Some(25), ..plain(ModelKind::Sage, 3) };
+    let codes = TrainConfig { codec: "bf16".parse().ok(), ..exact.clone() };
+    let rounding = RankOptions { wire: Dtype::Bf16, ..patches(3) };
+    let (whole, rounded) = (trained(&dataset, &codes), trained_on_ranks(&dataset, &exact, &rounding));
+    assert!(largest_difference(&whole, &rounded) < 2e-5, "as with codes of bf16");
+    assert!(largest_difference(&trained(&dataset, &exact), &rounded) > 1e-4, "not as without");
+    let stored = TrainConfig { precision: Dtype::Bf16, ..exact };
+    let difference = largest_difference(&trained(&dataset, &stored), &trained_on_ranks(&dataset, &stored, &patches(3)));
+    assert!(difference < 1e-3, "as stored: {difference}");
 }
 
 #[test]

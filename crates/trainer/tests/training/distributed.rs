@@ -254,6 +254,32 @@ fn aggregates_stored_as_bf16_are_rounded_once() {
 
 /// More groups than replicas have panels to work on, and as many ranks as nodes.
 #[test]
+fn rounding_on_the_wire_is_small_and_does_not_depend_on_ranks() {
+    let dataset = planted("nodes=307");
+    for kind in ALL_MODELS {
+        let config = TrainConfig { eval_every: 2, ..config(kind, 2) };
+        let on = |scheme, n, wire| {
+            let ranks = RankOptions { wire, ..options(scheme, n, 1, Exchange::Auto) };
+            let (losses, outcome) = on_ranks(&dataset, &config, &ranks);
+            (losses[1], outcome.wire_error)
+        };
+        let (exact, none) = on(Scheme::OneD, 3, Dtype::F32);
+        assert_eq!(none, None, "{kind:?}");
+        let [two, four] = [(Scheme::OneD, 2), (Scheme::TwoD, 4)].map(|(scheme, n)| on(scheme, n, Dtype::Bf16));
+        let (error, other) = (two.1.unwrap_or(0.0), four.1.unwrap_or(0.0));
+        // What is computed once is not rounded, and the control reads no rows of others.
+        if matches!(kind, ModelKind::Sgc | ModelKind::Mlp) {
+            assert!((two.0 - exact).abs() < 1e-5 * exact && error == 0.0, "{kind:?}: {two:?}, exactly {exact}");
+            continue;
+        }
+        assert!(two.0 != exact && (two.0 - exact).abs() < 5e-3 * exact, "{kind:?}: {two:?}, exactly {exact}");
+        assert!((two.0 - four.0).abs() < 1e-3 * exact, "{kind:?}: {two:?} and {four:?}");
+        assert!((1e-5..1e-2).contains(&error), "{kind:?}: {error}");
+        assert!((error - other).abs() < 0.3 * error, "{kind:?}: {error} and {other}");
+    }
+}
+
+#[test]
 fn ranks_without_work_take_part() {
     let dataset = planted("nodes=40");
     let config = config(ModelKind::Gcn, 3);

@@ -100,6 +100,14 @@ impl Facts {
         } else {
             self.add_scores(&mut results, outcome);
         }
+        if let Some(error) = outcome.wire_error {
+            results.add(
+                "wire_error",
+                error,
+                "Error of logits by rounding on the wire",
+                format!("{:.2} %", 100.0 * error),
+            );
+        }
         add_times(&mut results, outcome);
         add_tiers(&mut results, &outcome.tiers);
         let peak = memory::peak_bytes();
