@@ -170,7 +170,7 @@ impl<'a> Batches<'a> {
         Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank: (0, 1) }
     }
 
-    /// Whether ranks make each batch together, and so none ahead of the step.
+    /// Whether ranks make each batch together.
     pub(crate) fn are_made_together(&self) -> bool {
         matches!(self.source, Source::Patches(..))
     }
@@ -287,7 +287,53 @@ impl SeedLists for EpochBatches<'_> {
     }
 }
 
+/// A batch that ranks make together, as far as this one has drawn its share.
+pub(super) struct DrawnPatch {
+    batch: MiniBatch,
+    /// Those of the rank's patch.
+    seeds: Vec<NodeId>,
+    /// Seeds of all ranks.
+    n_all: usize,
+}
+
 impl EpochBatches<'_> {
+    /// Whether ranks make each batch together.
+    pub(super) fn are_made_together(&self) -> bool {
+        self.batches.are_made_together()
+    }
+
+    /// Draws this rank's share of batch number `at`; all ranks call it together.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    ///
+    /// # Panics
+    /// When ranks hold all of the graph.
+    pub(super) fn draw(&self, at: usize) -> Result<DrawnPatch, TrainError> {
+        let (Source::Patches(source, _), Plan::Seeds(plan)) = (&self.batches.source, &self.plan) else {
+            panic!("batches of patches")
+        };
+        let (all, own) = (plan.seeds(at), source.own());
+        let seeds: Vec<NodeId> = all.iter().copied().filter(|seed| own.contains(seed)).collect();
+        Ok(DrawnPatch { batch: source.sample(&seeds, plan.key(at))?, seeds, n_all: all.len() })
+    }
+
+    /// What was drawn, with its rows of features; all ranks call it together.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    ///
+    /// # Panics
+    /// When ranks hold all of the graph.
+    pub(super) fn load(&self, DrawnPatch { batch, seeds, n_all }: DrawnPatch) -> Result<HostBatch, TrainError> {
+        let Source::Patches(source, _) = &self.batches.source else { panic!("batches of patches") };
+        let rows = source.load(&batch)?;
+        let loss = HostLoss::Rows { rows: (0..seeds.len() as u32).collect(), weights: None };
+        let host = self.batches.of_blocks(&batch, (loss, n_all))?;
+        let outputs = seeds.into_iter().map(|seed| seed - source.own().start).collect();
+        Ok(HostBatch { rows: Some(rows), outputs, ..host })
+    }
+
     /// Batch number `at`, or this rank's share of it.
     ///
     /// # Errors
@@ -301,15 +347,7 @@ impl EpochBatches<'_> {
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
                 Ok(batches.of_blocks(&loader.sampler().sample(graph, &mine, key)?, (loss, n_all))?)
             }
-            (Source::Patches(source, _), Plan::Seeds(plan)) => {
-                let (seeds, own) = (plan.seeds(at), source.own());
-                let mine: Vec<NodeId> = seeds.iter().copied().filter(|seed| own.contains(seed)).collect();
-                let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
-                let (batch, rows) = source.make(&mine, plan.key(at))?;
-                let host = batches.of_blocks(&batch, (loss, seeds.len()))?;
-                let outputs = mine.into_iter().map(|seed| seed - own.start).collect();
-                Ok(HostBatch { rows: Some(rows), outputs, ..host })
-            }
+            (Source::Patches(..), _) => self.load(self.draw(at)?),
             (Source::Subgraphs(subgraphs), _) => {
                 let of_epoch = (batches.seed, self.epoch);
                 Ok(batches.of_subgraphs(subgraphs.of_step(graph, of_epoch, at, batches.rank)?)?)

@@ -31,6 +31,7 @@ mod plan;
 mod session;
 mod subgraphs;
 mod tiers;
+mod together;
 mod train;
 
 pub(crate) use batches::Batches;

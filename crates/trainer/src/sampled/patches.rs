@@ -4,8 +4,8 @@
 //! seeds of the patch ──frontiers to owners, draws back──▶ blocks ──ids to owners, rows back──▶ rows of features
 //!                     RankGraph, hop by hop                          RankRows
 //! ```
-//! All ranks make a batch together, so that none is made ahead of the step: what a pipeline has begun when a run stops would
-//! have to be the same on all ranks.
+//! All ranks make a batch together: `together.rs` says how they do so ahead of the step. Sampling and loading have a communicator each,
+//! so that one batch may be sampled while rows of the one before it are fetched and a step adds up gradients.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +50,8 @@ pub(crate) struct Held<B: Backend> {
     precision: Dtype,
     sampler: NeighborSampler,
     options: LoaderOptions,
+    /// What frontiers and draws travel by, and rows of features.
+    worlds: [Box<dyn Collective<B>>; 2],
 }
 
 /// Makes a rank's share of a batch, together with the others.
@@ -60,11 +62,17 @@ pub(crate) trait PatchSource: Send + Sync {
     /// How seeds become batches.
     fn options(&self) -> LoaderOptions;
 
-    /// Blocks for some seeds, and the features of their inputs; all ranks call it together.
+    /// Blocks for some seeds; all ranks call it together, batch after batch.
     ///
     /// # Errors
     /// When a rank fails.
-    fn make(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, BatchRows), TrainError>;
+    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<Sampled, TrainError>;
+
+    /// The features of the inputs of a batch; all ranks call it together, batch after batch.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError>;
 }
 
 /// The features of the inputs of a batch, row by row.
@@ -121,7 +129,9 @@ impl<B: Backend> Held<B> {
         let inputs = Inputs::of_rank(backend, Arc::clone(ranks), Some(cut), own, &raw(needs), config.precision)?;
         let patches = ranks.patches().expect("rows cut in one dimension are a patch a rank");
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        let world = || ranks.world().split(0, ranks.rank());
         Ok(Self {
+            worlds: [world()?, world()?],
             ranks: Arc::clone(ranks),
             inputs,
             adjacency,
@@ -141,14 +151,13 @@ impl<B: Backend> Held<B> {
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn patches<'h>(&'h self, ranks: &'h Ranks<B>) -> Result<Exchanged<'h, B>, TrainError> {
-        let (world, graph): (&dyn Collective<B>, _) = (ranks.world(), self.neighborhoods.graph());
-        let (rows, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
-        let graph = RankGraph::new(world, &self.patches, graph, None)?;
-        let rows = RankRows::new(world, &self.patches, rows, row_bytes)?;
-        let (own, sampler, features) = (self.patches.range(ranks.rank()), &self.sampler, &self.features);
-        let (options, precision) = (self.options, self.precision);
-        Ok(Exchanged { own, options, sampler, features, precision, sources: Mutex::new((graph, rows)) })
+    pub(crate) fn patches(&self) -> Result<Exchanged<'_, B>, TrainError> {
+        let ([sampling, loading], rows) = (&self.worlds, self.neighborhoods.graph());
+        let (features, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
+        let graph = RankGraph::new(&**sampling, &self.patches, rows, None)?;
+        let rows = RankRows::new(&**loading, &self.patches, features, row_bytes)?;
+        let own = self.patches.range(self.ranks.rank());
+        Ok(Exchanged { held: self, own, graph: Mutex::new(graph), rows: Mutex::new(rows) })
     }
 
     /// A run at its start; all ranks call it together.
@@ -203,12 +212,10 @@ pub(crate) fn check_patches(config: &TrainConfig) -> Result<(), TrainError> {
 
 /// A rank's rows, and the way to those of others.
 pub(crate) struct Exchanged<'h, B: Backend> {
+    held: &'h Held<B>,
     own: Range<NodeId>,
-    options: LoaderOptions,
-    sampler: &'h NeighborSampler,
-    features: &'h Features,
-    precision: Dtype,
-    sources: Mutex<(RankGraph<'h, B>, RankRows<'h, B>)>,
+    graph: Mutex<RankGraph<'h, B>>,
+    rows: Mutex<RankRows<'h, B>>,
 }
 
 impl<B: Backend> PatchSource for Exchanged<'_, B> {
@@ -217,23 +224,26 @@ impl<B: Backend> PatchSource for Exchanged<'_, B> {
     }
 
     fn options(&self) -> LoaderOptions {
-        self.options
+        self.held.options
     }
 
-    fn make(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, BatchRows), TrainError> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let (graph, rows) = &mut *sources;
-        let (mut batch, mut bytes) = (Sampled::default(), Vec::new());
-        self.sampler.sample_from(graph, seeds, key, &mut batch)?;
+    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<Sampled, TrainError> {
+        let (mut graph, mut batch) = (self.graph.lock().unwrap_or_else(PoisonError::into_inner), Sampled::default());
+        self.held.sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
+        Ok(batch)
+    }
+
+    fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError> {
+        let (mut rows, mut bytes) = (self.rows.lock().unwrap_or_else(PoisonError::into_inner), Vec::new());
         rows.gather(batch.inputs(), &mut bytes)?;
-        Ok((batch, self.read(bytes)?))
+        self.held.read(bytes)
     }
 }
 
-impl<B: Backend> Exchanged<'_, B> {
+impl<B: Backend> Held<B> {
     /// Rows of features from their bytes.
     fn read(&self, bytes: Vec<u8>) -> Result<BatchRows, TrainError> {
-        Ok(match self.features {
+        Ok(match &self.features {
             Features::Dense(own) => {
                 let values: Vec<f32> = numbers(&bytes).map(f32::from_le_bytes).collect();
                 BatchRows::Dense(Matrix::new(values.len() / own.n_cols().max(1), own.n_cols(), values)?)

@@ -11,6 +11,7 @@ use super::batches::SeedLists;
 use super::batches::{Batches, EpochBatches, HostBatch};
 use super::device::{DeviceBatch, DeviceBatches};
 use super::layerwise::Layerwise;
+use super::together::MadeTogether;
 use crate::TrainError;
 use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
@@ -172,7 +173,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
     }
 }
 
-/// Hands the batches from `first` on to `work`, made ahead of it by a thread, `ahead` at most; or by itself, if none are to be.
+/// Hands the batches from `first` on to `work`, made ahead of it by threads, `ahead` at most; or by itself, if none are to be.
 fn with_batches<R>(
     epoch: &EpochBatches<'_>,
     first: usize,
@@ -183,6 +184,10 @@ fn with_batches<R>(
         return work(&mut |at| epoch.make(at));
     }
     std::thread::scope(|scope| {
+        if epoch.are_made_together() {
+            let mut made = MadeTogether::start_in(scope, epoch, first, ahead)?;
+            return work(&mut |at| made.take(at));
+        }
         let stage = Stage::new("sample").capacity(ahead);
         let pipeline =
             Pipeline::<usize, TrainError>::new(first..epoch.n_batches()).stage(stage, || |at| epoch.make(at));
@@ -209,11 +214,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let Self { state, batches, whole, scorer, world, on_device } = self;
         let epoch = batches.epoch(state.epochs_done());
-        let (n_batches, before, ahead) = (
-            epoch.n_batches(),
-            state.partial,
-            if batches.are_made_together() { 0 } else { state.config.batch.prefetch },
-        );
+        let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);
         let losses = state.pool.take(state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
         let mut progress = Progress { losses, n_losses: Vec::new(), before };
         let stepper = Stepper { model: scorer.model(), whole, batches, world: *world, lr };

@@ -279,6 +279,49 @@ fn ranks_with_patches_train_what_one_rank_trains() {
 }
 
 #[test]
+fn batches_of_patches_do_not_depend_on_how_far_they_are_made_ahead() {
+    let dataset = planted("nodes=300");
+    let ahead = |prefetch: usize| {
+        let batch = BatchConfig { fanout: vec![4, 3], prefetch, ..batches(BatchKind::Neighbor) };
+        let config = TrainConfig { batch, batch_size: Some(25), ..config(ModelKind::Gat, 3) };
+        trained_on_ranks(&dataset, &config, &patches(3))
+    };
+    let between_steps = ahead(0);
+    for prefetch in [1, 2, 64] {
+        let found = ahead(prefetch);
+        assert_eq!(between_steps.params, found.params, "{prefetch} ahead");
+    }
+}
+
+#[test]
+fn ranks_with_patches_stop_together_in_the_middle_of_an_epoch_and_go_on() {
+    let dataset = planted("nodes=300");
+    let batch = BatchConfig { fanout: vec![4, 3], prefetch: 3, ..batches(BatchKind::Neighbor) };
+    let config = TrainConfig { batch, batch_size: Some(25), ..config(ModelKind::Sage, 3) };
+    let (held, folder) = (patches(3), tempfile::tempdir().unwrap());
+    let expected = trained_on_ranks(&dataset, &config, &held);
+    let checkpoints = Some(folder.path().to_owned());
+    let session = SessionOptions { checkpoints, resume: true, ..SessionOptions::default() };
+    let mut n_sessions = 0;
+    loop {
+        let mut n_batches = 0;
+        let mut observe = |event: Event<'_>| {
+            n_batches += usize::from(matches!(event, Event::Batch { .. } | Event::Epoch { .. }));
+            if n_batches >= 2 { Control::Stop } else { Control::Continue }
+        };
+        let job = TrainJob::new(dataset.clone(), &config, &held, &session, &mut observe);
+        n_sessions += 1;
+        if !job.on_threads(Cpu::new).unwrap().stopped {
+            break;
+        }
+        assert!(n_sessions < 200, "it never ends");
+    }
+    assert!(n_sessions > 3, "it stopped several times");
+    let found = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+    assert_eq!(expected.params, found.params);
+}
+
+#[test]
 fn rows_of_patches_travel_rounded_where_they_are_stored_so() {
     let dataset = planted("nodes=300");
     let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
