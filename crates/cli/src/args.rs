@@ -329,12 +329,12 @@ impl FromStr for PartitionChoice {
 pub struct ReorderArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// The order: degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), community (nested
-    /// communities, nodes by falling degree inside), auto (what is predicted to be quickest), random, none; several,
+    /// The order: degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), parts (--blocks of
+    /// METIS's parts, which few edges leave), community (nested communities, nodes by falling degree inside), auto (what is predicted to be quickest), random, none; several,
     /// separated by commas, are compared
     #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
     pub order: Vec<OrderKind>,
-    /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros
+    /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros; of parts, how many there are
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: u32,
     /// Take the order from a file instead: the new id of every node, as `.npy`
@@ -639,11 +639,12 @@ pub struct TrainArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis, community,
-    /// auto (what is predicted to be quickest here), random
+    /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis, parts,
+    /// community, auto (what is predicted to be quickest here), random
     #[arg(long, value_name = "ORDER", default_value_t)]
     pub reorder: OrderKind,
-    /// With --reorder, order inside so many equal ranges of ids [default: one for each row block of the partition]
+    /// With --reorder, order inside so many equal ranges of ids; of parts, how many there are [default: one for each row block of the
+    /// partition]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     pub reorder_blocks: Option<u32>,
     /// Read settings from a TOML file; flags override it

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Auto, Blockwise, Community, Degree, Identity, MetisClusters, Random, Reorder, ReorderError, ReverseCuthillMckee,
-    SlashBurn,
+    Auto, Blockwise, Community, Degree, Identity, MetisClusters, Parts, Random, Reorder, ReorderError,
+    ReverseCuthillMckee, SlashBurn,
 };
 
 /// An order, as the command line names it.
@@ -27,6 +27,8 @@ pub enum OrderKind {
     Rcm,
     /// Clusters of METIS.
     Metis,
+    /// METIS's parts, as many as there are blocks, which few edges leave.
+    Parts,
     /// Nested communities.
     Community,
     /// Whichever is predicted to pay on the processor at hand.
@@ -35,8 +37,17 @@ pub enum OrderKind {
 
 impl OrderKind {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::None, Self::Random, Self::Degree, Self::Slashburn, Self::Rcm, Self::Metis, Self::Community, Self::Auto];
+    pub const ALL: [Self; 9] = [
+        Self::None,
+        Self::Random,
+        Self::Degree,
+        Self::Slashburn,
+        Self::Rcm,
+        Self::Metis,
+        Self::Parts,
+        Self::Community,
+        Self::Auto,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -46,13 +57,14 @@ impl OrderKind {
             Self::Slashburn => "slashburn",
             Self::Rcm => "rcm",
             Self::Metis => "metis",
+            Self::Parts => "parts",
             Self::Community => "community",
             Self::Auto => "auto",
         }
     }
 
     /// The order with its usual settings; `seed` is that of the random one. With more than one block, inside equal ranges
-    /// of ids ([`Blockwise`]).
+    /// of ids ([`Blockwise`]), which `parts` chooses anew.
     #[must_use]
     pub fn order(self, blocks: usize, seed: u64) -> Box<dyn Reorder> {
         fn cut<R: Reorder + 'static>(blocks: usize, inner: R) -> Box<dyn Reorder> {
@@ -65,6 +77,7 @@ impl OrderKind {
             Self::Slashburn => cut(blocks, SlashBurn::default()),
             Self::Rcm => cut(blocks, ReverseCuthillMckee),
             Self::Metis => cut(blocks, MetisClusters::default()),
+            Self::Parts => Box::new(Parts { n_parts: blocks, inner: Community::default() }),
             Self::Community => cut(blocks, Community::default()),
             Self::Auto => Box::new(Auto::here(blocks)),
         }

@@ -7,7 +7,8 @@
 //! - [`Reorder`]: a way to number nodes; [`OrderKind`] names those that come with girih. Start here.
 //! - [`Degree`], [`SlashBurn`], [`ReverseCuthillMckee`], [`MetisClusters`]: the orders of Miao et al. (Journal of Software
 //!   34(9), 2023); [`Community`] goes beyond them.
-//! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition.
+//! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition; [`Parts`]: ranges that few edges
+//!   leave.
 //! - [`Auto`]: predicts what each brings on a device, and picks one.
 //! - [`quality`]: how good an order is, for caches and for tiles.
 //!
@@ -19,6 +20,7 @@ mod clusters;
 mod community;
 mod error;
 mod kind;
+mod parts;
 pub mod quality;
 mod rcm;
 mod simple;
@@ -35,6 +37,7 @@ pub use clusters::{MetisClusters, clusters};
 pub use community::Community;
 pub use error::ReorderError;
 pub use kind::OrderKind;
+pub use parts::Parts;
 pub use rcm::ReverseCuthillMckee;
 pub use simple::{Degree, Identity, Random};
 pub use slashburn::SlashBurn;

@@ -5,7 +5,7 @@ use girih_compute::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
-use crate::batching::{BatchConfig, BatchKind};
+use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::links::LinkConfig;
 use crate::sampled::{TierConfig, sampled_by_device};
 
@@ -485,6 +485,16 @@ impl Default for OptimizerConfig {
 }
 
 impl TrainConfig {
+    /// What one of several ranks that each hold all of the data has of every step on mini-batches: its share of the seeds, or of the
+    /// subgraphs, rounded up.
+    #[must_use]
+    pub fn of_one_rank(&self, n_ranks: usize) -> Self {
+        let n_seeds = self.batch_size.unwrap_or(DEFAULT_BATCH_SIZE).div_ceil(n_ranks);
+        let batch_size = if self.batch.kind == BatchKind::Neighbor { Some(n_seeds) } else { self.batch_size };
+        let batch = BatchConfig { subgraphs: self.batch.subgraphs.div_ceil(n_ranks), ..self.batch.clone() };
+        Self { batch_size, batch, ..self.clone() }
+    }
+
     /// Refuses settings that make no sense, naming the setting and the values it can take.
     ///
     /// # Errors

@@ -4,8 +4,12 @@ use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::Cuda;
 use girih_machine::readable_bytes;
+use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
+use super::cards::others;
+use super::device::Chosen;
+use crate::args::DeviceArgs;
 use crate::error::CliError;
 
 /// A device's memory.
@@ -31,10 +35,20 @@ pub struct Session {
 impl Session {
     /// On data that is at hand.
     pub fn of(dataset: &Dataset, config: &TrainConfig) -> Self {
-        let rows = || RowsOnDevice::of(dataset, config, 1).ok();
+        Self::sharing(dataset, config, 1)
+    }
+
+    /// The same for one of several devices that share a cache.
+    fn sharing(dataset: &Dataset, config: &TrainConfig, n_devices: usize) -> Self {
+        let rows = || RowsOnDevice::of(dataset, config, n_devices).ok();
         // What cannot be told is refused when it is trained.
         let rows = if config.tiers.is_default() { None } else { rows() };
         Self { sizes: DataSizes::of(dataset), rows, reserved: 0 }
+    }
+
+    /// Of ranks that each hold all data for mini-batches, and of which this process has `n_devices`.
+    pub fn of_replica(dataset: &Dataset, config: &TrainConfig, n_devices: usize) -> Self {
+        Self { reserved: EXCHANGE_BYTES, ..Self::sharing(dataset, config, n_devices) }
     }
 
     /// Its plan.
@@ -56,6 +70,21 @@ impl Room {
     pub fn of(cuda: &Cuda) -> Result<Self, CliError> {
         let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
         Ok(Self { device: cuda.device().name(), free: free as u64 })
+    }
+
+    /// That of the devices of `n_ranks` ranks of this process, of which `first` is the first: the least of theirs. `None` for the
+    /// processor, whose memory the system extends.
+    pub fn of_ranks(
+        first: &Chosen,
+        device: &DeviceArgs,
+        n_ranks: usize,
+        precision: Dtype,
+    ) -> Result<Option<Self>, CliError> {
+        let Some(first) = first.room()? else { return Ok(None) };
+        let mut rooms = others(device, n_ranks, precision).map(|card| Self::of(&card?));
+        rooms
+            .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+            .map(Some)
     }
 
     /// Refuses a session that does not fit, with what would.

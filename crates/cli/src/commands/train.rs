@@ -20,7 +20,7 @@ use self::outputs::OutputFolder;
 use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
-use super::memory::Session;
+use super::memory::{Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
@@ -98,11 +98,12 @@ fn train(
         asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
     let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
-    let wanted = wanted_order(args, ranks.map_or(1, |ranks| ranks.grid.side()), config);
+    let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
+    let wanted = wanted_order(args, row_blocks, config);
     let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
-    let mut data = match ranks {
+    let mut data = match &ranks {
         // Each rank reads its own rows, where they lie in their order and no plan counts all of them.
-        Some(_) if wanted.is_none() && !is_planned && to_divide.is_none() => DataSource::open(spec, options)?,
+        Some(ranks) if wanted.is_none() && !is_planned && !holds_all(ranks, config) => DataSource::open(spec, options)?,
         _ => load(spec, options)?.into(),
     };
     let facts = Facts::of(&data.outline(), spec, config, backend.name());
@@ -117,15 +118,14 @@ fn train(
         ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
         match &to_divide {
             Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
-            None => check_memory(&backend, ranks.as_ref(), config, dataset)?,
+            None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), company.local_rank())?,
         }
     }
     let (ranks, divided) = (ranks.as_ref(), divided.as_ref());
     let config = &divided.map_or_else(|| config.clone(), |divided| divided.config(config));
     let outputs = outputs.map(|folder| folder.with(spec, config)).transpose()?;
     if !output.json {
-        let has_patches = ranks.is_some_and(|ranks| ranks.layout == Layout::Patches);
-        let is_cut = has_patches || !config.batch.is_sampled();
+        let is_cut = ranks.is_some_and(|ranks| !holds_all(ranks, config));
         eprintln!("{}", facts.headline());
         divided.iter().flat_map(|divided| divided.lines()).for_each(|line| eprintln!("{line}"));
         if is_cut {
@@ -179,6 +179,11 @@ fn train(
     Ok(())
 }
 
+/// Whether each rank holds all of the data.
+fn holds_all(ranks: &RankOptions, config: &TrainConfig) -> bool {
+    config.batch.is_sampled() && ranks.layout == Layout::Replicated
+}
+
 /// How ranks share the work: as the arguments say, or as is planned to be quickest.
 fn arranged(
     args: &TrainArgs,
@@ -196,28 +201,33 @@ fn arranged(
     }
 }
 
-/// Refuses what does not fit into a device's memory, before anything is moved there.
+/// Refuses what does not fit into a device's memory, before anything is moved there. Of processes that a launcher started each asks its
+/// own device.
 fn check_memory(
-    backend: &Chosen,
+    (backend, device): (&Chosen, &DeviceArgs),
     ranks: Option<&RankOptions>,
-    config: &TrainConfig,
-    dataset: &Dataset,
+    (dataset, config): (&Dataset, &TrainConfig),
+    local_rank: Option<usize>,
 ) -> Result<(), CliError> {
-    let Some(room) = backend.room()? else { return Ok(()) };
-    if let Some(ranks) = ranks {
-        return planned::check(ranks, room.free, dataset, config);
-    }
-    let session = Session::of(dataset, config);
+    let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
+    let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
+    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else { return Ok(()) };
+    let (session, config) = match ranks {
+        None => (Session::of(dataset, config), config.clone()),
+        Some(ranks) if holds_all(ranks, config) => {
+            (Session::of_replica(dataset, config, n_devices), config.of_one_rank(n_ranks))
+        }
+        Some(ranks) => return planned::check(ranks, room.free, dataset, config),
+    };
     // What cannot be planned cannot be trained either, and training says why.
-    session.plan(config).map_or(Ok(()), |plan| room.check(&session, &plan, config))
+    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config))
 }
 
 /// How the work was shared and nodes were numbered; people are told where it is not as usual.
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &TrainConfig, order: &str) {
-    let is_sampled = config.batch.is_sampled();
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(RankOptions { grid, layout: Layout::Replicated, .. }) if is_sampled => {
+        Some(ranks @ RankOptions { grid, .. }) if holds_all(ranks, config) => {
             results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
         }
         Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, .. }) => results
@@ -230,7 +240,7 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
             .add_hidden("chunks", *chunks)
             .add_hidden("wire", wire.name()),
     };
-    if let Some(ranks) = ranks.filter(|_| is_sampled) {
+    if let Some(ranks) = ranks.filter(|_| config.batch.is_sampled()) {
         results.add_hidden("layout", LayoutChoice::from(ranks.layout).name());
     }
     // On processors messages carry rows, and nobody says so.

@@ -522,6 +522,10 @@ fn results_of_mini_batches_say_how_ranks_shared_them() {
     let patches = train(&["--layout", "patches", "--cuts", "weighted", "--wire", "bf16"]);
     assert_keys(&patches, &["partition", "exchange", "stages"]);
     assert_eq!([&patches["layout"], &patches["cuts"], &patches["wire"]], ["patches", "weighted", "bf16"]);
+    // Where nothing is cut there are no blocks to order inside of.
+    let order = |flags: &[&str]| train(flags)["reorder"].clone();
+    assert_eq!(order(&["--layout", "patches", "--reorder", "parts"]), "2 parts");
+    assert_eq!(order(&["--reorder", "community"]), "community");
 }
 
 #[test]

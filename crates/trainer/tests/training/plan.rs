@@ -99,6 +99,23 @@ fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
 }
 
 #[test]
+fn a_rank_needs_memory_for_its_share_of_a_step() {
+    let peak = |config: &TrainConfig| Plan::on_cuda(config, &large()).unwrap().peak_bytes;
+    let neighbor = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![10, 5], ..BatchConfig::default() };
+    let neighbor = TrainConfig { batch: neighbor, ..config(ModelKind::Sage, 1) };
+    assert_eq!(neighbor.of_one_rank(4).batch_size, Some(256));
+    let clusters =
+        BatchConfig { kind: BatchKind::Cluster, subgraphs: 6, clusters: Some(50_000), ..BatchConfig::default() };
+    let clusters = TrainConfig { batch: clusters, ..config(ModelKind::Gcn, 1) };
+    assert_eq!((clusters.of_one_rank(4).batch.subgraphs, clusters.of_one_rank(4).batch_size), (2, None));
+    for config in [neighbor, clusters] {
+        config.of_one_rank(4).validate().unwrap();
+        assert_eq!(peak(&config.of_one_rank(1)), peak(&config));
+        assert!(peak(&config.of_one_rank(4)) < peak(&config), "{:?}", config.batch);
+    }
+}
+
+#[test]
 fn processors_have_one_memory() {
     let tiers = TierConfig { topology: Some(CacheShares { every_card: 0.5, one_card: 0.0 }), ..TierConfig::default() };
     let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };

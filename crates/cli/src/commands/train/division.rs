@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::facts::of_share;
 use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
-use crate::commands::cards::others;
 use crate::commands::device::{Chosen, choose};
 use crate::commands::memory::{Room, Session};
 use crate::commands::plan;
@@ -59,9 +58,8 @@ impl Asked {
     /// # Errors
     /// When the first is a processor, or another one cannot be opened.
     pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
-        let first = first.room()?.ok_or_else(TierConfig::refused_by_processors)?;
-        let mut rooms = others(device, self.n_devices, config.precision).map(|card| Room::of(&card?));
-        rooms.try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+        Room::of_ranks(first, device, self.n_devices, config.precision)?
+            .ok_or_else(|| TierConfig::refused_by_processors().into())
     }
 
     /// Divides it for devices that are here.
