@@ -23,7 +23,7 @@ const THREAD_RANKS_MAX: usize = 256;
 const RANKS_PER_CORE_MAX: usize = 64;
 
 /// How long a rank is waited for unless the user says otherwise.
-const DEADLINE: Duration = Duration::from_secs(300);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// This process's place among those that were started with it.
 pub enum Place {

@@ -25,7 +25,7 @@ use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
 use super::ranks::{Company, Place, check_planned, check_trained, sharing, stages};
-use crate::args::{DeviceArgs, LayoutChoice, OutputArgs, PartitionChoice, TrainArgs};
+use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -241,7 +241,7 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
             .add_hidden("wire", wire.name()),
     };
     if let Some(ranks) = ranks.filter(|_| config.batch.is_sampled()) {
-        results.add_hidden("layout", LayoutChoice::from(ranks.layout).name());
+        results.add_hidden("layout", ranks.layout.name());
     }
     // On processors messages carry rows, and nobody says so.
     if let Some(ranks) = ranks.filter(|ranks| ranks.transport != CardTransport::Nccl) {

@@ -30,6 +30,17 @@ pub enum Layout {
     Patches,
 }
 
+impl Layout {
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Replicated => "replicated",
+            Self::Patches => "patches",
+        }
+    }
+}
+
 /// How ranks share the work.
 #[derive(Clone, Copy, Debug)]
 pub struct RankOptions {

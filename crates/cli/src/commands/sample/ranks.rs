@@ -13,15 +13,14 @@ use girih_graph_format::NodeId;
 use girih_partition::{Ownership, Patches, part};
 use girih_reorder::clusters;
 use girih_sampling::{Bias, DrawKey, FanOut, Loader, LoaderOptions, MiniBatch, NeighborSampler, SampleError, Sampler};
+use girih_trainer::distributed::Layout;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
 use super::source::{Made, check_weighted, neighbor_options};
-use crate::args::{CutChoice, LayoutChoice, SampleArgs};
+use crate::args::{CutChoice, SampleArgs};
+use crate::commands::ranks::DEADLINE;
 use crate::error::CliError;
 use crate::output::Results;
-
-/// How long a rank waits for another one.
-const DEADLINE: Duration = Duration::from_secs(300);
 
 /// How ranks share batches: each batch has a part for every patch, the seeds that lie in it, and a rank makes the parts of its
 /// patches. So the parts, and the digest of all of them, do not depend on the number of ranks.
@@ -141,7 +140,7 @@ impl<'a> Sharing<'a> {
     fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<Made>, Tally), CollectiveError> {
         let (world, sampler): (&dyn Collective<Cpu>, _) = (rank, self.sampler()?);
         let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
-        if self.args.ranks.layout == Some(LayoutChoice::Replicated) {
+        if self.args.ranks.layout() == Layout::Replicated {
             let graph = &self.dataset.graph;
             let sampler = if self.args.weighted { sampler.weighted(Bias::of(graph)?) } else { sampler };
             let made = self.rounds(world, parts, |seeds, key| {
@@ -223,7 +222,7 @@ impl Sharing<'_> {
     pub(super) fn describe(&self, results: &mut Results) {
         let SampleArgs { ranks, .. } = self.args;
         let (n_ranks, n_patches) = (self.of_ranks.len(), self.patches.len());
-        let layout = ranks.layout.unwrap_or_default().name();
+        let layout = ranks.layout().name();
         let cut = ranks.cut.unwrap_or_default().name();
         let graph = &self.dataset.graph;
         let inner = self.of_ranks.inner_edges(graph) as f64 / graph.nnz().max(1) as f64;

@@ -1,0 +1,122 @@
+//! Flags that override settings of mini-batches and links.
+
+use clap::Args;
+use girih_sampling::{FanOut, Neighbors};
+use girih_trainer::{BatchConfig, BatchKind, SaintKind, ScoreBy, TrainConfig};
+
+use super::settings::set;
+use super::{Batch, Saint, ScoreByArg};
+
+/// Settings of mini-batches.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Mini-batches")]
+pub struct BatchSettings {
+    /// What a training step sees: the full graph; sampled neighbours of some training nodes (neighbor), some nodes for each
+    /// whole layer (layer), some clusters (cluster), or a drawn subgraph (saint). Scores are those of the full graph in any
+    /// case [default: full]
+    #[arg(long, value_enum)]
+    pub batch: Option<Batch>,
+    /// Neighbours of each node, for each layer from the seeds outward, -1 for all; of layer batches, nodes of each whole
+    /// layer [default: 15,10,5; layer 2048]
+    #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
+    pub fanout: Option<FanOut>,
+    /// Training nodes or links in a neighbor batch, nodes in a layer batch; draws of a saint batch: nodes, edges or walks; interactions in a step of
+    /// lightgcn [default: 1024; lightgcn 2048]
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Draw neighbours or nodes of a layer with replacement
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub replace: Option<bool>,
+    #[command(flatten)]
+    pub subgraphs: SubgraphSettings,
+    /// Cluster or saint batches in a step, each a graph of its own; ranks share them [default: 1]
+    #[arg(long = "subgraphs", value_name = "N")]
+    pub subgraphs_in_step: Option<usize>,
+    /// Batches that the host makes ahead while a step computes; results do not depend on it [default: 2]
+    #[arg(long, value_name = "N")]
+    pub prefetch: Option<usize>,
+    /// How scores of the full graph are computed, without sampling: in one pass over all of it (graph), or layer by layer, for some
+    /// nodes at a time (layers), which takes less memory [default: graph; layers with a feature or topology cache]
+    #[arg(long, value_enum)]
+    pub score_by: Option<ScoreByArg>,
+}
+
+/// Settings of batches that are subgraphs.
+#[derive(Debug, Args)]
+pub struct SubgraphSettings {
+    /// Clusters that the graph is cut into for cluster batches [default: one for 200 nodes]
+    #[arg(long, value_name = "N")]
+    pub clusters: Option<usize>,
+    /// Clusters in a batch [default: a quarter of them, at most 20]
+    #[arg(long, value_name = "N")]
+    pub clusters_per_batch: Option<usize>,
+    /// What saint batches are drawn by [default: walk]
+    #[arg(long, value_enum)]
+    pub saint: Option<Saint>,
+    /// Steps of the walks of saint batches [default: 2]
+    #[arg(long, value_name = "N")]
+    pub walk_length: Option<u32>,
+}
+
+impl SubgraphSettings {
+    /// Puts what was given into `config`.
+    pub(super) fn override_in(&self, config: &mut BatchConfig) {
+        set(&mut config.clusters, self.clusters.map(Some));
+        set(&mut config.clusters_per_batch, self.clusters_per_batch.map(Some));
+        set(&mut config.saint, self.saint.map(SaintKind::from));
+        set(&mut config.walk_length, self.walk_length);
+    }
+}
+
+/// Settings of link prediction.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Links (--task links)")]
+pub struct LinkSettings {
+    /// Pairs that no edge joins for each training link, drawn anew in every epoch [default: 1]
+    #[arg(long, value_name = "N")]
+    pub negatives: Option<usize>,
+    /// Share of the links that choose the epoch [default: 0.05]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub val_links: Option<f64>,
+    /// Share of the links that are reported; messages travel over neither [default: 0.1]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub test_links: Option<f64>,
+    /// Columns of the embeddings, whose products are the scores of pairs [default: 16]
+    #[arg(long, value_name = "N")]
+    pub embedding_width: Option<usize>,
+}
+
+impl LinkSettings {
+    /// Puts what was given into `config`.
+    pub(super) fn override_in(&self, config: &mut TrainConfig) {
+        let links = &mut config.links;
+        set(&mut links.negatives, self.negatives);
+        set(&mut links.val, self.val_links);
+        set(&mut links.test, self.test_links);
+        set(&mut links.width, self.embedding_width);
+    }
+}
+
+impl BatchSettings {
+    /// Puts what was given into `config`.
+    pub(super) fn override_in(&self, config: &mut TrainConfig) {
+        set(&mut config.batch_size, self.batch_size.map(Some));
+        let batch = &mut config.batch;
+        set(&mut batch.kind, self.batch.map(BatchKind::from));
+        set(&mut batch.fanout, self.fanout.as_ref().map(numbers));
+        set(&mut batch.replace, self.replace);
+        set(&mut batch.subgraphs, self.subgraphs_in_step);
+        set(&mut batch.prefetch, self.prefetch);
+        set(&mut batch.score_by, self.score_by.map(|by| Some(ScoreBy::from(by))));
+        self.subgraphs.override_in(batch);
+    }
+}
+
+/// A fan-out as configurations hold it.
+pub(super) fn numbers(fan_out: &FanOut) -> Vec<i64> {
+    let number = |hop: &Neighbors| match *hop {
+        Neighbors::Count(count) => i64::from(count),
+        Neighbors::All => -1,
+    };
+    fan_out.hops().iter().map(number).collect()
+}
