@@ -60,11 +60,23 @@ impl Reorder for MetisClusters {
 /// # Errors
 /// When the graph is not square, there are no clusters, or METIS runs out of memory.
 pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError> {
-    clusters_counted(graph, n_clusters, Idx::MAX as usize)
+    clusters_counted(graph, n_clusters, Alike::Nodes, Idx::MAX as usize)
+}
+
+/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets them, of edges.
+pub(crate) fn even_parts(graph: &Csr, n_parts: usize) -> Result<Vec<u32>, ReorderError> {
+    clusters_counted(graph, n_parts, Alike::NodesAndEdges, Idx::MAX as usize)
+}
+
+/// What clusters have nearly equal numbers of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alike {
+    Nodes,
+    NodesAndEdges,
 }
 
 /// [`clusters`] by a partitioner that counts at most `ends_max` ends of edges.
-fn clusters_counted(graph: &Csr, n_clusters: usize, ends_max: usize) -> Result<Vec<u32>, ReorderError> {
+fn clusters_counted(graph: &Csr, n_clusters: usize, alike: Alike, ends_max: usize) -> Result<Vec<u32>, ReorderError> {
     square(graph)?;
     if n_clusters == 0 {
         return Err(ReorderError::invalid("no clusters; a graph is cut into at least one"));
@@ -88,7 +100,11 @@ fn clusters_counted(graph: &Csr, n_clusters: usize, ends_max: usize) -> Result<V
     };
     // METIS draws from one generator for the whole process: two calls at once would depend on each other.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let metis = MetisGraph::new(1, n_parts, &offsets, &targets).map_err(|error| failed(&error))?;
+    let weights = |v: usize| [1, offsets[v + 1] - offsets[v]];
+    let weights: Vec<Idx> = if alike == Alike::Nodes { Vec::new() } else { (0..n).flat_map(weights).collect() };
+    let n_weights = if alike == Alike::Nodes { 1 } else { 2 };
+    let metis = MetisGraph::new(n_weights, n_parts, &offsets, &targets).map_err(|error| failed(&error))?;
+    let metis = if alike == Alike::Nodes { metis } else { metis.set_vwgt(&weights) };
     let mut parts = vec![0; n];
     metis.set_option(option::Seed(0)).part_kway(&mut parts).map_err(|error| failed(&error))?;
     Ok(parts.into_iter().map(|part| part as u32).collect())
@@ -118,7 +134,7 @@ mod tests {
         let (rows, cols) = (0..100).flat_map(ring).unzip();
         let graph = Coo::new(100, 100, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap();
         let streamed = streaming_clusters(&graph, 4);
-        assert_eq!(clusters_counted(&graph, 4, 199).unwrap(), streamed);
-        assert_ne!(clusters_counted(&graph, 4, 200).unwrap(), streamed);
+        assert_eq!(clusters_counted(&graph, 4, Alike::Nodes, 199).unwrap(), streamed);
+        assert_ne!(clusters_counted(&graph, 4, Alike::Nodes, 200).unwrap(), streamed);
     }
 }

@@ -2,14 +2,16 @@
 
 use girih_graph_format::{Csr, NodeId, Permutation};
 
+use crate::clusters::even_parts;
 use crate::simple::visited;
-use crate::{Blockwise, Community, Progress, Reorder, ReorderError, clusters};
+use crate::{Blockwise, Community, Progress, Reorder, ReorderError};
 
-/// As many parts of nearly equal size as there will be ranks, with few edges between them (METIS's k-way partition: Karypis and
-/// Kumar, SIAM J. Sci. Comput. 1998), each a range of ids, and [communities](Community) inside.
+/// As many parts as there will be ranks, of nearly equal numbers of nodes and of edges, with few edges between them (METIS's k-way
+/// partition with two constraints: Karypis and Kumar, SIAM J. Sci. Comput. 1998, and SC 1998), each a range of ids, and
+/// [communities](Community) inside.
 ///
-/// Of [`Blockwise`] orders this is the one that moves neighbours into the same range: what ranks send each other becomes less, and
-/// ranges stay of one size. METIS lets parts differ by 3 %, so that a few nodes at the ends of equal ranges belong to the part beside.
+/// It moves neighbours into the same range, as an order of the whole graph does, and keeps the work of ranges even, as [`Blockwise`]
+/// orders do. METIS lets parts differ by a few percent, so that some nodes at the ends of equal ranges belong to the part beside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     /// Number of parts.
@@ -24,7 +26,7 @@ impl Reorder for Parts {
     }
 
     fn order_with(&self, graph: &Csr, progress: &Progress<'_>) -> Result<Permutation, ReorderError> {
-        let part_of = clusters(graph, self.n_parts)?;
+        let part_of = even_parts(graph, self.n_parts)?;
         let mut nodes: Vec<NodeId> = (0..graph.n_rows() as NodeId).collect();
         nodes.sort_by_key(|&v| part_of[v as usize]);
         let by_part = visited(nodes);

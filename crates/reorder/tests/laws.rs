@@ -176,6 +176,10 @@ fn few_edges_leave_parts() {
         };
         let order = |kind: OrderKind| csr.permuted(&kind.order(n_parts, 3).order(&csr).unwrap());
         let (scattered, parts) = (inside(&order(OrderKind::Random)), inside(&order(OrderKind::Parts)));
+        let parts_of = order(OrderKind::Parts);
+        let edges = |i: usize| (parts_of.indptr()[n * (i + 1) / n_parts] - parts_of.indptr()[n * i / n_parts]) as usize;
+        let most = (0..n_parts).map(edges).max().unwrap() as f64 * n_parts as f64 / csr.nnz() as f64;
+        assert!(most < 1.15, "{n_parts} parts: {most} times the mean of edges on one");
         assert!(
             scattered < 0.65 && parts > 0.85,
             "{n_parts} parts: {scattered}, then {parts} of the edges stay inside"
