@@ -40,7 +40,8 @@ pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> 
     Ok(output.stdout)
 }
 
-/// Whether a program of this name can be started.
-pub fn is_there(program: &str) -> bool {
-    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+/// What a program says of its version on standard output, if it can be started.
+pub fn version(program: &str) -> Option<String> {
+    let output = Command::new(program).arg("--version").stderr(Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }

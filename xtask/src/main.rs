@@ -34,7 +34,7 @@ enum Task {
     Tidy,
     /// Run everything that the continuous integration runs, with timings; every step runs, the first failure decides.
     Ci {
-        /// Leave out `cargo test`, for callers that ran it already.
+        /// Leave out `cargo test --workspace`, for callers that ran it already.
         #[arg(long)]
         skip_tests: bool,
     },

@@ -63,7 +63,8 @@ pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError
     clusters_counted(graph, n_clusters, Alike::Nodes, Idx::MAX as usize)
 }
 
-/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets them, of edges.
+/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets METIS, of edges; of a graph beyond what METIS counts
+/// of nodes alone.
 pub(crate) fn even_parts(graph: &Csr, n_parts: usize) -> Result<Vec<u32>, ReorderError> {
     clusters_counted(graph, n_parts, Alike::NodesAndEdges, Idx::MAX as usize)
 }

@@ -90,7 +90,7 @@ pub struct BatchConfig {
     /// Steps of GraphSAINT's walks.
     pub walk_length: u32,
     /// Subgraphs of cluster and saint batches in a step, each a graph of its own, which ranks share.
-    pub subgraphs: usize,
+    pub subgraphs_per_step: usize,
     /// Batches that are made ahead of the step, while it computes. Results do not depend on it.
     pub prefetch: usize,
     /// How logits are computed that runs are scored by; `None` for layers where devices do not hold all of graph and features and
@@ -123,7 +123,7 @@ impl Default for BatchConfig {
             clusters_per_batch: None,
             saint: SaintKind::Walk,
             walk_length: 2,
-            subgraphs: 1,
+            subgraphs_per_step: 1,
             prefetch: 2,
             score_by: None,
         }
@@ -192,17 +192,18 @@ impl BatchConfig {
     }
 
     /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the nodes
-    /// of the graph together. Clusters are those that [`cluster_sampler`](Self::cluster_sampler) found; `n_draws` is what GraphSAINT
-    /// draws for a batch, and `seed` names what it draws to weigh its walks.
+    /// of the graph together. Clusters are those that [`cluster_sampler`](Self::cluster_sampler) found, or are found here; `n_draws` is
+    /// what GraphSAINT draws for a batch, and `seed` names what it draws to weigh its walks.
     ///
     /// # Errors
-    /// When the settings make no batches of the graph.
+    /// When the graph cannot be cut into clusters, or the settings make no batches of it.
     pub fn subgraph_sampler(
         &self,
         graph: &Csr,
         clusters: Option<Arc<ClusterSampler>>,
         (n_draws, seed): (usize, u64),
     ) -> Result<(Arc<dyn SubgraphSampler>, usize), TrainError> {
+        let clusters = clusters.map_or_else(|| self.cluster_sampler(graph), |clusters| Ok(Some(clusters)))?;
         if let Some(clusters) = clusters {
             let n_batches = clusters.n_batches();
             return Ok((clusters, n_batches));
@@ -234,7 +235,7 @@ impl BatchConfig {
                 (self.replace, "replace"),
                 (self.clusters.is_some(), "clusters"),
                 (self.clusters_per_batch.is_some(), "clusters_per_batch"),
-                (self.subgraphs != 1, "subgraphs"),
+                (self.subgraphs_per_step != 1, "subgraphs_per_step"),
             ];
             return match unused.iter().find(|(is_set, _)| *is_set) {
                 Some((_, setting)) => refused(format!(
@@ -288,8 +289,12 @@ impl BatchConfig {
             (self.clusters != Some(0), "clusters", "at least 1"),
             (self.clusters_per_batch != Some(0), "clusters_per_batch", "at least 1"),
             (self.walk_length >= 1, "walk_length", "at least 1"),
-            (self.subgraphs >= 1, "subgraphs", "at least 1"),
-            (!fans_out || self.subgraphs == 1, "subgraphs", "left out: cluster and saint batches are subgraphs"),
+            (self.subgraphs_per_step >= 1, "subgraphs_per_step", "at least 1"),
+            (
+                !fans_out || self.subgraphs_per_step == 1,
+                "subgraphs_per_step",
+                "left out: cluster and saint batches are subgraphs",
+            ),
             (self.prefetch <= 64, "prefetch", "at most 64"),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {

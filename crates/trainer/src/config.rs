@@ -491,7 +491,8 @@ impl TrainConfig {
     pub fn of_one_rank(&self, n_ranks: usize) -> Self {
         let n_seeds = self.batch_size.unwrap_or(DEFAULT_BATCH_SIZE).div_ceil(n_ranks);
         let batch_size = if self.batch.kind == BatchKind::Neighbor { Some(n_seeds) } else { self.batch_size };
-        let batch = BatchConfig { subgraphs: self.batch.subgraphs.div_ceil(n_ranks), ..self.batch.clone() };
+        let batch =
+            BatchConfig { subgraphs_per_step: self.batch.subgraphs_per_step.div_ceil(n_ranks), ..self.batch.clone() };
         Self { batch_size, batch, ..self.clone() }
     }
 

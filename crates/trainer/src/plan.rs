@@ -277,7 +277,7 @@ impl Plan {
         }
         let evaluated = meter.cost();
 
-        let steps_per_epoch = sampled.map_or_else(|| task.steps_per_epoch(config), |batch| batch.n_batches) as f64;
+        let steps_per_epoch = sampled.map_or_else(|| task.steps_per_epoch(config), |batch| batch.n_steps) as f64;
         let epoch = steps_per_epoch * seconds(prepared, stepped);
         let epochs = config.epochs as f64;
         let evaluations = config.epochs.div_ceil(config.eval_every) as f64;

@@ -164,6 +164,7 @@ pub fn train<B: Backend>(
         let session = links::Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
     } else if config.batch.is_sampled() {
+        check_trainable(&dataset.outline(), config)?;
         let clusters = config.batch.cluster_sampler(&dataset.graph)?;
         let session = sampled::Prepared::new(backend, dataset, config, (1, clusters))?;
         let run =

@@ -120,7 +120,8 @@ pub trait Run<'a, B: Backend + 'a> {
 
     /// How far logits are off with the parameters as they are where ranks round operands before these travel
     /// ([`RankOptions::wire`](crate::distributed::RankOptions::wire)): the Euclidean norm of their differences to logits without
-    /// rounding, over that of the latter, of all nodes. `None` where nothing is rounded, and for recommenders.
+    /// rounding, over that of the latter, of all nodes. Of mini-batches these are the logits of
+    /// scores. `None` where ranks do not round, and for recommenders.
     ///
     /// # Errors
     /// When the backend or another rank fails.

@@ -30,8 +30,8 @@ pub struct BatchSettings {
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
     /// Cluster or saint batches in a step, each a graph of its own; ranks share them [default: 1]
-    #[arg(long = "subgraphs", value_name = "N")]
-    pub subgraphs_in_step: Option<usize>,
+    #[arg(long, value_name = "N")]
+    pub subgraphs_per_step: Option<usize>,
     /// Batches that the host makes ahead while a step computes; results do not depend on it [default: 2]
     #[arg(long, value_name = "N")]
     pub prefetch: Option<usize>,
@@ -105,7 +105,7 @@ impl BatchSettings {
         set(&mut batch.kind, self.batch.map(BatchKind::from));
         set(&mut batch.fanout, self.fanout.as_ref().map(numbers));
         set(&mut batch.replace, self.replace);
-        set(&mut batch.subgraphs, self.subgraphs_in_step);
+        set(&mut batch.subgraphs_per_step, self.subgraphs_per_step);
         set(&mut batch.prefetch, self.prefetch);
         set(&mut batch.score_by, self.score_by.map(|by| Some(ScoreBy::from(by))));
         self.subgraphs.override_in(batch);

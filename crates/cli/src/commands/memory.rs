@@ -12,6 +12,9 @@ use super::device::Chosen;
 use crate::args::DeviceArgs;
 use crate::error::CliError;
 
+/// What helps where one card is too small.
+pub const ON_ONE: &str = "take --device cpu, or a card with more memory";
+
 /// A device's memory.
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -46,9 +49,10 @@ impl Session {
         Self { sizes: DataSizes::of(dataset), rows, reserved: 0 }
     }
 
-    /// Of ranks that each hold all data for mini-batches, and of which this process has `n_devices`.
-    pub fn of_replica(dataset: &Dataset, config: &TrainConfig, n_devices: usize) -> Self {
-        Self { reserved: EXCHANGE_BYTES, ..Self::sharing(dataset, config, n_devices) }
+    /// Of one of so many ranks that each hold all data for mini-batches, and of which this process has `n_devices`.
+    pub fn of_replica(dataset: &Dataset, config: &TrainConfig, (n_ranks, n_devices): (usize, usize)) -> Self {
+        let reserved = if n_ranks > 1 { EXCHANGE_BYTES } else { 0 };
+        Self { reserved, ..Self::sharing(dataset, config, n_devices) }
     }
 
     /// Its plan.
@@ -87,8 +91,8 @@ impl Room {
             .map(Some)
     }
 
-    /// Refuses a session that does not fit, with what would.
-    pub fn check(&self, session: &Session, plan: &Plan, config: &TrainConfig) -> Result<(), CliError> {
+    /// Refuses a session that does not fit, with what would, and what helps whatever is trained.
+    pub fn check(&self, session: &Session, plan: &Plan, config: &TrainConfig, last: &str) -> Result<(), CliError> {
         let needed = session.needed(plan);
         if needed <= self.free {
             return Ok(());
@@ -99,11 +103,7 @@ impl Room {
             self.device,
             readable_bytes(self.free),
             self.free,
-            remedies(
-                config,
-                |config| session.plan(config).is_ok_and(|plan| session.needed(&plan) <= self.free),
-                "take --device cpu, or a card with more memory"
-            )
+            remedies(config, |config| session.plan(config).is_ok_and(|plan| session.needed(&plan) <= self.free), last)
         )))
     }
 }
@@ -168,15 +168,15 @@ mod tests {
 
     fn refused(free: u64) -> String {
         let room = Room { device: "Some card".to_owned(), free };
-        room.check(&SESSION, &SESSION.plan(&config()).unwrap(), &config()).unwrap_err().to_string()
+        room.check(&SESSION, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
     }
 
     #[test]
     fn what_fits_is_not_refused() {
         let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
         let room = |free| Room { device: "Some card".to_owned(), free };
-        assert!(room(plan.device_bytes()).check(&SESSION, &plan, &config).is_ok());
-        assert!(room(plan.device_bytes() - 1).check(&SESSION, &plan, &config).is_err());
+        assert!(room(plan.device_bytes()).check(&SESSION, &plan, &config, ON_ONE).is_ok());
+        assert!(room(plan.device_bytes() - 1).check(&SESSION, &plan, &config, ON_ONE).is_err());
     }
 
     #[test]

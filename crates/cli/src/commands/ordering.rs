@@ -46,6 +46,13 @@ pub struct Chosen {
 impl Wanted {
     /// Finds the order of `graph`.
     pub fn find(&self, graph: &Csr, output: OutputArgs) -> Result<Ordered, CliError> {
+        if self.kind == OrderKind::Parts && self.blocks == 1 {
+            return Err(CliError::Usage(
+                "the order parts has as many parts as there are blocks, and here there is one: give --blocks N, in training --ranks N, \
+                 --gpus N or --reorder-blocks N; or take community"
+                    .to_owned(),
+            ));
+        }
         let order = self.kind.order(self.blocks, self.seed);
         if self.kind != OrderKind::Auto {
             return found(&order.name(), output, |progress| Ok((order.order_with(graph, progress)?, None)));

@@ -142,7 +142,12 @@ fn compared(
         Figures::of(found.name, &graph.permuted(&found.order), grid, machine, args)
     };
     let n_panels = BlockPlan::new(grid, graph.n_rows())?.panels.len();
-    let blocks = if n_panels > 1 { &[1, n_panels][..] } else { &[1] };
+    let blocks = match n_panels {
+        1 => &[1][..],
+        // Of the whole graph there is one part.
+        _ if kind == OrderKind::Parts => &[n_panels],
+        _ => &[1, n_panels],
+    };
     blocks.iter().map(|&blocks| ordered(blocks)).collect()
 }
 

@@ -7,7 +7,7 @@ use girih_trainer::{DataSizes, Plan, TrainConfig};
 
 use super::device::choose;
 use super::doctor;
-use super::memory::{Room, Session};
+use super::memory::{ON_ONE, Room, Session};
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -105,7 +105,7 @@ pub fn on_cuda(
         .add("available_bytes", room.free, "Free on the device", readable_bytes(room.free))
         .add("fits", needed <= room.free, "Fits", if needed <= room.free { "yes" } else { "no" });
     results.print(output.json);
-    room.check(session, &plan, config)
+    room.check(session, &plan, config, ON_ONE)
 }
 
 fn add_bytes(results: &mut Results, plan: &Plan) {

@@ -20,7 +20,7 @@ use self::outputs::OutputFolder;
 use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
-use super::memory::{Room, Session};
+use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
@@ -212,15 +212,20 @@ fn check_memory(
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
     let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else { return Ok(()) };
+    let last = if n_ranks == 1 {
+        ON_ONE
+    } else {
+        "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or cards with more memory each"
+    };
     let (session, config) = match ranks {
         None => (Session::of(dataset, config), config.clone()),
         Some(ranks) if holds_all(ranks, config) => {
-            (Session::of_replica(dataset, config, n_devices), config.of_one_rank(n_ranks))
+            (Session::of_replica(dataset, config, (n_ranks, n_devices)), config.of_one_rank(n_ranks))
         }
         Some(ranks) => return planned::check(ranks, room.free, dataset, config),
     };
     // What cannot be planned cannot be trained either, and training says why.
-    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config))
+    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
 }
 
 /// How the work was shared and nodes were numbered; people are told where it is not as usual.

@@ -38,7 +38,7 @@ fn launched_processes_train_what_threads_do_bit_for_bit() {
                 "12",
                 "--clusters-per-batch",
                 "2",
-                "--subgraphs",
+                "--subgraphs-per-step",
                 "2",
                 "--model",
                 "gat",

@@ -42,8 +42,18 @@ fn processes_train_what_one_rank_does() {
 #[test]
 fn processes_train_on_mini_batches() {
     let neighbor = ["--batch", "neighbor", "--fanout", "5,5", "--batch-size", "60", "--dropout", "0"];
-    let cluster =
-        ["--batch", "cluster", "--clusters", "12", "--clusters-per-batch", "1", "--subgraphs", "4", "--dropout", "0"];
+    let cluster = [
+        "--batch",
+        "cluster",
+        "--clusters",
+        "12",
+        "--clusters-per-batch",
+        "1",
+        "--subgraphs-per-step",
+        "4",
+        "--dropout",
+        "0",
+    ];
     for (batch, layout) in [(&neighbor[..], "replicated"), (&neighbor, "patches"), (&cluster, "replicated")] {
         let single = girih(&[&["train", "--data", SMALL, "--epochs", "15", "--json"], batch].concat()).ok().result();
         let shared = result(&mpirun("4", SMALL, &[batch, &["--layout", layout]].concat()));

@@ -526,6 +526,13 @@ fn results_of_mini_batches_say_how_ranks_shared_them() {
     let order = |flags: &[&str]| train(flags)["reorder"].clone();
     assert_eq!(order(&["--layout", "patches", "--reorder", "parts"]), "2 parts");
     assert_eq!(order(&["--reorder", "community"]), "community");
+    let whole = girih(&["train", "--data", SMALL, "--reorder", "parts"]).refused(2);
+    assert!(says(&whole, "--reorder-blocks N"), "{whole}");
+    let compared =
+        girih(&["partition", "--data", SMALL, "--ranks", "4", "--gather", "9", "--compare", "parts", "--json"]);
+    let compared = compared.ok().result();
+    let orders: Vec<_> = compared["compared"].as_array().unwrap().iter().map(|row| &row["order"]).collect();
+    assert_eq!(orders, ["4 parts"]);
 }
 
 #[test]

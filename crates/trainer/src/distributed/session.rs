@@ -18,7 +18,7 @@ use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
 use crate::config::{NormKind, TaskKind, TrainConfig};
 use crate::sampled;
-use crate::session::{Control, Event, Observer, Outcome, SessionOptions, train_runs};
+use crate::session::{Control, Event, Observer, Outcome, SessionOptions, check_trainable, train_runs};
 
 /// What each rank holds of graph and features when it trains on mini-batches. Full batches cut both by their partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,6 +178,7 @@ impl Shared {
                 return Ok(Self::Patches(Box::new(CutData::new(backend, data, config, ranks)?)));
             }
             let dataset = data.into_dataset()?;
+            check_trainable(&dataset.outline(), config)?;
             let clusters = config.batch.cluster_sampler(&dataset.graph)?;
             return Ok(Self::Whole(Box::new(dataset), clusters));
         }
@@ -246,11 +247,11 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
                 config.batch.kind.name()
             )));
         }
-        BatchKind::Cluster | BatchKind::Saint if config.batch.subgraphs < n_ranks => {
+        BatchKind::Cluster | BatchKind::Saint if config.batch.subgraphs_per_step < n_ranks => {
             return Err(TrainError::invalid(format!(
                 "{n_ranks} ranks share the subgraphs of a step, of which there are {}; take at least one for each of them \
-                 (--subgraphs {n_ranks}), which makes fewer and larger steps",
-                config.batch.subgraphs
+                 (--subgraphs-per-step {n_ranks}), which makes fewer and larger steps",
+                config.batch.subgraphs_per_step
             )));
         }
         BatchKind::Layer => {

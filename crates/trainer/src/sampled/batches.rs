@@ -137,7 +137,7 @@ impl<'a> Batches<'a> {
             Source::Seeds(Loader::new(neighborhoods.graph(), sampler, seeds, options)?)
         } else {
             let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;
-            Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs, (&seeds, labels.n_nodes())))
+            Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs_per_step, (&seeds, labels.n_nodes())))
         };
         Ok(Self { neighborhoods, adjacency, source, seed, rank })
     }

@@ -25,8 +25,8 @@ const CLUSTER_SLACK_PERCENT: usize = 110;
 /// all are there.
 pub(crate) struct BatchPlan {
     layers: Layers,
-    /// Batches of an epoch.
-    pub(crate) n_batches: usize,
+    /// Steps of an epoch.
+    pub(crate) n_steps: usize,
     self_loops: bool,
     in_place: bool,
     /// Devices other than the processor sample by themselves.
@@ -74,7 +74,7 @@ impl BatchPlan {
     ) -> Option<Self> {
         let self_loops = needs.graph.is_some_and(|adjacency| adjacency.self_loops);
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-        let (layers, n_batches) = match config.batch.kind {
+        let (layers, n_steps) = match config.batch.kind {
             BatchKind::Full => return None,
             BatchKind::Neighbor | BatchKind::Layer => {
                 let (n_seeds, n_items) = match links {
@@ -99,7 +99,7 @@ impl BatchPlan {
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
         let topology = words_of_topology(config, data, rows);
-        Some(Self { layers, n_batches, self_loops, in_place, by_device, features, topology })
+        Some(Self { layers, n_steps, self_loops, in_place, by_device, features, topology })
     }
 
     /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
@@ -325,7 +325,7 @@ fn blocks(config: &TrainConfig, data: &DataSizes, n_seeds: usize) -> Option<Vec<
 /// The subgraphs of a step, of so many nodes each at most and as many edges as there can be among them; and the steps of an epoch of
 /// so many subgraphs.
 fn subgraphs(config: &TrainConfig, (n_nodes, n_subgraphs): (usize, usize), data: &DataSizes) -> (Layers, usize) {
-    let BatchConfig { kind, subgraphs: per_step, .. } = config.batch;
+    let BatchConfig { kind, subgraphs_per_step: per_step, .. } = config.batch;
     let n_nodes = n_nodes.min(data.n_nodes);
     let n_edges = n_nodes.saturating_mul(n_nodes).min(data.n_edges);
     let of_step = |each: usize, of_graph: usize| {

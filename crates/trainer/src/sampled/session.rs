@@ -237,7 +237,7 @@ impl<B: Backend> Prepared<B> {
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let scorer = Box::new(Classifier { scored, task, model });
         let run = MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world);
-        Ok(run.sampled_by(material.batches_of_device(backend, config)?))
+        Ok(run.sampled_by(material.batches_of_device(backend, &config.of_one_rank(rank.1))?))
     }
 
     /// Logits of all nodes with the parameters of a run of a model that has [layers](crate::models::Model::as_layers), computed layer by

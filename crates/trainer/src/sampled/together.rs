@@ -6,8 +6,10 @@
 //! ```
 //! All ranks take part in a batch, so that none may be begun on some of them alone. A pipeline that runs on by itself would do that
 //! when a run stops; here a batch is made only once it is asked for, steps ask for the same ones on all ranks, since they end
-//! together, and all that was asked for is made, whoever stops.
+//! together, and all that was asked for is made, whoever stops. So a rank whose step fails says so when these are made: far ahead means
+//! late.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope};
 
@@ -56,7 +58,9 @@ impl MadeTogether {
             }
         }
         self.next = until;
-        self.made.recv().unwrap_or_else(|_| Err(TrainError::invalid("a thread that makes batches has panicked")))
+        self.made
+            .recv()
+            .unwrap_or_else(|_| Err(TrainError::invalid("no more batches are made, since one of them failed")))
     }
 }
 
@@ -70,8 +74,11 @@ fn start<'scope>(
 }
 
 /// Hands on what is made until something fails: nobody takes part in batches behind that. Who does not listen any more has failed.
-fn pass_on<T>(made: impl Iterator<Item = Result<T, TrainError>>, to: &Sender<Result<T, TrainError>>) {
-    for item in made {
+fn pass_on<T>(mut made: impl Iterator<Item = Result<T, TrainError>>, to: &Sender<Result<T, TrainError>>) {
+    let panicked = "a thread that makes batches has panicked, with a message on standard error";
+    loop {
+        let next = catch_unwind(AssertUnwindSafe(|| made.next()));
+        let Some(item) = next.unwrap_or_else(|_| Some(Err(TrainError::invalid(panicked)))) else { break };
         let is_last = item.is_err();
         if to.send(item).is_err() || is_last {
             break;

@@ -123,7 +123,7 @@ fn of_every_kind() -> Vec<TrainConfig> {
         (ModelKind::Gat, BatchConfig { fanout: fanout.clone(), ..batches(BatchKind::Neighbor) }),
         (ModelKind::Sage, BatchConfig { fanout: vec![60, 90], ..batches(BatchKind::Layer) }),
         (ModelKind::Gin, cluster.clone()),
-        (ModelKind::Gcn, BatchConfig { subgraphs: 2, ..cluster }),
+        (ModelKind::Gcn, BatchConfig { subgraphs_per_step: 2, ..cluster }),
         (ModelKind::Sage, saint(SaintKind::Node)),
         (ModelKind::Gcn, saint(SaintKind::Edge)),
         (ModelKind::Gcn, saint(SaintKind::Walk)),
@@ -228,10 +228,10 @@ fn ranks_share_the_subgraphs_of_a_step() {
     ] {
         // The last step of an epoch has fewer subgraphs than there are ranks.
         let batch_size = (batch.kind == BatchKind::Saint).then_some(25);
-        let batch = BatchConfig { subgraphs: 5, ..batch };
+        let batch = BatchConfig { subgraphs_per_step: 5, ..batch };
         let config = TrainConfig { batch, batch_size, ..plain(kind, 3) };
         let expected = trained(&dataset, &config);
-        let one_each = BatchConfig { subgraphs: 1, ..config.batch.clone() };
+        let one_each = BatchConfig { subgraphs_per_step: 1, ..config.batch.clone() };
         let one_each = trained(&dataset, &TrainConfig { batch: one_each, ..config.clone() });
         let n_steps = one_each.progress.n_steps / 3;
         assert_eq!(expected.progress.n_steps, 3 * n_steps.div_ceil(5));
@@ -391,10 +391,10 @@ fn ranks_refuse_batches_that_they_cannot_share() {
     let of = |batch| TrainConfig { batch, ..config(ModelKind::Gcn, 1) };
     let mut moments = of(batches(BatchKind::Neighbor));
     moments.model.norm = NormKind::Batch;
-    let cluster = of(BatchConfig { subgraphs: 3, ..batches(BatchKind::Cluster) });
+    let cluster = of(BatchConfig { subgraphs_per_step: 3, ..batches(BatchKind::Cluster) });
     let wrong = [
-        (of(batches(BatchKind::Saint)), ranks(2), "--subgraphs 2"),
-        (cluster.clone(), ranks(4), "--subgraphs 4"),
+        (of(batches(BatchKind::Saint)), ranks(2), "--subgraphs-per-step 2"),
+        (cluster.clone(), ranks(4), "--subgraphs-per-step 4"),
         (cluster, patches(2), "--layout replicated"),
         (of(batches(BatchKind::Layer)), ranks(2), "choose neighbor batches"),
         (moments, ranks(2), "layer normalisation"),
@@ -438,9 +438,9 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
         (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(4), ..neighbor() }), "batch.clusters"),
         (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(0), ..batches(BatchKind::Cluster) }), "at least 1"),
         (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..batches(BatchKind::Saint) }), "batch.fanout"),
-        (sampled(ModelKind::Gcn, BatchConfig { subgraphs: 2, ..neighbor() }), "batch.subgraphs"),
-        (sampled(ModelKind::Gcn, BatchConfig { subgraphs: 2, ..BatchConfig::default() }), "batch kind"),
-        (sampled(ModelKind::Gcn, BatchConfig { subgraphs: 0, ..batches(BatchKind::Saint) }), "at least 1"),
+        (sampled(ModelKind::Gcn, BatchConfig { subgraphs_per_step: 2, ..neighbor() }), "batch.subgraphs_per_step"),
+        (sampled(ModelKind::Gcn, BatchConfig { subgraphs_per_step: 2, ..BatchConfig::default() }), "batch kind"),
+        (sampled(ModelKind::Gcn, BatchConfig { subgraphs_per_step: 0, ..batches(BatchKind::Saint) }), "at least 1"),
         (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..BatchConfig::default() }), "batch kind"),
         (TrainConfig { batch_size: Some(5), ..config(ModelKind::Gcn, 1) }, "batch_size"),
         (TrainConfig { batch_size: Some(5), ..sampled(ModelKind::Gcn, batches(BatchKind::Cluster)) }, "batch_size"),

@@ -252,9 +252,8 @@ fn aggregates_stored_as_bf16_are_rounded_once() {
     }
 }
 
-/// More groups than replicas have panels to work on, and as many ranks as nodes.
 #[test]
-fn rounding_on_the_wire_is_small_and_does_not_depend_on_ranks() {
+fn rounding_on_the_wire_is_small_and_alike_on_any_ranks() {
     let dataset = planted("nodes=307");
     for kind in ALL_MODELS {
         let config = TrainConfig { eval_every: 2, ..config(kind, 2) };
@@ -279,6 +278,7 @@ fn rounding_on_the_wire_is_small_and_does_not_depend_on_ranks() {
     }
 }
 
+/// More groups than replicas have panels to work on, and as many ranks as nodes.
 #[test]
 fn ranks_without_work_take_part() {
     let dataset = planted("nodes=40");

@@ -104,10 +104,14 @@ fn a_rank_needs_memory_for_its_share_of_a_step() {
     let neighbor = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![10, 5], ..BatchConfig::default() };
     let neighbor = TrainConfig { batch: neighbor, ..config(ModelKind::Sage, 1) };
     assert_eq!(neighbor.of_one_rank(4).batch_size, Some(256));
-    let clusters =
-        BatchConfig { kind: BatchKind::Cluster, subgraphs: 6, clusters: Some(50_000), ..BatchConfig::default() };
+    let clusters = BatchConfig {
+        kind: BatchKind::Cluster,
+        subgraphs_per_step: 6,
+        clusters: Some(50_000),
+        ..BatchConfig::default()
+    };
     let clusters = TrainConfig { batch: clusters, ..config(ModelKind::Gcn, 1) };
-    assert_eq!((clusters.of_one_rank(4).batch.subgraphs, clusters.of_one_rank(4).batch_size), (2, None));
+    assert_eq!((clusters.of_one_rank(4).batch.subgraphs_per_step, clusters.of_one_rank(4).batch_size), (2, None));
     for config in [neighbor, clusters] {
         config.of_one_rank(4).validate().unwrap();
         assert_eq!(peak(&config.of_one_rank(1)), peak(&config));

@@ -45,8 +45,7 @@ impl<'a> Source<'a> {
     pub(super) fn new(args: &SampleArgs, config: &BatchConfig, dataset: &'a Dataset) -> Result<Self, CliError> {
         let (graph, batch_size, seed) = (&dataset.graph, args.batch_size as usize, args.seed);
         if !config.kind.has_blocks() {
-            let (sampler, n_batches) =
-                config.subgraph_sampler(graph, config.cluster_sampler(graph)?, (batch_size, seed))?;
+            let (sampler, n_batches) = config.subgraph_sampler(graph, None, (batch_size, seed))?;
             return Ok(Self::Subgraphs { graph, sampler, n_batches, seed });
         }
         let n_layers = if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() };

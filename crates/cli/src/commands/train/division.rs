@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::facts::of_share;
 use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
 use crate::commands::device::{Chosen, choose};
-use crate::commands::memory::{Room, Session};
+use crate::commands::memory::{ON_ONE, Room, Session};
 use crate::commands::plan;
 use crate::commands::ranks::Place;
 use crate::error::CliError;
@@ -73,7 +73,7 @@ impl Asked {
         };
         let divided = self.divided((bytes, Machine::here().memory_bytes), dataset, config)?;
         let config = divided.config(config);
-        room.check(&divided.session, &divided.session.plan(&config)?, &config)?;
+        room.check(&divided.session, &divided.session.plan(&config)?, &config, ON_ONE)?;
         Ok(divided)
     }
 
