@@ -12,8 +12,8 @@ use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
-use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
-use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, SessionOptions, TierConfig, TrainConfig};
+use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
+use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, Outcome, SessionOptions, TierConfig, TrainConfig};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const EPOCHS: u64 = 50;
@@ -443,6 +443,55 @@ fn ranks_want_a_card_each() {
     });
     let message = outcome.expect_err("both ranks are on one card").message;
     assert!(message.contains("ranks 0 and 1 are on the same card"), "{message}");
+}
+
+/// What ranks come to on cards that share `config` so, by NCCL.
+fn outcome(cards: &[Cuda], config: &TrainConfig, how: impl FnOnce(RankOptions) -> RankOptions) -> (Vec<f32>, Outcome) {
+    let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
+    let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
+    let grid = ProcessGrid::new(Scheme::OneD, cards.len(), 1).expect("ranks that can be arranged");
+    let ranks = how(RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Rows, DEADLINE) });
+    let (session, mut outcome) = (SessionOptions::default(), None);
+    let losses = losses_of(|observe| {
+        let connect = |cuda: &Cuda, world| connect(cuda, world, CardTransport::Nccl);
+        let done = TrainJob::new(dataset, config, &ranks, &session, observe).on_devices(cards, connect)?;
+        outcome = Some(done.clone());
+        Ok(done)
+    });
+    (losses.expect("training on cards"), outcome.expect("just trained"))
+}
+
+/// Rows that are multiplied and rows that attention fetches travel rounded, and what it comes to is measured behind the last step.
+#[test]
+fn rounding_on_the_wire_is_small_on_cards() {
+    let Some(n) = several().map(|cards| cards.len()) else { return };
+    for kind in [ModelKind::Gcn, ModelKind::Gat] {
+        let config = TrainConfig { epochs: 10, eval_every: 5, ..TrainConfig::for_model(kind) };
+        let on = |wire| outcome(&cards(n), &config, |ranks| RankOptions { wire, ..ranks });
+        let ((exact, none), (rounded, some)) = (on(Dtype::F32), on(Dtype::Bf16));
+        assert_eq!(none.wire_error, None);
+        let error = some.wire_error.expect("what is rounded is measured");
+        assert!((1e-5..2e-2).contains(&error), "{kind:?}: {error}");
+        assert!(exact.iter().zip(&rounded).all(|(a, b)| (a - b).abs() < 1e-2 * a), "{kind:?}: {exact:?}, {rounded:?}");
+    }
+}
+
+/// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step.
+#[test]
+fn cards_share_subgraphs_and_patches() {
+    let Some(n) = several().map(|cards| cards.len()) else { return };
+    let cluster = BatchConfig { kind: BatchKind::Cluster, subgraphs_per_step: n, ..BatchConfig::default() };
+    let neighbor = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
+    for (batch, layout) in [(cluster, Layout::Replicated), (neighbor, Layout::Patches)] {
+        let base = TrainConfig::for_model(ModelKind::Sage);
+        let model = ModelConfig { dropout: 0.0, ..base.model.clone() };
+        let config = TrainConfig { epochs: 3, eval_every: 3, batch, model, ..base };
+        let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
+        let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, ..ranks });
+        for (a, b) in single.iter().zip(&shared) {
+            assert!((a - b).abs() <= 1e-3 * a.abs(), "{:?}: {shared:?}, on one card {single:?}", config.batch.kind);
+        }
+    }
 }
 
 /// Mini-batches: what is sampled from and read may lie on any card, or on the host, and all cards learn the same bits.
