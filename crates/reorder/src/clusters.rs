@@ -70,7 +70,7 @@ pub(crate) fn even_parts(graph: &Csr, n_parts: usize) -> Result<Vec<u32>, Reorde
 }
 
 /// What clusters have nearly equal numbers of.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Alike {
     Nodes,
     NodesAndEdges,
@@ -101,13 +101,13 @@ fn clusters_counted(graph: &Csr, n_clusters: usize, alike: Alike, ends_max: usiz
     };
     // METIS draws from one generator for the whole process: two calls at once would depend on each other.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let weights = |v: usize| [1, offsets[v + 1] - offsets[v]];
-    let weights: Vec<Idx> = if alike == Alike::Nodes { Vec::new() } else { (0..n).flat_map(weights).collect() };
-    let n_weights = if alike == Alike::Nodes { 1 } else { 2 };
+    let (n_weights, weights) = match alike {
+        Alike::Nodes => (1, vec![1; n]),
+        Alike::NodesAndEdges => (2, offsets.windows(2).flat_map(|ends| [1, ends[1] - ends[0]]).collect()),
+    };
     let metis = MetisGraph::new(n_weights, n_parts, &offsets, &targets).map_err(|error| failed(&error))?;
-    let metis = if alike == Alike::Nodes { metis } else { metis.set_vwgt(&weights) };
     let mut parts = vec![0; n];
-    metis.set_option(option::Seed(0)).part_kway(&mut parts).map_err(|error| failed(&error))?;
+    metis.set_vwgt(&weights).set_option(option::Seed(0)).part_kway(&mut parts).map_err(|error| failed(&error))?;
     Ok(parts.into_iter().map(|part| part as u32).collect())
 }
 

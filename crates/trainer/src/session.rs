@@ -164,9 +164,7 @@ pub fn train<B: Backend>(
         let session = links::Prepared::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
     } else if config.batch.is_sampled() {
-        check_trainable(&dataset.outline(), config)?;
-        let clusters = config.batch.cluster_sampler(&dataset.graph)?;
-        let session = sampled::Prepared::new(backend, dataset, config, (1, clusters))?;
+        let session = sampled::Prepared::new(backend, dataset, config, (1, None))?;
         let run =
             |run| -> Result<Box<dyn Run<'_, B>>, TrainError> { Ok(Box::new(session.run(backend, config, run, None)?)) };
         let outcome = train_runs(config, &data, options, observe, run)?;
@@ -294,8 +292,7 @@ pub fn apply<B: Backend>(
     let run = checkpoint.progress.run;
     let (model, _) = build_model(backend, config, Dims::of(&dataset), run, None)?;
     let (scores, report, logits) = if config.batch.is_sampled() && sampled::scores_by_layers(config, &*model)? {
-        let clusters = config.batch.cluster_sampler(&dataset.graph)?;
-        let session = sampled::Prepared::new(backend, dataset, config, (1, clusters))?;
+        let session = sampled::Prepared::new(backend, dataset, config, (1, None))?;
         let mut trained = session.run(backend, config, run, None)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         (scores, report, session.logits(&mut trained)?)

@@ -38,21 +38,16 @@ pub struct Session {
 impl Session {
     /// On data that is at hand.
     pub fn of(dataset: &Dataset, config: &TrainConfig) -> Self {
-        Self::sharing(dataset, config, 1)
+        Self::of_replica(dataset, config, (1, 1))
     }
 
-    /// The same for one of several devices that share a cache.
-    fn sharing(dataset: &Dataset, config: &TrainConfig, n_devices: usize) -> Self {
+    /// Of one of so many ranks that each hold all data, of which this process has `n_devices`, which share caches.
+    pub fn of_replica(dataset: &Dataset, config: &TrainConfig, (n_ranks, n_devices): (usize, usize)) -> Self {
         let rows = || RowsOnDevice::of(dataset, config, n_devices).ok();
         // What cannot be told is refused when it is trained.
         let rows = if config.tiers.is_default() { None } else { rows() };
-        Self { sizes: DataSizes::of(dataset), rows, reserved: 0 }
-    }
-
-    /// Of one of so many ranks that each hold all data for mini-batches, and of which this process has `n_devices`.
-    pub fn of_replica(dataset: &Dataset, config: &TrainConfig, (n_ranks, n_devices): (usize, usize)) -> Self {
         let reserved = if n_ranks > 1 { EXCHANGE_BYTES } else { 0 };
-        Self { reserved, ..Self::sharing(dataset, config, n_devices) }
+        Self { sizes: DataSizes::of(dataset), rows, reserved }
     }
 
     /// Its plan.

@@ -212,18 +212,16 @@ fn check_memory(
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
     let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else { return Ok(()) };
+    if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
+        return planned::check(ranks, room.free, dataset, config);
+    }
     let last = if n_ranks == 1 {
         ON_ONE
     } else {
         "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or cards with more memory each"
     };
-    let (session, config) = match ranks {
-        None => (Session::of(dataset, config), config.clone()),
-        Some(ranks) if holds_all(ranks, config) => {
-            (Session::of_replica(dataset, config, (n_ranks, n_devices)), config.of_one_rank(n_ranks))
-        }
-        Some(ranks) => return planned::check(ranks, room.free, dataset, config),
-    };
+    let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
+    let config = config.of_one_rank(n_ranks);
     // What cannot be planned cannot be trained either, and training says why.
     session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
 }

@@ -174,7 +174,8 @@ enum Scoring<B: Backend> {
 }
 
 impl<B: Backend> Prepared<B> {
-    /// For one device, or one of several, with the [clusters](crate::BatchConfig::cluster_sampler) of cluster batches.
+    /// For one device, or one of several, with the [clusters](crate::BatchConfig::cluster_sampler) of cluster batches, which are found
+    /// unless they are known.
     pub(crate) fn new(
         backend: &B,
         dataset: Dataset,
@@ -193,6 +194,10 @@ impl<B: Backend> Prepared<B> {
             Scoring::Graph(Targets::upload(backend, &labels)?)
         };
         let seeds = splits.first().map_or(&[][..], |split| &split.train);
+        let clusters = match clusters {
+            None => config.batch.cluster_sampler(&dataset.graph)?,
+            found => found,
+        };
         let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
         Ok(Self { material, scoring, labels, splits, dims, clusters })
     }

@@ -53,11 +53,7 @@ fn add_powers<B: Backend>(
     if hops == 0 {
         return Ok(());
     }
-    let copy_of_y = |pool: &mut Pool<B>, y: &B::Matrix| -> Result<B::Matrix, ComputeError> {
-        let mut copy = pool.take_like(backend, y)?;
-        backend.convert(y, &mut copy)?;
-        Ok(copy)
-    };
+    let copy_of_y = |pool: &mut Pool<B>, y: &B::Matrix| pool.converted(backend, y, backend.dtype(y));
     // The innermost sum is Y itself; a copy is needed only where it would be read and written at once.
     let mut inner: Option<B::Matrix> = None;
     for _ in 1..hops {
