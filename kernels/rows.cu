@@ -26,7 +26,7 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
     }
 }
 
-// Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says.
+// Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says; null there: nowhere.
 struct PlacedRows {
     const char *first;
     // The address of each row; null where they follow each other.
@@ -38,27 +38,54 @@ struct PlacedRows {
     }
 };
 
+// Which rows are wanted, and where they go; null where they, or these, follow each other.
+struct Names {
+    const u32 *ids, *places;
+
+    __device__ __forceinline__ u32 id(u32 i) const { return ids ? ids[i] : i; }
+    __device__ __forceinline__ u32 place(u32 i) const { return places ? places[i] : i; }
+};
+
+// Units that a thread has under way.
+static const int AT_ONCE = 4;
+
 // Copies rows unit by unit, neighbouring units by neighbouring lanes. Rows of eight elements and more begin where 16 bytes may.
 template <class Unit, class Index>
-__device__ __forceinline__ void copy_units(const PlacedRows &rows, const u32 *ids, char *out, Index n_units, Index of_row) {
-    for (Index i = (Index)first_thread(); i < n_units; i += (Index)n_threads()) {
-        const Index row = i / of_row, unit = i % of_row;
-        const Unit *from = reinterpret_cast<const Unit *>(rows.row(ids[row]));
-        reinterpret_cast<Unit *>(out + row * rows.row_bytes)[unit] = from[unit];
+__device__ __forceinline__ void copy_units(const PlacedRows &rows, const Names &names, char *out, Index n_units, Index of_row) {
+    const Index step = (Index)n_threads();
+    for (Index first = (Index)first_thread(); first < n_units; first += AT_ONCE * step) {
+        const Unit *from[AT_ONCE];
+        Unit *to[AT_ONCE], units[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const Index i = first + k * step;
+            from[k] = nullptr;
+            if (i >= n_units) continue;
+            const Index row = i / of_row, unit = i % of_row;
+            const char *at = rows.row(names.id((u32)row));
+            if (at) from[k] = reinterpret_cast<const Unit *>(at) + unit;
+            to[k] = reinterpret_cast<Unit *>(out + names.place((u32)row) * rows.row_bytes) + unit;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (from[k]) units[k] = *from[k];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (from[k]) *to[k] = units[k];
     }
 }
 
-template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows &rows, const u32 *ids, char *out, u64 n) {
+template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows &rows, const Names &names, char *out, u64 n) {
     const u64 of_row = rows.row_bytes / sizeof(Unit), n_units = n * of_row;
     // 32 bits divide sooner than 64; room is left for the last step.
-    if (n_units < 1ull << 31) copy_units<Unit, u32>(rows, ids, out, (u32)n_units, (u32)of_row);
-    else copy_units<Unit, u64>(rows, ids, out, n_units, of_row);
+    if (n_units < 1ull << 31) copy_units<Unit, u32>(rows, names, out, (u32)n_units, (u32)of_row);
+    else copy_units<Unit, u64>(rows, names, out, n_units, of_row);
 }
 
 // Rows as they are, of any element.
-extern "C" __global__ void copy_named(PlacedRows rows, const u32 *ids, char *out, u64 n) {
-    if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, ids, out, n);
-    else copy_rows<unsigned short>(rows, ids, out, n);
+extern "C" __global__ void copy_named(PlacedRows rows, Names names, char *out, u64 n) {
+    if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, names, out, n);
+    else copy_rows<unsigned short>(rows, names, out, n);
 }
 
 // Codes of a code book, as crates/compress/src/topk/mod.rs has them: the positions that are kept of each group of 256 columns.
@@ -71,14 +98,15 @@ struct CodeBook {
 };
 
 // Rows of Y from codes: a warp decodes a row in shared memory, where each has room for one, and stores it side by side.
-extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, const u32 *ids, Y *out, u64 n) {
+extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names names, Y *out, u64 n) {
     extern __shared__ uint4 shared[];
     const u32 lane = threadIdx.x % 32;
     const u64 pitch = pitch_of(book.width), n_bytes = pitch * sizeof(Y);
     // Rows begin where 16 bytes may.
     Y *row = reinterpret_cast<Y *>(shared + (n_bytes + 15) / 16 * (threadIdx.x / 32));
     for (u64 r = first_thread() / 32; r < n; r += n_threads() / 32) {
-        const unsigned char *code = reinterpret_cast<const unsigned char *>(codes.row(ids[r]));
+        const unsigned char *code = reinterpret_cast<const unsigned char *>(codes.row(names.id((u32)r)));
+        if (!code) continue;
         for (u64 c = lane; c < pitch; c += 32)
             row[c] = from_f32<Y>(book.background && c < book.width ? __ldg(book.background + c) : 0.0f);
         __syncwarp();
@@ -88,12 +116,13 @@ extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, const u3
             row[place] = from_f32<Y>(mean + __ldg(book.values + j));
         }
         __syncwarp();
-        char *to = reinterpret_cast<char *>(out + r * pitch);
+        Y *result = out + names.place((u32)r) * pitch;
+        char *to = reinterpret_cast<char *>(result);
         if (n_bytes % 16 == 0) {
             for (u64 u = lane; u < n_bytes / 16; u += 32)
                 reinterpret_cast<uint4 *>(to)[u] = reinterpret_cast<const uint4 *>(row)[u];
         } else {
-            for (u64 c = lane; c < pitch; c += 32) out[r * pitch + c] = row[c];
+            for (u64 c = lane; c < pitch; c += 32) result[c] = row[c];
         }
         __syncwarp();
     }

@@ -8,7 +8,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::{cuda, losses_of};
-use girih_tiers::{CacheShares, Placement};
+use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::{
     Adjacency, Aggregator, BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, Neighborhoods, NormKind,
     ScoreBy, Scores, SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
@@ -216,12 +216,21 @@ fn features_may_stay_on_the_host() {
     let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
     let cached = |share| TrainConfig { tiers: tiers(Some(share), None), ..sage.clone() };
     let expected = losses(&Cpu::new(), &sage);
-    let [far, some, near] = [0.0, 0.3, 1.0].map(|share| losses(&cuda, &cached(share)));
-    assert!(far == some && some == near, "where a row lies changes no bit: {far:?}, {some:?}, {near:?}");
-    assert!(far.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{far:?} for {expected:?}");
     let in_bf16 = Cuda::new(Device::open(0).expect("a device")).storing(Dtype::Bf16);
-    let rounded = losses(&in_bf16, &TrainConfig { precision: Dtype::Bf16, ..cached(0.3) });
-    assert!(rounded.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 5e-2 * b), "{rounded:?} for {expected:?}");
+    let reading =
+        |config: TrainConfig, host_reads| TrainConfig { tiers: TierConfig { host_reads, ..config.tiers }, ..config };
+    let far = losses(&cuda, &cached(0.0));
+    assert!(far.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{far:?} for {expected:?}");
+    let rounded = TrainConfig { precision: Dtype::Bf16, ..cached(0.3) };
+    let in_place = losses(&in_bf16, &reading(rounded.clone(), HostReads::InPlace));
+    assert!(in_place.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 5e-2 * b), "{in_place:?} for {expected:?}");
+    assert_eq!(losses(&in_bf16, &reading(rounded, HostReads::Staged)), in_place);
+    for host_reads in [HostReads::Staged, HostReads::InPlace] {
+        for share in [0.0, 0.3, 1.0] {
+            let found = losses(&cuda, &reading(cached(share), host_reads));
+            assert_eq!(found, far, "where a row lies changes no bit: {host_reads}, {share}");
+        }
+    }
     // By the host, which reads the same memory.
     let mut replaced = cached(0.3);
     replaced.batch.replace = true;
@@ -362,8 +371,14 @@ fn codes_are_decoded_on_the_device() {
     for codec in ["topk:3", "topk-residual:2", "int8"] {
         let codec = parse_codec(codec).unwrap();
         let with = |cache| TrainConfig { codec, tiers: tiers(cache, None), ..sage.clone() };
-        let [device, host, both] = [None, Some(0.0), Some(0.4)].map(|cache| losses(&cuda, &with(cache)));
-        assert!(device == host && host == both, "where a code lies changes no bit: {device:?}, {host:?}, {both:?}");
+        let device = losses(&cuda, &with(None));
+        for host_reads in [HostReads::Staged, HostReads::InPlace] {
+            for cache in [0.0, 0.4] {
+                let placed = with(Some(cache));
+                let found = TrainConfig { tiers: TierConfig { host_reads, ..placed.tiers }, ..placed };
+                assert_eq!(losses(&cuda, &found), device, "where a code lies changes no bit: {host_reads}, {cache}");
+            }
+        }
         let expected = losses(&Cpu::new(), &with(None));
         assert!(device.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{device:?} for {expected:?}");
     }
@@ -380,17 +395,33 @@ fn rows_by_id_are_what_the_host_decodes() {
         let on_device = cuda.upload_ids(&ids).unwrap();
         let mut expected = vec![0.0; ids.len() * width];
         codes.gather(&ids, &mut expected).unwrap();
-        for share in [None, Some(0.0), Some(0.01), Some(1.0)] {
+        for (share, reads) in [
+            (None, HostReads::Auto),
+            (Some(0.0), HostReads::Staged),
+            (Some(0.01), HostReads::Staged),
+            (Some(1.0), HostReads::Staged),
+            (Some(0.0), HostReads::InPlace),
+            (Some(0.01), HostReads::InPlace),
+        ] {
             let placement = share.map(|share| placement(300, share));
-            let reader = cuda.code_rows(&codes, Dtype::F32, placement.as_ref()).unwrap().expect("a code book");
+            let placed = placement.as_ref().map(|placement| (placement, reads));
+            let reader = cuda.code_rows(&codes, Dtype::F32, placed).unwrap().expect("a code book");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), Dtype::F32).unwrap();
             reader.gather(&cuda, &on_device, &mut out).unwrap();
             assert_eq!(cuda.download(&out).unwrap().data(), expected, "{codec} of {width} features");
             let mut halves = cuda.zeros(Shape::new(ids.len(), width), Dtype::Bf16).unwrap();
             assert!(reader.gather(&cuda, &on_device, &mut halves).is_err());
         }
-        for dtype in [Dtype::F32, Dtype::Bf16] {
-            let far = cuda.far_rows(&rows, dtype, &placement(300, 0.5)).unwrap().expect("memory of the host");
+        for (dtype, share, reads) in [
+            (Dtype::F32, 0.5, HostReads::InPlace),
+            (Dtype::F32, 0.5, HostReads::Staged),
+            (Dtype::F32, 0.0, HostReads::Staged),
+            (Dtype::Bf16, 0.5, HostReads::InPlace),
+            (Dtype::Bf16, 0.5, HostReads::Staged),
+            (Dtype::Bf16, 0.0, HostReads::Staged),
+        ] {
+            let far =
+                cuda.far_rows(&rows, dtype, (&placement(300, share), reads)).unwrap().expect("memory of the host");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
             far.reader.begin(&cuda, &on_device, &mut out).unwrap();
             far.reader.finish(&cuda).unwrap();
@@ -402,7 +433,41 @@ fn rows_by_id_are_what_the_host_decodes() {
             }));
         }
     }
-    assert!(
-        Cpu::new().far_rows(&Matrix::new(1, 1, vec![1.0]).unwrap(), Dtype::F32, &placement(1, 0.0)).unwrap().is_none()
-    );
+    let (one, nowhere) = (Matrix::new(1, 1, vec![1.0]).unwrap(), placement(1, 0.0));
+    assert!(Cpu::new().far_rows(&one, Dtype::F32, (&nowhere, HostReads::Auto)).unwrap().is_none());
+}
+
+/// Rows that fill all pinned buffers several times over come whole while those of the next batch are on their way, into memory that held
+/// something else.
+#[test]
+fn buffers_are_not_written_while_they_are_read() {
+    let Some(cuda) = cuda() else { return };
+    let (n_rows, width) = (3000, 1021);
+    let values = (0..n_rows * width).map(|i| (i % 8191) as f32).collect::<Vec<_>>();
+    let rows = Matrix::new(n_rows, width, values).unwrap();
+    for (share, reads) in [(0.0, HostReads::Staged), (0.3, HostReads::Staged), (0.3, HostReads::InPlace)] {
+        let far = cuda.far_rows(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
+        let reader = far.expect("memory of the host").reader;
+        let batches: Vec<Vec<NodeId>> =
+            (1..=6).map(|b| (0..4000 * b).map(|i| ((i * 13 + b * 5) % n_rows) as NodeId).collect()).collect();
+        let named: Vec<_> = batches.iter().map(|ids| cuda.upload_ids(ids).unwrap()).collect();
+        let poisoned = |ids: &Vec<NodeId>| {
+            let nan = Matrix::new(ids.len(), width, vec![f32::NAN; ids.len() * width]).unwrap();
+            cuda.upload(&nan, Dtype::F32).unwrap()
+        };
+        let mut outs: Vec<_> = batches.iter().map(poisoned).collect();
+        reader.begin(&cuda, &named[0], &mut outs[0]).unwrap();
+        for at in 0..batches.len() {
+            if at + 1 < batches.len() {
+                reader.begin(&cuda, &named[at + 1], &mut outs[at + 1]).unwrap();
+            }
+            reader.finish(&cuda).unwrap();
+            let found = cuda.download(&outs[at]).unwrap();
+            let is_whole = |(row, &id): (usize, &NodeId)| found.row(row) == rows.row(id as usize);
+            assert!(batches[at].iter().enumerate().all(is_whole), "batch {at}, {share} on the device, {reads}");
+        }
+        // What nobody finishes, and nobody waits for.
+        reader.begin(&cuda, &named[5], &mut outs[5]).unwrap();
+        drop(reader);
+    }
 }

@@ -504,7 +504,8 @@ fn rows_may_lie_on_any_card() {
     for config in [of_kind(ModelKind::Sage), of_kind(ModelKind::Gcn)] {
         let shares = |every_card, one_card| Some(CacheShares { every_card, one_card });
         let placed = |features, topology| {
-            let tiers = TierConfig { features, topology, hotness: Hotness::InDegree };
+            let hotness = Hotness::InDegree;
+            let tiers = TierConfig { features, topology, hotness, ..TierConfig::default() };
             learnt(&TrainConfig { tiers, ..config.clone() })
         };
         let expected = placed(shares(0.0, 0.0), None);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use girih_compress::CompressedFeatures;
 use girih_graph_format::{Csr, Matrix, Scales};
 use girih_random::Key;
-use girih_tiers::Placement;
+use girih_tiers::{HostReads, Placement};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -451,8 +451,8 @@ pub trait Backend: Send + Sync {
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
 
-    /// Keeps `rows`, rounded to `dtype`, in memory of the host that devices can read, and on devices those that `placement` puts there,
-    /// too; `None` where the device's memory is the host's. Of several ranks in one process all call it together, and each holds a part.
+    /// Keeps `rows`, which are read rounded to `dtype`, in memory of the host, and on devices those that a placement puts there, too;
+    /// how devices get the others says [`HostReads`]. `None` where the device's memory is the host's. Of several ranks in one process all call it together, and each holds a part.
     ///
     /// # Errors
     /// When the host gives no such memory, that of a device does not suffice, the placement is for other devices than there are, or one
@@ -461,7 +461,7 @@ pub trait Backend: Send + Sync {
         &self,
         _rows: &Matrix,
         _dtype: Dtype,
-        _placement: &Placement,
+        _placed: (&Placement, HostReads),
     ) -> Result<Option<FarRows<Self>>, ComputeError>
     where
         Self: Sized,
@@ -469,7 +469,7 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// Keeps codes of features in the device's memory, or where `placement` puts them as [`far_rows`](Self::far_rows) does,
+    /// Keeps codes of features in the device's memory, or where a placement puts them as [`far_rows`](Self::far_rows) does,
     /// and decodes rows to `dtype` as they are asked for, which wants codes that [are sound](CompressedFeatures::check_codes); `None` where the device cannot, so that the host decodes and uploads.
     ///
     /// # Errors
@@ -478,7 +478,7 @@ pub trait Backend: Send + Sync {
         &self,
         _codes: &CompressedFeatures,
         _dtype: Dtype,
-        _placement: Option<&Placement>,
+        _placed: Option<(&Placement, HostReads)>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
     where
         Self: Sized,

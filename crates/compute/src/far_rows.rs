@@ -16,7 +16,7 @@ pub trait RowReader<B: Backend>: Send + Sync {
     fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError>;
 
     /// Begins to [`gather`](Self::gather): after all that was asked of the device before, and beside what is asked of it until
-    /// [`finish`](Self::finish), which may not touch `out`.
+    /// [`finish`](Self::finish). Until then `ids` stay, and nobody touches `out` or frees it. The next may be begun before.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -24,7 +24,7 @@ pub trait RowReader<B: Backend>: Send + Sync {
         self.gather(backend, ids, out)
     }
 
-    /// What is asked of the device from now on comes after all that was begun.
+    /// What is asked of the device from now on comes after what was begun first and not finished, if anything was.
     ///
     /// # Errors
     /// When the device fails.
@@ -37,7 +37,7 @@ pub trait RowReader<B: Backend>: Send + Sync {
 pub struct FarRows<B: Backend> {
     /// As the device reads them.
     pub reader: Box<dyn RowReader<B>>,
-    /// The same memory as the host reads it.
+    /// The same rows as the host reads them.
     pub on_host: Arc<dyn HostRows>,
 }
 

@@ -12,7 +12,7 @@ use girih_compute::{
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
-use girih_tiers::Placement;
+use girih_tiers::{HostReads, Placement};
 
 use crate::compile::{Defines, Source};
 use crate::device::Device;
@@ -181,18 +181,18 @@ impl Backend for Cuda {
         &self,
         rows: &Matrix,
         dtype: Dtype,
-        placement: &Placement,
+        placed: (&Placement, HostReads),
     ) -> Result<Option<FarRows<Self>>, ComputeError> {
-        Self::far_rows(self, rows, dtype, placement).map(Some)
+        Self::far_rows(self, rows, dtype, placed).map(Some)
     }
 
     fn code_rows(
         &self,
         codes: &CompressedFeatures,
         dtype: Dtype,
-        placement: Option<&Placement>,
+        placed: Option<(&Placement, HostReads)>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
-        Self::code_rows(self, codes, dtype, placement)
+        Self::code_rows(self, codes, dtype, placed)
     }
 
     fn row_store(&self, shape: Shape, dtype: Dtype) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError> {

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig, result};
 use girih_compute::ComputeError;
 
 use crate::blas::DenseLibraries;
@@ -76,7 +76,7 @@ impl Device {
     pub(crate) fn beside(&self) -> Result<Self, DriverError> {
         Ok(Self {
             context: Arc::clone(&self.context),
-            stream: self.context.new_stream()?,
+            stream: self.urgent_stream()?,
             dense_libraries: OnceLock::new(),
             capability: self.capability,
             processors: self.processors,
@@ -84,6 +84,13 @@ impl Device {
             staging: Mutex::default(),
             peers: self.peers.clone(),
         })
+    }
+
+    /// A stream whose launches come before those of others that wait: for what brings the next batch, which is little and is waited for.
+    pub(crate) fn urgent_stream(&self) -> Result<Arc<CudaStream>, DriverError> {
+        self.context.bind_to_thread()?;
+        let (_, first) = result::stream::get_priority_range()?;
+        self.context.new_stream_with_priority(first)
     }
 
     /// What the card is called.

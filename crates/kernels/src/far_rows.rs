@@ -1,18 +1,23 @@
 //! [`CudaRows`]: features that are read by id, wherever they lie: rows where a placement puts them, on this card, on others, or in pinned
 //! memory of the host; or codes there or on the device, decoded as they are read; or rows that the device itself wrote to the host.
 //!
-//! A batch reads each of its rows once, in one launch, in place: from the device's memory, over links between cards, and over the bus,
-//! 45 GB/s of the 51 that copies reach on an H200. Nothing is staged, and no processor of the host takes part. Of a code book (paper B)
-//! only codes travel.
+//! A batch reads each of its rows once. Those on cards are read in place, from the device's memory or over links between cards. Those on
+//! the host are brought by its cores and by copies ([`staged_rows`](crate::staged_rows)), or, where these are few, lie in pinned memory
+//! that the same launch reads over the bus ([`HostReads`]): fast only as long as a step has no small launches, whose commands wait
+//! behind what is read, and as rows are no more than a few GB. Of a code book (paper B) only codes travel.
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{
+    CudaEvent, CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
+};
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, Shape, checks};
 use girih_graph_format::Matrix;
-use girih_tiers::Placement;
+use girih_machine::prefetch;
+use girih_tiers::{HostReads, Placement};
 use half::bf16;
 use rayon::prelude::*;
 
@@ -20,12 +25,20 @@ use crate::Cuda;
 use crate::compile::Source;
 use crate::device::BLOCK;
 use crate::matrix::{CudaIds, CudaMatrix, pitch};
+use crate::nccl::Peers;
 use crate::pinned::Pinned;
-use crate::placed::{HostPieces, PlacedRows, Rows};
+use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows};
+use crate::staged_rows::{Arrived, Bringing, Land, ROW_BYTES_MAX, RowSource, StagedRows};
 
 const OPERATION: &str = "rows by id";
-/// Blocks that keep the bus busy, and most of a device free for others.
-const BLOCKS: u32 = 132;
+/// Blocks, and threads of each, for rows on cards.
+const ON_CARDS: (u32, u32) = (132, BLOCK);
+/// Blocks, and threads of each, that keep the bus busy, and leave most of a device to a step.
+const BLOCKS_OF_BUS: (u32, u32) = (33, 512);
+/// Threads of the host for each rank of the process from which on they bring rows sooner than devices read them.
+const CORES_MIN: usize = 8;
+/// Bytes of a line of the caches.
+const LINE_BYTES: usize = 64;
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
 /// Features of a group of a code book.
@@ -41,15 +54,28 @@ struct CudaRows {
     form: Form,
     /// Where what is begun goes on.
     side: Arc<CudaStream>,
+    launch: Launch,
+    /// What was begun and not finished, the oldest first.
+    begun: Mutex<VecDeque<Begun>>,
 }
 
 /// Where rows lie.
 enum Memory {
+    /// On cards, and in pinned memory of the host.
     Placed(PlacedRows),
+    /// Brought from the host, and on cards, if any are there.
+    Staged(StagedRows, Option<OnCards>),
     /// All on the host, as this device wrote them.
     Written(Pinned),
     /// All on the device, one after the other.
     Device(CudaSlice<u8>),
+}
+
+/// What another stream waits for, or [`StagedRows::take`] tells.
+struct Begun {
+    /// Recorded behind what was launched for it, if anything was.
+    launched: Option<CudaEvent>,
+    is_brought: bool,
 }
 
 /// What rows are.
@@ -97,7 +123,29 @@ struct BookArgument {
     padding: u32,
 }
 
+/// `Names` of `kernels/rows.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    ids: u64,
+    places: u64,
+}
+
+impl Names {
+    /// Rows that ids name, one after the other.
+    pub(crate) fn of(ids: u64) -> Self {
+        Self { ids, places: 0 }
+    }
+
+    /// All rows, for some places; zero: one after the other.
+    fn at(places: u64) -> Self {
+        Self { ids: 0, places }
+    }
+}
+
 // SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for Names {}
+// SAFETY: as above.
 unsafe impl DeviceRepr for RowsArgument {}
 // SAFETY: as above, with what lies behind the last word.
 unsafe impl DeviceRepr for BookArgument {}
@@ -108,16 +156,30 @@ impl Cuda {
         &self,
         rows: &Matrix,
         dtype: Dtype,
-        placement: &Placement,
+        (placement, reads): (&Placement, HostReads),
     ) -> Result<FarRows<Self>, ComputeError> {
         let (n_rows, form) = (rows.n_rows(), Dense { cols: rows.n_cols(), dtype });
         checks::allocation(Shape::new(n_rows, pitch(form.cols)), dtype.n_bytes())?;
         let row_bytes = form.row_bytes();
-        let write = |range: Range<usize>, memory: &mut [u8]| form.write(memory, rows, range.start);
-        let placed = self.placed((n_rows, row_bytes), &write, placement)?;
-        let on_host = RowsOnHost { memory: Arc::clone(placed.on_host()), n_rows, form };
-        let reader = self.reader((n_rows, row_bytes), Memory::Placed(placed), Form::Dense(form))?;
-        Ok(FarRows { reader, on_host: Arc::new(on_host) })
+        let offset = |row| (row * row_bytes) as u64;
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
+        let write = |range: Range<usize>, memory: &mut [u8]| form.write_all(memory, rows, range.start);
+        let (memory, source): (_, Arc<dyn RowSource>) = if self.brings_rows(row_bytes, reads) {
+            let source: Arc<dyn RowSource> = if dtype == Dtype::F32 || rows.buffer().is_mapped() {
+                Arc::new(RowsOfMatrix { rows: rows.clone(), form })
+            } else {
+                // Rounded once, which halves what cores read of each batch.
+                let group = Group::of(self, OPERATION, placement)?;
+                Arc::new(RowsOfPieces { pieces: Arc::new(HostPieces::plain(&placed, &write, &group)?), row_bytes })
+            };
+            (self.staged(&placed, &source, placement, &Form::Dense(form))?, source)
+        } else {
+            let placed = PlacedRows::new(self, &placed, &write, placement)?;
+            let source = RowsOfPieces { pieces: Arc::clone(placed.on_host()), row_bytes };
+            (Memory::Placed(placed), Arc::new(source))
+        };
+        let reader = self.reader((n_rows, row_bytes), memory, Form::Dense(form))?;
+        Ok(FarRows { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) })
     }
 
     /// [`Backend::code_rows`](girih_compute::Backend::code_rows): of code books.
@@ -125,21 +187,74 @@ impl Cuda {
         &self,
         codes: &CompressedFeatures,
         dtype: Dtype,
-        placement: Option<&Placement>,
+        placement: Option<(&Placement, HostReads)>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
         let Some(book) = CodeBook::upload(self, codes, dtype)? else { return Ok(None) };
-        let (n_rows, row_bytes) = (codes.n_rows(), codes.codec().row_bytes());
-        let write = |range: Range<usize>, memory: &mut [u8]| {
-            let of_range = &codes.codes()[range.start * row_bytes..range.end * row_bytes];
-            memory.par_chunks_mut(1 << 20).zip(of_range.par_chunks(1 << 20)).for_each(|(to, from)| {
-                to.copy_from_slice(from);
-            });
-        };
+        let (n_rows, row_bytes, form) = (codes.n_rows(), codes.codec().row_bytes(), Form::Codes(book));
+        let offset = |row| (row * row_bytes) as u64;
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
         let memory = match placement {
-            Some(placement) => Memory::Placed(self.placed((n_rows, row_bytes), &write, placement)?),
+            Some((placement, reads)) if self.brings_rows(row_bytes, reads) => {
+                let source: Arc<dyn RowSource> = Arc::new(RowsOfCodes { codes: codes.clone(), row_bytes });
+                self.staged(&placed, &source, placement, &form)?
+            }
+            Some((placement, _)) => {
+                let write = |range: Range<usize>, memory: &mut [u8]| {
+                    let of_range = &codes.codes()[range.start * row_bytes..range.end * row_bytes];
+                    memory.par_chunks_mut(1 << 20).zip(of_range.par_chunks(1 << 20)).for_each(|(to, from)| {
+                        to.copy_from_slice(from);
+                    });
+                };
+                Memory::Placed(PlacedRows::new(self, &placed, &write, placement)?)
+            }
             None => Memory::Device(self.upload_list(OPERATION, codes.codes())?),
         };
-        self.reader((n_rows, row_bytes), memory, Form::Codes(book)).map(Some)
+        self.reader((n_rows, row_bytes), memory, form).map(Some)
+    }
+
+    /// Whether the host brings its rows, of so many bytes.
+    fn brings_rows(&self, row_bytes: usize, reads: HostReads) -> bool {
+        if row_bytes > ROW_BYTES_MAX {
+            return false;
+        }
+        let n_ranks = self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size);
+        match reads {
+            HostReads::Staged => true,
+            HostReads::InPlace => false,
+            HostReads::Auto => rayon::current_num_threads() >= CORES_MIN * n_ranks,
+        }
+    }
+
+    /// Rows that the host brings, but for those that a placement puts on cards.
+    fn staged(
+        &self,
+        rows: &Rows<'_>,
+        source: &Arc<dyn RowSource>,
+        placement: &Placement,
+        form: &Form,
+    ) -> Result<Memory, ComputeError> {
+        let group = Group::of(self, OPERATION, placement)?;
+        let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
+        let on_cards = OnCards::beside_host(self, rows, &copy, (placement, &group))?;
+        let row_bytes = (rows.offset)(1) as usize;
+        let land = match form {
+            Form::Dense(_) if on_cards.is_none() => None,
+            _ => Some(self.land(row_bytes, form)?),
+        };
+        let others = on_cards.as_ref().map(|on_cards| on_cards.others().clone());
+        let bringing =
+            Bringing { source: Arc::clone(source), row_bytes, out_row_bytes: form.out_row_bytes(), others, land };
+        Ok(Memory::Staged(StagedRows::new(self, OPERATION, bringing)?, on_cards))
+    }
+
+    /// What takes rows that arrived to where they belong.
+    fn land(&self, row_bytes: usize, form: &Form) -> Result<Land, ComputeError> {
+        let (launch, row_bytes) = (Launch::new(self, form)?, row_bytes as u64);
+        Ok(Box::new(move |stream, arrived: Arrived| {
+            let rows = RowsArgument { first: arrived.rows, rows: 0, row_bytes };
+            // SAFETY: rows were copied there, and belong to the result, which has room for them.
+            unsafe { launch.put(stream, ON_CARDS, rows, Names::at(arrived.places), (arrived.out, arrived.n)) }
+        }))
     }
 
     /// [`Backend::row_store`](girih_compute::Backend::row_store).
@@ -160,19 +275,9 @@ impl Cuda {
     }
 
     fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
-        let side = self.device.stream.context().new_stream().map_err(Self::failed(OPERATION))?;
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side })
-    }
-
-    /// Rows of equal length where a placement puts them.
-    fn placed(
-        &self,
-        (n_rows, row_bytes): (usize, usize),
-        write: &(dyn Fn(Range<usize>, &mut [u8]) + Sync),
-        placement: &Placement,
-    ) -> Result<PlacedRows, ComputeError> {
-        let offset = |row| (row * row_bytes) as u64;
-        PlacedRows::new(self, &Rows { operation: OPERATION, n_rows, offset: &offset, write }, placement)
+        let side = self.device.urgent_stream().map_err(Self::failed(OPERATION))?;
+        let launch = Launch::new(self, &form)?;
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, begun: Mutex::default() })
     }
 }
 
@@ -182,26 +287,30 @@ impl Dense {
         pitch(self.cols) * self.dtype.n_bytes()
     }
 
-    /// Stores the rows from `first` on, as many as there is memory for, as matrices of the device have them; what lies between them is
-    /// zero.
-    fn write(self, memory: &mut [u8], rows: &Matrix, first: usize) {
-        let (cols, row_bytes) = (self.cols, self.row_bytes());
+    /// Stores the rows from `first` on, as many as there is memory for, as matrices of the device have them.
+    fn write_all(self, memory: &mut [u8], rows: &Matrix, first: usize) {
+        let row_bytes = self.row_bytes();
         if row_bytes == 0 {
             return;
         }
         memory.par_chunks_mut(row_bytes * ROWS_AT_ONCE).enumerate().for_each(|(piece, memory)| {
             for (at, bytes) in memory.chunks_exact_mut(row_bytes).enumerate() {
-                let row = rows.row(first + piece * ROWS_AT_ONCE + at);
-                bytes[cols * self.dtype.n_bytes()..].fill(0);
-                match self.dtype {
-                    Dtype::F32 => bytes[..cols * 4].copy_from_slice(bytemuck::cast_slice(row)),
-                    Dtype::Bf16 => bytes
-                        .chunks_exact_mut(2)
-                        .zip(row)
-                        .for_each(|(bytes, &value)| bytes.copy_from_slice(&bf16::from_f32(value).to_ne_bytes())),
-                }
+                self.write(bytes, rows.row(first + piece * ROWS_AT_ONCE + at));
             }
         });
+    }
+
+    /// Stores a row; what lies between it and the next one is zero.
+    fn write(self, bytes: &mut [u8], row: &[f32]) {
+        let (values, padding) = bytes.split_at_mut(self.cols * self.dtype.n_bytes());
+        padding.fill(0);
+        match self.dtype {
+            Dtype::F32 => values.copy_from_slice(bytemuck::cast_slice(row)),
+            Dtype::Bf16 => values
+                .chunks_exact_mut(2)
+                .zip(row)
+                .for_each(|(bytes, &value)| bytes.copy_from_slice(&bf16::from_f32(value).to_ne_bytes())),
+        }
     }
 
     /// Reads a row that was stored so.
@@ -216,9 +325,9 @@ impl Dense {
     }
 }
 
-/// Dense rows in pinned memory, as the host reads them.
+/// Dense rows of the host, rounded as the device has them.
 struct RowsOnHost {
-    memory: Arc<HostPieces>,
+    source: Arc<dyn RowSource>,
     n_rows: usize,
     form: Dense,
 }
@@ -229,11 +338,78 @@ impl HostRows for RowsOnHost {
     }
 
     fn read(&self, first: usize, out: &mut [f32]) {
-        let row_bytes = self.form.row_bytes();
-        for (at, row) in out.chunks_exact_mut(self.form.cols.max(1)).enumerate().map(|(i, row)| (first + i, row)) {
-            self.form.read(self.memory.row(at, (at * row_bytes) as u64, row_bytes), row);
+        let mut bytes = vec![0; self.form.row_bytes()];
+        for (at, row) in out.chunks_exact_mut(self.form.cols.max(1)).enumerate() {
+            self.source.copy(first + at, &mut bytes);
+            self.form.read(&bytes, row);
         }
     }
+}
+
+/// Rows of a matrix, rounded when they are read if they have to be. It may be mapped: rows are then on disk, or where the system keeps
+/// what was read of it.
+struct RowsOfMatrix {
+    rows: Matrix,
+    form: Dense,
+}
+
+impl RowSource for RowsOfMatrix {
+    fn copy(&self, row: usize, to: &mut [u8]) {
+        self.form.write(to, self.rows.row(row));
+    }
+
+    fn prefetch(&self, row: usize) {
+        prefetch_bytes(bytemuck::cast_slice(self.rows.row(row)));
+    }
+}
+
+/// Rows as devices have them, in memory of all ranks of the process.
+struct RowsOfPieces {
+    pieces: Arc<HostPieces>,
+    row_bytes: usize,
+}
+
+impl RowsOfPieces {
+    fn row(&self, row: usize) -> &[u8] {
+        self.pieces.row(row, (row * self.row_bytes) as u64, self.row_bytes)
+    }
+}
+
+impl RowSource for RowsOfPieces {
+    fn copy(&self, row: usize, to: &mut [u8]) {
+        to.copy_from_slice(self.row(row));
+    }
+
+    fn prefetch(&self, row: usize) {
+        prefetch_bytes(self.row(row));
+    }
+}
+
+/// Codes, in memory or mapped.
+struct RowsOfCodes {
+    codes: CompressedFeatures,
+    row_bytes: usize,
+}
+
+impl RowsOfCodes {
+    fn row(&self, row: usize) -> &[u8] {
+        &self.codes.codes()[row * self.row_bytes..(row + 1) * self.row_bytes]
+    }
+}
+
+impl RowSource for RowsOfCodes {
+    fn copy(&self, row: usize, to: &mut [u8]) {
+        to.copy_from_slice(self.row(row));
+    }
+
+    fn prefetch(&self, row: usize) {
+        prefetch_bytes(self.row(row));
+    }
+}
+
+/// Asks for the lines of a row.
+fn prefetch_bytes(bytes: &[u8]) {
+    bytes.chunks(LINE_BYTES).for_each(|line| prefetch(line.as_ptr()));
 }
 
 impl CodeBook {
@@ -264,41 +440,201 @@ impl CodeBook {
     }
 }
 
+impl CodeBook {
+    /// What launches are told, for as long as this lives.
+    fn decoded(&self, cuda: &Cuda) -> Decoded {
+        let book = BookArgument {
+            values: cuda.pointer(Some(&self.values)),
+            background: cuda.pointer(self.background.as_ref()),
+            width: self.width as u64,
+            of_group: self.of_group,
+            padding: 0,
+        };
+        let of_row = row_bytes_shared(self.width, self.dtype);
+        let warps = (SHARED_BYTES / of_row.max(1)).clamp(1, BLOCK as usize / 32);
+        Decoded { book, threads: warps as u32 * 32, shared_bytes: (warps * of_row) as u32 }
+    }
+}
+
 /// Bytes that a row takes while a warp decodes it.
 fn row_bytes_shared(width: usize, dtype: Dtype) -> usize {
     (pitch(width) * dtype.n_bytes()).next_multiple_of(16)
 }
 
+/// The launch that takes rows to a result.
+struct Launch {
+    kernel: CudaFunction,
+    /// Of codes.
+    decoded: Option<Decoded>,
+}
+
+/// What a launch that decodes is told.
+struct Decoded {
+    book: BookArgument,
+    threads: u32,
+    shared_bytes: u32,
+}
+
+impl Launch {
+    fn new(cuda: &Cuda, form: &Form) -> Result<Self, ComputeError> {
+        let (name, dtype) = match form {
+            Form::Dense(form) => ("copy_named", form.dtype),
+            Form::Codes(book) => ("decode_rows", book.dtype),
+        };
+        let kernel = cuda.kernel(OPERATION, Source::ROWS, name, &[("X", dtype), ("Y", dtype)])?;
+        let decoded = match form {
+            Form::Dense(_) => None,
+            Form::Codes(book) => Some(book.decoded(cuda)),
+        };
+        Ok(Self { kernel, decoded })
+    }
+
+    /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if nothing is decoded.
+    ///
+    /// # Safety
+    /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes, positions have to be
+    /// columns of their group.
+    unsafe fn put(
+        &self,
+        stream: &CudaStream,
+        (blocks, threads): (u32, u32),
+        rows: RowsArgument,
+        names: Names,
+        (out, n): (u64, u64),
+    ) -> Result<(), DriverError> {
+        let mut launch = stream.launch_builder(&self.kernel);
+        launch.arg(&rows);
+        if let Some(Decoded { book, .. }) = &self.decoded {
+            launch.arg(book);
+        }
+        launch.arg(&names).arg(&out).arg(&n);
+        let (threads, shared_mem_bytes) =
+            self.decoded.as_ref().map_or((threads, 0), |decoded| (decoded.threads, decoded.shared_bytes));
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes };
+        // SAFETY: see above; each warp has shared memory for a row, and there is a value for each byte of a code.
+        unsafe { launch.launch(config) }.map(|_| ())
+    }
+}
+
+impl Form {
+    /// Columns of the result, and how it is stored.
+    fn result(&self) -> (usize, Dtype) {
+        match self {
+            Self::Dense(form) => (form.cols, form.dtype),
+            Self::Codes(book) => (book.width, book.dtype),
+        }
+    }
+
+    /// Bytes from row to row of the result.
+    fn out_row_bytes(&self) -> usize {
+        let (cols, dtype) = self.result();
+        Dense { cols, dtype }.row_bytes()
+    }
+}
+
 impl CudaRows {
-    fn argument(&self, cuda: &Cuda) -> RowsArgument {
+    /// What a launch reads; `None` where rows are brought and none is on a card.
+    fn argument(&self, cuda: &Cuda) -> Option<RowsArgument> {
         let (first, rows) = match &self.memory {
             Memory::Placed(placed) => placed.addresses(cuda),
+            Memory::Staged(_, on_cards) => (0, on_cards.as_ref()?.list(cuda)),
             Memory::Written(pinned) => (pinned.address(), 0),
             Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
         };
-        RowsArgument { first, rows, row_bytes: self.row_bytes as u64 }
+        Some(RowsArgument { first, rows, row_bytes: self.row_bytes as u64 })
     }
 
-    fn blocks(&self) -> u32 {
+    /// Blocks and threads of a launch.
+    fn threads(&self) -> (u32, u32) {
         match self.memory {
-            Memory::Placed(_) | Memory::Written(_) => BLOCKS,
-            Memory::Device(_) => 8 * BLOCKS,
+            Memory::Placed(_) | Memory::Written(_) => BLOCKS_OF_BUS,
+            Memory::Staged(..) => ON_CARDS,
+            Memory::Device(_) => (8 * ON_CARDS.0, ON_CARDS.1),
         }
+    }
+
+    fn begun(&self) -> MutexGuard<'_, VecDeque<Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks what is asked for; whether it is anything.
+    fn check(&self, ids: &CudaIds, out: &CudaMatrix) -> Result<bool, ComputeError> {
+        let (cols, dtype) = self.form.result();
+        checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, out.shape)?;
+        if out.dtype != dtype {
+            let what = format!("rows are read as {}, and wanted as {}", dtype.name(), out.dtype.name());
+            return Err(ComputeError::argument(OPERATION, what));
+        }
+        Ok(!out.shape.is_empty())
+    }
+
+    /// Puts on a stream what reads rows in place, if any are.
+    fn launch(
+        &self,
+        cuda: &Cuda,
+        stream: &CudaStream,
+        ids: &CudaIds,
+        out: &mut CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        let Some(rows) = self.argument(cuda) else { return Ok(false) };
+        let names = Names::of(cuda.pointer(Some(&ids.ids)));
+        let to = (cuda.pointer(Some(&out.data)), out.shape.rows as u64);
+        // SAFETY: ids are rows, each of which lies where the list says; codes were checked; `out` has a row for each id.
+        let launched = unsafe { self.launch.put(stream, self.threads(), rows, names, to) };
+        launched.map(|()| true).map_err(Cuda::failed(OPERATION))
+    }
+
+    /// Waits for the oldest that was begun, on the device's stream; false where there is none.
+    fn finish_oldest(&self, cuda: &Cuda) -> Result<bool, ComputeError> {
+        let Some(Begun { launched, is_brought }) = self.begun().pop_front() else { return Ok(false) };
+        let stream = &cuda.device.stream;
+        let wait = || {
+            if let (true, Memory::Staged(staged, _)) = (is_brought, &self.memory) {
+                stream.wait(&staged.take()?)?;
+            }
+            launched.as_ref().map_or(Ok(()), |launched| stream.wait(launched))
+        };
+        wait().map(|()| true).map_err(Cuda::failed(OPERATION))
     }
 }
 
 impl RowReader<Cuda> for CudaRows {
     fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        self.gather_on(cuda, &cuda.device.stream, ids, out)
+        if !matches!(self.memory, Memory::Staged(..)) {
+            if self.check(ids, out)? {
+                self.launch(cuda, &cuda.device.stream, ids, out)?;
+            }
+            return Ok(());
+        }
+        self.begin(cuda, ids, out)?;
+        while self.finish_oldest(cuda)? {}
+        Ok(())
     }
 
     fn begin(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        self.side.join(&cuda.device.stream).map_err(Cuda::failed(OPERATION))?;
-        self.gather_on(cuda, &self.side, ids, out)
+        let mut begun = Begun { launched: None, is_brought: false };
+        if self.check(ids, out)? {
+            let failed = Cuda::failed(OPERATION);
+            let ready = cuda.device.stream.record_event(None).map_err(&failed)?;
+            self.side.wait(&ready).map_err(&failed)?;
+            if self.launch(cuda, &self.side, ids, out)? {
+                begun.launched = Some(self.side.record_event(None).map_err(&failed)?);
+            }
+            if let Memory::Staged(staged, on_cards) = &self.memory
+                && on_cards.as_ref().is_none_or(|on_cards| on_cards.others().any())
+            {
+                let ids = (cuda.pointer(Some(&ids.ids)), out.shape.rows);
+                // SAFETY: ids are rows, and `out` has one for each; neither is touched before what was begun is finished.
+                unsafe { staged.ask(ready, ids, cuda.pointer(Some(&out.data))) }.map_err(&failed)?;
+                begun.is_brought = true;
+            }
+        }
+        self.begun().push_back(begun);
+        Ok(())
     }
 
     fn finish(&self, cuda: &Cuda) -> Result<(), ComputeError> {
-        cuda.device.stream.join(&self.side).map_err(Cuda::failed(OPERATION))
+        self.finish_oldest(cuda).map(|_| ())
     }
 }
 
@@ -322,7 +658,7 @@ impl RowStore<Cuda> for CudaRows {
         if n_bytes == 0 {
             return Ok(());
         }
-        let out = &mut pinned.bytes_mut()?[begin..begin + n_bytes];
+        let out = &mut pinned.bytes_mut()[begin..begin + n_bytes];
         cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
         // `rows` may be written again as soon as this returns, by whatever stream.
         cuda.device.wait(OPERATION)
@@ -333,58 +669,6 @@ impl Drop for CudaRows {
     fn drop(&mut self) {
         // What it reads is freed after this.
         let _ = self.side.synchronize();
-    }
-}
-
-impl CudaRows {
-    fn gather_on(
-        &self,
-        cuda: &Cuda,
-        stream: &CudaStream,
-        ids: &CudaIds,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let (cols, dtype) = match &self.form {
-            Form::Dense(form) => (form.cols, form.dtype),
-            Form::Codes(book) => (book.width, book.dtype),
-        };
-        checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, out.shape)?;
-        if out.dtype != dtype {
-            let what = format!("rows are read as {}, and wanted as {}", dtype.name(), out.dtype.name());
-            return Err(ComputeError::argument(OPERATION, what));
-        }
-        if out.shape.is_empty() {
-            return Ok(());
-        }
-        let (rows, n) = (self.argument(cuda), out.shape.rows as u64);
-        let types = [("X", dtype), ("Y", dtype)];
-        let grid_dim = (self.blocks(), 1, 1);
-        match &self.form {
-            Form::Dense(_) => {
-                // SAFETY: ids are rows, each of which lies where the list says; `out` has a row for each id, as far apart as they.
-                unsafe { cuda.copy_named(OPERATION, (stream, self.blocks()), rows, ids, out) }
-            }
-            Form::Codes(book) => {
-                let book = BookArgument {
-                    values: cuda.pointer(Some(&book.values)),
-                    background: cuda.pointer(book.background.as_ref()),
-                    width: cols as u64,
-                    of_group: book.of_group,
-                    padding: 0,
-                };
-                let kernel = cuda.kernel(OPERATION, Source::ROWS, "decode_rows", &types)?;
-                let mut launch = stream.launch_builder(&kernel);
-                launch.arg(&rows).arg(&book).arg(&ids.ids).arg(&mut out.data).arg(&n);
-                let of_row = row_bytes_shared(cols, dtype);
-                let warps = (SHARED_BYTES / of_row.max(1)).clamp(1, BLOCK as usize / 32);
-                let block_dim = (warps as u32 * 32, 1, 1);
-                let config = LaunchConfig { grid_dim, block_dim, shared_mem_bytes: (warps * of_row) as u32 };
-                // SAFETY: ids are rows, each of which lies where the list says; positions of codes are columns of their group, and
-                // there is a value for each byte; `out` has a row for each id, and each warp room for one.
-                unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-                Ok(())
-            }
-        }
     }
 }
 
@@ -399,7 +683,7 @@ mod tests {
             let rows = Matrix::new(5, cols, values.clone()).unwrap();
             let form = Dense { cols, dtype };
             let mut memory = vec![0xff; 3 * form.row_bytes()];
-            form.write(&mut memory, &rows, 2);
+            form.write_all(&mut memory, &rows, 2);
             let mut out = vec![0.0; cols];
             for (bytes, expected) in memory.chunks(form.row_bytes()).zip(values[2 * cols..].chunks(cols)) {
                 form.read(bytes, &mut out);

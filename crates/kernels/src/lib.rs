@@ -30,6 +30,7 @@ mod placed;
 mod pool;
 mod recording;
 mod sampling;
+mod staged_rows;
 mod staging;
 mod survey;
 mod timeline;

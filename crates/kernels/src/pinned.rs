@@ -1,19 +1,33 @@
 //! [`Pinned`]: memory of the host that devices read in place.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE};
-use cudarc::driver::{CudaStream, PinnedHostSlice};
+use cudarc::driver::CudaStream;
+use cudarc::driver::sys::{
+    CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CUresult, cuMemHostGetDevicePointer_v2,
+    cuMemHostRegister_v2, cuMemHostUnregister,
+};
 use girih_compute::ComputeError;
+use memmap2::MmapMut;
+use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::driver::explain;
 
-/// Bytes that all devices of the process read in place, by the host's own addresses.
+/// Bytes of a page of the system, at least: one written byte in so many makes all of them there.
+const PAGE_BYTES: usize = 4096;
+/// Bytes that a thread of the host has made there at a time: a huge page.
+const TOUCHED_BYTES: usize = 2 << 20;
+
+/// Bytes that all devices of the process read in place.
+///
+/// They are pages of the system, in huge ones where it has some, made by all threads and then pinned: of 24 GB that takes a second, the
+/// driver's own allocation eleven.
 pub(crate) struct Pinned {
-    bytes: PinnedHostSlice<u8>,
-    /// Where they are: the library waits for the device whenever it is asked.
-    first: *const u8,
+    bytes: MmapMut,
+    /// Where devices find the first byte.
+    address: u64,
     stream: Arc<CudaStream>,
 }
 
@@ -23,43 +37,50 @@ impl Pinned {
     /// # Errors
     /// When the system pins no such memory.
     pub(crate) fn new(cuda: &Cuda, n_bytes: usize, what: &'static str) -> Result<Self, ComputeError> {
-        let context = cuda.device.stream.context();
-        let flags = CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: whatever the memory holds is bytes.
-        let pinned = unsafe { context.alloc_pinned_with_flags::<u8>(n_bytes.max(1), flags) };
-        let mut bytes = pinned.map_err(|error| {
-            let why = explain(error.0);
+        let refused = |why: String| {
             let remedy = "free memory, raise `ulimit -l`, or leave the cache out where the device has room for all";
             ComputeError::device(what, format!("the host pins no {n_bytes} bytes ({why}); {remedy}"))
-        })?;
-        let memory = bytes.as_mut_slice().map_err(Cuda::failed(what))?;
-        memory.fill(0);
-        Ok(Self { first: memory.as_ptr(), bytes, stream: Arc::clone(&cuda.device.stream) })
+        };
+        let stream = Arc::clone(&cuda.device.stream);
+        stream.context().bind_to_thread().map_err(Cuda::failed(what))?;
+        let mut bytes = MmapMut::map_anon(n_bytes.max(1)).map_err(|error| refused(error.to_string()))?;
+        // Where the system has no huge pages, it has small ones.
+        #[cfg(target_os = "linux")]
+        let _ = bytes.advise(memmap2::Advice::HugePage);
+        bytes
+            .par_chunks_mut(TOUCHED_BYTES)
+            .for_each(|piece| piece.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 0));
+        let first = bytes.as_mut_ptr().cast::<c_void>();
+        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+        let checked = |result: CUresult| result.result().map_err(|error| refused(explain(error.0)));
+        // SAFETY: as many bytes are mapped there, and stay so until they are given back below.
+        checked(unsafe { cuMemHostRegister_v2(first, bytes.len(), flags) })?;
+        let mut pinned = Self { bytes, address: 0, stream };
+        // SAFETY: the memory was registered for devices; the pointer is to a live number.
+        checked(unsafe { cuMemHostGetDevicePointer_v2(&raw mut pinned.address, first, 0) })?;
+        Ok(pinned)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: as many bytes are allocated there, for as long as this lives, and all were written; devices only read them.
-        unsafe { std::slice::from_raw_parts(self.first, self.bytes.len()) }
+        &self.bytes
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], ComputeError> {
-        self.bytes.as_mut_slice().map_err(Cuda::failed("memory that devices read"))
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 
-    /// Where devices, and the host, find the first byte.
+    /// Where devices find the first byte.
     pub(crate) fn address(&self) -> u64 {
-        self.first as u64
+        self.address
     }
 }
 
-// SAFETY: the bytes belong to this, and whoever has it by reference only reads them.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
-
 impl Drop for Pinned {
-    /// Pinned memory is not freed while the device that it was taken for reads it; others see to that themselves.
+    /// Pinned memory is not given back while the device that it was taken for reads it; others see to that themselves.
     fn drop(&mut self) {
         let _ = self.stream.synchronize();
+        let _ = self.stream.context().bind_to_thread();
+        // SAFETY: it was registered, and this is its end.
+        let _ = unsafe { cuMemHostUnregister(self.bytes.as_mut_ptr().cast::<c_void>()) };
     }
 }

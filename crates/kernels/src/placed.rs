@@ -2,15 +2,17 @@
 //! section 4, with reads of single rows instead of exchanges).
 //!
 //! ```text
-//! host    all rows, pinned: a piece from each rank of the process ─┐
+//! host    all rows: a piece from each rank of the process ─────────┐
 //! cards   copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each card: a word for each row
 //! ```
-//! Kernels read a row where the list says, whether it lies here, on another card or on the host: one launch reads all of them. Where
-//! nothing is on cards and the host has one piece there is no list.
+//! Kernels read a row where the list says, whether it lies here, on another card or, pinned, on the host: one launch reads all of them.
+//! Where nothing is on cards and the host has one piece there is no list. Rows that the host brings ([`staged`](crate::staged)) have no
+//! address there: the list says zero, and kernels leave them out.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use bitvec::vec::BitVec;
 use cudarc::driver::{CudaSlice, CudaStream};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
@@ -21,15 +23,17 @@ use crate::Cuda;
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 
+/// Rows that a thread of the host copies at a time.
+const ROWS_AT_ONCE: usize = 1 << 14;
+
 /// Rows that are to be placed.
+#[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
     /// What errors call the operation.
     pub(crate) operation: &'static str,
     pub(crate) n_rows: usize,
     /// Where a row begins if all follow each other, in bytes; that of `n_rows` is where the last one ends.
     pub(crate) offset: &'a (dyn Fn(usize) -> u64 + Sync),
-    /// Writes consecutive rows.
-    pub(crate) write: &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync),
 }
 
 impl Rows<'_> {
@@ -38,20 +42,37 @@ impl Rows<'_> {
     }
 }
 
+/// Writes consecutive rows.
+pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
+
 /// See the module.
 pub(crate) struct PlacedRows {
     on_host: Arc<HostPieces>,
-    /// What cards have; empty where none has any.
-    _slabs: Vec<Arc<Slab>>,
-    addresses: Option<CudaSlice<u64>>,
+    /// `None` where all are in one piece on the host.
+    on_cards: Option<OnCards>,
     stream: Arc<CudaStream>,
 }
 
 /// All rows in memory of the host, in pieces that follow each other.
 pub(crate) struct HostPieces {
-    pieces: Vec<Arc<Pinned>>,
+    pieces: Vec<Arc<HostMemory>>,
     /// The first row of each piece, and where it begins among all.
     firsts: Vec<(usize, u64)>,
+}
+
+/// Memory of the host, which devices read if it is pinned.
+enum HostMemory {
+    Pinned(Pinned),
+    Plain(Vec<u8>),
+}
+
+/// Rows that cards have, and on this one a list of where each row is.
+pub(crate) struct OnCards {
+    _slabs: Vec<Arc<Slab>>,
+    addresses: CudaSlice<u64>,
+    /// The rows that are on no card.
+    others: BitVec,
+    stream: Arc<CudaStream>,
 }
 
 /// What a card has.
@@ -60,8 +81,8 @@ struct Slab {
     address: u64,
 }
 
-/// The ranks whose cards read each other's rows.
-struct Group<'c> {
+/// The ranks whose cards read each other's rows, or share what the host has.
+pub(crate) struct Group<'c> {
     rank: usize,
     size: usize,
     /// `None` for a card alone.
@@ -69,26 +90,25 @@ struct Group<'c> {
 }
 
 impl PlacedRows {
-    /// Puts rows where a placement says; all ranks of the process do so together.
+    /// Puts rows where a placement says, in pinned memory where that is the host; all ranks of the process do so together.
     ///
     /// # Errors
     /// When the host pins no memory for the rows, that of a card does not suffice, the placement is for other cards than there are, cards
     /// cannot read each other's memory, or a rank fails.
-    pub(crate) fn new(cuda: &Cuda, rows: &Rows<'_>, placement: &Placement) -> Result<Self, ComputeError> {
+    pub(crate) fn new(
+        cuda: &Cuda,
+        rows: &Rows<'_>,
+        write: WriteRows<'_>,
+        placement: &Placement,
+    ) -> Result<Self, ComputeError> {
         let group = Group::of(cuda, rows.operation, placement)?;
-        let on_host = Arc::new(HostPieces::new(cuda, rows, &group)?);
+        let on_host = Arc::new(HostPieces::pinned(cuda, rows, write, &group)?);
         let near = Near::of(placement, group.size);
-        let stream = Arc::clone(&cuda.device.stream);
-        if near.is_none() && group.size == 1 {
-            return Ok(Self { on_host, _slabs: Vec::new(), addresses: None, stream });
-        }
-        let slab = Slab::new(cuda, rows, &on_host, near.of_card(group.rank))?;
-        if group.size > 1 && near.is_read_by_others() {
-            group.open_memory(cuda, rows.operation)?;
-        }
-        let slabs = group.hand_out(rows.operation, slab)?;
-        let addresses = cuda.upload_list(rows.operation, &near.addresses(rows, &on_host, &slabs, group.rank))?;
-        Ok(Self { on_host, _slabs: slabs, addresses: Some(addresses), stream })
+        let copy = |row: usize, to: &mut [u8]| to.copy_from_slice(on_host.row(row, (rows.offset)(row), to.len()));
+        let address = |row: usize| on_host.address(row, (rows.offset)(row));
+        let is_listed = !near.is_none() || group.size > 1;
+        let on_cards = is_listed.then(|| OnCards::new(cuda, rows, (&copy, &address), &near, &group)).transpose()?;
+        Ok(Self { on_host, on_cards, stream: Arc::clone(&cuda.device.stream) })
     }
 
     /// All rows, as the host reads them.
@@ -98,9 +118,9 @@ impl PlacedRows {
 
     /// The address of the first row, and that of the list of addresses, one of which is zero.
     pub(crate) fn addresses(&self, cuda: &Cuda) -> (u64, u64) {
-        match &self.addresses {
+        match &self.on_cards {
             None => (self.on_host.pieces[0].address(), 0),
-            Some(list) => (0, cuda.pointer(Some(list))),
+            Some(listed) => (0, listed.list(cuda)),
         }
     }
 }
@@ -112,19 +132,111 @@ impl Drop for PlacedRows {
     }
 }
 
+impl OnCards {
+    /// Those that a placement gives to cards, as `copy` tells them; `None` where it gives them none. All ranks of the process do so together.
+    ///
+    /// # Errors
+    /// As [`PlacedRows::new`], but for memory of the host.
+    pub(crate) fn beside_host(
+        cuda: &Cuda,
+        rows: &Rows<'_>,
+        copy: &(dyn Fn(usize, &mut [u8]) + Sync),
+        (placement, group): (&Placement, &Group<'_>),
+    ) -> Result<Option<Self>, ComputeError> {
+        let near = Near::of(placement, group.size);
+        let nowhere = |_| 0;
+        (!near.is_none()).then(|| Self::new(cuda, rows, (copy, &nowhere), &near, group)).transpose()
+    }
+
+    /// Of rows as `copy` tells them, and with their addresses on the host, if they have any.
+    fn new(
+        cuda: &Cuda,
+        rows: &Rows<'_>,
+        (copy, on_host): (&(dyn Fn(usize, &mut [u8]) + Sync), &(dyn Fn(usize) -> u64 + Sync)),
+        near: &Near,
+        group: &Group<'_>,
+    ) -> Result<Self, ComputeError> {
+        let slab = Slab::new(cuda, rows, copy, near.of_card(group.rank).collect())?;
+        if group.size > 1 && near.is_read_by_others() {
+            group.open_memory(cuda, rows.operation)?;
+        }
+        let slabs = group.hand_out(rows.operation, slab)?;
+        let addresses = cuda.upload_list(rows.operation, &near.addresses(rows, on_host, &slabs, group.rank))?;
+        Ok(Self { _slabs: slabs, addresses, others: near.others(rows.n_rows), stream: Arc::clone(&cuda.device.stream) })
+    }
+
+    /// The address of the list of addresses.
+    pub(crate) fn list(&self, cuda: &Cuda) -> u64 {
+        cuda.pointer(Some(&self.addresses))
+    }
+
+    /// The rows that are on no card.
+    pub(crate) fn others(&self) -> &BitVec {
+        &self.others
+    }
+}
+
+impl Drop for OnCards {
+    /// As for all rows.
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+    }
+}
+
+impl HostMemory {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Pinned(pinned) => pinned.bytes(),
+            Self::Plain(bytes) => bytes,
+        }
+    }
+
+    /// Where devices find the first byte; zero where they do not.
+    fn address(&self) -> u64 {
+        match self {
+            Self::Pinned(pinned) => pinned.address(),
+            Self::Plain(_) => 0,
+        }
+    }
+}
+
 impl HostPieces {
-    fn new(cuda: &Cuda, rows: &Rows<'_>, group: &Group<'_>) -> Result<Self, ComputeError> {
+    /// In pinned memory, of which each rank of a process has a piece.
+    fn pinned(cuda: &Cuda, rows: &Rows<'_>, write: WriteRows<'_>, group: &Group<'_>) -> Result<Self, ComputeError> {
+        Self::new(rows, group, |own, n_bytes| {
+            let mut memory = Pinned::new(cuda, n_bytes, rows.operation)?;
+            write(own, &mut memory.bytes_mut()[..n_bytes]);
+            Ok(HostMemory::Pinned(memory))
+        })
+    }
+
+    /// In memory like any other, of which each rank of a process has a piece.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn plain(rows: &Rows<'_>, write: WriteRows<'_>, group: &Group<'_>) -> Result<Self, ComputeError> {
+        Self::new(rows, group, |own, n_bytes| {
+            let mut memory = vec![0; n_bytes];
+            write(own, &mut memory);
+            Ok(HostMemory::Plain(memory))
+        })
+    }
+
+    fn new(
+        rows: &Rows<'_>,
+        group: &Group<'_>,
+        piece: impl FnOnce(Range<usize>, usize) -> Result<HostMemory, ComputeError>,
+    ) -> Result<Self, ComputeError> {
         let of_rank = |rank| rows.n_rows * rank / group.size..rows.n_rows * (rank + 1) / group.size;
         let own = of_rank(group.rank);
         let n_bytes = (rows.offset)(own.end) - (rows.offset)(own.start);
-        let mut piece = Pinned::new(cuda, n_bytes as usize, rows.operation)?;
-        (rows.write)(own, &mut piece.bytes_mut()?[..n_bytes as usize]);
+        let piece = piece(own, n_bytes as usize)?;
         let firsts = (0..group.size).map(|rank| of_rank(rank).start).map(|first| (first, (rows.offset)(first)));
         Ok(Self { firsts: firsts.collect(), pieces: group.hand_out(rows.operation, piece)? })
     }
 
     /// The piece of a row, and where in it the row begins that begins at `offset` among all.
-    fn place(&self, row: usize, offset: u64) -> (&Pinned, usize) {
+    fn place(&self, row: usize, offset: u64) -> (&HostMemory, usize) {
         let at = self.firsts.partition_point(|&(first, _)| first <= row) - 1;
         (&self.pieces[at], (offset - self.firsts[at].1) as usize)
     }
@@ -146,17 +258,32 @@ impl Slab {
     fn new(
         cuda: &Cuda,
         rows: &Rows<'_>,
-        on_host: &HostPieces,
-        nodes: impl Iterator<Item = NodeId>,
+        copy: &(dyn Fn(usize, &mut [u8]) + Sync),
+        nodes: Vec<NodeId>,
     ) -> Result<Self, ComputeError> {
-        let mut bytes: Vec<u8> = Vec::new();
-        for row in nodes.map(|node| node as usize) {
-            bytes.extend_from_slice(on_host.row(row, (rows.offset)(row), rows.n_bytes(row)));
-        }
-        if bytes.is_empty() {
+        // Side by side, and in order.
+        let piece = |nodes: &[NodeId]| {
+            let mut piece = vec![0; nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum()];
+            let mut left = &mut piece[..];
+            for row in nodes.iter().map(|&node| node as usize) {
+                let (to, behind) = left.split_at_mut(rows.n_bytes(row));
+                copy(row, to);
+                left = behind;
+            }
+            piece
+        };
+        let pieces: Vec<Vec<u8>> = nodes.par_chunks(ROWS_AT_ONCE).map(piece).collect();
+        let n_bytes = pieces.iter().map(Vec::len).sum();
+        if n_bytes == 0 {
             return Ok(Self { _bytes: None, address: 0 });
         }
-        let bytes = cuda.upload_list(rows.operation, &bytes)?;
+        let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
+        let mut first = 0;
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            let mut to = bytes.slice_mut(first..first + piece.len());
+            cuda.device.stream.memcpy_htod(&piece, &mut to).map_err(Cuda::failed(rows.operation))?;
+            first += piece.len();
+        }
         // Others may read it as soon as they know of it.
         cuda.device.wait(rows.operation)?;
         Ok(Self { address: cuda.pointer(Some(&bytes)), _bytes: Some(bytes) })
@@ -189,6 +316,14 @@ impl Near {
         self.on_every_card.is_empty() && !self.is_read_by_others()
     }
 
+    /// All nodes but these.
+    fn others(&self, n_nodes: usize) -> BitVec {
+        let mut others = BitVec::repeat(true, n_nodes);
+        let near = self.on_every_card.iter().chain(self.on_one_card.iter().flatten());
+        near.for_each(|&node| others.set(node as usize, false));
+        others
+    }
+
     fn is_read_by_others(&self) -> bool {
         self.on_one_card.iter().any(|nodes| !nodes.is_empty())
     }
@@ -198,8 +333,13 @@ impl Near {
     }
 
     /// Where a rank reads each row.
-    fn addresses(&self, rows: &Rows<'_>, on_host: &HostPieces, slabs: &[Arc<Slab>], rank: usize) -> Vec<u64> {
-        let on_host = |row: usize| on_host.address(row, (rows.offset)(row));
+    fn addresses(
+        &self,
+        rows: &Rows<'_>,
+        on_host: &(dyn Fn(usize) -> u64 + Sync),
+        slabs: &[Arc<Slab>],
+        rank: usize,
+    ) -> Vec<u64> {
         let mut addresses: Vec<u64> = (0..rows.n_rows).into_par_iter().map(on_host).collect();
         let mut place = |nodes: &[NodeId], mut address: u64| {
             for row in nodes.iter().map(|&node| node as usize) {
@@ -218,7 +358,7 @@ impl Near {
 
 impl<'c> Group<'c> {
     /// Those that share: the ranks of one process.
-    fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
+    pub(crate) fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
         let peers = cuda.device.peers().filter(|peers| peers.is_one_process());
         let group = peers.map_or(Self { rank: 0, size: 1, peers: None }, |peers| Self {
             rank: peers.rank(),

@@ -5,9 +5,10 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use cudarc::driver::sys::{CUDA_MEMCPY2D, CUmemorytype, cuMemcpy2DAsync_v2};
-use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use rayon::prelude::*;
 
 use crate::device::Device;
@@ -34,10 +35,19 @@ pub(crate) struct Staging([Buffer; 2]);
 
 /// Pinned memory, and when it may be written again. The library's own event of such memory is not recorded, because a
 /// [`Device`] has it track none.
-struct Buffer {
-    memory: PinnedHostSlice<u8>,
+pub(crate) struct Buffer {
+    pub(crate) memory: PinnedHostSlice<u8>,
     /// Recorded behind each copy from the memory.
-    copied: CudaEvent,
+    pub(crate) copied: CudaEvent,
+}
+
+impl Buffer {
+    /// So many bytes, whatever they are.
+    pub(crate) fn new(context: &Arc<CudaContext>, n_bytes: usize) -> Result<Self, DriverError> {
+        // SAFETY: buffers are written before they are read.
+        let memory = unsafe { context.alloc_pinned_with_flags::<u8>(n_bytes, 0) }?;
+        Ok(Self { memory, copied: context.new_event(None)? })
+    }
 }
 
 impl Drop for Buffer {
@@ -118,12 +128,7 @@ impl Device {
     /// The buffers, made when they are first asked for; `None` where the system has no memory to pin.
     fn staging(&self) -> Option<Staging> {
         self.take_staging().or_else(|| {
-            let context = self.stream.context();
-            let pin = || {
-                // SAFETY: buffers are written before they are read.
-                let memory = unsafe { context.alloc_pinned_with_flags::<u8>(BUFFER_BYTES, 0) }?;
-                Ok::<_, DriverError>(Buffer { memory, copied: context.new_event(None)? })
-            };
+            let pin = || Buffer::new(self.stream.context(), BUFFER_BYTES);
             let made = pin().and_then(|first| Ok(Staging([first, pin()?])));
             made.inspect_err(|error| tracing::debug!("there is no pinned memory: {error:?}")).ok()
         })

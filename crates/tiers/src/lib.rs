@@ -17,6 +17,7 @@
 //! - [`Storage`]: what rows take where they lie.
 //! - [`Rates`]: what a read from each tier costs.
 //! - [`CacheShares`]: a placement without a planner.
+//! - [`HostReads`]: how cards get what the host has.
 //!
 //! Not here: moving anything there, and cutting a graph into patches.
 
@@ -24,6 +25,7 @@ mod cost;
 mod cut;
 mod error;
 mod features;
+mod host_reads;
 mod hotness;
 mod pagerank;
 mod placement;
@@ -36,6 +38,7 @@ mod visits;
 
 pub use cut::Cut;
 pub use error::TierError;
+pub use host_reads::HostReads;
 pub use hotness::{Heat, Heats, Hotness};
 pub use pagerank::{PageRank, page_rank, reverse_page_rank};
 pub use placement::{Holder, Place, Placement, Span, Tier};

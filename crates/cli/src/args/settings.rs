@@ -2,7 +2,7 @@
 
 use clap::Args;
 use girih_compute::Dtype;
-use girih_tiers::{CacheShares, Hotness};
+use girih_tiers::{CacheShares, HostReads, Hotness};
 use girih_trainer::{
     Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind, TierConfig, TrainConfig,
 };
@@ -137,6 +137,10 @@ pub struct TierSettings {
     /// seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled) [default: presampled]
     #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
     pub hotness: Option<Hotness>,
+    /// How devices get rows of features that are on the host: its cores gather them and copies bring them (staged), or they read
+    /// pinned memory themselves (in-place) [default: auto, staged where there are 8 threads for each device]
+    #[arg(long, value_name = "auto|staged|in-place")]
+    pub host_reads: Option<HostReads>,
     /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are read in the least
     /// time; auto for what is free on the device, of several the least. The configuration that is written has the shares
     #[arg(long, value_name = "SIZE|auto", value_parser = parse_tier_memory, conflicts_with_all = ["feature_cache", "topology_cache"])]
@@ -164,6 +168,7 @@ impl TierSettings {
         set(&mut tiers.features, self.feature_cache.map(Some));
         set(&mut tiers.topology, self.topology_cache.map(Some));
         set(&mut tiers.hotness, self.hotness);
+        set(&mut tiers.host_reads, self.host_reads);
     }
 }
 

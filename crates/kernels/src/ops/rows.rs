@@ -6,9 +6,12 @@ use girih_compute::{ComputeError, Shape, checks};
 use super::passes::columns_of;
 use crate::backend::Cuda;
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
-use crate::far_rows::RowsArgument;
+use crate::device::threads_for;
+use crate::far_rows::{Names, RowsArgument};
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
+
+/// Units of 16 bytes that a thread copies at a time; `kernels/rows.cu` says the same.
+const UNITS_OF_THREAD: usize = 4;
 
 impl Cuda {
     /// [`Backend::gather_rows`](girih_compute::Backend::gather_rows).
@@ -20,10 +23,11 @@ impl Cuda {
         if x.dtype == out.dtype {
             let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
             let rows = RowsArgument { first: self.pointer(Some(&x.data)), rows: 0, row_bytes };
-            let units = (out.len() * out.dtype.n_bytes()).div_ceil(16);
-            let (stream, blocks) = (&self.device.stream, threads_for(units).grid_dim.0);
+            let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
             // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
-            return unsafe { self.copy_named("gather_rows", (stream, blocks), rows, ids, out) };
+            return unsafe {
+                self.copy_named("gather_rows", (&self.device.stream, threads_for(units)), rows, ids, out)
+            };
         }
         let kernel = self.kernel("gather_rows", Source::ROWS, "gather_rows", &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
@@ -35,24 +39,23 @@ impl Cuda {
         Ok(())
     }
 
-    /// Row `i` of `out` becomes the row that `ids[i]` names, byte by byte, on a stream and by so many blocks.
+    /// Row `i` of `out` becomes the row that `ids[i]` names, byte by byte, on a stream and by so many threads; what is nowhere stays.
     ///
     /// # Safety
     /// Ids have to be rows; there is an id for each row of `out`, which are as far apart as those.
     pub(crate) unsafe fn copy_named(
         &self,
         operation: &'static str,
-        (stream, blocks): (&CudaStream, u32),
+        (stream, config): (&CudaStream, LaunchConfig),
         rows: RowsArgument,
         ids: &CudaIds,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let types = [("X", out.dtype), ("Y", out.dtype)];
         let kernel = self.kernel(operation, Source::ROWS, "copy_named", &types)?;
-        let n = out.shape.rows as u64;
+        let (names, n) = (Names::of(self.pointer(Some(&ids.ids))), out.shape.rows as u64);
         let mut launch = stream.launch_builder(&kernel);
-        launch.arg(&rows).arg(&ids.ids).arg(&mut out.data).arg(&n);
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
+        launch.arg(&rows).arg(&names).arg(&mut out.data).arg(&n);
         // SAFETY: see above.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())

@@ -116,17 +116,24 @@ impl SageLayer {
         aggregated: Option<Rows<'a, B>>,
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
+        // Before what is aggregated: gradients come the other way round, and those of few rows are added to those of all.
+        let own = match rows {
+            Rows::Dense(x) => Some(tape.destinations(graph, *x)?),
+            _ => None,
+        };
         let aggregated = match aggregated {
             None => self.aggregate.forward(tape, graph, rows)?,
             constant => constant,
         };
         let bias = Some(tape.param(self.bias));
         let options = LinearOptions { bias, activation, mask, ..LinearOptions::default() };
-        if let (Rows::Dense(x), Some(Rows::Dense(y) | Rows::Propagated(y))) = (rows, &aggregated) {
-            let own = tape.destinations(graph, *x)?;
+        if let (Some(own), Some(Rows::Dense(y) | Rows::Propagated(y))) = (own, &aggregated) {
             return Linear::forward_pair(tape, [(&self.own, own), (&self.neighbors, *y)], options);
         }
-        let add = Some(self.own.forward_own(tape, graph, rows, LinearOptions::default())?);
+        let add = Some(match own {
+            Some(own) => self.own.forward_without_bias(tape, &Rows::Dense(own), LinearOptions::default())?,
+            None => self.own.forward_own(tape, graph, rows, LinearOptions::default())?,
+        });
         match aggregated {
             Some(rows) => self.neighbors.forward(tape, &rows, LinearOptions { add, ..options }),
             None => {

@@ -121,20 +121,17 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
 
     /// A batch, and then the beginning of those that come next.
     fn advance(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
-        let (sampled, rows) = match self.ahead.take() {
-            Some(loaded) => {
-                debug_assert_eq!(loaded.at, at, "batches are taken in order");
-                self.finish()?;
-                (loaded.sampled, Some(loaded.rows))
-            }
-            None => (self.source.take()?, None),
-        };
-        if self.loader.is_some() {
-            self.load(lists, at + 1, pool)?;
-        } else {
+        let Some(loaded) = self.ahead.take() else {
+            let sampled = self.source.take()?;
             self.request(lists, at + 1)?;
-        }
-        Ok((sampled, rows))
+            return Ok((sampled, None));
+        };
+        debug_assert_eq!(loaded.at, at, "batches are taken in order");
+        // The next rows are begun before these have come, so that the bus has something to do all the time.
+        let begun = self.load(lists, at + 1, pool);
+        self.finish()?;
+        begun?;
+        Ok((loaded.sampled, Some(loaded.rows)))
     }
 
     /// A batch of which nothing was begun.

@@ -152,7 +152,8 @@ impl RowsOnDevice {
 
 /// The same configuration with both placed, on the host until shares are known.
 fn with_tiers(config: &TrainConfig) -> TrainConfig {
-    let tiers = TierConfig { hotness: config.tiers.hotness, ..TierConfig::on_host() };
+    let TierConfig { features, topology, .. } = TierConfig::on_host();
+    let tiers = TierConfig { features, topology, ..config.tiers };
     TrainConfig { tiers, ..config.clone() }
 }
 
@@ -197,7 +198,7 @@ fn shares_of(planned: &TierPlan, n_nodes: usize, asked: TierConfig) -> TierConfi
     };
     // Rows of the adjacency that are on every device need no list of where they are, and no copy on the host.
     let topology = Some(shares(&planned.topology)).filter(|shares| shares.every_card < 1.0);
-    TierConfig { features: Some(shares(&planned.features)), topology, hotness: asked.hotness }
+    TierConfig { features: Some(shares(&planned.features)), topology, ..asked }
 }
 
 fn is_all_or_nothing(shares: CacheShares) -> bool {

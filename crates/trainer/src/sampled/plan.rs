@@ -20,6 +20,8 @@ use crate::tape::{Mode, Pool, Tape};
 
 /// Clusters are about equal; METIS lets the largest have 3 % more than their mean, and small ones come in whole nodes.
 const CLUSTER_SLACK_PERCENT: usize = 110;
+/// Numbers of 32 bits for the pieces in which rows of the host arrive on a device, before they are taken to where they belong.
+const STAGED_WORDS: usize = 8 << 20;
 
 /// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another node, until
 /// all are there.
@@ -98,6 +100,7 @@ impl BatchPlan {
         let in_place = is_dense && reads_in_place(config, needs);
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
+        let features = features + if config.tiers.features.is_some() { STAGED_WORDS } else { 0 };
         let topology = words_of_topology(config, data, rows);
         Some(Self { layers, n_steps, self_loops, in_place, by_device, features, topology })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, FarRows, NeighborGraph, NeighborOperand, RowReader};
+use girih_compute::{Backend, FarRows, NeighborGraph, NeighborOperand, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_sampling::ClusterSampler;
@@ -86,7 +86,7 @@ impl<B: Backend> Material<B> {
             Placements::new(&neighborhoods, (seeds, row_bytes), config, placed_on)?;
         let (inputs, reader) = match (&placement, &features) {
             (Some(placement), Features::Dense(rows)) => {
-                let FarRows { reader, on_host } = far_rows(backend, rows, config.precision, placement)?;
+                let FarRows { reader, on_host } = far_rows(backend, rows, config, placement)?;
                 let rows = FeatureInput::Encoded(EncodedInput::new(on_host, config.precision));
                 let n_nodes = graph.n_rows();
                 let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
@@ -260,10 +260,10 @@ impl<B: Backend> Prepared<B> {
 fn far_rows<B: Backend>(
     backend: &B,
     rows: &Matrix,
-    precision: Dtype,
+    config: &TrainConfig,
     placement: &Placement,
 ) -> Result<FarRows<B>, TrainError> {
-    backend.far_rows(rows, precision, placement)?.ok_or_else(|| {
+    backend.far_rows(rows, config.precision, (placement, config.tiers.host_reads))?.ok_or_else(|| {
         TrainError::invalid(format!(
             "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
             backend.name()
@@ -278,7 +278,8 @@ fn code_rows<B: Backend>(
     config: &TrainConfig,
     placement: Option<&Placement>,
 ) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
-    let reader = backend.code_rows(codes, config.precision, placement)?;
+    let placed = placement.map(|placement| (placement, config.tiers.host_reads));
+    let reader = backend.code_rows(codes, config.precision, placed)?;
     if reader.is_some() {
         // Devices do not ask whether a position is a column.
         codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;

@@ -3,7 +3,7 @@
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
 use girih_sampling::{Loader, LoaderOptions};
-use girih_tiers::{CacheShares, Heat, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Tier, Visits};
+use girih_tiers::{CacheShares, Heat, Heats, HostReads, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Tier, Visits};
 use serde::{Deserialize, Serialize};
 
 use super::Neighborhoods;
@@ -18,7 +18,7 @@ const PRESAMPLED_BATCHES: usize = 32;
 const COUNTED_BATCHES: usize = 8;
 
 /// What of the features and of the rows of the adjacency is on devices while mini-batches are sampled and read there; what is not is in
-/// pinned memory of the host, which devices read in place.
+/// memory of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TierConfig {
@@ -29,8 +29,11 @@ pub struct TierConfig {
     #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
     pub topology: Option<CacheShares>,
     /// What tells which nodes are hot.
-    #[serde(with = "hotness", skip_serializing_if = "is_default")]
+    #[serde(with = "text", skip_serializing_if = "is_default")]
     pub hotness: Hotness,
+    /// How devices get rows of features that are on the host; neighbours they read in place.
+    #[serde(with = "text", skip_serializing_if = "is_default")]
+    pub host_reads: HostReads,
 }
 
 impl TierConfig {
@@ -38,13 +41,13 @@ impl TierConfig {
     #[must_use]
     pub fn on_host() -> Self {
         let nothing = Some(CacheShares::default());
-        Self { features: nothing, topology: nothing, hotness: Hotness::default() }
+        Self { features: nothing, topology: nothing, ..Self::default() }
     }
 
     /// The same of any shares: what is placed, but not where.
     pub(crate) fn without_shares(&self) -> Self {
         let placed = |shares: Option<CacheShares>| shares.map(|_| CacheShares::default());
-        Self { features: placed(self.features), topology: placed(self.topology), hotness: Hotness::default() }
+        Self { features: placed(self.features), topology: placed(self.topology), ..Self::default() }
     }
 
     /// Why a processor refuses them.
@@ -64,13 +67,16 @@ impl TierConfig {
 
     /// What is wrong with it, if something is: the setting, and what it should be.
     pub(crate) fn complaint(&self) -> Option<(&'static str, &'static str)> {
+        const IDLE: (&str, &str) =
+            ("tiers.hotness", "left out: it orders what tiers.features and tiers.topology place");
+        const READS: (&str, &str) =
+            ("tiers.host_reads", "left out: it is about what tiers.features leaves to the host");
         const SHARES: &str = "from 0 to 1: a share of the nodes, or one for every device and one for one device each";
         let parts = [("tiers.features", self.features), ("tiers.topology", self.topology)];
         let wrong = parts.into_iter().find(|(_, shares)| shares.is_some_and(|shares| !shares.are_shares()));
-        let idle = !self.is_default() && self.features.is_none() && self.topology.is_none();
-        wrong
-            .map(|(name, _)| (name, SHARES))
-            .or(idle.then_some(("tiers.hotness", "left out: it orders what tiers.features and tiers.topology place")))
+        let is_idle = self.hotness != Hotness::default() && self.features.is_none() && self.topology.is_none();
+        let reads_nothing = self.host_reads != HostReads::default() && self.features.is_none();
+        wrong.map(|(name, _)| (name, SHARES)).or(is_idle.then_some(IDLE)).or(reads_nothing.then_some(READS))
     }
 }
 
@@ -219,8 +225,8 @@ pub(crate) fn check_features(features: &Features, config: &TrainConfig) -> Resul
     Ok(())
 }
 
-fn is_default(hotness: &Hotness) -> bool {
-    *hotness == Hotness::default()
+fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
 }
 
 /// Shares as configurations hold them: a number, or two in a text.
@@ -264,18 +270,19 @@ mod tier {
     }
 }
 
-/// A hotness as configurations hold it.
-mod hotness {
-    use girih_tiers::Hotness;
+/// What configurations hold as text.
+mod text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    pub(super) fn serialize<S: Serializer>(hotness: &Hotness, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(hotness)
+    pub(super) fn serialize<T: Display, S: Serializer>(setting: &T, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(setting)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Hotness, D::Error> {
+    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
         String::deserialize(input)?.parse().map_err(D::Error::custom)
     }
 }
@@ -325,7 +332,12 @@ mod tests {
         let all = [
             TierConfig::default(),
             TierConfig { features: every(0.2), ..TierConfig::default() },
-            TierConfig { features: every(0.0), topology: spread, hotness: Hotness::PageRank },
+            TierConfig {
+                features: every(0.0),
+                topology: spread,
+                hotness: Hotness::PageRank,
+                host_reads: HostReads::InPlace,
+            },
         ];
         for tiers in all {
             let text = toml::to_string(&tiers).unwrap();
@@ -333,13 +345,15 @@ mod tests {
             let json = serde_json::to_string(&tiers).unwrap();
             assert_eq!(serde_json::from_str::<TierConfig>(&json).unwrap(), tiers, "{json}");
         }
-        for text in ["features = \"0.9,0.9\"", "hotness = \"warm\"", "topolgy = 0.2"] {
+        for text in ["features = \"0.9,0.9\"", "hotness = \"warm\"", "host_reads = \"mapped\"", "topolgy = 0.2"] {
             assert!(toml::from_str::<TierConfig>(text).is_err(), "{text}");
         }
         let wrong = TierConfig { topology: every(1.5), ..TierConfig::default() };
         assert_eq!(wrong.complaint().unwrap().0, "tiers.topology");
         let idle = TierConfig { hotness: Hotness::PageRank, ..TierConfig::default() };
         assert_eq!(idle.complaint().unwrap().0, "tiers.hotness");
+        let nothing = TierConfig { topology: every(0.5), host_reads: HostReads::Staged, ..TierConfig::default() };
+        assert_eq!(nothing.complaint().unwrap().0, "tiers.host_reads");
         assert!(all.iter().all(|tiers| tiers.complaint().is_none()));
     }
 }

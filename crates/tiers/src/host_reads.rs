@@ -1,0 +1,61 @@
+//! [`HostReads`]: how cards get rows of the host.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::TierError;
+
+/// How cards get rows of features that are in memory of the host. It changes no number, only who works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HostReads {
+    /// Staged where the host has cores enough for each card, else in place.
+    #[default]
+    Auto,
+    /// Cores of the host gather the rows of a batch in pinned buffers, and copies bring them.
+    Staged,
+    /// All rows are in pinned memory, and cards read them over the bus, each where it lies.
+    InPlace,
+}
+
+impl HostReads {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Staged, Self::InPlace];
+
+    /// As it is spelt on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Staged => "staged",
+            Self::InPlace => "in-place",
+        }
+    }
+}
+
+impl fmt::Display for HostReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for HostReads {
+    type Err = TierError;
+
+    fn from_str(text: &str) -> Result<Self, TierError> {
+        Self::ALL.into_iter().find(|reads| reads.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            TierError::invalid(format!("{text:?} is no way to read rows of the host; write one of {names}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        assert!(HostReads::ALL.into_iter().all(|reads| reads.to_string().parse() == Ok(reads)));
+        assert!("pinned".parse::<HostReads>().unwrap_err().to_string().contains("in-place"));
+    }
+}
