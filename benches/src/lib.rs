@@ -20,6 +20,7 @@ mod scaling_page;
 pub mod suites;
 pub mod table;
 pub mod timing;
+pub mod transfer;
 
 use std::path::{Path, PathBuf};
 

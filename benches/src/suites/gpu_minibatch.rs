@@ -7,6 +7,7 @@
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
+use girih_tiers::HostReads;
 use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
@@ -89,7 +90,9 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let in_turn = |of: TrainConfig| TrainConfig { batch: BatchConfig { prefetch: 0, ..of.batch.clone() }, ..of };
     ways.push(way(format!("{group}/nothing ahead"), in_turn(all.clone())));
     let far = placed(tiers(Some((0.0, 0.0)), None));
-    ways.push(way(format!("{group}/features on the host, nothing ahead"), in_turn(far)));
+    ways.push(way(format!("{group}/features on the host, nothing ahead"), in_turn(far.clone())));
+    let in_place = TierConfig { host_reads: HostReads::InPlace, ..far.tiers };
+    ways.push(way(format!("{group}/features on the host, in place"), placed(in_place)));
     for share in &CACHES[1..] {
         ways.push(way(format!("{group}/features, cache {share}"), placed(tiers(Some((*share, 0.0)), None))));
     }

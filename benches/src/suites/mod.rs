@@ -17,6 +17,7 @@ mod gpu_profile;
 mod gpu_ranks;
 mod gpu_sampling;
 mod gpu_spmm;
+mod gpu_steps;
 mod io;
 mod lightgcn;
 mod minibatch;
@@ -86,6 +87,8 @@ pub enum Suite {
     GpuRanks,
     /// Mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
     GpuSampling,
+    /// Sampling a mini-batch and bringing its rows to a CUDA device, step by step, as loaders have done it and as girih does.
+    GpuSteps,
     /// Epochs on sampled neighbours on a CUDA device, beside `PyG`'s loader.
     GpuMinibatch,
     /// Epochs on sampled neighbours of a large graph on CUDA devices, by where its features lie.
@@ -122,6 +125,7 @@ impl Suite {
             Self::GpuBlocks => "gpu-blocks",
             Self::GpuRanks => "gpu-ranks",
             Self::GpuSampling => "gpu-sampling",
+            Self::GpuSteps => "gpu-steps",
             Self::GpuMinibatch => "gpu-minibatch",
             Self::GpuLarge => "gpu-large",
             Self::GpuAccuracy => "gpu-accuracy",
@@ -158,6 +162,7 @@ impl Suite {
             Self::GpuBlocks => blocks::on_device(setup, report),
             Self::GpuRanks => gpu_ranks::run(setup, report),
             Self::GpuSampling => gpu_sampling::run(setup, report),
+            Self::GpuSteps => gpu_steps::run(setup, report),
             Self::GpuMinibatch => gpu_minibatch::run(setup, report),
             Self::GpuLarge => gpu_large::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),

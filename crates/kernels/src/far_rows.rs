@@ -28,7 +28,7 @@ use crate::matrix::{CudaIds, CudaMatrix, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows};
-use crate::staged_rows::{Arrived, Bringing, Land, ROW_BYTES_MAX, RowSource, StagedRows};
+use crate::staged_rows::{Arrived, Asked, Bringing, Land, ROW_BYTES_MAX, RowSource, StagedRows};
 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
@@ -71,11 +71,13 @@ enum Memory {
     Device(CudaSlice<u8>),
 }
 
-/// What another stream waits for, or [`StagedRows::take`] tells.
+/// What is waited for.
+#[derive(Default)]
 struct Begun {
     /// Recorded behind what was launched for it, if anything was.
     launched: Option<CudaEvent>,
-    is_brought: bool,
+    /// What the host brings of it, if anything.
+    asked: Option<Asked>,
 }
 
 /// What rows are.
@@ -214,15 +216,17 @@ impl Cuda {
 
     /// Whether the host brings its rows, of so many bytes.
     fn brings_rows(&self, row_bytes: usize, reads: HostReads) -> bool {
-        if row_bytes > ROW_BYTES_MAX {
-            return false;
-        }
-        let n_ranks = self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size);
-        match reads {
+        let is_wanted = match reads {
             HostReads::Staged => true,
             HostReads::InPlace => false,
-            HostReads::Auto => rayon::current_num_threads() >= CORES_MIN * n_ranks,
-        }
+            HostReads::Auto => rayon::current_num_threads() >= CORES_MIN * self.ranks_of_process(),
+        };
+        is_wanted && row_bytes <= ROW_BYTES_MAX
+    }
+
+    /// Ranks that share the cores of this process.
+    fn ranks_of_process(&self) -> usize {
+        self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
     }
 
     /// Rows that the host brings, but for those that a placement puts on cards.
@@ -244,7 +248,7 @@ impl Cuda {
         let others = on_cards.as_ref().map(|on_cards| on_cards.others().clone());
         let bringing =
             Bringing { source: Arc::clone(source), row_bytes, out_row_bytes: form.out_row_bytes(), others, land };
-        Ok(Memory::Staged(StagedRows::new(self, OPERATION, bringing)?, on_cards))
+        Ok(Memory::Staged(StagedRows::new(self, OPERATION, self.ranks_of_process(), bringing)?, on_cards))
     }
 
     /// What takes rows that arrived to where they belong.
@@ -586,15 +590,11 @@ impl CudaRows {
 
     /// Waits for the oldest that was begun, on the device's stream; false where there is none.
     fn finish_oldest(&self, cuda: &Cuda) -> Result<bool, ComputeError> {
-        let Some(Begun { launched, is_brought }) = self.begun().pop_front() else { return Ok(false) };
+        let Some(Begun { launched, asked }) = self.begun().pop_front() else { return Ok(false) };
         let stream = &cuda.device.stream;
-        let wait = || {
-            if let (true, Memory::Staged(staged, _)) = (is_brought, &self.memory) {
-                stream.wait(&staged.take()?)?;
-            }
-            launched.as_ref().map_or(Ok(()), |launched| stream.wait(launched))
-        };
-        wait().map(|()| true).map_err(Cuda::failed(OPERATION))
+        let brought = asked.map_or(Ok(()), |asked| asked.wait_on(stream));
+        let done = launched.as_ref().map_or(Ok(()), |launched| stream.wait(launched));
+        brought.and(done).map(|()| true).map_err(Cuda::failed(OPERATION))
     }
 }
 
@@ -612,7 +612,7 @@ impl RowReader<Cuda> for CudaRows {
     }
 
     fn begin(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        let mut begun = Begun { launched: None, is_brought: false };
+        let mut begun = Begun::default();
         if self.check(ids, out)? {
             let failed = Cuda::failed(OPERATION);
             let ready = cuda.device.stream.record_event(None).map_err(&failed)?;
@@ -625,8 +625,8 @@ impl RowReader<Cuda> for CudaRows {
             {
                 let ids = (cuda.pointer(Some(&ids.ids)), out.shape.rows);
                 // SAFETY: ids are rows, and `out` has one for each; neither is touched before what was begun is finished.
-                unsafe { staged.ask(ready, ids, cuda.pointer(Some(&out.data))) }.map_err(&failed)?;
-                begun.is_brought = true;
+                let asked = unsafe { staged.ask(ready, ids, cuda.pointer(Some(&out.data))) };
+                begun.asked = Some(asked.map_err(&failed)?);
             }
         }
         self.begun().push_back(begun);

@@ -42,6 +42,10 @@ impl Rows<'_> {
     }
 }
 
+/// Copies a row.
+type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
+/// Where the host has a row, for devices.
+type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
 /// Writes consecutive rows.
 pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 
@@ -140,7 +144,7 @@ impl OnCards {
     pub(crate) fn beside_host(
         cuda: &Cuda,
         rows: &Rows<'_>,
-        copy: &(dyn Fn(usize, &mut [u8]) + Sync),
+        copy: CopyRow<'_>,
         (placement, group): (&Placement, &Group<'_>),
     ) -> Result<Option<Self>, ComputeError> {
         let near = Near::of(placement, group.size);
@@ -152,11 +156,11 @@ impl OnCards {
     fn new(
         cuda: &Cuda,
         rows: &Rows<'_>,
-        (copy, on_host): (&(dyn Fn(usize, &mut [u8]) + Sync), &(dyn Fn(usize) -> u64 + Sync)),
+        (copy, on_host): (CopyRow<'_>, AddressOf<'_>),
         near: &Near,
         group: &Group<'_>,
     ) -> Result<Self, ComputeError> {
-        let slab = Slab::new(cuda, rows, copy, near.of_card(group.rank).collect())?;
+        let slab = Slab::new(cuda, rows, copy, &near.of_card(group.rank).collect::<Vec<_>>())?;
         if group.size > 1 && near.is_read_by_others() {
             group.open_memory(cuda, rows.operation)?;
         }
@@ -255,12 +259,7 @@ impl HostPieces {
 
 impl Slab {
     /// Copies of some rows on the device.
-    fn new(
-        cuda: &Cuda,
-        rows: &Rows<'_>,
-        copy: &(dyn Fn(usize, &mut [u8]) + Sync),
-        nodes: Vec<NodeId>,
-    ) -> Result<Self, ComputeError> {
+    fn new(cuda: &Cuda, rows: &Rows<'_>, copy: CopyRow<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
         // Side by side, and in order.
         let piece = |nodes: &[NodeId]| {
             let mut piece = vec![0; nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum()];
@@ -333,13 +332,7 @@ impl Near {
     }
 
     /// Where a rank reads each row.
-    fn addresses(
-        &self,
-        rows: &Rows<'_>,
-        on_host: &(dyn Fn(usize) -> u64 + Sync),
-        slabs: &[Arc<Slab>],
-        rank: usize,
-    ) -> Vec<u64> {
+    fn addresses(&self, rows: &Rows<'_>, on_host: AddressOf<'_>, slabs: &[Arc<Slab>], rank: usize) -> Vec<u64> {
         let mut addresses: Vec<u64> = (0..rows.n_rows).into_par_iter().map(on_host).collect();
         let mut place = |nodes: &[NodeId], mut address: u64| {
             for row in nodes.iter().map(|&node| node as usize) {

@@ -1,33 +1,35 @@
 //! [`StagedRows`]: rows of the host that its cores gather, and copies bring to a device (Li et al., 2025, pinned and parallel transfer).
 //!
 //! ```text
-//! ids ──▶ host ──▶ cores fill a pinned buffer ──▶ copy ──▶ where the rows belong, or a slot of the device,
-//!                  while others are copied                 from which a launch takes them there
+//! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or a slot of the device,
+//!                               while the other is copied         from which a launch takes them there
 //! ```
 //! Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any memory, also in a mapped
-//! file. A batch goes in pieces whatever its size, so that the pinned area need not grow with it, and cores fill a piece while those
-//! before it travel. Events say when a buffer may be written again. A thread of its own does all that, one batch after the other: the next one
-//! may be begun before the last one is there.
+//! file. Threads of their own take pieces of a batch in turn and wait for nobody but their own copies: a batch goes in pieces
+//! whatever its size, so that the pinned area need not grow with it, and from one batch to the next without a pause. Events say when
+//! a buffer may be written again.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use bitvec::vec::BitVec;
-use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError, PinnedHostSlice, result};
+use cudarc::driver::sys::{CUevent_flags, CUresult};
+use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
-use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::staging::Buffer;
 
-/// Pinned buffers, and the bytes of each: enough that a copy takes longer than to begin it, and as many as cores fill meanwhile.
-const BUFFERS: usize = 4;
-const BUFFER_BYTES: usize = 8 << 20;
-/// Streams that take turns, so that a launch on one goes on beside a copy on the other.
-const STREAMS: usize = 2;
-/// Cores that are left to who launches steps and who waits for copies.
+/// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in less time than
+/// the others take to copy theirs.
+const BUFFERS: usize = 2;
+const BUFFER_BYTES: usize = 2 << 20;
+/// Threads at most: more than these are not needed to keep a bus busy.
+const THREADS_MAX: usize = 16;
+/// Cores that are left to who launches steps.
 const CORES_LEFT: usize = 2;
 /// Rows that are asked for before they are copied.
 const ROWS_AHEAD: usize = 8;
@@ -58,7 +60,7 @@ pub(crate) struct Arrived {
 }
 
 /// Puts what takes rows to where they belong on a stream.
-pub(crate) type Land = Box<dyn Fn(&CudaStream, Arrived) -> Result<(), DriverError> + Send>;
+pub(crate) type Land = Box<dyn Fn(&CudaStream, Arrived) -> Result<(), DriverError> + Send + Sync>;
 
 /// What rows are brought of, and how.
 pub(crate) struct Bringing {
@@ -74,217 +76,259 @@ pub(crate) struct Bringing {
 
 /// See the module.
 pub(crate) struct StagedRows {
-    /// `None` while it ends.
-    jobs: Option<Sender<Job>>,
-    done: Mutex<Receiver<Result<CudaEvent, DriverError>>>,
-    thread: Option<JoinHandle<()>>,
+    /// A way to each thread.
+    asked: Vec<Sender<Arc<Batch>>>,
+    threads: Vec<JoinHandle<()>>,
+    /// For copies of ids, which wait for no copy of rows.
+    asking: Arc<CudaStream>,
+    spare_ids: SpareIds,
 }
 
-/// A batch.
-struct Job {
-    /// Recorded behind what makes ids, and behind what used the result before.
+/// Pinned memory for ids that no batch has.
+type SpareIds = Arc<Mutex<Vec<PinnedHostSlice<NodeId>>>>;
+
+/// A batch, as threads share it.
+struct Batch {
+    /// Recorded behind what used the result before.
     ready: CudaEvent,
-    /// The address of the ids.
-    ids: u64,
-    n: usize,
+    ids: Ids,
+    /// The first id that no thread has taken.
+    next: AtomicUsize,
     /// The address of the result.
     out: u64,
+    /// Each thread tells what is recorded behind its last copy.
+    tell: Sender<Result<CudaEvent, DriverError>>,
+}
+
+/// The ids of a batch on the host, once they are there.
+struct Ids {
+    /// `None` while it is given back.
+    memory: Option<PinnedHostSlice<NodeId>>,
+    first: *const NodeId,
+    n: usize,
+    copied: CudaEvent,
+    spare: SpareIds,
+}
+
+// SAFETY: the memory belongs to this; after the event it is only read.
+unsafe impl Send for Ids {}
+// SAFETY: as above.
+unsafe impl Sync for Ids {}
+
+impl Ids {
+    /// Waits for them.
+    fn wait(&self) -> Result<&[NodeId], DriverError> {
+        self.copied.synchronize()?;
+        // SAFETY: as many were copied there, and nobody writes them while this lives.
+        Ok(unsafe { std::slice::from_raw_parts(self.first, self.n) })
+    }
+}
+
+impl Drop for Ids {
+    /// The next batch has the memory.
+    fn drop(&mut self) {
+        let _ = self.copied.synchronize();
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
+    }
+}
+
+/// Rows that were asked for.
+pub(crate) struct Asked {
+    told: Receiver<Result<CudaEvent, DriverError>>,
+    n_threads: usize,
+}
+
+impl Asked {
+    /// Waits until all copies are on their streams, and has `stream` wait for them.
+    pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<(), DriverError> {
+        for _ in 0..self.n_threads {
+            stream.wait(&self.told.recv().map_err(|_| gone())??)?;
+        }
+        Ok(())
+    }
+}
+
+/// A thread ended before its time, which only a panic does.
+fn gone() -> DriverError {
+    DriverError(CUresult::CUDA_ERROR_UNKNOWN)
 }
 
 impl StagedRows {
-    /// Begins a thread that brings rows, of [`ROW_BYTES_MAX`] at most, to a device.
+    /// Begins threads that bring rows, of [`ROW_BYTES_MAX`] bytes at most, to a device: as many as cores, shared by `n_ranks`, can spare.
     ///
     /// # Errors
-    /// When the system pins no buffers or gives no thread, or the device's memory does not suffice.
-    pub(crate) fn new(cuda: &Cuda, operation: &'static str, bringing: Bringing) -> Result<Self, ComputeError> {
-        let worker = Worker::new(cuda, operation, bringing)?;
-        let (jobs, asked) = channel();
-        let (tell, done) = channel();
-        let thread = Builder::new().name("girih rows".to_owned()).spawn(move || worker.run(&asked, &tell));
-        let thread = thread.map_err(|error| ComputeError::device(operation, format!("no thread: {error}")))?;
-        Ok(Self { jobs: Some(jobs), done: Mutex::new(done), thread: Some(thread) })
+    /// When the system pins no buffers or gives no threads, or the device's memory does not suffice.
+    pub(crate) fn new(
+        cuda: &Cuda,
+        operation: &'static str,
+        n_ranks: usize,
+        bringing: Bringing,
+    ) -> Result<Self, ComputeError> {
+        let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
+        let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
+        let mut staged = Self { asked: Vec::new(), threads: Vec::new(), asking, spare_ids: Arc::default() };
+        let bringing = Arc::new(bringing);
+        let fillers: Result<Vec<Filler>, ComputeError> =
+            (0..n_threads).map(|_| Filler::new(cuda, operation, &bringing)).collect();
+        // Slots are there before other streams use them.
+        cuda.device.wait(operation)?;
+        for filler in fillers? {
+            let (ask, asked) = channel();
+            let thread = Builder::new().name("girih rows".to_owned()).spawn(move || filler.run(&asked));
+            let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
+            staged.threads.push(thread.map_err(no_thread)?);
+            staged.asked.push(ask);
+        }
+        Ok(staged)
     }
 
     /// Asks for the rows that `ids` names, `n` of them, after `ready`.
     ///
     /// # Safety
     /// Ids have to be rows. They stay as they are, and the result at `out` has room for their rows and is used by nobody else, until
-    /// what follows [`take`](Self::take).
-    pub(crate) unsafe fn ask(&self, ready: CudaEvent, (ids, n): (u64, usize), out: u64) -> Result<(), DriverError> {
-        let gone = || DriverError(cudarc::driver::sys::CUresult::CUDA_ERROR_UNKNOWN);
-        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(Job { ready, ids, n, out }).map_err(|_| gone())
+    /// what follows [`Asked::wait_on`].
+    pub(crate) unsafe fn ask(&self, ready: CudaEvent, (ids, n): (u64, usize), out: u64) -> Result<Asked, DriverError> {
+        let mut memory = self.memory_for(n)?;
+        let copied = self.asking.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
+        let on_host = &mut memory.as_mut_slice()?[..n];
+        self.asking.wait(&ready)?;
+        // SAFETY: as many ids are there, and stay; the memory is read after the event, and given back after it.
+        unsafe { result::memcpy_dtoh_async(on_host, ids, self.asking.cu_stream()) }?;
+        copied.record(&self.asking)?;
+        let first = on_host.as_ptr();
+        let ids = Ids { memory: Some(memory), first, n, copied, spare: Arc::clone(&self.spare_ids) };
+        let (tell, told) = channel();
+        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), out, tell });
+        self.asked.iter().try_for_each(|ask| ask.send(Arc::clone(&batch))).map_err(|_| gone())?;
+        Ok(Asked { told, n_threads: self.asked.len() })
     }
 
-    /// Waits until the last copy of what was asked for first is on its stream, and says what is recorded behind it.
-    pub(crate) fn take(&self) -> Result<CudaEvent, DriverError> {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.recv().map_err(|_| DriverError(cudarc::driver::sys::CUresult::CUDA_ERROR_UNKNOWN))?
+    /// Pinned memory for so many ids, used before if there is some.
+    fn memory_for(&self, n: usize) -> Result<PinnedHostSlice<NodeId>, DriverError> {
+        let spare = self.spare_ids.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match spare.filter(|memory| memory.len() >= n) {
+            Some(memory) => Ok(memory),
+            // SAFETY: ids are written before they are read.
+            None => unsafe { self.asking.context().alloc_pinned_with_flags(n + n / 4, 0) },
+        }
     }
 }
 
 impl Drop for StagedRows {
     /// Nothing is freed while the device reads or writes it.
     fn drop(&mut self) {
-        drop(self.jobs.take());
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.asked.clear();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        let _ = self.asking.synchronize();
     }
 }
 
-/// What the thread has.
-struct Worker {
-    bringing: Bringing,
-    /// For copies of ids, which wait for no copy of rows.
-    asking: Arc<CudaStream>,
-    streams: [Arc<CudaStream>; STREAMS],
-    buffers: Vec<Buffer>,
+/// What a thread has.
+struct Filler {
+    bringing: Arc<Bringing>,
+    stream: Arc<CudaStream>,
+    buffers: [Buffer; BUFFERS],
     /// The buffer that is filled next.
     turn: usize,
-    ids: PinnedHostSlice<NodeId>,
-    /// Room on the device for a piece of each buffer, where rows do not go where they belong at once.
-    slots: Option<CudaSlice<u8>>,
+    /// Room on the device for what a buffer holds, where rows do not go where they belong at once.
+    slot: Option<CudaSlice<u8>>,
+    /// Of a piece, the rows that are brought, and where in the result they belong.
+    named: Vec<Named>,
 }
 
 /// Where a row of a batch belongs, and which row it is.
 type Named = (u32, NodeId);
 
-impl Worker {
-    fn new(cuda: &Cuda, operation: &'static str, bringing: Bringing) -> Result<Self, ComputeError> {
-        let context = cuda.device.stream.context();
-        let slots = bringing.needs_slots().then(|| cuda.scratch(operation, BUFFERS * BUFFER_BYTES)).transpose()?;
-        // Slots are there before other streams use them.
-        cuda.device.wait(operation)?;
+impl Filler {
+    fn new(cuda: &Cuda, operation: &'static str, bringing: &Arc<Bringing>) -> Result<Self, ComputeError> {
+        let slot = bringing.land.as_ref().map(|_| cuda.scratch(operation, BUFFER_BYTES)).transpose()?;
         let make = || {
-            let streams = [cuda.device.urgent_stream()?, cuda.device.urgent_stream()?];
-            let buffers: Result<Vec<Buffer>, DriverError> =
-                (0..BUFFERS).map(|_| Buffer::new(context, BUFFER_BYTES)).collect();
-            // SAFETY: ids are written before they are read.
-            let ids = unsafe { context.alloc_pinned_with_flags(1, 0) }?;
-            let asking = cuda.device.urgent_stream()?;
-            Ok((asking, streams, buffers?, ids))
+            let buffer =
+                || Buffer::new(cuda.device.stream.context(), BUFFER_BYTES, CUevent_flags::CU_EVENT_BLOCKING_SYNC);
+            Ok((cuda.device.urgent_stream()?, [buffer()?, buffer()?]))
         };
-        let (asking, streams, buffers, ids) = make().map_err(Cuda::failed(operation))?;
-        Ok(Self { bringing, asking, streams, buffers, turn: 0, ids, slots })
+        let (stream, buffers) = make().map_err(Cuda::failed(operation))?;
+        Ok(Self { bringing: Arc::clone(bringing), stream, buffers, turn: 0, slot, named: Vec::new() })
     }
 
-    /// Brings what is asked for until nobody asks any more.
-    fn run(mut self, asked: &Receiver<Job>, tell: &Sender<Result<CudaEvent, DriverError>>) {
-        for job in asked {
-            let outcome = self.bring(&job);
-            if tell.send(outcome).is_err() {
-                break;
+    /// Brings its share of what is asked for until nobody asks any more.
+    fn run(mut self, asked: &Receiver<Arc<Batch>>) {
+        for batch in asked {
+            let outcome = self.share_of(&batch);
+            // Whoever gave up waiting is not told.
+            let _ = batch.tell.send(outcome);
+        }
+        let _ = self.stream.synchronize();
+    }
+
+    /// Brings pieces of a batch until others have the rest.
+    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, DriverError> {
+        self.stream.wait(&batch.ready)?;
+        let (ids, at_once) = (batch.ids.wait()?, self.bringing.rows_at_once());
+        loop {
+            let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
+            if first >= ids.len() {
+                return self.stream.record_event(None);
             }
-        }
-        for stream in self.streams.iter().chain([&self.asking]) {
-            let _ = stream.synchronize();
+            self.bring(first, &ids[first..ids.len().min(first + at_once)], batch.out)?;
         }
     }
 
-    fn bring(&mut self, job: &Job) -> Result<CudaEvent, DriverError> {
-        self.streams.iter().try_for_each(|stream| stream.wait(&job.ready))?;
-        self.read_ids(job)?;
-        // The memory of ids is written by the next batch only.
-        let ids = unsafe { std::slice::from_raw_parts(self.ids.as_ptr()?, job.n) };
-        if let Some(others) = &self.bringing.others {
-            let is_asked = |&(_, id): &Named| others[id as usize];
-            let named: Vec<Named> =
-                ids.par_iter().enumerate().map(|(at, &id)| (at as u32, id)).filter(is_asked).collect();
-            let at_once = self.bringing.rows_at_once();
-            named.chunks(at_once).try_for_each(|piece| self.bring_piece(piece, None, job.out))?;
-        } else {
-            let at_once = self.bringing.rows_at_once();
-            for (i, piece) in ids.chunks(at_once).enumerate() {
-                let named: Vec<Named> = piece.iter().map(|&id| (0, id)).collect();
-                self.bring_piece(&named, Some(i * at_once), job.out)?;
-            }
+    /// Brings the rows of ids that follow each other in a batch.
+    fn bring(&mut self, first: usize, ids: &[NodeId], out: u64) -> Result<(), DriverError> {
+        let Bringing { source, row_bytes, out_row_bytes, others, land } = &*self.bringing;
+        self.named.clear();
+        let is_asked = |&(_, id): &Named| others.as_ref().is_none_or(|others| others[id as usize]);
+        self.named.extend((first as u32..).zip(ids.iter().copied()).filter(is_asked));
+        if self.named.is_empty() {
+            return Ok(());
         }
-        let [first, others @ ..] = &self.streams;
-        others.iter().try_for_each(|stream| first.join(stream))?;
-        first.record_event(None)
-    }
-
-    /// Copies the ids of a batch to the host, and waits for them.
-    fn read_ids(&mut self, job: &Job) -> Result<(), DriverError> {
-        if self.ids.len() < job.n {
-            // SAFETY: ids are written before they are read.
-            self.ids = unsafe { self.asking.context().alloc_pinned_with_flags(job.n + job.n / 4, 0) }?;
-        }
-        self.asking.wait(&job.ready)?;
-        let to = &mut self.ids.as_mut_slice()?[..job.n];
-        // SAFETY: as many ids are there, and stay until the copy is done, for which the next line waits.
-        unsafe { result::memcpy_dtoh_async(to, job.ids, self.asking.cu_stream()) }?;
-        self.asking.synchronize()
-    }
-
-    /// Brings some rows, which follow each other in the result from a row on, or belong where their names say.
-    fn bring_piece(&mut self, rows: &[Named], first: Option<usize>, out: u64) -> Result<(), DriverError> {
-        let Bringing { source, row_bytes, out_row_bytes, .. } = &self.bringing;
-        let (at, stream) = (self.turn % BUFFERS, &self.streams[self.turn % STREAMS]);
+        let at = self.turn % BUFFERS;
         self.turn += 1;
-        let buffer = &mut self.buffers[at];
+        let (buffer, stream) = (&mut self.buffers[at], &self.stream);
         // Until what it held before is on the device.
         buffer.copied.synchronize()?;
         let memory = buffer.memory.as_mut_slice()?;
-        let of_rows = rows.len() * row_bytes;
-        fill(source.as_ref(), *row_bytes, rows, &mut memory[..of_rows]);
-        let out = out + (first.unwrap_or(0) * out_row_bytes) as u64;
-        let (Some(slots), Some(land)) = (&self.slots, &self.bringing.land) else {
+        let of_rows = self.named.len() * row_bytes;
+        fill(source.as_ref(), *row_bytes, &self.named, &mut memory[..of_rows]);
+        let (Some(slot), Some(land)) = (&self.slot, land) else {
+            let out = out + (first * out_row_bytes) as u64;
             // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the event.
             unsafe { result::memcpy_htod_async(out, &memory[..of_rows], stream.cu_stream()) }?;
             return buffer.copied.record(stream);
         };
         let places = of_rows.next_multiple_of(ALIGNMENT);
-        let n_bytes = if first.is_some() {
-            of_rows
-        } else {
-            let list = &mut memory[places..places + rows.len() * size_of::<u32>()];
-            list.chunks_exact_mut(size_of::<u32>())
-                .zip(rows)
-                .for_each(|(to, (place, _))| to.copy_from_slice(&place.to_ne_bytes()));
-            places + list.len()
-        };
-        let slot = address_of(slots, stream) + (at * BUFFER_BYTES) as u64;
-        // SAFETY: a slot has room for a buffer, and is used on this stream only; the rest is as above.
+        let list = &mut memory[places..places + self.named.len() * size_of::<u32>()];
+        let to = list.chunks_exact_mut(size_of::<u32>()).zip(&self.named);
+        to.for_each(|(to, (place, _))| to.copy_from_slice(&place.to_ne_bytes()));
+        let n_bytes = places + list.len();
+        let slot = slot.device_ptr(stream).0;
+        // SAFETY: the slot has room for a buffer, and is used on this stream only; the rest is as above.
         unsafe { result::memcpy_htod_async(slot, &memory[..n_bytes], stream.cu_stream()) }?;
         buffer.copied.record(stream)?;
-        let places = if first.is_some() { 0 } else { slot + places as u64 };
-        land(stream, Arrived { rows: slot, places, out, n: rows.len() as u64 })
+        let n = self.named.len() as u64;
+        land(stream, Arrived { rows: slot, places: slot + places as u64, out, n })
     }
 }
 
 impl Bringing {
-    /// Whether rows are taken to where they belong by a launch.
-    fn needs_slots(&self) -> bool {
-        self.land.is_some()
-    }
-
     /// Rows of a piece, with their places.
     fn rows_at_once(&self) -> usize {
         (BUFFER_BYTES - ALIGNMENT) / (self.row_bytes + size_of::<u32>()).max(1)
     }
 }
 
-/// Where memory of the device begins, which no event follows.
-fn address_of(memory: &CudaSlice<u8>, stream: &CudaStream) -> u64 {
-    use cudarc::driver::DevicePtr;
-    memory.device_ptr(stream).0
-}
-
-/// Copies rows side by side, on all cores but a few.
+/// Copies rows side by side.
 fn fill(source: &dyn RowSource, row_bytes: usize, rows: &[Named], to: &mut [u8]) {
     if row_bytes == 0 {
         return;
     }
-    let cores = rayon::current_num_threads().saturating_sub(CORES_LEFT).max(1);
-    let of_core = rows.len().div_ceil(cores).max(1);
-    rows.par_chunks(of_core).zip(to.par_chunks_mut(of_core * row_bytes)).for_each(|(rows, to)| {
-        for (at, (to, &(_, id))) in to.chunks_exact_mut(row_bytes).zip(rows).enumerate() {
-            if let Some(&(_, soon)) = rows.get(at + ROWS_AHEAD) {
-                source.prefetch(soon as usize);
-            }
-            source.copy(id as usize, to);
+    for (at, (to, &(_, id))) in to.chunks_exact_mut(row_bytes).zip(rows).enumerate() {
+        if let Some(&(_, soon)) = rows.get(at + ROWS_AHEAD) {
+            source.prefetch(soon as usize);
         }
-    });
+        source.copy(id as usize, to);
+    }
 }
 
 #[cfg(test)]
@@ -314,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_fill_a_buffer_in_order() {
+    fn rows_fill_a_buffer_in_order() {
         for n in [0_usize, 1, 2, 17, 1000] {
             let rows: Vec<Named> = (0..n).map(|i| (i as u32, (i * 7919 % 251) as NodeId)).collect();
             let mut memory = vec![0; 13 * n];

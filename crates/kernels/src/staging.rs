@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUDA_MEMCPY2D, CUmemorytype, cuMemcpy2DAsync_v2};
+use cudarc::driver::sys::{CUDA_MEMCPY2D, CUevent_flags, CUmemorytype, cuMemcpy2DAsync_v2};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use rayon::prelude::*;
 
@@ -42,11 +42,11 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// So many bytes, whatever they are.
-    pub(crate) fn new(context: &Arc<CudaContext>, n_bytes: usize) -> Result<Self, DriverError> {
+    /// So many bytes, whatever they are; how threads wait until they may be written again.
+    pub(crate) fn new(context: &Arc<CudaContext>, n_bytes: usize, waiting: CUevent_flags) -> Result<Self, DriverError> {
         // SAFETY: buffers are written before they are read.
         let memory = unsafe { context.alloc_pinned_with_flags::<u8>(n_bytes, 0) }?;
-        Ok(Self { memory, copied: context.new_event(None)? })
+        Ok(Self { memory, copied: context.new_event(Some(waiting))? })
     }
 }
 
@@ -128,7 +128,7 @@ impl Device {
     /// The buffers, made when they are first asked for; `None` where the system has no memory to pin.
     fn staging(&self) -> Option<Staging> {
         self.take_staging().or_else(|| {
-            let pin = || Buffer::new(self.stream.context(), BUFFER_BYTES);
+            let pin = || Buffer::new(self.stream.context(), BUFFER_BYTES, CUevent_flags::CU_EVENT_DISABLE_TIMING);
             let made = pin().and_then(|first| Ok(Staging([first, pin()?])));
             made.inspect_err(|error| tracing::debug!("there is no pinned memory: {error:?}")).ok()
         })

@@ -1,0 +1,186 @@
+//! `gpu-steps`: what a mini-batch takes to be sampled and to be brought to a CUDA device, step by step, as in paper D's tables: neighbours
+//! relabelled by hash maps, by bitmaps, while they are drawn, and on the device; rows of features gathered in memory that the system may move, in pinned
+//! memory, piece by piece beside copies, and read in place.
+//!
+//! A repetition is some batches one after the other, each of which is there before the next is begun but where pieces overlap; times are
+//! those of a batch.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use girih_compute::{Backend, Dtype, RowReader, Shape};
+use girih_datasets::{Dataset, Features};
+use girih_graph_format::{Matrix, NodeId};
+use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
+use girih_sampling::relabel::Relabel;
+use girih_sampling::{EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
+use girih_tiers::{CacheShares, HostReads, Placement};
+
+use super::{Setup, gpu};
+use crate::timing::{Contestant, Summary, compete};
+use crate::transfer::{Gathered, Transfer};
+use crate::{Case, Error, Goal, Report, graphs};
+
+const GRAPH: &str = "synth:products";
+const FAN_OUT: &str = "15,10,5";
+const BATCH_SIZE: usize = 1024;
+/// Batches of a repetition.
+const N_BATCHES: usize = 12;
+/// How many times faster than memory that the system may move the last way to bring rows has to be.
+const TIMES_PAGEABLE: f64 = 2.0;
+
+/// Adds a case for each step of sampling and of bringing rows.
+pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+    let cuda = gpu::open_device(report)?;
+    let dataset = graphs::load(setup.graph_or(GRAPH))?;
+    report.graph = Some(graphs::describe(&dataset));
+    let Some(Features::Dense(rows)) = &dataset.features else {
+        return Err("gpu-steps brings dense features; name a graph that has some".into());
+    };
+    let batches = Batches::new(&dataset)?;
+    let sampled = compete(setup.protocol, batches.samplers(&cuda)?)?;
+    add(report, "sampling", &sampled, None);
+    let n_rows = batches.inputs.iter().map(Vec::len).sum::<usize>();
+    let bytes = (n_rows * rows.n_cols() * size_of::<f32>()) as f64 / batches.inputs.len() as f64;
+    let placement = Placement::of_shares(&ids(rows.n_rows()), CacheShares::default(), 1);
+    let far = |reads| -> Result<Box<dyn RowReader<Cuda>>, Error> {
+        let far = cuda.far_rows(rows, Dtype::F32, (&placement, reads))?;
+        Ok(far.ok_or("the device has memory of its own")?.reader)
+    };
+    let [staged, in_place] = [far(HostReads::Staged)?, far(HostReads::InPlace)?];
+    let ways = vec![
+        batches.whole(rows, Gathered::Pageable)?,
+        batches.whole(rows, Gathered::Pinned)?,
+        batches.read("in pieces beside copies", &cuda, staged.as_ref(), rows.n_cols())?,
+        batches.read("in place", &cuda, in_place.as_ref(), rows.n_cols())?,
+    ];
+    let brought = compete(setup.protocol, ways)?;
+    add(report, "rows", &brought, Some(bytes));
+    let [pageable, best] = [brought[0].1.median_s, brought[2].1.median_s];
+    let what = format!("rows/{}: ms a batch, {TIMES_PAGEABLE} times as fast as {}", brought[2].0, brought[0].0);
+    report.goals.push(Goal::at_most(what, 1e3 * best, 1e3 * pageable / TIMES_PAGEABLE));
+    Ok(())
+}
+
+/// Cases of a table, each with how many times faster than the first it is.
+fn add(report: &mut Report, table: &str, results: &[(String, Summary)], bytes: Option<f64>) {
+    let first = results[0].1.median_s;
+    for (name, time) in results {
+        let mut case = Case::new(format!("{table}/{name}"), *time).with("x_first", first / time.median_s);
+        if let Some(bytes) = bytes {
+            case = case.with("gb_s", bytes / time.median_s / 1e9);
+        }
+        report.cases.push(case);
+    }
+}
+
+/// All ids.
+fn ids(n: usize) -> Vec<NodeId> {
+    (0..n as NodeId).collect()
+}
+
+/// The batches that are sampled, and the nodes whose rows they read.
+struct Batches<'d> {
+    dataset: &'d Dataset,
+    seeds: Vec<NodeId>,
+    inputs: Vec<Vec<NodeId>>,
+}
+
+impl<'d> Batches<'d> {
+    fn new(dataset: &'d Dataset) -> Result<Self, Error> {
+        let mut batches = Self { dataset, seeds: dataset.seeds(), inputs: Vec::new() };
+        let loader = batches.loader(Relabel::default())?;
+        let plan = loader.plan(0);
+        let sample = |at| Ok(loader.sampler().sample(&dataset.graph, plan.seeds(at), plan.key(at))?.inputs().to_vec());
+        let inputs = (0..N_BATCHES.min(plan.n_batches())).map(sample).collect::<Result<_, Error>>()?;
+        batches.inputs = inputs;
+        Ok(batches)
+    }
+
+    fn loader(&self, relabel: Relabel) -> Result<Loader<'d, NeighborSampler>, Error> {
+        let sampler =
+            NeighborSampler::new(FAN_OUT.parse()?, NeighborOptions { relabel, ..NeighborOptions::default() })?;
+        let options = LoaderOptions { batch_size: BATCH_SIZE, ..LoaderOptions::default() };
+        Ok(Loader::new(&self.dataset.graph, sampler, self.seeds.clone(), options)?)
+    }
+
+    /// Every way to relabel, on one thread, and the device.
+    fn samplers<'b>(&'b self, cuda: &'b Cuda) -> Result<Vec<Contestant<'b>>, Error> {
+        let mut samplers = Vec::new();
+        for relabel in Relabel::ALL {
+            let loader = self.loader(relabel)?;
+            let (plan, mut batch) = (loader.plan(0), MiniBatch::default());
+            samplers.push(self.contestant(format!("{relabel}, one thread"), plan, move |seeds, key| {
+                Ok(loader.sampler().sample_into(&self.dataset.graph, seeds, key, &mut batch)?)
+            }));
+        }
+        let graph = self.dataset.graph.clone().with_values(None)?;
+        let topology = Arc::new(DeviceTopology::on_device(cuda, &graph)?);
+        let loader = self.loader(Relabel::default())?;
+        let mut device = DeviceSampler::new(cuda, topology, &graph, loader.sampler(), BATCH_SIZE)?;
+        let plan = loader.plan(0);
+        device.presample(cuda, (0..self.inputs.len()).map(|at| (plan.seeds(at), plan.key(at))))?;
+        let mut batch = device.batch(cuda)?;
+        samplers.push(self.contestant("on the device".to_owned(), plan, move |seeds, key| {
+            device.sample_into(cuda, seeds, key, &mut batch)?;
+            Ok(cuda.synchronize()?)
+        }));
+        Ok(samplers)
+    }
+
+    /// Samples all batches.
+    fn contestant<'b>(
+        &'b self,
+        name: String,
+        plan: EpochPlan,
+        mut sample: impl FnMut(&[NodeId], girih_sampling::DrawKey) -> Result<(), Error> + 'b,
+    ) -> Contestant<'b> {
+        Contestant::timed(name, move || {
+            let start = Instant::now();
+            (0..self.inputs.len()).try_for_each(|at| sample(plan.seeds(at), plan.key(at)))?;
+            Ok(start.elapsed().as_secs_f64() / self.inputs.len() as f64)
+        })
+    }
+
+    /// Brings the rows of all batches as loaders have done it.
+    fn whole<'b>(&'b self, rows: &'b Matrix, gathered: Gathered) -> Result<Contestant<'b>, Error> {
+        let largest = self.inputs.iter().map(Vec::len).max().unwrap_or(0);
+        let mut transfer = Transfer::new(rows, gathered, largest)?;
+        let name = if gathered == Gathered::Pageable {
+            "gathered, then copied"
+        } else {
+            "gathered in pinned memory, then copied"
+        };
+        Ok(Contestant::timed(name, move || {
+            let start = Instant::now();
+            self.inputs.iter().try_for_each(|nodes| transfer.bring(nodes))?;
+            Ok(start.elapsed().as_secs_f64() / self.inputs.len() as f64)
+        }))
+    }
+
+    /// Has the device read the rows of all batches, the next begun before the last one is there.
+    fn read<'b>(
+        &'b self,
+        name: &str,
+        cuda: &'b Cuda,
+        reader: &'b dyn RowReader<Cuda>,
+        n_columns: usize,
+    ) -> Result<Contestant<'b>, Error> {
+        let ids = self.inputs.iter().map(|nodes| cuda.upload_ids(nodes)).collect::<Result<Vec<_>, _>>()?;
+        let out = |nodes: &Vec<NodeId>| cuda.zeros(Shape::new(nodes.len(), n_columns), Dtype::F32);
+        let mut outs = self.inputs.iter().map(out).collect::<Result<Vec<_>, _>>()?;
+        Ok(Contestant::timed(name, move || {
+            cuda.synchronize()?;
+            let start = Instant::now();
+            for (at, (ids, out)) in ids.iter().zip(&mut outs).enumerate() {
+                reader.begin(cuda, ids, out)?;
+                if at > 0 {
+                    reader.finish(cuda)?;
+                }
+            }
+            reader.finish(cuda)?;
+            cuda.synchronize()?;
+            Ok(start.elapsed().as_secs_f64() / self.inputs.len() as f64)
+        }))
+    }
+}
