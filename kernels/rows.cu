@@ -38,13 +38,15 @@ struct PlacedRows {
     }
 };
 
-// Which rows are wanted, and where they go; null where they, or these, follow each other.
+// Which rows are wanted, and where they go; null where they, or these, follow each other. Some go nowhere.
 struct Names {
     const u32 *ids, *places;
 
     __device__ __forceinline__ u32 id(u32 i) const { return ids ? ids[i] : i; }
     __device__ __forceinline__ u32 place(u32 i) const { return places ? places[i] : i; }
 };
+
+static const u32 NOWHERE = ~0u;
 
 // Units that a thread has under way.
 static const int AT_ONCE = 4;
@@ -63,8 +65,9 @@ __device__ __forceinline__ void copy_units(const PlacedRows &rows, const Names &
             if (i >= n_units) continue;
             const Index row = i / of_row, unit = i % of_row;
             const char *at = rows.row(names.id((u32)row));
-            if (at) from[k] = reinterpret_cast<const Unit *>(at) + unit;
-            to[k] = reinterpret_cast<Unit *>(out + names.place((u32)row) * rows.row_bytes) + unit;
+            const u32 place = names.place((u32)row);
+            if (at && place != NOWHERE) from[k] = reinterpret_cast<const Unit *>(at) + unit;
+            to[k] = reinterpret_cast<Unit *>(out + place * rows.row_bytes) + unit;
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
@@ -106,17 +109,18 @@ extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names na
     Y *row = reinterpret_cast<Y *>(shared + (n_bytes + 15) / 16 * (threadIdx.x / 32));
     for (u64 r = first_thread() / 32; r < n; r += n_threads() / 32) {
         const unsigned char *code = reinterpret_cast<const unsigned char *>(codes.row(names.id((u32)r)));
-        if (!code) continue;
+        const u32 place = names.place((u32)r);
+        if (!code || place == NOWHERE) continue;
         for (u64 c = lane; c < pitch; c += 32)
             row[c] = from_f32<Y>(book.background && c < book.width ? __ldg(book.background + c) : 0.0f);
         __syncwarp();
         for (u32 j = lane; j < codes.row_bytes; j += 32) {
-            const u64 place = (u64)(j / book.of_group) * 256 + code[j];
-            const float mean = book.background ? __ldg(book.background + place) : 0.0f;
-            row[place] = from_f32<Y>(mean + __ldg(book.values + j));
+            const u64 column = (u64)(j / book.of_group) * 256 + code[j];
+            const float mean = book.background ? __ldg(book.background + column) : 0.0f;
+            row[column] = from_f32<Y>(mean + __ldg(book.values + j));
         }
         __syncwarp();
-        Y *result = out + names.place((u32)r) * pitch;
+        Y *result = out + place * pitch;
         char *to = reinterpret_cast<char *>(result);
         if (n_bytes % 16 == 0) {
             for (u64 u = lane; u < n_bytes / 16; u += 32)

@@ -2,14 +2,16 @@
 // the weights and the bias.
 //
 // A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
-// read at once. Of rows that are wider, other blocks read the next GROUP * VEC elements. Long rows want a whole warp; short ones
+// read at once. Of rows that are wider, other blocks read the next GROUP * VEC elements, or, where PANELS is 1, the same lanes do, one panel
+// after the other, so that what lies side by side is read so: that pays where rows have few entries and are seldom read again. Long rows want a whole warp; short ones
 // share it, so that few lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
 // STARTS is 1 where sums start from those of blocks, MASKS where the result is masked.
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0 MASKS=0
-// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 STARTS=0 MASKS=0
-// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 STARTS=0 MASKS=1
-// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 STARTS=1 MASKS=0
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 STARTS=1 MASKS=1
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0 MASKS=0 PANELS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0 MASKS=0 PANELS=1
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 STARTS=0 MASKS=0 PANELS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 STARTS=0 MASKS=1 PANELS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 STARTS=1 MASKS=0 PANELS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 STARTS=1 MASKS=1 PANELS=0
 #include "common.cuh"
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
@@ -157,16 +159,24 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT)
     spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, Start start, Out to,
          float *partial) {
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
-    const u64 first = ((u64)blockIdx.y * GROUP + member % GROUP) * VEC;
-    // Lanes beyond the last column take part in what a warp does together.
-    const bool has_columns = first < to.width;
-#if WEIGHTS == 2
-    u32 head[VEC];
-#pragma unroll
-    for (int i = 0; i < VEC; i++) head[i] = (u32)((first + i) % heads);
-#endif
+    const u64 of_panel = GROUP * VEC, begin = first_thread() / 32 * TEAMS, step = n_threads() / 32 * TEAMS;
+    u64 panel = PANELS ? 0 : blockIdx.y * of_panel;
+    const auto advance = [&](u64 &p) {
+        panel += PANELS ? of_panel : 0;
+        if (PANELS && panel < to.width) return;
+        if (PANELS) panel = 0;
+        p += step;
+    };
     // A warp stays together: its teams go on until the last one is done.
-    for (u64 p = first_thread() / 32 * TEAMS; p < a.n_pieces(); p += n_threads() / 32 * TEAMS) {
+    for (u64 p = begin; p < a.n_pieces(); advance(p)) {
+        const u64 first = panel + member % GROUP * VEC;
+        // Lanes beyond the last column take part in what a warp does together.
+        const bool has_columns = first < to.width;
+#if WEIGHTS == 2
+        u32 head[VEC];
+#pragma unroll
+        for (int i = 0; i < VEC; i++) head[i] = (u32)((first + i) % heads);
+#endif
         const u64 own = p + threadIdx.x % 32 / TEAM;
 #if STARTS
         // Of a row, which follow all segments: asked for with its entries.

@@ -3,7 +3,7 @@
 
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Shape, Transpose};
-use girih_datasets::{Dataset, LoadOptions, load};
+use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
@@ -11,7 +11,7 @@ use girih_tests::{cuda, losses_of};
 use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::{
     Adjacency, Aggregator, BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, Neighborhoods, NormKind,
-    ScoreBy, Scores, SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
+    Observer, ScoreBy, Scores, SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
 };
 
 /// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
@@ -435,6 +435,30 @@ fn rows_by_id_are_what_the_host_decodes() {
     }
     let (one, nowhere) = (Matrix::new(1, 1, vec![1.0]).unwrap(), placement(1, 0.0));
     assert!(Cpu::new().far_rows(&one, Dtype::F32, (&nowhere, HostReads::Auto)).unwrap().is_none());
+}
+
+/// Features of a folder are brought from where they are mapped, and rounded on the way: nothing holds all of them.
+#[test]
+fn features_may_stay_in_a_mapped_file() {
+    let Some(cuda) = cuda() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("data");
+    planted().save(&path).expect("a folder is written");
+    let spec = path.to_str().expect("a path in letters");
+    let mapped = load(spec, &LoadOptions::default()).expect("a data set");
+    let Some(Features::Dense(rows)) = &mapped.features else { panic!("dense features") };
+    assert!(rows.buffer().is_mapped());
+    for precision in [Dtype::F32, Dtype::Bf16] {
+        let cuda = Cuda::new(Device::open(0).expect("a device")).storing(precision);
+        for share in [0.0, 0.3] {
+            let tiers = TierConfig { host_reads: HostReads::Staged, ..tiers(Some(share), None) };
+            let config = TrainConfig { precision, tiers, ..config(ModelKind::Sage, BatchKind::Neighbor, |_| {}) };
+            let from_file =
+                |observe: &mut Observer<'_>| train(&cuda, mapped.clone(), &config, &SessionOptions::default(), observe);
+            assert_eq!(losses_of(from_file).expect("training"), losses(&cuda, &config), "{share} on the device");
+        }
+    }
+    drop(cuda);
 }
 
 /// Rows that fill all pinned buffers several times over come whole while those of the next batch are on their way, into memory that held

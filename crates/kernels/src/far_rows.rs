@@ -28,7 +28,7 @@ use crate::matrix::{CudaIds, CudaMatrix, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows};
-use crate::staged_rows::{Arrived, Asked, Bringing, Land, ROW_BYTES_MAX, RowSource, StagedRows};
+use crate::staged_rows::{Asked, Bringing, Destination, ROW_BYTES_MAX, RowSource, StagedRows};
 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
@@ -78,6 +78,16 @@ struct Begun {
     launched: Option<CudaEvent>,
     /// What the host brings of it, if anything.
     asked: Option<Asked>,
+    arriving: Option<Arriving>,
+}
+
+/// Rows on their way to room on the device, which a launch takes to where they belong.
+struct Arriving {
+    rows: CudaSlice<u8>,
+    /// `None`: in order.
+    places: Option<CudaSlice<u32>>,
+    /// The result, and the rows that there is room for.
+    to: (u64, u64),
 }
 
 /// What rows are.
@@ -139,7 +149,7 @@ impl Names {
         Self { ids, places: 0 }
     }
 
-    /// All rows, for some places; zero: one after the other.
+    /// All rows, for some places, some of which are none; zero: one after the other.
     fn at(places: u64) -> Self {
         Self { ids: 0, places }
     }
@@ -174,7 +184,7 @@ impl Cuda {
                 let group = Group::of(self, OPERATION, placement)?;
                 Arc::new(RowsOfPieces { pieces: Arc::new(HostPieces::plain(&placed, &write, &group)?), row_bytes })
             };
-            (self.staged(&placed, &source, placement, &Form::Dense(form))?, source)
+            (self.staged(&placed, &source, placement)?, source)
         } else {
             let placed = PlacedRows::new(self, &placed, &write, placement)?;
             let source = RowsOfPieces { pieces: Arc::clone(placed.on_host()), row_bytes };
@@ -198,7 +208,7 @@ impl Cuda {
         let memory = match placement {
             Some((placement, reads)) if self.brings_rows(row_bytes, reads) => {
                 let source: Arc<dyn RowSource> = Arc::new(RowsOfCodes { codes: codes.clone(), row_bytes });
-                self.staged(&placed, &source, placement, &form)?
+                self.staged(&placed, &source, placement)?
             }
             Some((placement, _)) => {
                 let write = |range: Range<usize>, memory: &mut [u8]| {
@@ -235,30 +245,14 @@ impl Cuda {
         rows: &Rows<'_>,
         source: &Arc<dyn RowSource>,
         placement: &Placement,
-        form: &Form,
     ) -> Result<Memory, ComputeError> {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
         let on_cards = OnCards::beside_host(self, rows, &copy, (placement, &group))?;
-        let row_bytes = (rows.offset)(1) as usize;
-        let land = match form {
-            Form::Dense(_) if on_cards.is_none() => None,
-            _ => Some(self.land(row_bytes, form)?),
-        };
         let others = on_cards.as_ref().map(|on_cards| on_cards.others().clone());
-        let bringing =
-            Bringing { source: Arc::clone(source), row_bytes, out_row_bytes: form.out_row_bytes(), others, land };
-        Ok(Memory::Staged(StagedRows::new(self, OPERATION, self.ranks_of_process(), bringing)?, on_cards))
-    }
-
-    /// What takes rows that arrived to where they belong.
-    fn land(&self, row_bytes: usize, form: &Form) -> Result<Land, ComputeError> {
-        let (launch, row_bytes) = (Launch::new(self, form)?, row_bytes as u64);
-        Ok(Box::new(move |stream, arrived: Arrived| {
-            let rows = RowsArgument { first: arrived.rows, rows: 0, row_bytes };
-            // SAFETY: rows were copied there, and belong to the result, which has room for them.
-            unsafe { launch.put(stream, ON_CARDS, rows, Names::at(arrived.places), (arrived.out, arrived.n)) }
-        }))
+        let bringing = Bringing { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize, others };
+        let staged = StagedRows::new(self, OPERATION, self.ranks_of_process(), bringing)?;
+        Ok(Memory::Staged(staged, on_cards))
     }
 
     /// [`Backend::row_store`](girih_compute::Backend::row_store).
@@ -528,12 +522,6 @@ impl Form {
             Self::Codes(book) => (book.width, book.dtype),
         }
     }
-
-    /// Bytes from row to row of the result.
-    fn out_row_bytes(&self) -> usize {
-        let (cols, dtype) = self.result();
-        Dense { cols, dtype }.row_bytes()
-    }
 }
 
 impl CudaRows {
@@ -590,11 +578,57 @@ impl CudaRows {
 
     /// Waits for the oldest that was begun, on the device's stream; false where there is none.
     fn finish_oldest(&self, cuda: &Cuda) -> Result<bool, ComputeError> {
-        let Some(Begun { launched, asked }) = self.begun().pop_front() else { return Ok(false) };
-        let stream = &cuda.device.stream;
-        let brought = asked.map_or(Ok(()), |asked| asked.wait_on(stream));
-        let done = launched.as_ref().map_or(Ok(()), |launched| stream.wait(launched));
-        brought.and(done).map(|()| true).map_err(Cuda::failed(OPERATION))
+        let Some(begun) = self.begun().pop_front() else { return Ok(false) };
+        self.wait_for(cuda, begun).map(|()| true).map_err(Cuda::failed(OPERATION))
+    }
+
+    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere.
+    fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<(), DriverError> {
+        let (stream, Begun { launched, asked, arriving }) = (&cuda.device.stream, begun);
+        let brought = asked.map_or(Ok(()), |asked| asked.wait_on(&self.side));
+        let taken = brought.and_then(|()| arriving.as_ref().map_or(Ok(()), |arriving| self.take_over(cuda, arriving)));
+        // Memory of what arrived is freed in the order of this stream.
+        stream.join(&self.side)?;
+        launched.map_or(Ok(()), |launched| stream.wait(&launched))?;
+        taken
+    }
+
+    /// Puts on the side stream what takes rows that arrived to the result.
+    fn take_over(&self, cuda: &Cuda, arriving: &Arriving) -> Result<(), DriverError> {
+        let row_bytes = self.row_bytes as u64;
+        let rows = RowsArgument { first: cuda.pointer(Some(&arriving.rows)), rows: 0, row_bytes };
+        let names = Names::at(cuda.pointer(arriving.places.as_ref()));
+        // SAFETY: the rows were copied there; their places are rows of the result.
+        unsafe { self.launch.put(&self.side, ON_CARDS, rows, names, arriving.to) }
+    }
+
+    /// Asks the host for the rows of `ids` that are on no card, after all that was asked of the device before.
+    fn ask(
+        &self,
+        cuda: &Cuda,
+        (staged, on_cards): (&StagedRows, Option<&OnCards>),
+        ids: &CudaIds,
+        out: &mut CudaMatrix,
+    ) -> Result<(Asked, Option<Arriving>), ComputeError> {
+        let (n, at_out) = (out.shape.rows, cuda.pointer(Some(&out.data)));
+        let is_direct = on_cards.is_none() && matches!(self.form, Form::Dense(_));
+        let arriving = if is_direct {
+            None
+        } else {
+            let rows = cuda.scratch(OPERATION, n * self.row_bytes)?;
+            let places = on_cards.map(|_| cuda.scratch(OPERATION, n)).transpose()?;
+            Some(Arriving { rows, places, to: (at_out, n as u64) })
+        };
+        let to = arriving.as_ref().map_or(Destination { rows: at_out, places: 0 }, |arriving| Destination {
+            rows: cuda.pointer(Some(&arriving.rows)),
+            places: cuda.pointer(arriving.places.as_ref()),
+        });
+        let failed = Cuda::failed(OPERATION);
+        // Behind the making of room, too.
+        let ready = cuda.device.stream.record_event(None).map_err(&failed)?;
+        // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is finished.
+        let asked = unsafe { staged.ask(ready, (cuda.pointer(Some(&ids.ids)), n), to) }.map_err(&failed)?;
+        Ok((asked, arriving))
     }
 }
 
@@ -615,18 +649,15 @@ impl RowReader<Cuda> for CudaRows {
         let mut begun = Begun::default();
         if self.check(ids, out)? {
             let failed = Cuda::failed(OPERATION);
-            let ready = cuda.device.stream.record_event(None).map_err(&failed)?;
-            self.side.wait(&ready).map_err(&failed)?;
+            self.side.join(&cuda.device.stream).map_err(&failed)?;
             if self.launch(cuda, &self.side, ids, out)? {
                 begun.launched = Some(self.side.record_event(None).map_err(&failed)?);
             }
             if let Memory::Staged(staged, on_cards) = &self.memory
                 && on_cards.as_ref().is_none_or(|on_cards| on_cards.others().any())
             {
-                let ids = (cuda.pointer(Some(&ids.ids)), out.shape.rows);
-                // SAFETY: ids are rows, and `out` has one for each; neither is touched before what was begun is finished.
-                let asked = unsafe { staged.ask(ready, ids, cuda.pointer(Some(&out.data))) };
-                begun.asked = Some(asked.map_err(&failed)?);
+                let (asked, arriving) = self.ask(cuda, (staged, on_cards.as_ref()), ids, out)?;
+                begun = Begun { asked: Some(asked), arriving, ..begun };
             }
         }
         self.begun().push_back(begun);

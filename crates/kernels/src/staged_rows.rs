@@ -1,8 +1,8 @@
 //! [`StagedRows`]: rows of the host that its cores gather, and copies bring to a device (Li et al., 2025, pinned and parallel transfer).
 //!
 //! ```text
-//! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or a slot of the device,
-//!                               while the other is copied         from which a launch takes them there
+//! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or room on the device,
+//!                               while the other is copied         from which one launch takes them there
 //! ```
 //! Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any memory, also in a mapped
 //! file. Threads of their own take pieces of a batch in turn and wait for nobody but their own copies: a batch goes in pieces
@@ -16,7 +16,7 @@ use std::thread::{Builder, JoinHandle};
 
 use bitvec::vec::BitVec;
 use cudarc::driver::sys::{CUevent_flags, CUresult};
-use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 
@@ -26,17 +26,19 @@ use crate::staging::Buffer;
 /// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in less time than
 /// the others take to copy theirs.
 const BUFFERS: usize = 2;
-const BUFFER_BYTES: usize = 2 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 /// Threads at most: more than these are not needed to keep a bus busy.
 const THREADS_MAX: usize = 16;
 /// Cores that are left to who launches steps.
-const CORES_LEFT: usize = 2;
+const CORES_LEFT: usize = 1;
 /// Rows that are asked for before they are copied.
 const ROWS_AHEAD: usize = 8;
 /// Bytes that a row may take at most, with its place.
 pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES - ALIGNMENT - size_of::<u32>();
 /// Where what follows rows in a buffer begins.
 const ALIGNMENT: usize = 16;
+/// The place of what is not brought; `kernels/rows.cu` says the same.
+const NOWHERE: u32 = u32::MAX;
 
 /// Rows of equal size, as devices have them.
 pub(crate) trait RowSource: Send + Sync {
@@ -47,31 +49,22 @@ pub(crate) trait RowSource: Send + Sync {
     fn prefetch(&self, _row: usize) {}
 }
 
-/// Rows on a device that are to be taken to where they belong.
-#[derive(Clone, Copy)]
-pub(crate) struct Arrived {
-    /// The address of the first.
-    pub(crate) rows: u64,
-    /// The address of a list with the row of the result for each; zero: one after the other.
-    pub(crate) places: u64,
-    /// Where the result begins, or the part of it that they are.
-    pub(crate) out: u64,
-    pub(crate) n: u64,
-}
-
-/// Puts what takes rows to where they belong on a stream.
-pub(crate) type Land = Box<dyn Fn(&CudaStream, Arrived) -> Result<(), DriverError> + Send + Sync>;
-
-/// What rows are brought of, and how.
+/// Which rows are brought.
 pub(crate) struct Bringing {
     pub(crate) source: Arc<dyn RowSource>,
-    /// Bytes of a row on the host, and of one of the result.
+    /// Bytes of a row.
     pub(crate) row_bytes: usize,
-    pub(crate) out_row_bytes: usize,
     /// The rows that are on no card; `None`: all of them.
     pub(crate) others: Option<BitVec>,
-    /// `None`: rows are as they are wanted.
-    pub(crate) land: Option<Land>,
+}
+
+/// Where on a device rows are brought.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination {
+    /// Room for a row for each id. All of them are brought in order; some at the beginning of the room of a piece.
+    pub(crate) rows: u64,
+    /// Room for the place of each of them, where some are brought: which id it is of.
+    pub(crate) places: u64,
 }
 
 /// See the module.
@@ -94,8 +87,7 @@ struct Batch {
     ids: Ids,
     /// The first id that no thread has taken.
     next: AtomicUsize,
-    /// The address of the result.
-    out: u64,
+    to: Destination,
     /// Each thread tells what is recorded behind its last copy.
     tell: Sender<Result<CudaEvent, DriverError>>,
 }
@@ -168,11 +160,8 @@ impl StagedRows {
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
         let mut staged = Self { asked: Vec::new(), threads: Vec::new(), asking, spare_ids: Arc::default() };
         let bringing = Arc::new(bringing);
-        let fillers: Result<Vec<Filler>, ComputeError> =
-            (0..n_threads).map(|_| Filler::new(cuda, operation, &bringing)).collect();
-        // Slots are there before other streams use them.
-        cuda.device.wait(operation)?;
-        for filler in fillers? {
+        for _ in 0..n_threads {
+            let filler = Filler::new(cuda, &bringing).map_err(Cuda::failed(operation))?;
             let (ask, asked) = channel();
             let thread = Builder::new().name("girih rows".to_owned()).spawn(move || filler.run(&asked));
             let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
@@ -185,9 +174,14 @@ impl StagedRows {
     /// Asks for the rows that `ids` names, `n` of them, after `ready`.
     ///
     /// # Safety
-    /// Ids have to be rows. They stay as they are, and the result at `out` has room for their rows and is used by nobody else, until
-    /// what follows [`Asked::wait_on`].
-    pub(crate) unsafe fn ask(&self, ready: CudaEvent, (ids, n): (u64, usize), out: u64) -> Result<Asked, DriverError> {
+    /// Ids have to be rows. They stay as they are, and the destination has room for them and is used by nobody else, until what follows
+    /// [`Asked::wait_on`].
+    pub(crate) unsafe fn ask(
+        &self,
+        ready: CudaEvent,
+        (ids, n): (u64, usize),
+        to: Destination,
+    ) -> Result<Asked, DriverError> {
         let mut memory = self.memory_for(n)?;
         let copied = self.asking.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
         let on_host = &mut memory.as_mut_slice()?[..n];
@@ -198,7 +192,7 @@ impl StagedRows {
         let first = on_host.as_ptr();
         let ids = Ids { memory: Some(memory), first, n, copied, spare: Arc::clone(&self.spare_ids) };
         let (tell, told) = channel();
-        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), out, tell });
+        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to, tell });
         self.asked.iter().try_for_each(|ask| ask.send(Arc::clone(&batch))).map_err(|_| gone())?;
         Ok(Asked { told, n_threads: self.asked.len() })
     }
@@ -230,8 +224,6 @@ struct Filler {
     buffers: [Buffer; BUFFERS],
     /// The buffer that is filled next.
     turn: usize,
-    /// Room on the device for what a buffer holds, where rows do not go where they belong at once.
-    slot: Option<CudaSlice<u8>>,
     /// Of a piece, the rows that are brought, and where in the result they belong.
     named: Vec<Named>,
 }
@@ -240,15 +232,11 @@ struct Filler {
 type Named = (u32, NodeId);
 
 impl Filler {
-    fn new(cuda: &Cuda, operation: &'static str, bringing: &Arc<Bringing>) -> Result<Self, ComputeError> {
-        let slot = bringing.land.as_ref().map(|_| cuda.scratch(operation, BUFFER_BYTES)).transpose()?;
-        let make = || {
-            let buffer =
-                || Buffer::new(cuda.device.stream.context(), BUFFER_BYTES, CUevent_flags::CU_EVENT_BLOCKING_SYNC);
-            Ok((cuda.device.urgent_stream()?, [buffer()?, buffer()?]))
-        };
-        let (stream, buffers) = make().map_err(Cuda::failed(operation))?;
-        Ok(Self { bringing: Arc::clone(bringing), stream, buffers, turn: 0, slot, named: Vec::new() })
+    fn new(cuda: &Cuda, bringing: &Arc<Bringing>) -> Result<Self, DriverError> {
+        let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
+        let buffer = || Buffer::new(cuda.device.stream.context(), BUFFER_BYTES, waiting);
+        let (stream, buffers) = (cuda.device.urgent_stream()?, [buffer()?, buffer()?]);
+        Ok(Self { bringing: Arc::clone(bringing), stream, buffers, turn: 0, named: Vec::new() })
     }
 
     /// Brings its share of what is asked for until nobody asks any more.
@@ -270,44 +258,39 @@ impl Filler {
             if first >= ids.len() {
                 return self.stream.record_event(None);
             }
-            self.bring(first, &ids[first..ids.len().min(first + at_once)], batch.out)?;
+            self.bring(first, &ids[first..ids.len().min(first + at_once)], batch.to)?;
         }
     }
 
     /// Brings the rows of ids that follow each other in a batch.
-    fn bring(&mut self, first: usize, ids: &[NodeId], out: u64) -> Result<(), DriverError> {
-        let Bringing { source, row_bytes, out_row_bytes, others, land } = &*self.bringing;
+    fn bring(&mut self, first: usize, ids: &[NodeId], to: Destination) -> Result<(), DriverError> {
+        let Bringing { source, row_bytes, others } = &*self.bringing;
         self.named.clear();
         let is_asked = |&(_, id): &Named| others.as_ref().is_none_or(|others| others[id as usize]);
         self.named.extend((first as u32..).zip(ids.iter().copied()).filter(is_asked));
-        if self.named.is_empty() {
-            return Ok(());
-        }
-        let at = self.turn % BUFFERS;
+        let buffer = &mut self.buffers[self.turn % BUFFERS];
         self.turn += 1;
-        let (buffer, stream) = (&mut self.buffers[at], &self.stream);
         // Until what it held before is on the device.
         buffer.copied.synchronize()?;
         let memory = buffer.memory.as_mut_slice()?;
-        let of_rows = self.named.len() * row_bytes;
-        fill(source.as_ref(), *row_bytes, &self.named, &mut memory[..of_rows]);
-        let (Some(slot), Some(land)) = (&self.slot, land) else {
-            let out = out + (first * out_row_bytes) as u64;
+        let (rows, list) = memory.split_at_mut((self.named.len() * row_bytes).next_multiple_of(ALIGNMENT));
+        let rows = &mut rows[..self.named.len() * row_bytes];
+        fill(source.as_ref(), *row_bytes, &self.named, rows);
+        let stream = self.stream.cu_stream();
+        if !rows.is_empty() {
             // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the event.
-            unsafe { result::memcpy_htod_async(out, &memory[..of_rows], stream.cu_stream()) }?;
-            return buffer.copied.record(stream);
-        };
-        let places = of_rows.next_multiple_of(ALIGNMENT);
-        let list = &mut memory[places..places + self.named.len() * size_of::<u32>()];
-        let to = list.chunks_exact_mut(size_of::<u32>()).zip(&self.named);
-        to.for_each(|(to, (place, _))| to.copy_from_slice(&place.to_ne_bytes()));
-        let n_bytes = places + list.len();
-        let slot = slot.device_ptr(stream).0;
-        // SAFETY: the slot has room for a buffer, and is used on this stream only; the rest is as above.
-        unsafe { result::memcpy_htod_async(slot, &memory[..n_bytes], stream.cu_stream()) }?;
-        buffer.copied.record(stream)?;
-        let n = self.named.len() as u64;
-        land(stream, Arrived { rows: slot, places: slot + places as u64, out, n })
+            unsafe { result::memcpy_htod_async(to.rows + (first * row_bytes) as u64, rows, stream) }?;
+        }
+        if others.is_some() {
+            let list = &mut list[..size_of_val(ids)];
+            let places = self.named.iter().map(|&(place, _)| place).chain(std::iter::repeat(NOWHERE));
+            list.chunks_exact_mut(size_of::<u32>())
+                .zip(places)
+                .for_each(|(to, place)| to.copy_from_slice(&place.to_le_bytes()));
+            // SAFETY: as above.
+            unsafe { result::memcpy_htod_async(to.places + (first * size_of::<u32>()) as u64, list, stream) }?;
+        }
+        buffer.copied.record(&self.stream)
     }
 }
 
@@ -345,7 +328,7 @@ mod tests {
     }
 
     fn bringing(row_bytes: usize) -> Bringing {
-        Bringing { source: Arc::new(Numbered), row_bytes, out_row_bytes: row_bytes, others: None, land: None }
+        Bringing { source: Arc::new(Numbered), row_bytes, others: None }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub enum Tier {
     EveryCard,
     /// The memory of one card, from which the others read.
     OneCard,
-    /// Pinned host memory.
+    /// Host memory.
     Host,
     /// A mapped file.
     Disk,

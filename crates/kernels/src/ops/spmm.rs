@@ -33,11 +33,15 @@ struct Layout {
     group: usize,
     /// Lanes that share a row of the pattern.
     team: usize,
+    /// Whether lanes compute all panels of a row, one after the other.
+    panels: bool,
 }
 
 impl Layout {
     /// The fewest lanes of a team.
     const TEAM_MIN: usize = 8;
+    /// Entries of a row, on average, up to which all of its panels are read together.
+    const FEW: usize = 16;
 
     /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then start
     /// where such loads may. The pattern has `nnz` entries in `n_rows` rows.
@@ -48,7 +52,8 @@ impl Layout {
         // Rows that have fewer entries than a whole warp reads ids at once leave lanes idle.
         let ids_of_lane = if weighing == Weighing::Nothing { (IDS / group).max(1) } else { 1 };
         let short = nnz < 32 * ids_of_lane * n_rows;
-        Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 } }
+        let panels = vectors > group && nnz <= Self::FEW * n_rows;
+        Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 }, panels }
     }
 
     /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
@@ -60,7 +65,7 @@ impl Layout {
 
     /// Parts of a row that different teams compute.
     fn n_panels(self, width: usize) -> usize {
-        width.div_ceil(self.vec * self.group)
+        if self.panels { 1 } else { width.div_ceil(self.vec * self.group) }
     }
 }
 
@@ -260,9 +265,10 @@ fn defines(
     let types = ["Y", "W", "B"].into_iter().zip(operands);
     let types =
         types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
-    let Layout { vec, group, team } = layout;
+    let Layout { vec, group, team, panels } = layout;
     let constants = [("VEC", vec), ("GROUP", group), ("TEAM", team), ("WEIGHTS", weighing as usize)];
-    let flags = [("STARTS", usize::from(flags.starts)), ("MASKS", usize::from(flags.masks))];
+    let flags = [("STARTS", flags.starts), ("MASKS", flags.masks), ("PANELS", panels)];
+    let flags = flags.map(|(name, flag)| (name, usize::from(flag)));
     let constants = constants.into_iter().chain(flags);
     let operand = [("X", element(dtype).to_owned())];
     operand.into_iter().chain(types).chain(constants.map(|(name, value)| (name, value.to_string()))).collect()
@@ -283,7 +289,11 @@ mod tests {
             prop_assert!(width.is_multiple_of(vec) && group.is_power_of_two() && group <= 32);
             let layout = Layout::of(width, dtype, Weighing::Nothing, (1, 1));
             prop_assert!(layout.team.is_multiple_of(layout.group) && layout.team <= 32);
-            prop_assert!(layout.n_panels(width) * vec * group >= width);
+            let n_panels = if layout.panels { width.div_ceil(vec * group) } else { layout.n_panels(width) };
+            prop_assert!(n_panels * vec * group >= width);
+            // Of many entries each panel is another team's.
+            let long = Layout::of(width, dtype, Weighing::Nothing, (1 << 10, 1));
+            prop_assert!(!long.panels && long.n_panels(width) * vec * group >= width);
         }
     }
 }

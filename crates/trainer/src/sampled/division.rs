@@ -37,7 +37,7 @@ pub struct Division {
     pub topology_bytes: u64,
     /// Bytes of features, with the list of where they are.
     pub feature_bytes: u64,
-    /// Bytes of pinned host memory.
+    /// Bytes of host memory for what is placed.
     pub host_bytes: u64,
 }
 

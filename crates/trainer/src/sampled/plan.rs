@@ -20,8 +20,8 @@ use crate::tape::{Mode, Pool, Tape};
 
 /// Clusters are about equal; METIS lets the largest have 3 % more than their mean, and small ones come in whole nodes.
 const CLUSTER_SLACK_PERCENT: usize = 110;
-/// Numbers of 32 bits for the pieces in which rows of the host arrive on a device, before they are taken to where they belong.
-const STAGED_WORDS: usize = 8 << 20;
+/// Batches whose rows of the host arrive on a device at a time.
+const ARRIVING: usize = 2;
 
 /// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another node, until
 /// all are there.
@@ -66,6 +66,16 @@ enum Layers {
     Subgraph(usize, usize),
 }
 
+impl Layers {
+    /// Rows of features that a batch reads.
+    fn n_inputs(&self) -> usize {
+        match self {
+            Self::Blocks(layers) => layers[0].0.cols,
+            &Self::Subgraph(n_nodes, _) => n_nodes,
+        }
+    }
+}
+
 impl BatchPlan {
     /// The plan of valid settings; `None` where steps see the full graph.
     pub(crate) fn new(
@@ -100,7 +110,7 @@ impl BatchPlan {
         let in_place = is_dense && reads_in_place(config, needs);
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
-        let features = features + if config.tiers.features.is_some() { STAGED_WORDS } else { 0 };
+        let features = features + layers.n_inputs() * words_of_arriving(config, data);
         let topology = words_of_topology(config, data, rows);
         Some(Self { layers, n_steps, self_loops, in_place, by_device, features, topology })
     }
@@ -278,6 +288,18 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
         }
         (None, Some(bytes), _) => words(data.n_nodes, bytes),
     }
+}
+
+/// The same for a row that arrives from the host and is taken to where it belongs: codes, and where there are others on devices.
+fn words_of_arriving(config: &TrainConfig, data: &DataSizes) -> usize {
+    let Some(shares) = config.tiers.features else { return 0 };
+    let is_mixed = shares.every_card > 0.0 || shares.one_card > 0.0;
+    let bytes = match data.code_bytes {
+        Some(bytes) => bytes,
+        None if is_mixed => data.n_features * config.precision.n_bytes(),
+        None => return 0,
+    };
+    ARRIVING * (bytes.div_ceil(size_of::<f32>()) + 1)
 }
 
 /// The same for what it draws from, beside weights.
