@@ -35,8 +35,6 @@ const OPERATION: &str = "rows by id";
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// Blocks, and threads of each, that keep the bus busy, and leave most of a device to a step.
 const BLOCKS_OF_BUS: (u32, u32) = (33, 512);
-/// Threads of the host for each rank of the process from which on they bring rows sooner than devices read them.
-const CORES_MIN: usize = 8;
 /// Bytes of a line of the caches.
 const LINE_BYTES: usize = 64;
 /// Rows that a thread of the host writes at a time.
@@ -57,6 +55,8 @@ struct CudaRows {
     launch: Launch,
     /// What was begun and not finished, the oldest first.
     begun: Mutex<VecDeque<Begun>>,
+    /// Room that no batch has: to allocate as much for each would take longer than to bring it.
+    spare: Mutex<Vec<Room>>,
 }
 
 /// Where rows lie.
@@ -83,11 +83,17 @@ struct Begun {
 
 /// Rows on their way to room on the device, which a launch takes to where they belong.
 struct Arriving {
-    rows: CudaSlice<u8>,
-    /// `None`: in order.
-    places: Option<CudaSlice<u32>>,
-    /// The result, and the rows that there is room for.
+    room: Room,
+    /// Whether they have places; else they are in order.
+    is_placed: bool,
+    /// The result, and its rows.
     to: (u64, u64),
+}
+
+/// Room for rows that arrive, and their places.
+struct Room {
+    rows: CudaSlice<u8>,
+    places: CudaSlice<u32>,
 }
 
 /// What rows are.
@@ -176,7 +182,7 @@ impl Cuda {
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
         let write = |range: Range<usize>, memory: &mut [u8]| form.write_all(memory, rows, range.start);
-        let (memory, source): (_, Arc<dyn RowSource>) = if self.brings_rows(row_bytes, reads) {
+        let (memory, source): (_, Arc<dyn RowSource>) = if Self::brings_rows(row_bytes, reads) {
             let source: Arc<dyn RowSource> = if dtype == Dtype::F32 || rows.buffer().is_mapped() {
                 Arc::new(RowsOfMatrix { rows: rows.clone(), form })
             } else {
@@ -206,7 +212,7 @@ impl Cuda {
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
         let memory = match placement {
-            Some((placement, reads)) if self.brings_rows(row_bytes, reads) => {
+            Some((placement, reads)) if Self::brings_rows(row_bytes, reads) => {
                 let source: Arc<dyn RowSource> = Arc::new(RowsOfCodes { codes: codes.clone(), row_bytes });
                 self.staged(&placed, &source, placement)?
             }
@@ -224,14 +230,9 @@ impl Cuda {
         self.reader((n_rows, row_bytes), memory, form).map(Some)
     }
 
-    /// Whether the host brings its rows, of so many bytes.
-    fn brings_rows(&self, row_bytes: usize, reads: HostReads) -> bool {
-        let is_wanted = match reads {
-            HostReads::Staged => true,
-            HostReads::InPlace => false,
-            HostReads::Auto => rayon::current_num_threads() >= CORES_MIN * self.ranks_of_process(),
-        };
-        is_wanted && row_bytes <= ROW_BYTES_MAX
+    /// Whether the host brings its rows, of so many bytes: unless it is told not to.
+    fn brings_rows(row_bytes: usize, reads: HostReads) -> bool {
+        reads != HostReads::InPlace && row_bytes <= ROW_BYTES_MAX
     }
 
     /// Ranks that share the cores of this process.
@@ -275,7 +276,7 @@ impl Cuda {
     fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
         let side = self.device.urgent_stream().map_err(Self::failed(OPERATION))?;
         let launch = Launch::new(self, &form)?;
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, begun: Mutex::default() })
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, begun: Mutex::default(), spare: Mutex::default() })
     }
 }
 
@@ -587,17 +588,37 @@ impl CudaRows {
         let (stream, Begun { launched, asked, arriving }) = (&cuda.device.stream, begun);
         let brought = asked.map_or(Ok(()), |asked| asked.wait_on(&self.side));
         let taken = brought.and_then(|()| arriving.as_ref().map_or(Ok(()), |arriving| self.take_over(cuda, arriving)));
-        // Memory of what arrived is freed in the order of this stream.
         stream.join(&self.side)?;
         launched.map_or(Ok(()), |launched| stream.wait(&launched))?;
+        // Whoever has the room next waits for this stream, and it is freed in its order.
+        self.spare().extend(arriving.map(|arriving| arriving.room));
         taken
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Room>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for so many rows, used before if there is some.
+    fn room(&self, cuda: &Cuda, n: usize) -> Result<Room, ComputeError> {
+        let n_bytes = n * self.row_bytes;
+        let spare = self.spare().pop().filter(|room| room.rows.len() >= n_bytes && room.places.len() >= n);
+        spare.map_or_else(
+            || {
+                // No two batches are of one size, but nearly.
+                let slack = |n: usize| n + n / 8;
+                Ok(Room { rows: cuda.scratch(OPERATION, slack(n_bytes))?, places: cuda.scratch(OPERATION, slack(n))? })
+            },
+            Ok,
+        )
     }
 
     /// Puts on the side stream what takes rows that arrived to the result.
     fn take_over(&self, cuda: &Cuda, arriving: &Arriving) -> Result<(), DriverError> {
         let row_bytes = self.row_bytes as u64;
-        let rows = RowsArgument { first: cuda.pointer(Some(&arriving.rows)), rows: 0, row_bytes };
-        let names = Names::at(cuda.pointer(arriving.places.as_ref()));
+        let Room { rows, places } = &arriving.room;
+        let rows = RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes };
+        let names = Names::at(cuda.pointer(arriving.is_placed.then_some(places)));
         // SAFETY: the rows were copied there; their places are rows of the result.
         unsafe { self.launch.put(&self.side, ON_CARDS, rows, names, arriving.to) }
     }
@@ -615,13 +636,11 @@ impl CudaRows {
         let arriving = if is_direct {
             None
         } else {
-            let rows = cuda.scratch(OPERATION, n * self.row_bytes)?;
-            let places = on_cards.map(|_| cuda.scratch(OPERATION, n)).transpose()?;
-            Some(Arriving { rows, places, to: (at_out, n as u64) })
+            Some(Arriving { room: self.room(cuda, n)?, is_placed: on_cards.is_some(), to: (at_out, n as u64) })
         };
         let to = arriving.as_ref().map_or(Destination { rows: at_out, places: 0 }, |arriving| Destination {
-            rows: cuda.pointer(Some(&arriving.rows)),
-            places: cuda.pointer(arriving.places.as_ref()),
+            rows: cuda.pointer(Some(&arriving.room.rows)),
+            places: cuda.pointer(Some(&arriving.room.places)),
         });
         let failed = Cuda::failed(OPERATION);
         // Behind the making of room, too.

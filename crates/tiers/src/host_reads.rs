@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use crate::TierError;
 
+/// Threads of the host for each card from which on they bring rows sooner than the card reads them.
+const THREADS_MIN: usize = 8;
+
 /// How cards get rows of features that are in memory of the host. It changes no number, only who works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostReads {
@@ -20,6 +23,16 @@ pub enum HostReads {
 impl HostReads {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Staged, Self::InPlace];
+
+    /// What a card does for which the host has so many threads, and which has some of the rows itself or none.
+    #[must_use]
+    pub fn with_threads(self, n_threads: usize, has_some: bool) -> Self {
+        match self {
+            Self::Auto if n_threads >= THREADS_MIN && !has_some => Self::Staged,
+            Self::Auto => Self::InPlace,
+            told => told,
+        }
+    }
 
     /// As it is spelt on the command line.
     #[must_use]
@@ -56,6 +69,9 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         assert!(HostReads::ALL.into_iter().all(|reads| reads.to_string().parse() == Ok(reads)));
+        assert_eq!(HostReads::Auto.with_threads(16, false), HostReads::Staged);
+        assert_eq!(HostReads::Auto.with_threads(2, false), HostReads::InPlace);
+        assert_eq!(HostReads::Staged.with_threads(1, true), HostReads::Staged);
         assert!("pinned".parse::<HostReads>().unwrap_err().to_string().contains("in-place"));
     }
 }

@@ -8,7 +8,7 @@ use girih_compute::{Backend, FarRows, NeighborGraph, NeighborOperand, RowReader}
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_sampling::ClusterSampler;
-use girih_tiers::Placement;
+use girih_tiers::{HostReads, Placement};
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
@@ -263,12 +263,18 @@ fn far_rows<B: Backend>(
     config: &TrainConfig,
     placement: &Placement,
 ) -> Result<FarRows<B>, TrainError> {
-    backend.far_rows(rows, config.precision, (placement, config.tiers.host_reads))?.ok_or_else(|| {
+    backend.far_rows(rows, config.precision, (placement, host_reads(config, placement)))?.ok_or_else(|| {
         TrainError::invalid(format!(
             "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
             backend.name()
         ))
     })
+}
+
+/// How a device gets rows of the host: the threads of this process are shared by the devices of a placement.
+fn host_reads(config: &TrainConfig, placement: &Placement) -> HostReads {
+    let n_threads = rayon::current_num_threads() / placement.n_cards().max(1);
+    config.tiers.host_reads.with_threads(n_threads, !placement.is_on_host())
 }
 
 /// Codes as the device decodes them, if it does.
@@ -278,7 +284,7 @@ fn code_rows<B: Backend>(
     config: &TrainConfig,
     placement: Option<&Placement>,
 ) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
-    let placed = placement.map(|placement| (placement, config.tiers.host_reads));
+    let placed = placement.map(|placement| (placement, host_reads(config, placement)));
     let reader = backend.code_rows(codes, config.precision, placed)?;
     if reader.is_some() {
         // Devices do not ask whether a position is a column.
