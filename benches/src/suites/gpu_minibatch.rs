@@ -91,8 +91,10 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     ways.push(way(format!("{group}/nothing ahead"), in_turn(all.clone())));
     let far = placed(tiers(Some((0.0, 0.0)), None));
     ways.push(way(format!("{group}/features on the host, nothing ahead"), in_turn(far.clone())));
-    let in_place = TierConfig { host_reads: HostReads::InPlace, ..far.tiers };
-    ways.push(way(format!("{group}/features on the host, in place"), placed(in_place)));
+    for host_reads in [HostReads::Staged, HostReads::InPlace] {
+        let far = TierConfig { host_reads, ..far.tiers };
+        ways.push(way(format!("{group}/features on the host, {host_reads}"), placed(far)));
+    }
     for share in &CACHES[1..] {
         ways.push(way(format!("{group}/features, cache {share}"), placed(tiers(Some((*share, 0.0)), None))));
     }

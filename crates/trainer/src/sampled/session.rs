@@ -263,7 +263,8 @@ fn far_rows<B: Backend>(
     config: &TrainConfig,
     placement: &Placement,
 ) -> Result<FarRows<B>, TrainError> {
-    backend.far_rows(rows, config.precision, (placement, host_reads(config, placement)))?.ok_or_else(|| {
+    let n_bytes = rows.n_rows() * rows.n_cols() * config.precision.n_bytes();
+    backend.far_rows(rows, config.precision, (placement, host_reads(config, placement, n_bytes)))?.ok_or_else(|| {
         TrainError::invalid(format!(
             "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
             backend.name()
@@ -271,10 +272,10 @@ fn far_rows<B: Backend>(
     })
 }
 
-/// How a device gets rows of the host: the threads of this process are shared by the devices of a placement.
-fn host_reads(config: &TrainConfig, placement: &Placement) -> HostReads {
+/// How a device gets rows of the host, of so many bytes together: the threads of this process are shared by the devices of a placement.
+fn host_reads(config: &TrainConfig, placement: &Placement, n_bytes: usize) -> HostReads {
     let n_threads = rayon::current_num_threads() / placement.n_cards().max(1);
-    config.tiers.host_reads.with_threads(n_threads, !placement.is_on_host())
+    config.tiers.host_reads.chosen(n_threads, n_bytes as u64)
 }
 
 /// Codes as the device decodes them, if it does.
@@ -284,7 +285,8 @@ fn code_rows<B: Backend>(
     config: &TrainConfig,
     placement: Option<&Placement>,
 ) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
-    let placed = placement.map(|placement| (placement, host_reads(config, placement)));
+    let n_bytes = codes.codes().len();
+    let placed = placement.map(|placement| (placement, host_reads(config, placement, n_bytes)));
     let reader = backend.code_rows(codes, config.precision, placed)?;
     if reader.is_some() {
         // Devices do not ask whether a position is a column.
