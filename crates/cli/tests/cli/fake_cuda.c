@@ -46,7 +46,7 @@ int cuMemsetD8Async(unsigned long long at, unsigned char value, size_t bytes, vo
 }
 int cuEventCreate(void **event, unsigned flags) { (void)flags; *event = malloc(1); return 0; }
 int cuEventDestroy_v2(void *event) { free(event); return 0; }
-int cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
+int cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
     (void)at, (void)bytes, (void)flags;
     return (int)asked("FAKE_PINNED", 2);
 }
