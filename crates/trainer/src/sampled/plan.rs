@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
+use girih_tiers::HostReads;
 
 use super::layerwise::NODES_AT_ONCE;
 use super::session::{reads_in_place, sampled_by_device};
@@ -290,15 +291,16 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
     }
 }
 
-/// The same for a row that arrives from the host and is taken to where it belongs: codes, and where there are others on devices.
+/// The same for a row that threads of the host bring, if they do, and that is taken from where it arrives to where it belongs, as it has to
+/// be if there are others on devices.
 fn words_of_arriving(config: &TrainConfig, data: &DataSizes) -> usize {
     let Some(shares) = config.tiers.features else { return 0 };
-    let is_mixed = shares.every_card > 0.0 || shares.one_card > 0.0;
-    let bytes = match data.code_bytes {
-        Some(bytes) => bytes,
-        None if is_mixed => data.n_features * config.precision.n_bytes(),
-        None => return 0,
-    };
+    let bytes = data.code_bytes.unwrap_or(data.n_features * config.precision.n_bytes());
+    // Of a host with as many threads as it takes.
+    let reads = config.tiers.host_reads.chosen(usize::MAX, (data.n_nodes * bytes) as u64);
+    if reads != HostReads::Staged || shares.every_card + shares.one_card >= 1.0 {
+        return 0;
+    }
     ARRIVING * (bytes.div_ceil(size_of::<f32>()) + 1)
 }
 
