@@ -6,7 +6,7 @@
 //! cards   copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each card: a word for each row
 //! ```
 //! Kernels read a row where the list says, whether it lies here, on another card or, pinned, on the host: one launch reads all of them.
-//! Where nothing is on cards and the host has one piece there is no list. Rows that the host brings ([`staged`](crate::staged)) have no
+//! Where nothing is on cards and the host has one piece there is no list. Rows that the host brings ([`staged_rows`](crate::staged_rows)) have no
 //! address there: the list says zero, and kernels leave them out.
 
 use std::ops::Range;

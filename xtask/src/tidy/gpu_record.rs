@@ -1,8 +1,8 @@
 //! CUDA sources against the record of their last run on a card.
 //!
-//! Continuous integration has no GPU. The run on a card therefore leaves the SHA-256 of every source it compiled in
-//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others), and a source that has changed since is found
-//! here. Without CUDA sources there is nothing to hold against the record.
+//! Continuous integration has no GPU. The run on a card therefore leaves the SHA-256 of the code of every source in
+//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others), and a source whose code has changed since is found
+//! here. Lines that are comments as a whole are not code: what they say may be mended without a card. Without CUDA sources there is nothing to hold against the record.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -37,11 +37,11 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
 
 /// The hash of every CUDA source and wrapper, by path.
 pub fn hashes(listing: &Listing) -> BTreeMap<String, String> {
-    listing.files().filter(is_verified_source).map(|file| (file.path.clone(), sha256(&file.bytes))).collect()
+    listing.files().filter(is_verified_source).map(|file| (file.path.clone(), hash_of_code(&file.bytes))).collect()
 }
 
 fn compare(sources: &[&File], record: &Record) -> Vec<Finding> {
-    let changed = |file: &&&File| record.sources.get(&file.path) != Some(&sha256(&file.bytes));
+    let changed = |file: &&&File| record.sources.get(&file.path) != Some(&hash_of_code(&file.bytes));
     let unverified = sources
         .iter()
         .filter(changed)
@@ -56,6 +56,12 @@ fn is_verified_source(file: &&File) -> bool {
     let is_kernel = file.path.starts_with("kernels/") && matches!(file.extension(), "cu" | "cuh");
     let is_wrapper = file.path.starts_with("crates/kernels/src/") && file.extension() == "rs";
     is_kernel || is_wrapper
+}
+
+/// The hash of all lines that are not comments as a whole.
+fn hash_of_code(bytes: &[u8]) -> String {
+    let is_code = |line: &&[u8]| !line.trim_ascii_start().starts_with(b"//");
+    sha256(&bytes.split_inclusive(|&byte| byte == b'\n').filter(is_code).collect::<Vec<_>>().concat())
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -74,13 +80,20 @@ mod tests {
 
     fn record(sources: &[(&str, &str)]) -> String {
         let entries: Vec<String> =
-            sources.iter().map(|(path, text)| format!("\"{path}\": \"{}\"", sha256(text.as_bytes()))).collect();
+            sources.iter().map(|(path, text)| format!("\"{path}\": \"{}\"", hash_of_code(text.as_bytes()))).collect();
         format!("{{\"device\": \"any\", \"sources\": {{{}}}}}", entries.join(", "))
     }
 
     #[test]
     fn the_hash_is_sha_256() {
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn comments_may_change_and_code_may_not() {
+        let code = hash_of_code(b"// old\nint x = 1; // one\n");
+        assert_eq!(hash_of_code(b"// new\n    /// more\nint x = 1; // one\n"), code);
+        assert_ne!(hash_of_code(b"// old\nint x = 2; // one\n"), code);
     }
 
     #[test]
