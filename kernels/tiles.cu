@@ -16,6 +16,7 @@
 // Constants: COLS=48 HALVES=1 Y=bf16
 // Constants: COLS=16 HALVES=0 Y=float
 #include "common.cuh"
+#include "warpgroups.cuh"
 
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
 
@@ -30,24 +31,6 @@ struct alignas(64) TensorMap {
     u64 words[16];
 };
 
-__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void barrier_expect(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(u32 barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
-    u32 done;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    } while (!done);
-}
 __device__ __forceinline__ void copy_box(u32 to, const TensorMap *map, u32 barrier, u32 column, u32 row) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
                  "l"(map), "r"(barrier), "r"(column), "r"(row)
@@ -59,32 +42,6 @@ __device__ __forceinline__ void copy_bytes(u32 to, const void *from, u32 bytes, 
                  : "memory");
 }
 
-// The stage that is next, and how often the ring went round.
-struct Ring {
-    u32 stage, parity;
-
-    __device__ __forceinline__ void advance() {
-        if (++stage == STAGES) stage = 0, parity ^= 1;
-    }
-};
-
-#define D8(i) \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define D16 D8(0), D8(8)
-#define D24 D16, D8(16)
-#define D32 D24, D8(24)
-#define D40 D32, D8(32)
-#define D48 D40, D8(40)
-#define D56 D48, D8(48)
-#define D64 D56, D8(56)
-#define R8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define R16 R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define R24 R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define R32 R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define R40 R32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define R48 R40 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define R56 R48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define R64 R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #if HALVES
 #define KINDS ".f32.f16.f16 {"
 #else
@@ -112,7 +69,7 @@ MULTIPLY(128, D64, R64, "%64, %65, %66, %67", "%68")
 // Reads blocks into the ring, one thread's work.
 __device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *low, const BlockSpan *spans, u32 n_spans,
                                       const u32 *columns, const u32 *bits, u32 stages, u32 full, u32 empty) {
-    Ring ring = {0, 0};
+    Ring<STAGES> ring;
     for (u32 i = blockIdx.x; i < n_spans; i += gridDim.x) {
         const BlockSpan span = spans[i];
         for (u32 plane = PLANES; plane-- > 0;) {
@@ -136,7 +93,7 @@ __device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, flo
     const u32 group = threadIdx.x / 128, thread = threadIdx.x % 128;
     // A matrix whose columns lie side by side, swizzled over 128 bytes: 1024 bytes to the next 8 rows.
     const u64 layout = (u64)1 << 62 | (u64)(1024 / 16) << 32 | (u64)(BOX_BYTES / 16) << 16;
-    Ring ring = {0, 0};
+    Ring<STAGES> ring;
     for (u32 i = blockIdx.x; i < n_spans; i += gridDim.x) {
         const BlockSpan span = spans[i];
         float sum[TALL][COLS / 2];

@@ -58,6 +58,7 @@ sources! {
     ROWS = "rows.cu";
     OPTIM = "optim.cu";
     DENSE = "dense.cu";
+    DENSE_WGMMA = "dense_wgmma.cu";
     GEMM = "gemm.cu";
     LOSS = "loss.cu";
     RANKING = "ranking.cu";
@@ -72,12 +73,25 @@ sources! {
     TRANSPOSE = "transpose.cu";
 }
 
-/// What every source includes.
-const COMMON: &str = include_str!("../../../kernels/common.cuh");
-const INCLUDE: &str = "#include \"common.cuh\"";
-/// What sources of samples include after it.
-const SAMPLING: &str = include_str!("../../../kernels/sampling.cuh");
-const INCLUDE_SAMPLING: &str = "#include \"sampling.cuh\"";
+/// What sources include, by name.
+const HEADERS: [(&str, &str); 4] = [
+    ("common.cuh", include_str!("../../../kernels/common.cuh")),
+    ("sampling.cuh", include_str!("../../../kernels/sampling.cuh")),
+    ("dense.cuh", include_str!("../../../kernels/dense.cuh")),
+    ("warpgroups.cuh", include_str!("../../../kernels/warpgroups.cuh")),
+];
+
+impl Source {
+    /// The text, with headers where it includes them: the compiler looks for no files.
+    fn with_headers(self) -> String {
+        let include = |text: String, (name, header): &(&str, &str)| text.replacen(&include_of(name), header, 1);
+        HEADERS.iter().fold(self.text.to_owned(), include)
+    }
+}
+
+fn include_of(name: &str) -> String {
+    format!("#include \"{name}\"")
+}
 
 /// Names and values that a source is compiled with: types of elements, widths.
 pub(crate) type Defines = Vec<(&'static str, String)>;
@@ -87,7 +101,7 @@ pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32))
     let arch = architecture(capability);
     let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
     options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
-    let text = source.text.replacen(INCLUDE, COMMON, 1).replacen(INCLUDE_SAMPLING, SAMPLING, 1);
+    let text = source.with_headers();
     let cached = cache_folder("kernels").map(|folder| folder.join(key(&text, &options)));
     if let Some(code) = cached.as_ref().and_then(|path| fs::read_to_string(path).ok()) {
         return Ok(Ptx::from_src(code));
@@ -129,8 +143,8 @@ fn key(text: &str, options: &[String]) -> String {
 
 /// A name for what is known `of` something that kernels of these sources do, by this compiler.
 pub(crate) fn digest(of: &str, sources: &[Source]) -> String {
-    let texts: String = sources.iter().map(|source| source.text).collect();
-    hashed(&format!("{} {of}\n{COMMON}{texts}", compiler_version()))
+    let texts: String = sources.iter().map(|source| source.with_headers()).collect();
+    hashed(&format!("{} {of}\n{texts}", compiler_version()))
 }
 
 fn hashed(text: &str) -> String {
@@ -168,9 +182,11 @@ mod tests {
 
     #[test]
     fn every_source_includes_what_it_uses() {
-        assert!(Source::PASSES.text.contains(INCLUDE));
-        assert!(Source::WALKS.text.contains(INCLUDE_SAMPLING));
-        assert!(!COMMON.contains("#include") && !SAMPLING.contains("#include"));
+        let sources = [Source::PASSES, Source::WALKS, Source::TILES, Source::DENSE, Source::DENSE_WGMMA];
+        for source in sources {
+            assert!(source.text.contains(&include_of("common.cuh")) && !source.with_headers().contains("#include"));
+        }
+        assert!(HEADERS.iter().all(|(_, header)| !header.contains("#include")));
     }
 
     #[test]

@@ -238,6 +238,11 @@ pub(crate) fn name_of(context: &CudaContext) -> String {
     context.name().unwrap_or_else(|_| "CUDA device".to_owned())
 }
 
+/// Whether cards of a capability have `wgmma`, which one generation has.
+pub(crate) fn has_wgmma(capability: (i32, i32)) -> bool {
+    capability == (9, 0)
+}
+
 /// Refuses a card without the instructions that kernels are written in: `mma` on bf16 and asynchronous copies.
 pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
     if capability < OLDEST_CAPABILITY {

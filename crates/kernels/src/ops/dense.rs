@@ -1,4 +1,4 @@
-//! `kernels/dense.cu`: dense products with one long side, rows of nodes times weights and sums over nodes.
+//! `kernels/dense.cu` and `kernels/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights and sums over nodes.
 //!
 //! Libraries multiply `f32` without tensor cores, and write what an activation then reads again. Here both are one pass, which
 //! waits for memory alone where weights are narrow.
@@ -13,7 +13,7 @@ use super::mask::Mask;
 use super::passes::number;
 use crate::backend::{Cuda, element};
 use crate::compile::{Defines, Source};
-use crate::device::BLOCK;
+use crate::device::{BLOCK, Device, has_wgmma};
 use crate::matrix::{CudaMatrix, WIDE};
 
 const OPERATION: &str = "gemm";
@@ -33,10 +33,19 @@ const LONG: usize = 1 << 14;
 const COLS: RangeInclusive<usize> = WIDE..=256;
 /// Rows of sums over nodes, at most.
 const SUMMED_ROWS_MAX: usize = 2048;
-/// Blocks that share a product. The number depends on no card, so that sums are made of the same parts on all of them.
+/// Blocks that share a product, by `mma` and by `wgmma`. The numbers depend on no card, so that sums are made of the same parts on all
+/// that multiply alike.
 const BLOCKS: usize = 264;
+const BLOCKS_OF_WARPGROUPS: usize = 132;
 /// Stages that a part of the summed dimension is worth being a part for.
 const PART_STAGES_MIN: usize = 8;
+/// Stages of shared memory of warpgroups, and the bytes of one: two tiles of numbers by columns, and one of rows. It begins at a multiple
+/// of the last.
+const WARPGROUP_STAGES: usize = 4;
+const WARPGROUP_STAGE_BYTES: usize = (2 * TILE * DEPTH_BYTES + TILE * (DEPTH_BYTES + 16)).next_multiple_of(SWIZZLED);
+const SWIZZLED: usize = 1024;
+/// Threads of a block of warpgroups: two that multiply, two that bring.
+const WARPGROUP_THREADS: u32 = 512;
 
 /// `Out` of `kernels/dense.cu`.
 #[repr(C)]
@@ -94,9 +103,50 @@ struct Variant {
     masks: bool,
 }
 
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProductKernel {
+    /// Warpgroups by `wgmma`: `kernels/dense_wgmma.cu`.
+    Wgmma,
+    /// Warps by `mma`: `kernels/dense.cu`.
+    Mma,
+}
+
+impl ProductKernel {
+    /// The faster one for a result of `shape`: of narrow ones, and of sums for few features, warpgroups would compute halves of tiles for
+    /// nothing.
+    fn of(device: &Device, shape: Shape, splits: bool, dtype: Dtype) -> Self {
+        let fills_tiles = shape.cols > COLS_MAX / 2 && !(splits && shape.rows <= TILE / 2);
+        let suits = dtype == Dtype::F32 && fills_tiles && has_wgmma(device.capability());
+        if suits { Self::Wgmma } else { Self::Mma }
+    }
+
+    fn source(self) -> Source {
+        match self {
+            Self::Wgmma => Source::DENSE_WGMMA,
+            Self::Mma => Source::DENSE,
+        }
+    }
+
+    fn blocks(self) -> usize {
+        match self {
+            Self::Wgmma => BLOCKS_OF_WARPGROUPS,
+            Self::Mma => BLOCKS,
+        }
+    }
+
+    fn threads(self) -> u32 {
+        match self {
+            Self::Wgmma => WARPGROUP_THREADS,
+            Self::Mma => BLOCK,
+        }
+    }
+}
+
 /// How a product is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
+    kernel: ProductKernel,
     /// Rows and columns of a tile, and tiles side by side.
     rows: usize,
     cols: usize,
@@ -110,28 +160,37 @@ struct Cut {
 
 impl Cut {
     /// For a result of `shape`, whose summed dimension is cut where it is the long side.
-    fn of(shape: Shape, depth: usize, splits: bool, dtype: Dtype) -> Self {
+    fn of(kernel: ProductKernel, shape: Shape, depth: usize, splits: bool, dtype: Dtype) -> Self {
         let abreast = shape.cols.div_ceil(COLS_MAX);
-        // Of lower tiles, two warps side by side have a half of the columns each.
-        let (rows, multiple) = if splits && shape.rows <= TILE / 2 { (TILE / 2, 32) } else { (TILE, 16) };
-        let cols = shape.cols.div_ceil(abreast).next_multiple_of(multiple);
+        let (rows, cols) = match kernel {
+            ProductKernel::Wgmma => (TILE, COLS_MAX),
+            // Of lower tiles, two warps side by side have a half of the columns each.
+            ProductKernel::Mma if splits && shape.rows <= TILE / 2 => {
+                (TILE / 2, shape.cols.div_ceil(abreast).next_multiple_of(32))
+            }
+            ProductKernel::Mma => (TILE, shape.cols.div_ceil(abreast).next_multiple_of(16)),
+        };
         let n_tiles = shape.rows.div_ceil(rows);
         let stage = DEPTH_BYTES / dtype.n_bytes();
         let parts = match splits {
-            true => (BLOCKS / (n_tiles * abreast)).clamp(1, depth.div_ceil(PART_STAGES_MIN * stage).max(1)),
+            true => (kernel.blocks() / (n_tiles * abreast)).clamp(1, depth.div_ceil(PART_STAGES_MIN * stage).max(1)),
             false => 1,
         };
         let part = depth.div_ceil(parts).next_multiple_of(stage);
-        Self { rows, cols, abreast, blocks: n_tiles.min(BLOCKS.div_ceil(abreast)), parts: depth.div_ceil(part), part }
+        let blocks = n_tiles.min(kernel.blocks().div_ceil(abreast));
+        Self { kernel, rows, cols, abreast, blocks, parts: depth.div_ceil(part), part }
     }
 
     fn config(self, shared_mem_bytes: u32) -> LaunchConfig {
-        let grid_dim = (self.blocks as u32, self.abreast as u32, self.parts as u32);
-        LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes }
+        let grid_dim = (self.abreast as u32, self.blocks as u32, self.parts as u32);
+        LaunchConfig { grid_dim, block_dim: (self.kernel.threads(), 1, 1), shared_mem_bytes }
     }
 
     /// Tiles of the right operand that stay in shared memory, and its bytes in all.
     fn held(self, dense: Dense, dtype: Dtype) -> (usize, u32) {
+        if self.kernel == ProductKernel::Wgmma {
+            return (0, (WARPGROUP_STAGES * WARPGROUP_STAGE_BYTES + SWIZZLED) as u32);
+        }
         let (vector, depth) = (16 / dtype.n_bytes(), DEPTH_BYTES / dtype.n_bytes());
         // What is read along the summed dimension lies a vector apart, else eight elements.
         let tile = |side: usize, along: bool| {
@@ -147,6 +206,12 @@ impl Cut {
 }
 
 impl Cuda {
+    /// How a product of operands of one type is cut for this card.
+    fn cut(&self, dense: Dense, splits: bool, dtype: Dtype) -> Cut {
+        let kernel = ProductKernel::of(&self.device, dense.shape, splits, dtype);
+        Cut::of(kernel, dense.shape, dense.depth, splits, dtype)
+    }
+
     /// A product with a long side, and its epilogue; `false`, and nothing is done, for others. Both operands are of one type.
     pub(super) fn multiply_long(
         &self,
@@ -162,7 +227,7 @@ impl Cuda {
         let (variant, to) = self.forward_out(dense, epilogue, out)?;
         match dense.transposes {
             (Transpose::No, _) if has_long_rows(dense.shape) => {
-                let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
+                let cut = self.cut(dense, false, a.dtype);
                 self.product_of(dense, (a, b).into(), cut, variant, to)?;
                 Ok(true)
             }
@@ -191,7 +256,7 @@ impl Cuda {
         let dtype = first.0.dtype;
         let depth = dense.depth.next_multiple_of(DEPTH_BYTES / dtype.n_bytes()) + second.0.shape.cols;
         let both = Dense { depth, ..dense };
-        let cut = Cut::of(dense.shape, depth, false, dtype);
+        let cut = self.cut(both, false, dtype);
         self.product_of(both, Factors { first, second: Some(second) }, cut, variant, to)?;
         Ok(true)
     }
@@ -209,7 +274,7 @@ impl Cuda {
         if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || !has_long_rows(dense.shape) {
             return Ok(false);
         }
-        let cut = Cut::of(dense.shape, dense.depth, false, a.dtype);
+        let cut = self.cut(dense, false, a.dtype);
         let cols = dense.shape.cols;
         let partials = sums.as_deref().map(|_| self.scratch::<f32>(OPERATION, cut.blocks * cols)).transpose()?;
         let to = Out {
@@ -274,7 +339,7 @@ impl Cuda {
         to: Out,
         out: &CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let cut = Cut::of(dense.shape, dense.depth, true, a.dtype);
+        let cut = self.cut(dense, true, a.dtype);
         let partials = self.scratch::<f32>(OPERATION, cut.parts * out.len())?;
         let to = Out { partials: self.pointer(Some(&partials)), ..to };
         self.product_of(dense, (a, b).into(), cut, variant, to)?;
@@ -352,7 +417,7 @@ impl Cuda {
         ];
         let constants = constants.map(|(name, value)| (name, value.to_string()));
         let defines: Defines = types.into_iter().chain(constants).collect();
-        self.variant(OPERATION, Source::DENSE, name, &defines)
+        self.variant(OPERATION, cut.kernel.source(), name, &defines)
     }
 }
 
@@ -376,9 +441,10 @@ mod tests {
         /// Tiles cover all columns, parts all of the summed dimension, and none is empty.
         #[test]
         fn cuts_leave_nothing_out(rows in 1_usize..5000, cols in 8_usize..=256, depth in 1_usize..1_000_000, splits: bool,
-                                  is_f32: bool) {
-            let dtype = if is_f32 { Dtype::F32 } else { Dtype::Bf16 };
-            let cut = Cut::of(Shape::new(rows, cols), depth, splits, dtype);
+                                  is_f32: bool, is_wgmma: bool) {
+            let dtype = if is_f32 || is_wgmma { Dtype::F32 } else { Dtype::Bf16 };
+            let kernel = if is_wgmma { ProductKernel::Wgmma } else { ProductKernel::Mma };
+            let cut = Cut::of(kernel, Shape::new(rows, cols), depth, splits, dtype);
             prop_assert!(cut.cols.is_multiple_of(16) && cut.cols <= COLS_MAX && cut.cols * cut.abreast >= cols);
             prop_assert!(cut.cols * (cut.abreast - 1) < cols);
             prop_assert!(cut.part.is_multiple_of(DEPTH_BYTES / dtype.n_bytes()));

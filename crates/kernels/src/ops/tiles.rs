@@ -29,6 +29,7 @@ use super::operand::{Halves, Operand};
 use super::tiles_paper::{Share, shares};
 use crate::backend::{Cuda, element};
 use crate::compile::{Defines, Source};
+use crate::device::has_wgmma;
 use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse, pitch};
 
 /// Rows of a window; `kernels/common.cuh` says the same.
@@ -60,9 +61,6 @@ pub enum BlockKernel {
 }
 
 impl BlockKernel {
-    /// Capability of the only generation with `wgmma`.
-    const WGMMA: (i32, i32) = (9, 0);
-
     /// The fastest one of a card.
     pub(crate) fn of(capability: (i32, i32)) -> Self {
         if Self::Wgmma.runs_on(capability) { Self::Wgmma } else { Self::Mma }
@@ -71,7 +69,7 @@ impl BlockKernel {
     /// Whether cards of a capability, one that is not refused altogether, have its instructions.
     pub(crate) fn runs_on(self, capability: (i32, i32)) -> bool {
         match self {
-            Self::Wgmma => capability == Self::WGMMA,
+            Self::Wgmma => has_wgmma(capability),
             Self::Mma | Self::Paper => true,
         }
     }
