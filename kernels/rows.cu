@@ -38,15 +38,13 @@ struct PlacedRows {
     }
 };
 
-// Which rows are wanted, and where they go; null where they, or these, follow each other. Some go nowhere.
+// Which rows are wanted, and where they go; null where they, or these, follow each other.
 struct Names {
     const u32 *ids, *places;
 
     __device__ __forceinline__ u32 id(u32 i) const { return ids ? ids[i] : i; }
     __device__ __forceinline__ u32 place(u32 i) const { return places ? places[i] : i; }
 };
-
-static const u32 NOWHERE = ~0u;
 
 // Units that a thread has under way.
 static const int AT_ONCE = 4;
@@ -65,9 +63,8 @@ __device__ __forceinline__ void copy_units(const PlacedRows &rows, const Names &
             if (i >= n_units) continue;
             const Index row = i / of_row, unit = i % of_row;
             const char *at = rows.row(names.id((u32)row));
-            const u32 place = names.place((u32)row);
-            if (at && place != NOWHERE) from[k] = reinterpret_cast<const Unit *>(at) + unit;
-            to[k] = reinterpret_cast<Unit *>(out + place * rows.row_bytes) + unit;
+            if (at) from[k] = reinterpret_cast<const Unit *>(at) + unit;
+            to[k] = reinterpret_cast<Unit *>(out + names.place((u32)row) * rows.row_bytes) + unit;
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
@@ -91,6 +88,22 @@ extern "C" __global__ void copy_named(PlacedRows rows, Names names, char *out, u
     else copy_rows<unsigned short>(rows, names, out, n);
 }
 
+// Which of `n` rows are nowhere, in whatever order: how many, which begins as zero, then their ids; and for whose sake.
+extern "C" __global__ void list_absent(const u64 *rows, const u32 *ids, u32 n, u32 *absent, u32 *places) {
+    const u32 lane = threadIdx.x % 32;
+    // Whole warps, so that each adds once.
+    for (u32 first = (u32)first_thread() / 32 * 32; first < n; first += (u32)n_threads()) {
+        const u32 i = first + lane, id = i < n ? ids[i] : 0;
+        const bool is_absent = i < n && __ldg(&rows[id]) == 0;
+        const u32 others = __ballot_sync(~0u, is_absent);
+        u32 at = lane == 0 && others ? atomicAdd(absent, (u32)__popc(others)) : 0;
+        at = __shfl_sync(~0u, at, 0) + __popc(others & ((1u << lane) - 1));
+        if (!is_absent) continue;
+        absent[1 + at] = id;
+        places[at] = i;
+    }
+}
+
 // Codes of a code book, as crates/compress/src/topk/mod.rs has them: the positions that are kept of each group of 256 columns.
 struct CodeBook {
     // A value for each byte of a code, and a row that is added; null where that is zero.
@@ -109,8 +122,7 @@ extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names na
     Y *row = reinterpret_cast<Y *>(shared + (n_bytes + 15) / 16 * (threadIdx.x / 32));
     for (u64 r = first_thread() / 32; r < n; r += n_threads() / 32) {
         const unsigned char *code = reinterpret_cast<const unsigned char *>(codes.row(names.id((u32)r)));
-        const u32 place = names.place((u32)r);
-        if (!code || place == NOWHERE) continue;
+        if (!code) continue;
         for (u64 c = lane; c < pitch; c += 32)
             row[c] = from_f32<Y>(book.background && c < book.width ? __ldg(book.background + c) : 0.0f);
         __syncwarp();
@@ -120,7 +132,7 @@ extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names na
             row[column] = from_f32<Y>(mean + __ldg(book.values + j));
         }
         __syncwarp();
-        Y *result = out + place * pitch;
+        Y *result = out + names.place((u32)r) * pitch;
         char *to = reinterpret_cast<char *>(result);
         if (n_bytes % 16 == 0) {
             for (u64 u = lane; u < n_bytes / 16; u += 32)

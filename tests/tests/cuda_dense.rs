@@ -199,7 +199,9 @@ fn two_products_are_added() {
 fn sums_over_nodes() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
-        for (seed, (rows, cols)) in [(8, 8), (100, 64), (128, 47), (602, 41), (33, 200), (602, 256), (65, 100)].into_iter().enumerate() {
+        for (seed, (rows, cols)) in
+            [(8, 8), (100, 64), (128, 47), (602, 41), (33, 200), (602, 256), (65, 100)].into_iter().enumerate()
+        {
             let case = Case {
                 dimensions: [rows, cols, LONG],
                 transposes: (Transpose::Yes, Transpose::No),
@@ -218,7 +220,9 @@ fn sums_over_nodes() {
 fn gradients_go_back_through_an_activation_with_the_product() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
-        for (seed, (cols, depth)) in [(64, 47), (16, 8), (33, 41), (128, 128), (200, 16), (256, 300)].into_iter().enumerate() {
+        for (seed, (cols, depth)) in
+            [(64, 47), (16, 8), (33, 41), (128, 128), (200, 16), (256, 300)].into_iter().enumerate()
+        {
             for (activation, dropout) in [(Activation::Relu, Some(mask(0.3, 1))), (Activation::Elu, None)] {
                 through(&cuda, (cols, depth), Slope::of(activation, dropout), seed as u64, dtype);
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology, DeviceWalks};
 use girih_random::{Key, Stream};
+use girih_sampling::relabel::{NewNodes, Relabel};
 use girih_sampling::{
     Bias, Columns, DrawKey, Draws, Expand, FanOut, MiniBatch, NeighborOptions, NeighborSampler, Neighbors, Node2Vec,
     RandomWalks, Sampler, WalkOptions,
@@ -153,6 +154,12 @@ fn all_options() -> Vec<NeighborOptions> {
                 for edge_ids in [false, true] {
                     all.push(NeighborOptions { replace, expand, inputs, edge_ids, ..NeighborOptions::default() });
                 }
+                let hashed = NeighborOptions {
+                    relabel: Relabel::Fused,
+                    new_nodes: NewNodes::FirstSeen,
+                    ..NeighborOptions::default()
+                };
+                all.push(NeighborOptions { replace, expand, inputs, edge_ids: replace, ..hashed });
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use girih_compute::ComputeError;
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceBatch, DeviceSampler, DeviceTopology};
+use girih_sampling::relabel::{NewNodes, Relabel};
 use girih_sampling::{
     Columns, DrawKey, EpochPlan, Expand, FanOut, Loader, LoaderOptions, NeighborOptions, NeighborSampler, SampleError,
     Sampler,
@@ -39,8 +40,8 @@ const FORMS: [(&str, Columns, Expand); 4] = [
     ("global once", Columns::Global, Expand::Once),
 ];
 
-/// Adds a case for each size of a batch and form of blocks, those of its hops, of a graph in memory of the host, and of the
-/// processor.
+/// Adds a case for each size of a batch and form of blocks, those of its hops, of local ids from a hash table, of a graph in memory of the
+/// host, and of the processor.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let cuda = gpu::open_device(report)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
@@ -62,6 +63,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 report.goals.push(Goal::at_most(what, 1e3 * time.median_s, goal));
             }
         }
+        let hashed =
+            NeighborOptions { relabel: Relabel::Fused, new_nodes: NewNodes::FirstSeen, ..NeighborOptions::default() };
+        bench.case(&topology, fan_out, (&format!("{fan_out}/local, hashed"), hashed), report)?;
         let options = NeighborOptions { inputs: Columns::Global, ..NeighborOptions::default() };
         for (share, topology) in &far {
             let what = format!("{fan_out}/global, graph on the host, {share} of the rows on the device");

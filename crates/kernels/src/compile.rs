@@ -64,6 +64,7 @@ sources! {
     RANKING = "ranking.cu";
     SEGMENTS = "segments.cu";
     SAMPLING_BATCH = "sampling_batch.cu";
+    SAMPLING_HASHED = "sampling_hashed.cu";
     SAMPLING_FEW = "sampling_few.cu";
     SAMPLING_MANY = "sampling_many.cu";
     SAMPLING_WEIGHTED = "sampling_weighted.cu";

@@ -16,27 +16,24 @@ use cudarc::driver::{
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, Shape, checks};
 use girih_graph_format::Matrix;
-use girih_machine::prefetch;
 use girih_tiers::{HostReads, Placement};
 use half::bf16;
 use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::compile::Source;
-use crate::device::BLOCK;
+use crate::device::{BLOCK, threads_for};
 use crate::matrix::{CudaIds, CudaMatrix, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows};
-use crate::staged_rows::{Asked, Bringing, Destination, ROW_BYTES_MAX, RowSource, StagedRows};
+use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// Blocks, and threads of each, that keep the bus busy, and leave most of a device to a step.
 const BLOCKS_OF_BUS: (u32, u32) = (33, 512);
-/// Bytes of a line of the caches.
-const LINE_BYTES: usize = 64;
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
 /// Features of a group of a code book.
@@ -64,11 +61,18 @@ enum Memory {
     /// On cards, and in pinned memory of the host.
     Placed(PlacedRows),
     /// Brought from the host, and on cards, if any are there.
-    Staged(StagedRows, Option<OnCards>),
+    Staged(StagedRows, Option<BesideCards>),
     /// All on the host, as this device wrote them.
     Written(Pinned),
     /// All on the device, one after the other.
     Device(CudaSlice<u8>),
+}
+
+/// Rows on cards, while the host brings the others.
+struct BesideCards {
+    on_cards: OnCards,
+    /// Tells which these are.
+    list_absent: CudaFunction,
 }
 
 /// What is waited for.
@@ -84,15 +88,20 @@ struct Begun {
 /// Rows on their way to room on the device, which a launch takes to where they belong.
 struct Arriving {
     room: Room,
-    /// Whether they have places; else they are in order.
-    is_placed: bool,
-    /// The result, and its rows.
-    to: (u64, u64),
+    /// The result.
+    to: u64,
 }
 
-/// Room for rows that arrive, and their places.
+/// Room for rows that arrive.
 struct Room {
     rows: CudaSlice<u8>,
+    /// Where only some do: how many and which, and their places; else they are in order.
+    absent: Option<Absent>,
+}
+
+/// What `list_absent` of `kernels/rows.cu` writes.
+struct Absent {
+    counted: CudaSlice<u32>,
     places: CudaSlice<u32>,
 }
 
@@ -155,7 +164,7 @@ impl Names {
         Self { ids, places: 0 }
     }
 
-    /// All rows, for some places, some of which are none; zero: one after the other.
+    /// All rows, for some places; zero: one after the other.
     fn at(places: u64) -> Self {
         Self { ids: 0, places }
     }
@@ -250,10 +259,14 @@ impl Cuda {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
         let on_cards = OnCards::beside_host(self, rows, &copy, (placement, &group))?;
-        let others = on_cards.as_ref().map(|on_cards| on_cards.others().clone());
-        let bringing = Bringing { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize, others };
-        let staged = StagedRows::new(self, OPERATION, self.ranks_of_process(), bringing)?;
-        Ok(Memory::Staged(staged, on_cards))
+        let bringing = Bringing { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
+        let brought = StagedRows::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
+        let beside = on_cards.map(|on_cards| {
+            let list_absent =
+                self.kernel(OPERATION, Source::ROWS, "list_absent", &[("X", Dtype::F32), ("Y", Dtype::F32)])?;
+            Ok::<_, ComputeError>(BesideCards { on_cards, list_absent })
+        });
+        Ok(Memory::Staged(brought, beside.transpose()?))
     }
 
     /// [`Backend::row_store`](girih_compute::Backend::row_store).
@@ -368,19 +381,9 @@ struct RowsOfPieces {
     row_bytes: usize,
 }
 
-impl RowsOfPieces {
+impl StoredRows for RowsOfPieces {
     fn row(&self, row: usize) -> &[u8] {
         self.pieces.row(row, (row * self.row_bytes) as u64, self.row_bytes)
-    }
-}
-
-impl RowSource for RowsOfPieces {
-    fn copy(&self, row: usize, to: &mut [u8]) {
-        to.copy_from_slice(self.row(row));
-    }
-
-    fn prefetch(&self, row: usize) {
-        prefetch_bytes(self.row(row));
     }
 }
 
@@ -390,25 +393,10 @@ struct RowsOfCodes {
     row_bytes: usize,
 }
 
-impl RowsOfCodes {
+impl StoredRows for RowsOfCodes {
     fn row(&self, row: usize) -> &[u8] {
         &self.codes.codes()[row * self.row_bytes..(row + 1) * self.row_bytes]
     }
-}
-
-impl RowSource for RowsOfCodes {
-    fn copy(&self, row: usize, to: &mut [u8]) {
-        to.copy_from_slice(self.row(row));
-    }
-
-    fn prefetch(&self, row: usize) {
-        prefetch_bytes(self.row(row));
-    }
-}
-
-/// Asks for the lines of a row.
-fn prefetch_bytes(bytes: &[u8]) {
-    bytes.chunks(LINE_BYTES).for_each(|line| prefetch(line.as_ptr()));
 }
 
 impl CodeBook {
@@ -461,7 +449,7 @@ fn row_bytes_shared(width: usize, dtype: Dtype) -> usize {
 }
 
 /// The launch that takes rows to a result.
-struct Launch {
+pub(crate) struct Launch {
     kernel: CudaFunction,
     /// Of codes.
     decoded: Option<Decoded>,
@@ -476,16 +464,20 @@ struct Decoded {
 
 impl Launch {
     fn new(cuda: &Cuda, form: &Form) -> Result<Self, ComputeError> {
-        let (name, dtype) = match form {
-            Form::Dense(form) => ("copy_named", form.dtype),
-            Form::Codes(book) => ("decode_rows", book.dtype),
-        };
-        let kernel = cuda.kernel(OPERATION, Source::ROWS, name, &[("X", dtype), ("Y", dtype)])?;
-        let decoded = match form {
-            Form::Dense(_) => None,
-            Form::Codes(book) => Some(book.decoded(cuda)),
-        };
-        Ok(Self { kernel, decoded })
+        match form {
+            Form::Dense(form) => Self::copying(cuda, OPERATION, form.dtype),
+            Form::Codes(book) => {
+                let types = [("X", book.dtype), ("Y", book.dtype)];
+                let kernel = cuda.kernel(OPERATION, Source::ROWS, "decode_rows", &types)?;
+                Ok(Self { kernel, decoded: Some(book.decoded(cuda)) })
+            }
+        }
+    }
+
+    /// Of rows as they are.
+    pub(crate) fn copying(cuda: &Cuda, operation: &'static str, dtype: Dtype) -> Result<Self, ComputeError> {
+        let kernel = cuda.kernel(operation, Source::ROWS, "copy_named", &[("X", dtype), ("Y", dtype)])?;
+        Ok(Self { kernel, decoded: None })
     }
 
     /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if nothing is decoded.
@@ -493,7 +485,7 @@ impl Launch {
     /// # Safety
     /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes, positions have to be
     /// columns of their group.
-    unsafe fn put(
+    pub(crate) unsafe fn put(
         &self,
         stream: &CudaStream,
         (blocks, threads): (u32, u32),
@@ -530,7 +522,7 @@ impl CudaRows {
     fn argument(&self, cuda: &Cuda) -> Option<RowsArgument> {
         let (first, rows) = match &self.memory {
             Memory::Placed(placed) => placed.addresses(cuda),
-            Memory::Staged(_, on_cards) => (0, on_cards.as_ref()?.list(cuda)),
+            Memory::Staged(_, beside) => (0, beside.as_ref()?.on_cards.list(cuda)),
             Memory::Written(pinned) => (pinned.address(), 0),
             Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
         };
@@ -586,8 +578,11 @@ impl CudaRows {
     /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere.
     fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<(), DriverError> {
         let (stream, Begun { launched, asked, arriving }) = (&cuda.device.stream, begun);
-        let brought = asked.map_or(Ok(()), |asked| asked.wait_on(&self.side));
-        let taken = brought.and_then(|()| arriving.as_ref().map_or(Ok(()), |arriving| self.take_over(cuda, arriving)));
+        let n_brought = asked.map_or(Ok(0), |asked| asked.wait_on(&self.side));
+        let taken = n_brought.and_then(|n| match &arriving {
+            Some(arriving) if n > 0 => self.take_over(cuda, arriving, n),
+            _ => Ok(()),
+        });
         stream.join(&self.side)?;
         launched.map_or(Ok(()), |launched| stream.wait(&launched))?;
         // Whoever has the room next waits for this stream, and it is freed in its order.
@@ -599,55 +594,76 @@ impl CudaRows {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for so many rows, used before if there is some.
-    fn room(&self, cuda: &Cuda, n: usize) -> Result<Room, ComputeError> {
+    /// Room for so many rows at most, used before if there is some.
+    fn room(&self, cuda: &Cuda, n: usize, is_partial: bool) -> Result<Room, ComputeError> {
         let n_bytes = n * self.row_bytes;
-        let spare = self.spare().pop().filter(|room| room.rows.len() >= n_bytes && room.places.len() >= n);
-        spare.map_or_else(
-            || {
-                // No two batches are of one size, but nearly.
-                let slack = |n: usize| n + n / 8;
-                Ok(Room { rows: cuda.scratch(OPERATION, slack(n_bytes))?, places: cuda.scratch(OPERATION, slack(n))? })
-            },
-            Ok,
-        )
+        let fits = |room: &Room| {
+            room.rows.len() >= n_bytes && room.absent.as_ref().is_none_or(|absent| absent.places.len() >= n)
+        };
+        if let Some(room) = self.spare().pop().filter(fits) {
+            return Ok(room);
+        }
+        // No two batches are of one size, but nearly.
+        let slack = |n: usize| n + n / 8;
+        let list = |n| cuda.scratch(OPERATION, n);
+        let absent = || Ok::<_, ComputeError>(Absent { counted: list(slack(n) + 1)?, places: list(slack(n))? });
+        let rows = cuda.scratch(OPERATION, slack(n_bytes))?;
+        Ok(Room { rows, absent: is_partial.then(absent).transpose()? })
     }
 
-    /// Puts on the side stream what takes rows that arrived to the result.
-    fn take_over(&self, cuda: &Cuda, arriving: &Arriving) -> Result<(), DriverError> {
+    /// Puts on the side stream what takes rows that arrived, so many, to the result.
+    fn take_over(&self, cuda: &Cuda, arriving: &Arriving, n: usize) -> Result<(), DriverError> {
         let row_bytes = self.row_bytes as u64;
-        let Room { rows, places } = &arriving.room;
+        let Room { rows, absent } = &arriving.room;
         let rows = RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes };
-        let names = Names::at(cuda.pointer(arriving.is_placed.then_some(places)));
+        let names = Names::at(cuda.pointer(absent.as_ref().map(|absent| &absent.places)));
         // SAFETY: the rows were copied there; their places are rows of the result.
-        unsafe { self.launch.put(&self.side, ON_CARDS, rows, names, arriving.to) }
+        unsafe { self.launch.put(&self.side, ON_CARDS, rows, names, (arriving.to, n as u64)) }
     }
 
-    /// Asks the host for the rows of `ids` that are on no card, after all that was asked of the device before.
+    /// Asks the host for the rows of `ids` that are on no card, after all that was put on the side stream before.
     fn ask(
         &self,
         cuda: &Cuda,
-        (staged, on_cards): (&StagedRows, Option<&OnCards>),
+        (staged, beside): (&StagedRows, Option<&BesideCards>),
         ids: &CudaIds,
         out: &mut CudaMatrix,
     ) -> Result<(Asked, Option<Arriving>), ComputeError> {
-        let (n, at_out) = (out.shape.rows, cuda.pointer(Some(&out.data)));
-        let is_direct = on_cards.is_none() && matches!(self.form, Form::Dense(_));
-        let arriving = if is_direct {
-            None
-        } else {
-            Some(Arriving { room: self.room(cuda, n)?, is_placed: on_cards.is_some(), to: (at_out, n as u64) })
-        };
-        let to = arriving.as_ref().map_or(Destination { rows: at_out, places: 0 }, |arriving| Destination {
-            rows: cuda.pointer(Some(&arriving.room.rows)),
-            places: cuda.pointer(Some(&arriving.room.places)),
-        });
+        let (n, at_out, at_ids) = (out.shape.rows, cuda.pointer(Some(&out.data)), cuda.pointer(Some(&ids.ids)));
+        let is_direct = beside.is_none() && matches!(self.form, Form::Dense(_));
+        let mut arriving = (!is_direct)
+            .then(|| Ok(Arriving { room: self.room(cuda, n, beside.is_some())?, to: at_out }))
+            .transpose()?;
         let failed = Cuda::failed(OPERATION);
         // Behind the making of room, too.
-        let ready = cuda.device.stream.record_event(None).map_err(&failed)?;
+        self.side.join(&cuda.device.stream).map_err(&failed)?;
+        let absent = arriving.as_mut().and_then(|arriving| arriving.room.absent.as_mut());
+        let wanted = match beside.zip(absent) {
+            Some((beside, absent)) => self.list_absent(cuda, beside, (at_ids, n), absent).map_err(&failed)?,
+            None => Wanted::All(at_ids, n),
+        };
+        let to = arriving.as_ref().map_or(at_out, |arriving| cuda.pointer(Some(&arriving.room.rows)));
+        let ready = self.side.record_event(None).map_err(&failed)?;
         // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is finished.
-        let asked = unsafe { staged.ask(ready, (cuda.pointer(Some(&ids.ids)), n), to) }.map_err(&failed)?;
+        let asked = unsafe { staged.ask(ready, wanted, to) }.map_err(&failed)?;
         Ok((asked, arriving))
+    }
+
+    /// Puts on the side stream what lists the rows that are on no card, of `n` ids at an address.
+    fn list_absent(
+        &self,
+        cuda: &Cuda,
+        beside: &BesideCards,
+        (ids, n): (u64, usize),
+        absent: &mut Absent,
+    ) -> Result<Wanted, DriverError> {
+        let (rows, n_ids) = (beside.on_cards.list(cuda), n as u32);
+        self.side.memset_zeros(&mut absent.counted.slice_mut(..1))?;
+        let mut launch = self.side.launch_builder(&beside.list_absent);
+        launch.arg(&rows).arg(&ids).arg(&n_ids).arg(&mut absent.counted).arg(&mut absent.places);
+        // SAFETY: there is an address for each row, which ids are; and room for each of them, and for their number before them.
+        unsafe { launch.launch(threads_for(n)) }?;
+        Ok(Wanted::Counted(cuda.pointer(Some(&absent.counted)), n))
     }
 }
 
@@ -668,15 +684,16 @@ impl RowReader<Cuda> for CudaRows {
         let mut begun = Begun::default();
         if self.check(ids, out)? {
             let failed = Cuda::failed(OPERATION);
+            // Before what is read here: it takes longer.
+            if let Memory::Staged(staged, beside) = &self.memory
+                && beside.as_ref().is_none_or(|beside| !beside.on_cards.are_all())
+            {
+                let (asked, arriving) = self.ask(cuda, (staged, beside.as_ref()), ids, out)?;
+                begun = Begun { asked: Some(asked), arriving, launched: None };
+            }
             self.side.join(&cuda.device.stream).map_err(&failed)?;
             if self.launch(cuda, &self.side, ids, out)? {
                 begun.launched = Some(self.side.record_event(None).map_err(&failed)?);
-            }
-            if let Memory::Staged(staged, on_cards) = &self.memory
-                && on_cards.as_ref().is_none_or(|on_cards| on_cards.others().any())
-            {
-                let (asked, arriving) = self.ask(cuda, (staged, on_cards.as_ref()), ids, out)?;
-                begun = Begun { asked: Some(asked), arriving, ..begun };
             }
         }
         self.begun().push_back(begun);

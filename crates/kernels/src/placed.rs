@@ -12,7 +12,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bitvec::vec::BitVec;
 use cudarc::driver::{CudaSlice, CudaStream};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
@@ -74,8 +73,8 @@ enum HostMemory {
 pub(crate) struct OnCards {
     _slabs: Vec<Arc<Slab>>,
     addresses: CudaSlice<u64>,
-    /// The rows that are on no card.
-    others: BitVec,
+    /// Whether they are all rows.
+    are_all: bool,
     stream: Arc<CudaStream>,
 }
 
@@ -166,7 +165,12 @@ impl OnCards {
         }
         let slabs = group.hand_out(rows.operation, slab)?;
         let addresses = cuda.upload_list(rows.operation, &near.addresses(rows, on_host, &slabs, group.rank))?;
-        Ok(Self { _slabs: slabs, addresses, others: near.others(rows.n_rows), stream: Arc::clone(&cuda.device.stream) })
+        Ok(Self {
+            _slabs: slabs,
+            addresses,
+            are_all: near.len() == rows.n_rows,
+            stream: Arc::clone(&cuda.device.stream),
+        })
     }
 
     /// The address of the list of addresses.
@@ -174,9 +178,9 @@ impl OnCards {
         cuda.pointer(Some(&self.addresses))
     }
 
-    /// The rows that are on no card.
-    pub(crate) fn others(&self) -> &BitVec {
-        &self.others
+    /// Whether they are all rows.
+    pub(crate) fn are_all(&self) -> bool {
+        self.are_all
     }
 }
 
@@ -315,12 +319,9 @@ impl Near {
         self.on_every_card.is_empty() && !self.is_read_by_others()
     }
 
-    /// All nodes but these.
-    fn others(&self, n_nodes: usize) -> BitVec {
-        let mut others = BitVec::repeat(true, n_nodes);
-        let near = self.on_every_card.iter().chain(self.on_one_card.iter().flatten());
-        near.for_each(|&node| others.set(node as usize, false));
-        others
+    /// How many there are; spans of a placement have no node in common.
+    fn len(&self) -> usize {
+        self.on_every_card.len() + self.on_one_card.iter().map(Vec::len).sum::<usize>()
     }
 
     fn is_read_by_others(&self) -> bool {

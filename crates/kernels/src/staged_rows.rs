@@ -4,6 +4,7 @@
 //! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or room on the device,
 //!                               while the other is copied         from which one launch takes them there
 //! ```
+//! Where cards have some of the rows, the device lists the others first, so that pieces are whole whatever share it has.
 //! Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any memory, also in a mapped
 //! file. Threads of their own take pieces of a batch in turn and wait for nobody but their own copies: a batch goes in pieces
 //! whatever its size, so that the pinned area need not grow with it, and from one batch to the next without a pause. Events say when
@@ -14,13 +15,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use bitvec::vec::BitVec;
 use cudarc::driver::sys::{CUevent_flags, CUresult};
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
+use girih_machine::prefetch;
 
 use crate::Cuda;
+use crate::driver::explain;
 use crate::staging::Buffer;
 
 /// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in less time than
@@ -33,12 +35,10 @@ const THREADS_MAX: usize = 16;
 const CORES_LEFT: usize = 1;
 /// Rows that are asked for before they are copied.
 const ROWS_AHEAD: usize = 8;
-/// Bytes that a row may take at most, with its place.
-pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES - ALIGNMENT - size_of::<u32>();
-/// Where what follows rows in a buffer begins.
-const ALIGNMENT: usize = 16;
-/// The place of what is not brought; `kernels/rows.cu` says the same.
-const NOWHERE: u32 = u32::MAX;
+/// Bytes of a line of the caches.
+const LINE_BYTES: usize = 64;
+/// Bytes that a row may take at most.
+pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES;
 
 /// Rows of equal size, as devices have them.
 pub(crate) trait RowSource: Send + Sync {
@@ -49,22 +49,51 @@ pub(crate) trait RowSource: Send + Sync {
     fn prefetch(&self, _row: usize) {}
 }
 
-/// Which rows are brought.
+/// Rows that are stored as devices have them.
+pub(crate) trait StoredRows: Send + Sync {
+    fn row(&self, row: usize) -> &[u8];
+}
+
+impl<T: StoredRows> RowSource for T {
+    fn copy(&self, row: usize, to: &mut [u8]) {
+        to.copy_from_slice(self.row(row));
+    }
+
+    fn prefetch(&self, row: usize) {
+        prefetch_bytes(self.row(row));
+    }
+}
+
+/// Asks for the lines of a row.
+pub(crate) fn prefetch_bytes(bytes: &[u8]) {
+    bytes.chunks(LINE_BYTES).for_each(|line| prefetch(line.as_ptr()));
+}
+
+/// What is brought.
+#[derive(Clone)]
 pub(crate) struct Bringing {
     pub(crate) source: Arc<dyn RowSource>,
     /// Bytes of a row.
     pub(crate) row_bytes: usize,
-    /// The rows that are on no card; `None`: all of them.
-    pub(crate) others: Option<BitVec>,
 }
 
-/// Where on a device rows are brought.
+/// Which rows are wanted.
 #[derive(Clone, Copy)]
-pub(crate) struct Destination {
-    /// Room for a row for each id. All of them are brought in order; some at the beginning of the room of a piece.
-    pub(crate) rows: u64,
-    /// Room for the place of each of them, where some are brought: which id it is of.
-    pub(crate) places: u64,
+pub(crate) enum Wanted {
+    /// As many as ids are at an address of the device.
+    All(u64, usize),
+    /// As many as the first word at an address says, whose ids follow it: so many at most.
+    Counted(u64, usize),
+}
+
+impl Wanted {
+    /// Where words begin on the device, and how many there may be.
+    fn words(self) -> (u64, usize) {
+        match self {
+            Self::All(ids, n) => (ids, n),
+            Self::Counted(words, most) => (words, most + 1),
+        }
+    }
 }
 
 /// See the module.
@@ -87,7 +116,8 @@ struct Batch {
     ids: Ids,
     /// The first id that no thread has taken.
     next: AtomicUsize,
-    to: Destination,
+    /// Room on the device for a row for each id, in order.
+    to: u64,
     /// Each thread tells what is recorded behind its last copy.
     tell: Sender<Result<CudaEvent, DriverError>>,
 }
@@ -97,7 +127,7 @@ struct Ids {
     /// `None` while it is given back.
     memory: Option<PinnedHostSlice<NodeId>>,
     first: *const NodeId,
-    n: usize,
+    wanted: Wanted,
     copied: CudaEvent,
     spare: SpareIds,
 }
@@ -112,7 +142,11 @@ impl Ids {
     fn wait(&self) -> Result<&[NodeId], DriverError> {
         self.copied.synchronize()?;
         // SAFETY: as many were copied there, and nobody writes them while this lives.
-        Ok(unsafe { std::slice::from_raw_parts(self.first, self.n) })
+        let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
+        Ok(match self.wanted {
+            Wanted::All(..) => words,
+            Wanted::Counted(..) => &words[1..=words[0] as usize],
+        })
     }
 }
 
@@ -126,17 +160,18 @@ impl Drop for Ids {
 
 /// Rows that were asked for.
 pub(crate) struct Asked {
+    batch: Arc<Batch>,
     told: Receiver<Result<CudaEvent, DriverError>>,
     n_threads: usize,
 }
 
 impl Asked {
-    /// Waits until all copies are on their streams, and has `stream` wait for them.
-    pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<(), DriverError> {
+    /// Waits until all copies are on their streams, and has `stream` wait for them; how many rows they bring.
+    pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, DriverError> {
         for _ in 0..self.n_threads {
             stream.wait(&self.told.recv().map_err(|_| gone())??)?;
         }
-        Ok(())
+        Ok(self.batch.ids.wait()?.len())
     }
 }
 
@@ -154,14 +189,18 @@ impl StagedRows {
         cuda: &Cuda,
         operation: &'static str,
         n_ranks: usize,
-        bringing: Bringing,
+        bringing: &Bringing,
     ) -> Result<Self, ComputeError> {
         let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
         let mut staged = Self { asked: Vec::new(), threads: Vec::new(), asking, spare_ids: Arc::default() };
-        let bringing = Arc::new(bringing);
+        let refused = |error: DriverError| {
+            let (n_bytes, why) = (n_threads * BUFFERS * BUFFER_BYTES, explain(error.0));
+            let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
+            ComputeError::device(operation, format!("the host pins no {n_bytes} bytes of buffers ({why}); {remedy}"))
+        };
         for _ in 0..n_threads {
-            let filler = Filler::new(cuda, &bringing).map_err(Cuda::failed(operation))?;
+            let filler = Filler::new(cuda, bringing.clone()).map_err(refused)?;
             let (ask, asked) = channel();
             let thread = Builder::new().name("girih rows".to_owned()).spawn(move || filler.run(&asked));
             let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
@@ -171,30 +210,26 @@ impl StagedRows {
         Ok(staged)
     }
 
-    /// Asks for the rows that `ids` names, `n` of them, after `ready`.
+    /// Asks for rows after `ready`; they come to `to` in order.
     ///
     /// # Safety
     /// Ids have to be rows. They stay as they are, and the destination has room for them and is used by nobody else, until what follows
     /// [`Asked::wait_on`].
-    pub(crate) unsafe fn ask(
-        &self,
-        ready: CudaEvent,
-        (ids, n): (u64, usize),
-        to: Destination,
-    ) -> Result<Asked, DriverError> {
+    pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<Asked, DriverError> {
+        let (words, n) = wanted.words();
         let mut memory = self.memory_for(n)?;
         let copied = self.asking.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
         let on_host = &mut memory.as_mut_slice()?[..n];
         self.asking.wait(&ready)?;
-        // SAFETY: as many ids are there, and stay; the memory is read after the event, and given back after it.
-        unsafe { result::memcpy_dtoh_async(on_host, ids, self.asking.cu_stream()) }?;
+        // SAFETY: as many words are there, and stay; the memory is read after the event, and given back after it.
+        unsafe { result::memcpy_dtoh_async(on_host, words, self.asking.cu_stream()) }?;
         copied.record(&self.asking)?;
         let first = on_host.as_ptr();
-        let ids = Ids { memory: Some(memory), first, n, copied, spare: Arc::clone(&self.spare_ids) };
+        let ids = Ids { memory: Some(memory), first, wanted, copied, spare: Arc::clone(&self.spare_ids) };
         let (tell, told) = channel();
         let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to, tell });
         self.asked.iter().try_for_each(|ask| ask.send(Arc::clone(&batch))).map_err(|_| gone())?;
-        Ok(Asked { told, n_threads: self.asked.len() })
+        Ok(Asked { batch, told, n_threads: self.asked.len() })
     }
 
     /// Pinned memory for so many ids, used before if there is some.
@@ -219,24 +254,19 @@ impl Drop for StagedRows {
 
 /// What a thread has.
 struct Filler {
-    bringing: Arc<Bringing>,
+    bringing: Bringing,
     stream: Arc<CudaStream>,
     buffers: [Buffer; BUFFERS],
     /// The buffer that is filled next.
     turn: usize,
-    /// Of a piece, the rows that are brought, and where in the result they belong.
-    named: Vec<Named>,
 }
 
-/// Where a row of a batch belongs, and which row it is.
-type Named = (u32, NodeId);
-
 impl Filler {
-    fn new(cuda: &Cuda, bringing: &Arc<Bringing>) -> Result<Self, DriverError> {
+    fn new(cuda: &Cuda, bringing: Bringing) -> Result<Self, DriverError> {
         let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
         let buffer = || Buffer::new(cuda.device.stream.context(), BUFFER_BYTES, waiting);
         let (stream, buffers) = (cuda.device.urgent_stream()?, [buffer()?, buffer()?]);
-        Ok(Self { bringing: Arc::clone(bringing), stream, buffers, turn: 0, named: Vec::new() })
+        Ok(Self { bringing, stream, buffers, turn: 0 })
     }
 
     /// Brings its share of what is asked for until nobody asks any more.
@@ -258,56 +288,42 @@ impl Filler {
             if first >= ids.len() {
                 return self.stream.record_event(None);
             }
-            self.bring(first, &ids[first..ids.len().min(first + at_once)], batch.to)?;
+            let to = batch.to + (first * self.bringing.row_bytes) as u64;
+            self.bring(&ids[first..ids.len().min(first + at_once)], to)?;
         }
     }
 
-    /// Brings the rows of ids that follow each other in a batch.
-    fn bring(&mut self, first: usize, ids: &[NodeId], to: Destination) -> Result<(), DriverError> {
-        let Bringing { source, row_bytes, others } = &*self.bringing;
-        self.named.clear();
-        let is_asked = |&(_, id): &Named| others.as_ref().is_none_or(|others| others[id as usize]);
-        self.named.extend((first as u32..).zip(ids.iter().copied()).filter(is_asked));
+    /// Brings rows that follow each other in a batch.
+    fn bring(&mut self, ids: &[NodeId], to: u64) -> Result<(), DriverError> {
+        let Bringing { source, row_bytes } = &self.bringing;
         let buffer = &mut self.buffers[self.turn % BUFFERS];
         self.turn += 1;
         // Until what it held before is on the device.
         buffer.copied.synchronize()?;
-        let memory = buffer.memory.as_mut_slice()?;
-        let (rows, list) = memory.split_at_mut((self.named.len() * row_bytes).next_multiple_of(ALIGNMENT));
-        let rows = &mut rows[..self.named.len() * row_bytes];
-        fill(source.as_ref(), *row_bytes, &self.named, rows);
-        let stream = self.stream.cu_stream();
+        let rows = &mut buffer.memory.as_mut_slice()?[..ids.len() * row_bytes];
+        fill(source.as_ref(), *row_bytes, ids, rows);
         if !rows.is_empty() {
             // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the event.
-            unsafe { result::memcpy_htod_async(to.rows + (first * row_bytes) as u64, rows, stream) }?;
-        }
-        if others.is_some() {
-            let list = &mut list[..size_of_val(ids)];
-            let places = self.named.iter().map(|&(place, _)| place).chain(std::iter::repeat(NOWHERE));
-            list.chunks_exact_mut(size_of::<u32>())
-                .zip(places)
-                .for_each(|(to, place)| to.copy_from_slice(&place.to_le_bytes()));
-            // SAFETY: as above.
-            unsafe { result::memcpy_htod_async(to.places + (first * size_of::<u32>()) as u64, list, stream) }?;
+            unsafe { result::memcpy_htod_async(to, rows, self.stream.cu_stream()) }?;
         }
         buffer.copied.record(&self.stream)
     }
 }
 
 impl Bringing {
-    /// Rows of a piece, with their places.
+    /// Rows of a piece.
     fn rows_at_once(&self) -> usize {
-        (BUFFER_BYTES - ALIGNMENT) / (self.row_bytes + size_of::<u32>()).max(1)
+        BUFFER_BYTES / self.row_bytes.max(1)
     }
 }
 
 /// Copies rows side by side.
-fn fill(source: &dyn RowSource, row_bytes: usize, rows: &[Named], to: &mut [u8]) {
+fn fill(source: &dyn RowSource, row_bytes: usize, ids: &[NodeId], to: &mut [u8]) {
     if row_bytes == 0 {
         return;
     }
-    for (at, (to, &(_, id))) in to.chunks_exact_mut(row_bytes).zip(rows).enumerate() {
-        if let Some(&(_, soon)) = rows.get(at + ROWS_AHEAD) {
+    for (at, (to, &id)) in to.chunks_exact_mut(row_bytes).zip(ids).enumerate() {
+        if let Some(&soon) = ids.get(at + ROWS_AHEAD) {
             source.prefetch(soon as usize);
         }
         source.copy(id as usize, to);
@@ -327,27 +343,22 @@ mod tests {
         }
     }
 
-    fn bringing(row_bytes: usize) -> Bringing {
-        Bringing { source: Arc::new(Numbered), row_bytes, others: None }
-    }
-
     #[test]
-    fn pieces_have_room_for_rows_and_their_places() {
+    fn pieces_fit_into_a_buffer() {
         for row_bytes in [0, 1, 3, 16, 200, 2408, ROW_BYTES_MAX] {
-            let n = bringing(row_bytes).rows_at_once();
-            let bytes = (n * row_bytes).next_multiple_of(ALIGNMENT) + n * size_of::<u32>();
-            assert!(n > 0 && bytes <= BUFFER_BYTES, "{n} rows of {row_bytes}");
+            let n = Bringing { source: Arc::new(Numbered), row_bytes }.rows_at_once();
+            assert!(n > 0 && n * row_bytes <= BUFFER_BYTES, "{n} rows of {row_bytes}");
         }
     }
 
     #[test]
     fn rows_fill_a_buffer_in_order() {
         for n in [0_usize, 1, 2, 17, 1000] {
-            let rows: Vec<Named> = (0..n).map(|i| (i as u32, (i * 7919 % 251) as NodeId)).collect();
+            let ids: Vec<NodeId> = (0..n).map(|i| (i * 7919 % 251) as NodeId).collect();
             let mut memory = vec![0; 13 * n];
-            fill(&Numbered, 13, &rows, &mut memory);
+            fill(&Numbered, 13, &ids, &mut memory);
             let mut row = [0; 13];
-            for (bytes, &(_, id)) in memory.chunks_exact(13).zip(&rows) {
+            for (bytes, &id) in memory.chunks_exact(13).zip(&ids) {
                 Numbered.copy(id as usize, &mut row);
                 assert_eq!(bytes, row);
             }

@@ -1,13 +1,13 @@
 //! `kernels/rows.cu`: rows by their ids.
 
-use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};
 
 use super::passes::columns_of;
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::far_rows::{Names, RowsArgument};
+use crate::far_rows::{Launch, Names, RowsArgument};
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
 
 /// Units of 16 bytes that a thread copies at a time; `kernels/rows.cu` says the same.
@@ -24,10 +24,13 @@ impl Cuda {
             let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
             let rows = RowsArgument { first: self.pointer(Some(&x.data)), rows: 0, row_bytes };
             let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
+            let LaunchConfig { grid_dim: (blocks, ..), block_dim: (threads, ..), .. } = threads_for(units);
+            let launch = Launch::copying(self, "gather_rows", x.dtype)?;
+            let (names, to) = (Names::of(self.pointer(Some(&ids.ids))), self.pointer(Some(&out.data)));
+            let (stream, n) = (&self.device.stream, out.shape.rows as u64);
             // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
-            return unsafe {
-                self.copy_named("gather_rows", (&self.device.stream, threads_for(units)), rows, ids, out)
-            };
+            let launched = unsafe { launch.put(stream, (blocks, threads), rows, names, (to, n)) };
+            return launched.map_err(Self::failed("gather_rows"));
         }
         let kernel = self.kernel("gather_rows", Source::ROWS, "gather_rows", &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
@@ -36,28 +39,6 @@ impl Cuda {
         // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the types are
         // those that the kernel was compiled for.
         unsafe { launch.launch(columns_of(out.shape)) }.map_err(Self::failed("gather_rows"))?;
-        Ok(())
-    }
-
-    /// Row `i` of `out` becomes the row that `ids[i]` names, byte by byte, on a stream and by so many threads; what is nowhere stays.
-    ///
-    /// # Safety
-    /// Ids have to be rows; there is an id for each row of `out`, which are as far apart as those.
-    pub(crate) unsafe fn copy_named(
-        &self,
-        operation: &'static str,
-        (stream, config): (&CudaStream, LaunchConfig),
-        rows: RowsArgument,
-        ids: &CudaIds,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let types = [("X", out.dtype), ("Y", out.dtype)];
-        let kernel = self.kernel(operation, Source::ROWS, "copy_named", &types)?;
-        let (names, n) = (Names::of(self.pointer(Some(&ids.ids))), out.shape.rows as u64);
-        let mut launch = stream.launch_builder(&kernel);
-        launch.arg(&rows).arg(&names).arg(&mut out.data).arg(&n);
-        // SAFETY: see above.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 

@@ -21,6 +21,16 @@ pub(super) struct Weights {
     pub(super) n_positive: u64,
 }
 
+/// `Table` of `kernels/sampling_hashed.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    pub(super) keys: u64,
+    pub(super) firsts: u64,
+    pub(super) places: u64,
+    pub(super) mask: u64,
+}
+
 /// `Control`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +112,8 @@ pub(super) struct Weighing {
 unsafe impl DeviceRepr for Topology {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Weights {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Table {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Control {}
 // SAFETY: as above.

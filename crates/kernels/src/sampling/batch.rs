@@ -13,6 +13,7 @@ use girih_graph_format::NodeId;
 use girih_sampling::{Block, Columns, DrawKey, Draws, Expand, MiniBatch, NeighborOptions};
 
 use super::control::{BatchSizes, Words};
+use super::places::PlacesSize;
 use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
@@ -36,6 +37,8 @@ pub struct DeviceBatch {
     pub(super) columns: Option<CudaSlice<NodeId>>,
     pub(super) edge_ids: Option<CudaSlice<u64>>,
     pub(super) shares: Option<Shares>,
+    /// Where seeds and edges are in a table, if nodes have their places there: seeds first, as many as there may be.
+    slots: Option<CudaSlice<u32>>,
     pub(super) tiles: CudaSlice<u64>,
     pub(super) repeated: Repeated,
 }
@@ -52,6 +55,8 @@ pub(super) const SHARE_TILE: u64 = 256;
 pub(super) const DRAW_TILE_MIN: u64 = 32;
 /// Fewest words of a bitmap in a tile of `settle`.
 pub(super) const SETTLE_TILE_MIN: u64 = 256;
+/// Edges of a tile of `list_first`.
+pub(super) const EDGE_TILE: u64 = 256;
 
 /// Where in [`DeviceBatch::tiles`] each launch of a hop has its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,18 +69,22 @@ pub(super) struct HopTiles {
 }
 
 impl HopTiles {
-    fn new(first: u64, rows: u64, n_words: u64, has_shares: bool) -> Self {
+    fn new(first: u64, rows: u64, n_settle: u64, has_shares: bool) -> Self {
         let settle = first + rows.div_ceil(DRAW_TILE_MIN).max(1);
-        let shares = settle + n_words / SETTLE_TILE_MIN;
+        let shares = settle + n_settle;
         let end = shares + if has_shares { 1 + rows.div_ceil(SHARE_TILE) } else { 0 };
         Self { draw: first, settle, shares, end }
     }
 
-    /// Those of all hops; bitmaps have `n_words`.
-    pub(super) fn of_hops(capacities: &Capacities, n_hops: usize, n_words: u64, has_shares: bool) -> Vec<Self> {
+    /// Those of all hops.
+    pub(super) fn of_hops(capacities: &Capacities, n_hops: usize, size: PlacesSize, has_shares: bool) -> Vec<Self> {
+        let n_settle = match size {
+            PlacesSize::Words(n_words) => n_words / SETTLE_TILE_MIN,
+            PlacesSize::Slots => capacities.edges.div_ceil(EDGE_TILE).max(1),
+        };
         let mut end = 0;
         let of_hop = |&rows: &u64| {
-            let tiles = Self::new(end, rows, n_words, has_shares);
+            let tiles = Self::new(end, rows, n_settle, has_shares);
             end = tiles.end;
             tiles
         };
@@ -84,36 +93,37 @@ impl HopTiles {
 }
 
 impl DeviceBatch {
-    /// Memory for batches within some capacities, of `n_hops` hops on a graph of `n_columns` nodes whose bitmaps have `n_words`.
+    /// Memory for batches within some capacities, of `n_hops` hops on a graph of `n_columns` nodes whose places are of this size.
     pub(super) fn new(
         cuda: &Cuda,
         capacities: Capacities,
         options: NeighborOptions,
         n_hops: usize,
-        (n_columns, n_words): (usize, u64),
+        (n_columns, size): (usize, PlacesSize),
     ) -> Result<Self, ComputeError> {
         let words = Words { n_hops };
         let [rows, edges] = [capacities.nodes[n_hops - 1] as usize, capacities.edges as usize];
-        let most_nodes = capacities.nodes[n_hops] as usize;
+        let [seeds, most_nodes] = [capacities.nodes[0], capacities.nodes[n_hops]].map(|n| n as usize);
         let offsets = match options.expand {
             Expand::Once => rows + 1,
             Expand::PerLayer => capacities.nodes[..n_hops].iter().map(|&rows| rows as usize + 1).sum(),
         };
         let keeps_both = options.expand == Expand::Once && options.inputs == Columns::Global;
         let has_shares = options.draws == Draws::PerLayer;
-        let tiles = HopTiles::of_hops(&capacities, n_hops, n_words, has_shares);
+        let tiles = HopTiles::of_hops(&capacities, n_hops, size, has_shares);
         let n_tiles = tiles.last().map_or(0, |last| last.end) as usize;
         let shares = || -> Result<Shares, ComputeError> {
             Ok(Shares { running: cuda.scratch(OPERATION, rows)?, counts: cuda.scratch(OPERATION, rows)? })
         };
         Ok(Self {
-            page: cuda.scratch(OPERATION, words.len_with(capacities.nodes[0] as usize))?,
+            page: cuda.scratch(OPERATION, words.len_with(seeds))?,
             nodes: cuda.scratch(OPERATION, most_nodes)?,
             indptr: cuda.scratch(OPERATION, offsets)?,
             sources: cuda.scratch(OPERATION, edges)?,
             columns: keeps_both.then(|| cuda.scratch(OPERATION, edges)).transpose()?,
             edge_ids: options.edge_ids.then(|| cuda.scratch(OPERATION, edges)).transpose()?,
             shares: has_shares.then(shares).transpose()?,
+            slots: (size == PlacesSize::Slots).then(|| cuda.scratch(OPERATION, seeds + edges)).transpose()?,
             tiles: cuda.scratch(OPERATION, n_tiles)?,
             repeated: Repeated::default(),
             seeds: Vec::new(),
@@ -129,6 +139,22 @@ impl DeviceBatch {
     #[must_use]
     pub fn capacities(&self) -> &Capacities {
         &self.capacities
+    }
+
+    /// Where seeds begin on the device: behind the words of the page.
+    pub(super) fn seeds_at(&self, cuda: &Cuda) -> u64 {
+        cuda.pointer(Some(&self.page)) + (self.words.len() * size_of::<u64>()) as u64
+    }
+
+    /// Where local ids of edges begin.
+    pub(super) fn columns_at(&self, cuda: &Cuda) -> u64 {
+        cuda.pointer(Some(self.columns.as_ref().unwrap_or(&self.sources)))
+    }
+
+    /// Where the slots of seeds begin, and those of edges.
+    pub(super) fn slots_at(&self, cuda: &Cuda) -> (u64, u64) {
+        let of_seeds = cuda.pointer(self.slots.as_ref());
+        (of_seeds, of_seeds + self.capacities.nodes[0] * size_of::<u32>() as u64)
     }
 
     /// Hops whose sources get local ids.
@@ -253,10 +279,14 @@ mod tests {
     #[test]
     fn tiles_of_launches_follow_each_other() {
         let capacities = Capacities { nodes: vec![33, 600, 900], edges: 1 };
-        let tiles = HopTiles::of_hops(&capacities, 2, 4096, true);
+        let tiles = HopTiles::of_hops(&capacities, 2, PlacesSize::Words(4096), true);
         assert_eq!(tiles[0], HopTiles { draw: 0, settle: 2, shares: 18, end: 20 });
         assert_eq!(tiles[1], HopTiles { draw: 20, settle: 39, shares: 55, end: 59 });
-        let none = HopTiles::of_hops(&Capacities { nodes: vec![0, 0], edges: 0 }, 1, 4096, false);
+        let nothing = Capacities { nodes: vec![0, 0], edges: 0 };
+        let none = HopTiles::of_hops(&nothing, 1, PlacesSize::Words(4096), false);
         assert_eq!(none, [HopTiles { draw: 0, settle: 1, shares: 17, end: 17 }]);
+        assert_eq!(HopTiles::of_hops(&nothing, 1, PlacesSize::Slots, false)[0].end, 2);
+        let hashed = HopTiles::of_hops(&Capacities { edges: 257, ..capacities }, 2, PlacesSize::Slots, false);
+        assert_eq!(hashed[1], HopTiles { draw: 4, settle: 23, shares: 25, end: 25 });
     }
 }

@@ -1,17 +1,19 @@
 //! The launches of a batch: `kernels/sampling_*.cu`.
 //!
 //! ```text
-//! begin    seeds are the first nodes; bitmaps were empty
+//! begin    seeds are the first nodes
 //! draw     a pass over the rows of a hop: how many edges each gets, where they go (sums of tiles, in one pass), which they are
-//! settle   a pass over bitmaps: new nodes, ascending, get their places
-//! finish   global ids become local ones; bitmaps are emptied
+//! settle   new nodes get their places
+//! finish   global ids become local ones
 //! ```
+//! All but draws are [`Places`]'.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 use girih_sampling::{Draws, Expand, NeighborOptions, Neighbors};
 
 use super::batch::{DeviceBatch, HopTiles, SHARE_TILE, Shares};
+use super::places::Places;
 use super::{OPERATION, arguments};
 use crate::Cuda;
 use crate::compile::{Defines, Source};
@@ -19,21 +21,11 @@ use crate::device::{BLOCK, threads_for};
 
 /// The largest fan-out that a thread draws for its row, `kernels/sampling_few.cu`.
 const FEW_MAX: u32 = 16;
-/// Words of bitmaps from which on threads may scan eight each: 8 million nodes.
-const LARGE_WORDS: u64 = 1 << 18;
-/// Nodes of the graph for each that a hop may find, from which on they do.
-const SPARSE: u64 = 32;
-/// Words that are a tile of either size.
-pub(super) const WORDS_ALIGN: u64 = 8 * BLOCK as u64;
 
-/// The kernels of a sampler, looked up once: a batch takes less time than looking them up for each.
+/// The kernels that draw, looked up once: a batch takes less time than looking them up for each.
 pub(super) struct Kernels {
-    begin: CudaFunction,
     draws: Vec<DrawKernel>,
     shares: Option<ShareKernels>,
-    /// For threads that scan one word, and eight.
-    settle: [CudaFunction; 2],
-    finish: CudaFunction,
 }
 
 /// What draws the neighbours of a hop.
@@ -89,13 +81,9 @@ impl Kernels {
                 draw: of_shares("draw_shares")?,
             })
         };
-        let of_batch = |name, words: u64| kernel(Source::SAMPLING_BATCH, name, &vec![("WORDS", words.to_string())]);
         Ok(Self {
-            begin: of_batch("begin_batch", 1)?,
             draws: hops.iter().map(draw).collect::<Result<_, ComputeError>>()?,
             shares: has_shares.then(shares).transpose()?,
-            settle: [of_batch("settle", 1)?, of_batch("settle", 8)?],
-            finish: of_batch("finish_batch", 1)?,
         })
     }
 }
@@ -110,56 +98,38 @@ pub(super) struct Launches<'a> {
     pub(super) weights: arguments::Weights,
     /// The address of powers of two of rows.
     pub(super) exponents: u64,
-    /// Addresses of the bitmaps, marked and seen, and how many words each has.
-    pub(super) bitmaps: (u64, u64),
-    pub(super) n_words: u64,
-    /// The address of a place for each node.
-    pub(super) positions: u64,
+    pub(super) places: &'a Places,
 }
 
 impl Launches<'_> {
     /// Puts the whole batch on the stream. Its page holds the request.
     ///
     /// # Safety
-    /// Addresses are those of a graph, of bitmaps of a bit for each of its nodes in whole tiles, all zero, and of as many
-    /// places; the batch was made for that graph, and kernels and batch for these hops; seeds on its page are nodes, no more than
-    /// its capacity. All of it lives until the stream is done with it.
+    /// Addresses are those of a graph; places are for its nodes, and empty; the batch was made for that graph, and kernels, places and
+    /// batch for these hops; seeds on its page are nodes, no more than its capacity. All of it lives until the stream is done with it.
     pub(super) unsafe fn run(&self) -> Result<(), ComputeError> {
         let has_shares = self.kernels.shares.is_some();
-        let tiles = HopTiles::of_hops(&self.batch.capacities, self.hops.len(), self.n_words, has_shares);
+        let tiles = HopTiles::of_hops(&self.batch.capacities, self.hops.len(), self.places.size(), has_shares);
         let n_local = self.batch.n_local_hops();
         // SAFETY: the caller vouches for what is read and written; each launch finds what the ones before it have left.
         unsafe {
-            self.begin(tiles.last().map_or(0, |last| last.end))?;
+            self.places.begin(self, tiles.last().map_or(0, |last| last.end))?;
             for (hop, tiles) in tiles.into_iter().enumerate() {
                 self.draw(hop, tiles, hop < n_local)?;
                 if hop < n_local {
-                    self.settle(hop, tiles)?;
+                    self.places.settle(self, hop, tiles)?;
                 }
             }
-            self.finish(n_local)
+            self.places.finish(self, n_local as u64)
         }
     }
 
-    fn control(&self) -> arguments::Control {
+    pub(super) fn control(&self) -> arguments::Control {
         arguments::Control { words: self.cuda.pointer(Some(&self.batch.page)), n_hops: self.hops.len() as u64 }
     }
 
-    fn tiles_at(&self, word: u64) -> u64 {
+    pub(super) fn tiles_at(&self, word: u64) -> u64 {
         self.cuda.pointer(Some(&self.batch.tiles)) + word * size_of::<u64>() as u64
-    }
-
-    unsafe fn begin(&self, n_tiles: u64) -> Result<(), ComputeError> {
-        let control = self.control();
-        let seeds = control.words + (self.batch.words.len() * size_of::<u64>()) as u64;
-        let (nodes, tiles) = (self.cuda.pointer(Some(&self.batch.nodes)), self.tiles_at(0));
-        let config = threads_for(self.batch.capacities.nodes[0].max(n_tiles) as usize);
-        let mut launch = self.cuda.device.stream.launch_builder(&self.kernels.begin);
-        launch.arg(&control).arg(&seeds).arg(&nodes).arg(&self.positions);
-        launch.arg(&self.bitmaps.0).arg(&self.bitmaps.1).arg(&tiles).arg(&n_tiles);
-        // SAFETY: seeds follow the words, there is room for each of them, and so many words for tiles; see `run`.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
     }
 
     fn hop(&self, hop: usize, tiles: HopTiles, is_local: bool) -> arguments::Hop {
@@ -174,7 +144,7 @@ impl Launches<'_> {
             indptr: cuda.pointer(Some(&batch.indptr)) + (batch.first_offset(hop) * size_of::<u64>()) as u64,
             sources: cuda.pointer(Some(&batch.sources)),
             edge_ids: cuda.pointer(batch.edge_ids.as_ref()),
-            marked: if is_local { self.bitmaps.0 } else { 0 },
+            marked: if is_local { self.places.marked(cuda) } else { 0 },
             tiles: self.tiles_at(tiles.draw),
             shares: cuda.pointer(shares.map(|shares| &shares.counts)),
             max_edges: batch.capacities.edges,
@@ -236,36 +206,6 @@ impl Launches<'_> {
         unsafe { launch.launch(threads_for(count as usize)) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
     }
-
-    unsafe fn settle(&self, hop: usize, tiles: HopTiles) -> Result<(), ComputeError> {
-        let (control, at) = (self.control(), hop as u64);
-        let (nodes, tiles) = (self.cuda.pointer(Some(&self.batch.nodes)), self.tiles_at(tiles.settle));
-        let most = self.batch.capacities.nodes[hop + 1];
-        let is_sparse = is_sparse(self.n_words, most);
-        let words_of_block = u64::from(BLOCK) * if is_sparse { 8 } else { 1 };
-        let mut launch = self.cuda.device.stream.launch_builder(&self.kernels.settle[usize::from(is_sparse)]);
-        launch.arg(&control).arg(&at).arg(&self.bitmaps.0).arg(&self.bitmaps.1).arg(&nodes).arg(&self.positions);
-        launch.arg(&tiles).arg(&most);
-        // SAFETY: bitmaps are whole tiles of words, each of which has a block and a word of `tiles`; nodes beyond the capacity
-        // are not written; see `run`.
-        unsafe { launch.launch(blocks(self.n_words / words_of_block, BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
-    }
-
-    unsafe fn finish(&self, n_local: usize) -> Result<(), ComputeError> {
-        let (control, cuda, batch) = (self.control(), self.cuda, self.batch);
-        let sources = cuda.pointer(Some(&batch.sources));
-        let columns = batch.columns.as_ref().map_or(sources, |columns| cuda.pointer(Some(columns)));
-        let (n_local, n_nodes) = (n_local as u64, batch.n_columns as u64);
-        let nodes = cuda.pointer(Some(&batch.nodes));
-        let config = threads_for((batch.capacities.edges / 4).max(batch.capacities.nodes[0]) as usize);
-        let mut launch = cuda.device.stream.launch_builder(&self.kernels.finish);
-        launch.arg(&control).arg(&n_local).arg(&sources).arg(&columns).arg(&self.positions).arg(&n_nodes);
-        launch.arg(&nodes).arg(&self.bitmaps.0).arg(&self.bitmaps.1).arg(&self.n_words);
-        // SAFETY: sizes on the device are within the capacities, ids that are no nodes are not looked up; see `run`.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
-    }
 }
 
 /// Lanes of a row that draws so many neighbours, or takes all.
@@ -276,14 +216,8 @@ fn lanes_of(neighbors: Neighbors) -> u32 {
     }
 }
 
-/// Whether threads scan eight words of a bitmap each: where a hop that finds so many nodes leaves most words as they are. Where
-/// nodes are dense, blocks would be too few and write one node after the other.
-fn is_sparse(n_words: u64, finds: u64) -> bool {
-    n_words >= LARGE_WORDS && finds <= n_words * 32 / SPARSE
-}
-
 /// So many blocks, and one where there would be none.
-fn blocks(n: u64, threads: u32) -> LaunchConfig {
+pub(super) fn blocks(n: u64, threads: u32) -> LaunchConfig {
     let n = n.clamp(1, i32::MAX as u64) as u32;
     LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }
@@ -297,12 +231,5 @@ mod tests {
         let lanes = [1, 8, 9, 16, 17, 32, 33, 1000].map(|count| lanes_of(Neighbors::Count(count)));
         assert_eq!(lanes, [8, 8, 16, 16, 32, 32, 32, 32]);
         assert_eq!(lanes_of(Neighbors::All), 32);
-    }
-
-    #[test]
-    fn large_bitmaps_are_scanned_by_eights_where_few_nodes_are_new() {
-        assert!(!is_sparse(76_800, 1000));
-        assert!(is_sparse(LARGE_WORDS, LARGE_WORDS));
-        assert!(!is_sparse(LARGE_WORDS, LARGE_WORDS + 1));
     }
 }

@@ -12,7 +12,7 @@
 //! - [`DeviceTopology`]: a graph in the memory of the device, or in that of the host, read in place.
 //! - [`DeviceSampler`]: neighbours of seeds, hop by hop. Start here.
 //! - [`DeviceBatch`]: what it leaves on the device.
-//! - [`CudaGraph`](source::CudaGraph): the graph that batches for training are drawn from; they come as rows of `Â`.
+//! - [`CudaGraph`]: the graph that batches for training are drawn from; they come as rows of `Â`.
 //! - [`DeviceWalks`]: random walks.
 
 mod arguments;
@@ -20,7 +20,10 @@ mod batch;
 mod bias;
 mod capacities;
 mod control;
+mod hashed;
 mod launch;
+mod places;
+mod ranks;
 mod repeat;
 mod sampler;
 mod source;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
 use girih_graph_format::{Csr, NodeId};
-use girih_sampling::relabel::NewNodes;
 use girih_sampling::{Columns, DrawKey, Draws, NeighborOptions, NeighborSampler, Neighbors};
 
 use super::batch::DeviceBatch;
 use super::bias::DeviceBias;
 use super::capacities::{Bounds, edges_of_nodes};
-use super::launch::{Kernels, Launches, WORDS_ALIGN};
+use super::launch::{Kernels, Launches};
+use super::places::Places;
 use super::repeat::Identity;
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
 use crate::Cuda;
@@ -19,8 +18,8 @@ use crate::Cuda;
 /// A [`NeighborSampler`] on a device: the same batches, to the bit, whatever the device.
 ///
 /// A draw costs as much as on the host: O(fan-out) whatever the degree, and O(fan-out²) from fan-outs of 32 on. Nodes get
-/// local ids by their ranks among the bits of a set, so that new nodes ascend and nothing is hashed. How the host's sampler
-/// relabels makes no difference.
+/// local ids by their ranks among the bits of a set, so that new nodes ascend and nothing is hashed; or, where new nodes are wanted
+/// [in the order of edges](girih_sampling::relabel::NewNodes::FirstSeen), from a hash table. How the host's sampler relabels makes no difference.
 ///
 /// [`presample`](Self::presample) bounds the memory of batches by what some of them take; before that it is what the largest
 /// takes.
@@ -31,14 +30,9 @@ pub struct DeviceSampler {
     bias: Option<DeviceBias>,
     kernels: Kernels,
     identity: Identity,
-    /// Two sets of nodes, marked and seen, a bit each: both in one piece, empty between batches.
-    bitmaps: CudaSlice<u32>,
-    /// Words of each.
-    n_words: u64,
+    places: Places,
     /// Whether they are empty: not after a launch failed.
     are_empty: bool,
-    /// For each node its place in the batch; of nodes not found, anything.
-    positions: CudaSlice<u32>,
     capacities: Capacities,
     largest: Capacities,
 }
@@ -48,8 +42,7 @@ impl DeviceSampler {
     /// on the host.
     ///
     /// # Errors
-    /// When the sampler does what devices do not: LABOR, or new nodes in the order in which they are seen; when it has weights
-    /// of another graph; when batches have no seeds, the memory of the device does not suffice, or it fails.
+    /// When the sampler does what devices do not: LABOR; when it has weights of another graph; when batches have no seeds, the memory of the device does not suffice, or it fails.
     pub fn new(
         cuda: &Cuda,
         topology: Arc<DeviceTopology>,
@@ -63,9 +56,6 @@ impl DeviceSampler {
         let bias = sampler.bias().map(upload).transpose()?;
         let hops = sampler.fan_out().hops().to_vec();
         let kernels = Kernels::new(cuda, &hops, options, (bias.is_some(), topology.is_on_host()))?;
-        let n_words = (topology.n_nodes() as u64).div_ceil(32).next_multiple_of(WORDS_ALIGN).max(WORDS_ALIGN);
-        let bitmaps = cuda.scratch(OPERATION, 2 * n_words as usize)?;
-        let positions = cuda.scratch(OPERATION, topology.n_nodes())?;
         let largest = Capacities::largest(Bounds {
             n_nodes: topology.n_nodes() as u64,
             n_edges: topology.n_edges() as u64,
@@ -76,6 +66,7 @@ impl DeviceSampler {
             replace: options.replace,
             last_is_global: options.inputs == Columns::Global,
         });
+        let places = Places::new(cuda, topology.n_nodes(), &largest, options.new_nodes)?;
         let capacities = largest.clone();
         Ok(Self {
             topology,
@@ -84,10 +75,8 @@ impl DeviceSampler {
             bias,
             kernels,
             identity: Identity::default(),
-            bitmaps,
-            n_words,
+            places,
             are_empty: false,
-            positions,
             capacities,
             largest,
         })
@@ -138,7 +127,7 @@ impl DeviceSampler {
     }
 
     fn batch_within(&self, cuda: &Cuda, capacities: Capacities) -> Result<DeviceBatch, ComputeError> {
-        DeviceBatch::new(cuda, capacities, self.options, self.hops.len(), (self.topology.n_nodes(), self.n_words))
+        DeviceBatch::new(cuda, capacities, self.options, self.hops.len(), (self.topology.n_nodes(), self.places.size()))
     }
 
     /// Samples a batch, and waits for it: as [`sample_into`](Self::sample_into) and [`complete`](Self::complete).
@@ -173,9 +162,8 @@ impl DeviceSampler {
         let stream = &cuda.device.stream;
         stream.memcpy_htod(&request, &mut batch.page).map_err(Cuda::failed(OPERATION))?;
         if !std::mem::replace(&mut self.are_empty, false) {
-            stream.memset_zeros(&mut self.bitmaps).map_err(Cuda::failed(OPERATION))?;
+            self.places.clear(cuda)?;
         }
-        let marked = cuda.pointer(Some(&self.bitmaps));
         let repeated = std::mem::take(&mut batch.repeated);
         let launches = Launches {
             cuda,
@@ -185,12 +173,10 @@ impl DeviceSampler {
             graph: self.topology.argument(cuda),
             weights: self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda)),
             exponents: self.bias.as_ref().map_or(0, |bias| bias.exponents(cuda)),
-            bitmaps: (marked, marked + self.n_words * size_of::<u32>() as u64),
-            n_words: self.n_words,
-            positions: cuda.pointer(Some(&self.positions)),
+            places: &self.places,
         };
-        // SAFETY: the graph is a `Csr` of as many nodes as bitmaps have bits and positions places; bitmaps are empty; the batch
-        // was made for it and for these hops and options; seeds were checked; all memory is freed in the order of the stream.
+        // SAFETY: the graph is a `Csr` of as many nodes as places are for, which are empty; the batch was made for it and for these hops
+        // and options; seeds were checked; all memory is freed in the order of the stream.
         // Captured, all this holds for as long as sampler and batch live, and nobody else launches it.
         let launch = || unsafe { launches.run() };
         batch.repeated = repeated.run(cuda, &self.identity, launch)?;
@@ -241,8 +227,6 @@ impl DeviceSampler {
 fn check_options(options: NeighborOptions, batch_size: usize) -> Result<(), ComputeError> {
     let refused = if options.draws == Draws::Labor {
         "LABOR is not drawn on devices; draw per node or per layer, or sample on the host"
-    } else if options.new_nodes == NewNodes::FirstSeen {
-        "devices list new nodes by id; take NewNodes::Ascending, or sample on the host"
     } else if batch_size == 0 {
         "batches of 0 seeds; give a batch size of at least 1"
     } else {
@@ -259,11 +243,7 @@ mod tests {
     fn what_kernels_do_not_do_is_refused() {
         let options = NeighborOptions::default();
         assert!(check_options(options, 1).is_ok());
-        let refused = [
-            (NeighborOptions { draws: Draws::Labor, ..options }, 1, "LABOR"),
-            (NeighborOptions { new_nodes: NewNodes::FirstSeen, ..options }, 1, "by id"),
-            (options, 0, "batch size"),
-        ];
+        let refused = [(NeighborOptions { draws: Draws::Labor, ..options }, 1, "LABOR"), (options, 0, "batch size")];
         for (options, batch_size, told) in refused {
             let error = check_options(options, batch_size).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
