@@ -67,6 +67,13 @@ impl Summary {
             repeats: sorted.len(),
         }
     }
+
+    /// The same of so many times as long.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        let Self { median_s, min_s, iqr_s, repeats } = self;
+        Self { median_s: factor * median_s, min_s: factor * min_s, iqr_s: factor * iqr_s, repeats }
+    }
 }
 
 /// Runs all contestants in turns, `repeats` rounds after the warm-up, and returns each one's name and summary.

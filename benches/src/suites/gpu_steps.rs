@@ -2,6 +2,8 @@
 //! relabelled by hash maps, by bitmaps, while they are drawn, and on the device; rows of features gathered in memory that the system may move, in pinned
 //! memory, piece by piece beside copies, and read in place.
 //!
+//! Then the three stages of training, each alone, and all of them side by side: an epoch should take little longer than the slowest.
+//!
 //! A repetition is some batches one after the other, each of which is there before the next is begun but where pieces overlap; times are
 //! those of a batch.
 
@@ -15,8 +17,11 @@ use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_tiers::{CacheShares, HostReads, Placement};
+use girih_trainer::{Observer, TrainConfig};
 
-use super::{Setup, gpu};
+use super::epochs::Epochs;
+use super::sampled::{tiers, train_on};
+use super::{DTYPES, Setup, gpu, sage};
 use crate::timing::{Contestant, Summary, compete};
 use crate::transfer::{Gathered, Transfer};
 use crate::{Case, Error, Goal, Report, graphs};
@@ -28,6 +33,8 @@ const BATCH_SIZE: usize = 1024;
 const N_BATCHES: usize = 12;
 /// How many times faster than memory that the system may move the last way to bring rows has to be.
 const TIMES_PAGEABLE: f64 = 2.0;
+/// How many times longer than its slowest stage a batch may take.
+const TIMES_SLOWEST: f64 = 1.15;
 
 /// Adds a case for each step of sampling and of bringing rows.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
@@ -42,24 +49,29 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     add(report, "sampling", &sampled, None);
     let n_rows = batches.inputs.iter().map(Vec::len).sum::<usize>();
     let bytes = (n_rows * rows.n_cols() * size_of::<f32>()) as f64 / batches.inputs.len() as f64;
-    let placement = Placement::of_shares(&ids(rows.n_rows()), CacheShares::default(), 1);
-    let far = |reads| -> Result<Box<dyn RowReader<Cuda>>, Error> {
-        let far = cuda.far_rows(rows, Dtype::F32, (&placement, reads))?;
-        Ok(far.ok_or("the device has memory of its own")?.reader)
-    };
-    let [staged, in_place] = [far(HostReads::Staged)?, far(HostReads::InPlace)?];
+    let [staged, in_place] = [HostReads::Staged, HostReads::InPlace].map(|reads| far(&cuda, rows, Dtype::F32, reads));
+    let (staged, in_place) = (staged?, in_place?);
+    let shape = |dtype| (rows.n_cols(), dtype);
     let ways = vec![
         batches.whole(rows, Gathered::Pageable)?,
         batches.whole(rows, Gathered::Pinned)?,
-        batches.read("in pieces beside copies", &cuda, staged.as_ref(), rows.n_cols())?,
-        batches.read("in place", &cuda, in_place.as_ref(), rows.n_cols())?,
+        batches.read("in pieces beside copies", &cuda, staged.as_ref(), shape(Dtype::F32))?,
+        batches.read("in place", &cuda, in_place.as_ref(), shape(Dtype::F32))?,
     ];
     let brought = compete(setup.protocol, ways)?;
     add(report, "rows", &brought, Some(bytes));
     let [pageable, best] = [brought[0].1.median_s, brought[2].1.median_s];
     let what = format!("rows/{}: ms a batch, {TIMES_PAGEABLE} times as fast as {}", brought[2].0, brought[0].0);
     report.goals.push(Goal::at_most(what, 1e3 * best, 1e3 * pageable / TIMES_PAGEABLE));
-    Ok(())
+    drop((staged, in_place));
+    DTYPES.iter().try_for_each(|&dtype| batches.stages(setup, (&cuda, rows, dtype), report))
+}
+
+/// Rows that are on the host alone.
+fn far(cuda: &Cuda, rows: &Matrix, dtype: Dtype, reads: HostReads) -> Result<Box<dyn RowReader<Cuda>>, Error> {
+    let placement = Placement::of_shares(&ids(rows.n_rows()), CacheShares::default(), 1);
+    let far = cuda.far_rows(rows, dtype, (&placement, reads))?;
+    Ok(far.ok_or("the device has memory of its own")?.reader)
 }
 
 /// Cases of a table, each with how many times faster than the first it is.
@@ -114,18 +126,62 @@ impl<'d> Batches<'d> {
                 Ok(loader.sampler().sample_into(&self.dataset.graph, seeds, key, &mut batch)?)
             }));
         }
+        samplers.push(self.on_device("on the device", cuda, true)?);
+        Ok(samplers)
+    }
+
+    /// Has the device sample all batches, and waits for each or for all of them.
+    fn on_device<'b>(&'b self, name: &str, cuda: &'b Cuda, waits_for_each: bool) -> Result<Contestant<'b>, Error> {
         let graph = self.dataset.graph.clone().with_values(None)?;
         let topology = Arc::new(DeviceTopology::on_device(cuda, &graph)?);
         let loader = self.loader(Relabel::default())?;
         let mut device = DeviceSampler::new(cuda, topology, &graph, loader.sampler(), BATCH_SIZE)?;
         let plan = loader.plan(0);
         device.presample(cuda, (0..self.inputs.len()).map(|at| (plan.seeds(at), plan.key(at))))?;
-        let mut batch = device.batch(cuda)?;
-        samplers.push(self.contestant("on the device".to_owned(), plan, move |seeds, key| {
+        let (mut batch, mut n_left) = (device.batch(cuda)?, 0);
+        Ok(self.contestant(name.to_owned(), plan, move |seeds, key| {
             device.sample_into(cuda, seeds, key, &mut batch)?;
-            Ok(cuda.synchronize()?)
-        }));
-        Ok(samplers)
+            n_left = if n_left == 0 { self.inputs.len() } else { n_left } - 1;
+            if waits_for_each || n_left == 0 { Ok(cuda.synchronize()?) } else { Ok(()) }
+        }))
+    }
+
+    /// Adds a case for each stage of training alone, features on the host, and for all of them.
+    fn stages(
+        &self,
+        setup: &Setup,
+        (cuda, rows, dtype): (&Cuda, &Matrix, Dtype),
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let n_bytes = rows.n_rows() * rows.n_cols() * dtype.n_bytes();
+        let reads = HostReads::Auto.chosen(rayon::current_num_threads(), n_bytes as u64);
+        let on_host = far(cuda, rows, dtype, reads)?;
+        let sampler = self.on_device("sampler", cuda, false)?;
+        let loader = self.read("loader", cuda, on_host.as_ref(), (rows.n_cols(), dtype))?;
+        let mut alone = compete(setup.protocol, vec![sampler, loader])?;
+        drop(on_host);
+        let n_batches = self.seeds.len().div_ceil(BATCH_SIZE).max(1) as f64;
+        let train = |features| -> Result<Summary, Error> {
+            let epochs = (setup.protocol.warm_up + setup.protocol.repeats) as u64;
+            let tiers = tiers(features, None);
+            let plain = sage::config(setup.hidden.unwrap_or(sage::HIDDEN), BATCH_SIZE);
+            let config = TrainConfig { precision: dtype, tiers, epochs, eval_every: epochs, ..plain };
+            let train = |observe: &mut Observer<'_>| train_on(1, self.dataset, &config, observe);
+            Ok(Epochs::of(setup.protocol, &mut [], train)?.epoch().scaled(1.0 / n_batches))
+        };
+        // With all on the device there is no loader, and the sampler is a small part.
+        alone.push(("trainer".to_owned(), train(None)?));
+        let (all, slowest) =
+            (train(Some((0.0, 0.0)))?, alone.iter().map(|(_, time)| time.median_s).fold(0.0, f64::max));
+        let group = format!("stages/{}", dtype.name());
+        for (name, time) in &alone {
+            let case = Case::new(format!("{group}/{name} alone"), *time);
+            report.cases.push(case.with("share_of_all", time.median_s / all.median_s));
+        }
+        report.cases.push(Case::new(format!("{group}/all"), all).with("x_slowest", all.median_s / slowest));
+        let what = format!("{group}/all: ms a batch, {TIMES_SLOWEST} times the slowest stage");
+        report.goals.push(Goal::at_most(what, 1e3 * all.median_s, 1e3 * slowest * TIMES_SLOWEST));
+        Ok(())
     }
 
     /// Samples all batches.
@@ -164,10 +220,10 @@ impl<'d> Batches<'d> {
         name: &str,
         cuda: &'b Cuda,
         reader: &'b dyn RowReader<Cuda>,
-        n_columns: usize,
+        (n_columns, dtype): (usize, Dtype),
     ) -> Result<Contestant<'b>, Error> {
         let ids = self.inputs.iter().map(|nodes| cuda.upload_ids(nodes)).collect::<Result<Vec<_>, _>>()?;
-        let out = |nodes: &Vec<NodeId>| cuda.zeros(Shape::new(nodes.len(), n_columns), Dtype::F32);
+        let out = |nodes: &Vec<NodeId>| cuda.zeros(Shape::new(nodes.len(), n_columns), dtype);
         let mut outs = self.inputs.iter().map(out).collect::<Result<Vec<_>, _>>()?;
         Ok(Contestant::timed(name, move || {
             cuda.synchronize()?;
