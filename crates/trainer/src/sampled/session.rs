@@ -275,7 +275,9 @@ fn far_rows<B: Backend>(
 /// How a device gets rows of the host, of so many bytes together: the threads of this process are shared by the devices of a placement.
 fn host_reads(config: &TrainConfig, placement: &Placement, n_bytes: usize) -> HostReads {
     let n_threads = rayon::current_num_threads() / placement.n_cards().max(1);
-    config.tiers.host_reads.chosen(n_threads, n_bytes as u64)
+    let chosen = config.tiers.host_reads.chosen(n_threads, n_bytes as u64);
+    tracing::debug!("{n_bytes} bytes of rows on the host, {n_threads} threads for each device: {chosen}");
+    chosen
 }
 
 /// Codes as the device decodes them, if it does.
