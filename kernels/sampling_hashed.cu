@@ -40,8 +40,10 @@ extern "C" __global__ void begin_hashed(Control control, const u32 *seeds, u32 *
     for (u64 i = first_thread(); i < n_tiles; i += n_threads()) tiles[i] = 0;
 }
 
-// A slot for each edge of a hop, and for each slot the first edge.
+// A slot for each edge of a hop, and for each slot the first edge. Where a batch failed, edges may be unwritten, and no node: nothing
+// follows them.
 extern "C" __global__ void insert_sources(Control control, u64 hop, const u32 *sources, Table table, u32 *slots) {
+    if (control.failed()) return;
     const u64 end = control.end_edge(hop);
     for (u64 edge = control.first_edge(hop) + first_thread(); edge < end; edge += n_threads()) {
         bool is_new;
@@ -58,6 +60,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) list_first(Control control
                                                                  u32 *nodes, u64 *tiles, u64 max_nodes) {
     __shared__ u32 sums[THREADS / 32];
     __shared__ u64 first_of_tile;
+    // All threads see the same: the last block fails a batch after every other has told its sum.
+    if (control.failed()) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) control.n_nodes(hop + 1) = control.n_nodes(hop);
+        return;
+    }
     const u64 begin = control.first_edge(hop), end = control.end_edge(hop);
     const u64 edge = begin + (u64)blockIdx.x * THREADS + threadIdx.x;
     if (blockIdx.x > 0 && edge - threadIdx.x >= end) return;
@@ -85,17 +92,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) list_first(Control control
     }
 }
 
-// Global ids of the edges of the first hops become local ones.
+// Global ids of the edges of the first hops become local ones, unless the batch failed.
 extern "C" __global__ void number_edges(Control control, u64 n_local_hops, Table table, const u32 *slots, u32 *columns) {
-    const u64 n_edges = control.first_edge(n_local_hops);
+    const u64 n_edges = control.failed() ? 0 : control.first_edge(n_local_hops);
     for (u64 i = first_thread(); i < n_edges; i += n_threads()) columns[i] = table.places[slots[i]];
 }
 
-// The table is empty again: each slot that seeds and edges have.
+// The table is empty again: each slot that seeds and edges have, or all where not every edge has one.
 extern "C" __global__ void empty_table(Control control, u64 n_local_hops, Table table, const u32 *of_seeds, const u32 *of_edges) {
-    const u64 n_seeds = control.n_nodes(0), n = n_seeds + control.first_edge(n_local_hops);
+    const bool has_all = !control.failed();
+    const u64 n_seeds = control.n_nodes(0), n = has_all ? n_seeds + control.first_edge(n_local_hops) : table.mask + 1;
     for (u64 i = first_thread(); i < n; i += n_threads()) {
-        const u32 slot = i < n_seeds ? of_seeds[i] : of_edges[i - n_seeds];
+        const u64 slot = !has_all ? i : i < n_seeds ? of_seeds[i] : of_edges[i - n_seeds];
         table.keys[slot] = table.firsts[slot] = table.places[slot] = EMPTY;
     }
 }

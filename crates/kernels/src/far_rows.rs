@@ -32,7 +32,8 @@ use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
-/// Blocks, and threads of each, that keep the bus busy, and leave most of a device to a step.
+/// Blocks, and threads of each, that keep the bus busy with dense rows, and leave most of a device to a step. Codes are so short that
+/// they keep it busy with nothing.
 const BLOCKS_OF_BUS: (u32, u32) = (33, 512);
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
@@ -531,10 +532,11 @@ impl CudaRows {
 
     /// Blocks and threads of a launch.
     fn threads(&self) -> (u32, u32) {
-        match self.memory {
-            Memory::Placed(_) | Memory::Written(_) => BLOCKS_OF_BUS,
-            Memory::Staged(..) => ON_CARDS,
-            Memory::Device(_) => (8 * ON_CARDS.0, ON_CARDS.1),
+        match (&self.memory, &self.form) {
+            (Memory::Placed(placed), Form::Dense(_)) if !placed.are_on_cards() => BLOCKS_OF_BUS,
+            (Memory::Written(_), _) => BLOCKS_OF_BUS,
+            (Memory::Placed(_) | Memory::Staged(..), _) => ON_CARDS,
+            (Memory::Device(_), _) => (8 * ON_CARDS.0, ON_CARDS.1),
         }
     }
 

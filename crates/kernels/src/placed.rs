@@ -119,6 +119,11 @@ impl PlacedRows {
         &self.on_host
     }
 
+    /// Whether cards have all of them.
+    pub(crate) fn are_on_cards(&self) -> bool {
+        self.on_cards.as_ref().is_some_and(OnCards::are_all)
+    }
+
     /// The address of the first row, and that of the list of addresses, one of which is zero.
     pub(crate) fn addresses(&self, cuda: &Cuda) -> (u64, u64) {
         match &self.on_cards {
