@@ -1,7 +1,7 @@
 //! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a graph of which devices keep a part of the features, or their codes, on one
 //! device and on all there are. Each way is a case, with what every kind of memory holds and serves.
 //!
-//! Nothing is scored: only epochs are timed, each with all of its batches.
+//! Nothing is scored: only epochs are timed, each with all of its batches. On one device also in `f32`, as features are without a codec.
 
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
@@ -11,16 +11,30 @@ use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig
 use super::sampled::{n_devices, tiers, train_on};
 use super::{Setup, gpu, sage};
 use crate::timing::{Protocol, Summary};
-use crate::{Case, Error, Report, graphs};
+use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:papers100m";
 const BATCH_SIZE: usize = 1024;
+/// How many times faster codes on the device have to be than all features on the host, on one device in `f32`.
+const TIMES_UNCOMPRESSED: f64 = 10.0;
 
 /// One way to train.
 struct Way {
     name: String,
     n_devices: usize,
     config: TrainConfig,
+}
+
+impl Way {
+    /// Whether the host has all features, uncompressed.
+    fn is_uncompressed(&self) -> bool {
+        self.config.codec.is_none() && self.config.tiers == tiers(Some((0.0, 0.0)), None)
+    }
+
+    /// Whether every device has all codes.
+    fn has_all_codes(&self) -> bool {
+        self.config.codec.is_some() && self.config.tiers == TierConfig::default()
+    }
 }
 
 /// Adds a case for each way to train.
@@ -30,10 +44,20 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     report.graph = Some(graphs::describe(&dataset));
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
     let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
+    let mut uncompressed_s = 0.0;
     for way in ways(hidden, n_devices(), setup.protocol) {
         let (epoch, outcome) = epochs_of(&way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(BATCH_SIZE).max(1);
-        let mut case = Case::new(way.name, epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches as f64);
+        let ms = |epoch_s| 1e3 * epoch_s / n_batches as f64;
+        let mut case = Case::new(way.name.clone(), epoch).with("ms_a_batch", ms(epoch.median_s));
+        if way.is_uncompressed() {
+            uncompressed_s = epoch.median_s;
+        }
+        case = case.with("x_uncompressed", uncompressed_s / epoch.median_s);
+        if way.has_all_codes() && way.config.precision == Dtype::F32 {
+            let what = format!("{}: ms a batch, {TIMES_UNCOMPRESSED} times as fast as features on the host", way.name);
+            report.goals.push(Goal::at_most(what, ms(epoch.median_s), ms(uncompressed_s) / TIMES_UNCOMPRESSED));
+        }
         for share in &outcome.tiers {
             let tier = share.tier.name().replace('-', "_");
             case = case
@@ -51,19 +75,22 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     // The last epoch, which would be scored, is not reached.
     let epochs = (protocol.warm_up + protocol.repeats) as u64 + 1;
     let base = sage::config(hidden, BATCH_SIZE);
-    let config = TrainConfig { precision: Dtype::Bf16, epochs, eval_every: epochs, ..base };
+    let config = TrainConfig { epochs, eval_every: epochs, ..base };
     let mut ways = Vec::new();
-    let mut numbers = vec![1, n_devices];
-    numbers.dedup();
-    for n in numbers {
+    let mut groups = vec![(1, Dtype::Bf16), (1, Dtype::F32)];
+    groups.extend((n_devices > 1).then_some((n_devices, Dtype::Bf16)));
+    for (n, precision) in groups {
         let mut way = |name: &str, tiers: TierConfig, codec| {
-            let name = if n == 1 { format!("1 device, {name}") } else { format!("{n} devices, {name}") };
-            ways.push(Way { name, n_devices: n, config: TrainConfig { tiers, codec, ..config.clone() } });
+            let devices = if n == 1 { "device" } else { "devices" };
+            let name = format!("{n} {devices}, {}, {name}", precision.name());
+            ways.push(Way { name, n_devices: n, config: TrainConfig { precision, tiers, codec, ..config.clone() } });
         };
         let cached = |every, one| tiers(Some((every, one)), None);
         way("features on the host", cached(0.0, 0.0), None);
-        way("cache 0.1", cached(0.1, 0.0), None);
-        way("cache 0.4", cached(0.4, 0.0), None);
+        if precision == Dtype::Bf16 {
+            way("cache 0.1", cached(0.1, 0.0), None);
+            way("cache 0.4", cached(0.4, 0.0), None);
+        }
         if n > 1 {
             way("cache 0.1, and 0.6 on one each", cached(0.1, 0.6), None);
         }
@@ -92,7 +119,7 @@ mod tests {
 
     #[test]
     fn ways_are_configurations_that_train() {
-        for (n_devices, n_ways) in [(1, 5), (4, 11)] {
+        for (n_devices, n_ways) in [(1, 8), (4, 14)] {
             let ways = ways(16, n_devices, Protocol { warm_up: 1, repeats: 1 });
             ways.iter().for_each(|way| way.config.validate().unwrap_or_else(|error| panic!("{}: {error}", way.name)));
             assert_eq!(ways.len(), n_ways);
