@@ -31,7 +31,7 @@ pub struct TrainConfig {
     /// Names every random draw of all runs.
     pub seed: u64,
     /// Interactions in a step of a recommender, `None` for all of them at once; seeds of a mini-batch, `None` for
-    /// [`DEFAULT_BATCH_SIZE`](crate::DEFAULT_BATCH_SIZE): training nodes or links, or what GraphSAINT draws.
+    /// [`DEFAULT_BATCH_SIZE`]: training nodes or links, or what GraphSAINT draws.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<usize>,
     /// What a step sees.
