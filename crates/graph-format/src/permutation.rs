@@ -1,5 +1,7 @@
 //! [`Permutation`]: a new numbering of nodes.
 
+use bitvec::vec::BitVec;
+
 use crate::{FormatError, MAX_NODES, Matrix, NodeId};
 
 /// A bijection of `0..len`: old id `i` becomes `new_of_old[i]`.
@@ -28,12 +30,13 @@ impl Permutation {
     /// When an id is missing, repeated or out of range.
     pub fn from_new_of_old(new_of_old: Vec<NodeId>) -> Result<Self, FormatError> {
         let len = new_of_old.len();
-        let mut seen = vec![false; len];
+        // A bit each: ids come in any order, and so more of them are in the caches.
+        let mut seen: BitVec = BitVec::repeat(false, len);
         for (old, &new) in new_of_old.iter().enumerate() {
-            let slot = seen.get_mut(new as usize).ok_or_else(|| {
+            let mut slot = seen.get_mut(new as usize).ok_or_else(|| {
                 FormatError::invalid(format!("old id {old} maps to {new}, but there are only {len} nodes"))
             })?;
-            if std::mem::replace(slot, true) {
+            if slot.replace(true) {
                 return Err(FormatError::invalid(format!(
                     "new id {new} is given twice, the second time to old id {old}"
                 )));

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bitvec::vec::BitVec;
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::part;
 use girih_sampling::{DrawKey, SampleError, Subgraph, SubgraphSampler};
@@ -19,7 +20,7 @@ pub(super) struct Subgraphs {
     n_subgraphs: usize,
     per_step: usize,
     /// For each node, whether its loss counts.
-    is_seed: Vec<bool>,
+    is_seed: BitVec,
     n_seeds: usize,
 }
 
@@ -38,8 +39,8 @@ impl Subgraphs {
         per_step: usize,
         (seeds, n_nodes): (&[NodeId], usize),
     ) -> Self {
-        let mut is_seed = vec![false; n_nodes];
-        seeds.iter().for_each(|&v| is_seed[v as usize] = true);
+        let mut is_seed = BitVec::repeat(false, n_nodes);
+        seeds.iter().for_each(|&v| is_seed.set(v as usize, true));
         Self { sampler, n_subgraphs, per_step, is_seed, n_seeds: seeds.len() }
     }
 
