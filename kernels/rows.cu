@@ -82,8 +82,8 @@ template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows
     else copy_units<Unit, u64>(rows, names, out, n_units, of_row);
 }
 
-// Rows as they are, of any element.
-extern "C" __global__ void copy_named(PlacedRows rows, Names names, char *out, u64 n) {
+// Rows as they are, of any element. From the host few blocks bring them, which are as large as any.
+extern "C" __global__ void __launch_bounds__(1024) copy_named(PlacedRows rows, Names names, char *out, u64 n) {
     if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, names, out, n);
     else copy_rows<unsigned short>(rows, names, out, n);
 }

@@ -32,9 +32,12 @@ use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
-/// Blocks, and threads of each, that keep the bus busy with dense rows, and leave most of a device to a step. Codes are so short that
-/// they keep it busy with nothing.
-const BLOCKS_OF_BUS: (u32, u32) = (33, 512);
+/// Blocks, and threads of each, that keep the bus busy with dense rows, and no more: blocks of a step's products that take all of a
+/// multiprocessor wait for those that read, and its commands, which come over the bus, too, wait behind the reads under way. Codes are so
+/// short that they keep it busy with nothing.
+const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
+/// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
+const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
 /// Features of a group of a code book.
@@ -533,7 +536,8 @@ impl CudaRows {
     /// Blocks and threads of a launch.
     fn threads(&self) -> (u32, u32) {
         match (&self.memory, &self.form) {
-            (Memory::Placed(placed), Form::Dense(_)) if !placed.are_on_cards() => BLOCKS_OF_BUS,
+            (Memory::Placed(placed), Form::Dense(_)) if placed.are_on_host() => BLOCKS_OF_BUS,
+            (Memory::Placed(placed), Form::Dense(_)) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
             (Memory::Written(_), _) => BLOCKS_OF_BUS,
             (Memory::Placed(_) | Memory::Staged(..), _) => ON_CARDS,
             (Memory::Device(_), _) => (8 * ON_CARDS.0, ON_CARDS.1),
@@ -577,15 +581,15 @@ impl CudaRows {
         self.wait_for(cuda, begun).map(|()| true).map_err(Cuda::failed(OPERATION))
     }
 
-    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere.
+    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere. It waits for nothing
+    /// that was begun later, which the step would then not hide.
     fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<(), DriverError> {
         let (stream, Begun { launched, asked, arriving }) = (&cuda.device.stream, begun);
-        let n_brought = asked.map_or(Ok(0), |asked| asked.wait_on(&self.side));
+        let n_brought = asked.map_or(Ok(0), |asked| asked.wait_on(stream));
         let taken = n_brought.and_then(|n| match &arriving {
             Some(arriving) if n > 0 => self.take_over(cuda, arriving, n),
             _ => Ok(()),
         });
-        stream.join(&self.side)?;
         launched.map_or(Ok(()), |launched| stream.wait(&launched))?;
         // Whoever has the room next waits for this stream, and it is freed in its order.
         self.spare().extend(arriving.map(|arriving| arriving.room));
@@ -613,14 +617,14 @@ impl CudaRows {
         Ok(Room { rows, absent: is_partial.then(absent).transpose()? })
     }
 
-    /// Puts on the side stream what takes rows that arrived, so many, to the result.
+    /// Puts on the device's stream what takes rows that arrived, so many, to the result.
     fn take_over(&self, cuda: &Cuda, arriving: &Arriving, n: usize) -> Result<(), DriverError> {
         let row_bytes = self.row_bytes as u64;
         let Room { rows, absent } = &arriving.room;
         let rows = RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes };
         let names = Names::at(cuda.pointer(absent.as_ref().map(|absent| &absent.places)));
         // SAFETY: the rows were copied there; their places are rows of the result.
-        unsafe { self.launch.put(&self.side, ON_CARDS, rows, names, (arriving.to, n as u64)) }
+        unsafe { self.launch.put(&cuda.device.stream, ON_CARDS, rows, names, (arriving.to, n as u64)) }
     }
 
     /// Asks the host for the rows of `ids` that are on no card, after all that was put on the side stream before.

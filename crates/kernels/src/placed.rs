@@ -124,6 +124,11 @@ impl PlacedRows {
         self.on_cards.as_ref().is_some_and(OnCards::are_all)
     }
 
+    /// Whether the host has all of them, in one piece.
+    pub(crate) fn are_on_host(&self) -> bool {
+        self.on_cards.is_none()
+    }
+
     /// The address of the first row, and that of the list of addresses, one of which is zero.
     pub(crate) fn addresses(&self, cuda: &Cuda) -> (u64, u64) {
         match &self.on_cards {
