@@ -1,6 +1,8 @@
 //! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor. Without a
 //! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
+use std::time::Instant;
+
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Shape, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
@@ -493,5 +495,32 @@ fn buffers_are_not_written_while_they_are_read() {
         // What nobody finishes, and nobody waits for.
         reader.begin(&cuda, &named[5], &mut outs[5]).unwrap();
         drop(reader);
+    }
+}
+
+/// A step waits for the rows of its own batch, and not for those of the next one, which it is there to hide.
+#[test]
+fn rows_that_are_begun_later_hold_up_nothing() {
+    let Some(cuda) = cuda() else { return };
+    let (n_rows, width) = (2000, 1024);
+    let rows = Matrix::new(n_rows, width, vec![1.0; n_rows * width]).unwrap();
+    let ids = |n: usize| (0..n).map(|i| (i * 13 % n_rows) as NodeId).collect::<Vec<_>>();
+    for (share, reads) in [(0.0, HostReads::InPlace), (0.3, HostReads::InPlace), (0.0, HostReads::Staged)] {
+        let far = cuda.far_rows(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
+        let reader = far.expect("memory of the host").reader;
+        // The second takes milliseconds.
+        let batches = [16, 100_000].map(|n| (n, cuda.upload_ids(&ids(n)).unwrap()));
+        let mut outs = batches.each_ref().map(|&(n, _)| cuda.zeros(Shape::new(n, width), Dtype::F32).unwrap());
+        cuda.synchronize().unwrap();
+        for ((_, ids), out) in batches.iter().zip(&mut outs) {
+            reader.begin(&cuda, ids, out).unwrap();
+        }
+        let start = Instant::now();
+        let [first, both] = [(); 2].map(|()| {
+            reader.finish(&cuda).unwrap();
+            cuda.synchronize().unwrap();
+            start.elapsed()
+        });
+        assert!(first < both / 2, "{first:?} of {both:?}, {share} on the device, {reads}");
     }
 }
