@@ -143,3 +143,80 @@ extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names na
         __syncwarp();
     }
 }
+
+// Codes that a lane has under way.
+static const int CODES_AT_ONCE = 8;
+
+// Weighted sums of rows that are codes, without the rows: a warp adds up a row of a pattern in shared memory, where each has room for one.
+// A byte of a code stands for one value, which its lane keeps, and those of a code for columns that are all unlike: lanes never meet, and each
+// column has its entries added in order. Long rows are not cut; those that are sampled are short.
+extern "C" __global__ void sum_codes(PlacedRows codes, CodeBook book, const u32 *ids, Pattern a, const float *values, const float *left,
+                                     const float *right, Y *out) {
+    extern __shared__ uint4 shared[];
+    const u32 lane = threadIdx.x % 32;
+    const u64 pitch = pitch_of(book.width);
+    float *sums = reinterpret_cast<float *>(shared + (pitch + 3) / 4 * (threadIdx.x / 32));
+    // As rows would be stored before they are added up.
+    const auto stored = [](float x) { return to_f32(from_f32<Y>(x)); };
+    for (u64 c = lane; c < pitch; c += 32) sums[c] = 0;
+    __syncwarp();
+    for (u64 row = first_thread() / 32; row < a.n_rows; row += n_threads() / 32) {
+        const u64 begin = a.indptr[row], end = a.indptr[row + 1];
+        float weight = 0;
+        for (u32 first = 0; first < codes.row_bytes; first += 32) {
+            const u32 j = first + lane;
+            const bool has_byte = j < codes.row_bytes;
+            const u64 group = (u64)(j / book.of_group) * 256;
+            const float value = has_byte ? __ldg(book.values + j) : 0.0f;
+            for (u64 at = begin; at < end; at += 32) {
+                const int count = end - at < 32 ? (int)(end - at) : 32;
+                const bool has_entry = (int)lane < count;
+                const u32 column = has_entry ? a.indices[at + lane] : 0;
+                float factor = has_entry ? 1.0f : 0.0f;
+                if (has_entry && right) factor *= __ldg(right + column);
+                if (has_entry && values) factor *= values[at + lane];
+                if (first == 0) weight += factor;
+                const u64 code = has_entry ? (u64)codes.row(ids ? ids[column] : column) : 0;
+                for (int e = 0; e < count; e += CODES_AT_ONCE) {
+                    u32 bytes[CODES_AT_ONCE];
+#pragma unroll
+                    for (int k = 0; k < CODES_AT_ONCE; k++) {
+                        const u64 from = __shfl_sync(~0u, code, e + k);
+                        const bool is_read = has_byte && e + k < count;
+                        bytes[k] = is_read ? __ldg(reinterpret_cast<const unsigned char *>(from) + j) : 0;
+                    }
+#pragma unroll
+                    for (int k = 0; k < CODES_AT_ONCE; k++) {
+                        const float of_entry = __shfl_sync(~0u, factor, e + k);
+                        if (has_byte && e + k < count) {
+                            const float mean = book.background ? __ldg(book.background + group + bytes[k]) : 0.0f;
+                            sums[group + bytes[k]] += of_entry * (stored(mean + value) - stored(mean));
+                        }
+                        // The next code may name the same column by another byte.
+                        __syncwarp();
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int lanes = 16; lanes > 0; lanes >>= 1) weight += __shfl_xor_sync(~0u, weight, lanes);
+        const float of_row = left ? left[row] : 1.0f;
+        const auto taken = [&](u64 c) {
+            const float mean = book.background && c < book.width ? stored(__ldg(book.background + c)) : 0.0f;
+            const float sum = of_row * (sums[c] + weight * mean);
+            sums[c] = 0;
+            return sum;
+        };
+        if (pitch % 8 == 0) {
+            for (u64 c = 8 * lane; c < pitch; c += 8 * 32) {
+                float of_lane[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) of_lane[i] = taken(c + i);
+                store_vector<8>(of_lane, out + row * pitch + c);
+            }
+        } else {
+            for (u64 c = lane; c < pitch; c += 32) out[row * pitch + c] = from_f32<Y>(taken(c));
+        }
+        __syncwarp();
+    }
+}

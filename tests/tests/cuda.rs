@@ -5,7 +5,10 @@ use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::Cuda;
 use girih_tests::{cuda, losses_of};
-use girih_trainer::{Aggregator, Control, DataSizes, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig};
+use girih_trainer::{
+    Aggregator, BatchConfig, BatchKind, Control, DataSizes, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig,
+    parse_codec,
+};
 
 const EPOCHS: u64 = 20;
 
@@ -81,6 +84,11 @@ fn plans_to_hold() -> Vec<TrainConfig> {
         config.model = ModelConfig { aggregator, hidden: 32, ..config.model };
         plans.push(config);
     }
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![15, 10], ..BatchConfig::default() };
+    for codec in [None, parse_codec("topk:8").expect("a codec")] {
+        let sampled = wide(ModelKind::Sage, Dtype::F32);
+        plans.push(TrainConfig { codec, batch: batch.clone(), batch_size: Some(4096), ..sampled });
+    }
     plans
 }
 
@@ -97,7 +105,8 @@ fn training_on_a_device_takes_no_more_memory_than_its_plan() {
         let session = SessionOptions::default();
         girih_trainer::train(&cuda, dataset.clone(), &config, &session, &mut |_| Control::Continue).unwrap();
         let measured = cuda.device().peak_bytes().unwrap();
-        let what = format!("{:?} {:?} {:?}", config.model.kind, config.model.aggregator, config.precision);
+        let TrainConfig { model, precision, codec, batch, .. } = &config;
+        let what = format!("{:?} {:?} {precision:?} {codec:?} {:?}", model.kind, model.aggregator, batch.kind);
         println!("{what}: planned {planned}, measured {measured}");
         assert!(measured <= planned + WORKSPACE_BYTES, "{what}: planned {planned}, measured {measured}");
         assert!(2 * planned <= 5 * measured, "{what}: planned {planned}, measured only {measured}");

@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Shape, Transpose};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Reference, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
-use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::{cuda, losses_of};
@@ -369,10 +369,19 @@ fn rows_that_are_read_ahead_are_those_that_are_read_in_turn() {
 #[test]
 fn codes_are_decoded_on_the_device() {
     let Some(cuda) = cuda() else { return };
-    let sage = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
-    for codec in ["topk:3", "topk-residual:2", "int8"] {
+    let of = |kind| config(kind, BatchKind::Neighbor, |_| {});
+    let pool = |model: &mut ModelConfig| model.aggregator = Aggregator::Pool;
+    // First layers that aggregate features as they are take sums of codes; others, rows.
+    for (codec, config) in [
+        ("topk:3", of(ModelKind::Sage)),
+        ("topk-residual:2", of(ModelKind::Sage)),
+        ("int8", of(ModelKind::Sage)),
+        ("topk:3", of(ModelKind::Gcn)),
+        ("topk:3", of(ModelKind::Gat)),
+        ("topk:3", config(ModelKind::Sage, BatchKind::Neighbor, pool)),
+    ] {
         let codec = parse_codec(codec).unwrap();
-        let with = |cache| TrainConfig { codec, tiers: tiers(cache, None), ..sage.clone() };
+        let with = |cache| TrainConfig { codec, tiers: tiers(cache, None), ..config.clone() };
         let device = losses(&cuda, &with(None));
         for host_reads in [HostReads::Staged, HostReads::InPlace] {
             for cache in [0.0, 0.4] {
@@ -383,6 +392,8 @@ fn codes_are_decoded_on_the_device() {
         }
         let expected = losses(&Cpu::new(), &with(None));
         assert!(device.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{device:?} for {expected:?}");
+        let nothing_ahead = BatchConfig { prefetch: 0, ..config.batch.clone() };
+        assert_eq!(losses(&cuda, &TrainConfig { batch: nothing_ahead, ..with(Some(0.4)) }), device);
     }
 }
 
@@ -437,6 +448,96 @@ fn rows_by_id_are_what_the_host_decodes() {
     }
     let (one, nowhere) = (Matrix::new(1, 1, vec![1.0]).unwrap(), placement(1, 0.0));
     assert!(Cpu::new().far_rows(&one, Dtype::F32, (&nowhere, HostReads::Auto)).unwrap().is_none());
+}
+
+/// A block of 90 rows: one longer than any that is cut into segments, one without entries.
+fn block(n_columns: usize) -> Csr {
+    let columns_of = |row: usize| match row {
+        0 => (0..n_columns).collect::<Vec<_>>(),
+        1 => Vec::new(),
+        _ => (0..row % 40).map(|k| (row * 7 + k * 13) % n_columns).collect(),
+    };
+    let entries = (0..90).flat_map(|row| columns_of(row).into_iter().map(move |column| (row as u32, column as u32)));
+    let (rows, columns) = entries.unzip();
+    let block = Coo::new(90, n_columns, rows, columns, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    assert!(block.degree(0) > 1024);
+    block
+}
+
+#[test]
+fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
+    let Some(cuda) = cuda() else { return };
+    let ids: Vec<NodeId> = (0..1500).map(|i| (i * 13 + 5) % 300).collect();
+    let plain = block(ids.len());
+    let weights: Vec<f32> = (0..plain.nnz()).map(|e| 0.5 + (e % 5) as f32 / 4.0).collect();
+    let weighted = plain.clone().with_values(Some(weights.into())).unwrap();
+    let of_rows = Scales { left: Some((0..90).map(|row| 1.0 / (row + 1) as f32).collect()), right: None };
+    let of_both = Scales { right: Some((0..1500).map(|column| (column % 7) as f32).collect()), ..of_rows.clone() };
+    let blocks = [(&plain, Scales::default()), (&plain, of_rows), (&weighted, of_both)];
+    for (width, codec, dtype) in [
+        (600, "topk:8", Dtype::F32),
+        (600, "topk:8", Dtype::Bf16),
+        (300, "topk-residual:5", Dtype::F32),
+        (300, "topk-residual:5", Dtype::Bf16),
+        (7, "topk:2", Dtype::F32),
+        (20, "topk:100", Dtype::Bf16),
+    ] {
+        let values = (0..300 * width).map(|i| ((i * 7919 + 13) % 1009) as f32 / 64.0 - 8.0).collect::<Vec<_>>();
+        let codes = parse_codec(codec).unwrap().unwrap();
+        let codes = CompressedFeatures::fitted(codes, &Matrix::new(300, width, values).unwrap(), 1).unwrap();
+        let on_device = cuda.upload_ids(&ids).unwrap();
+        let mut decoded = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
+        cuda.code_rows(&codes, dtype, None).unwrap().unwrap().gather(&cuda, &on_device, &mut decoded).unwrap();
+        let rows = cuda.download(&decoded).unwrap();
+        for (csr, scales) in &blocks {
+            let operand = SparseOperand { csr, scales: scales.clone(), symmetric: false, names: None };
+            let expected = Reference.upload_sparse(&operand).and_then(|block| {
+                let x = Reference.upload(&rows, Dtype::F32)?;
+                let mut out = Reference.zeros(Shape::new(90, width), Dtype::F32)?;
+                Reference.spmm((&block, Transpose::No), None, &x, Epilogue::default(), &mut out)?;
+                Reference.download(&out)
+            });
+            let (expected, block) = (expected.unwrap(), cuda.upload_sparse(&operand).unwrap());
+            let mut first: Option<Matrix> = None;
+            for (share, reads) in [
+                (None, HostReads::Auto),
+                (Some(0.0), HostReads::Staged),
+                (Some(0.3), HostReads::Staged),
+                (Some(1.0), HostReads::Staged),
+                (Some(0.0), HostReads::InPlace),
+                (Some(0.3), HostReads::InPlace),
+            ] {
+                let placement = share.map(|share| placement(300, share));
+                let reader = cuda.code_rows(&codes, dtype, placement.as_ref().map(|placement| (placement, reads)));
+                let reader = reader.unwrap().expect("a code book");
+                let of_codes = reader.sums().expect("rows that fit");
+                let mut own = cuda.zeros(Shape::new(90, width), dtype).unwrap();
+                let mut sums = [(); 2].map(|()| cuda.zeros(Shape::new(90, width), dtype).unwrap());
+                // Two are under way at a time; the second wants no rows.
+                (0..2).for_each(|_| of_codes.begin(&cuda, &on_device).unwrap());
+                of_codes.finish(&cuda, (&block, &on_device), Some(&mut own), &mut sums[0]).unwrap();
+                of_codes.finish(&cuda, (&block, &on_device), None, &mut sums[1]).unwrap();
+                let what = format!("{codec} of {width} features as {}, {share:?}, {reads}", dtype.name());
+                let [found, again] = sums.each_ref().map(|sums| cuda.download(sums).unwrap());
+                assert_eq!(found.data(), again.data(), "{what}");
+                assert_eq!(cuda.download(&own).unwrap().data(), &rows.data()[..90 * width], "{what}");
+                assert_eq!(
+                    found.data(),
+                    first.get_or_insert(found.clone()).data(),
+                    "where codes lie changes no bit: {what}"
+                );
+                let largest = expected.data().iter().fold(1.0, |most: f32, value| most.max(value.abs()));
+                let bound = largest * if dtype == Dtype::F32 { 1e-5 } else { 5e-3 };
+                let far = found.data().iter().zip(expected.data()).find(|(a, b)| (*a - *b).abs() > bound);
+                assert!(far.is_none(), "{what}: {far:?}");
+                // What does not fit is refused, and what was begun for it is over.
+                of_codes.begin(&cuda, &on_device).unwrap();
+                let mut narrow = cuda.zeros(Shape::new(90, width - 1), dtype).unwrap();
+                assert!(of_codes.finish(&cuda, (&block, &on_device), None, &mut narrow).is_err());
+                assert!(of_codes.finish(&cuda, (&block, &on_device), None, &mut sums[0]).is_err());
+            }
+        }
+    }
 }
 
 /// Features of a folder are brought from where they are mapped, and rounded on the way: nothing holds all of them.

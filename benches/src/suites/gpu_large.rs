@@ -6,6 +6,7 @@
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
+use girih_tiers::HostReads;
 use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig};
 
 use super::sampled::{n_devices, tiers, train_on};
@@ -87,6 +88,12 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         };
         let cached = |every, one| tiers(Some((every, one)), None);
         way("features on the host", cached(0.0, 0.0), None);
+        if n == 1 && precision == Dtype::Bf16 {
+            for host_reads in [HostReads::Staged, HostReads::InPlace] {
+                let name = format!("features on the host, {host_reads}");
+                way(&name, TierConfig { host_reads, ..cached(0.0, 0.0) }, None);
+            }
+        }
         if precision == Dtype::Bf16 {
             way("cache 0.1", cached(0.1, 0.0), None);
             way("cache 0.4", cached(0.4, 0.0), None);
@@ -119,7 +126,7 @@ mod tests {
 
     #[test]
     fn ways_are_configurations_that_train() {
-        for (n_devices, n_ways) in [(1, 8), (4, 14)] {
+        for (n_devices, n_ways) in [(1, 10), (4, 16)] {
             let ways = ways(16, n_devices, Protocol { warm_up: 1, repeats: 1 });
             ways.iter().for_each(|way| way.config.validate().unwrap_or_else(|error| panic!("{}: {error}", way.name)));
             assert_eq!(ways.len(), n_ways);

@@ -143,6 +143,7 @@ impl Subject {
             n_features: preset.features(),
             feature_nnz: None,
             code_bytes: None,
+            has_code_book: false,
             n_classes: preset.classes(),
             multi_label: false,
             n_train: preset.nodes() / 10,

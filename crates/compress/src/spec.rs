@@ -63,6 +63,13 @@ impl CodecSpec {
         }
     }
 
+    /// Whether a code is positions in each group of columns, and a byte of it stands for one value in all rows: what devices decode, and
+    /// sum up without decoding.
+    #[must_use]
+    pub fn has_book(self) -> bool {
+        matches!(self, Self::Topk(_) | Self::TopkResidual(_))
+    }
+
     /// Whether the codec learns from a sample of the features.
     #[must_use]
     pub fn needs_sample(self) -> bool {
@@ -96,7 +103,7 @@ impl CodecSpec {
     /// # Errors
     /// When K is not from 1 to 128, or another setting not from 1 to 2²⁰.
     pub fn check(self) -> Result<(), CompressError> {
-        let max = if matches!(self, Self::Topk(_) | Self::TopkResidual(_)) { K_MAX } else { SETTING_MAX };
+        let max = if self.has_book() { K_MAX } else { SETTING_MAX };
         match self.setting() {
             Some(n) if n == 0 || n > max => Err(CompressError::invalid(format!(
                 "codec {self}: the number after the colon is {n}; {} takes 1 to {max}",

@@ -1,4 +1,4 @@
-//! [`RowReader`], [`FarRows`] and [`RowStore`]: rows that a device reads by id, wherever they lie and however they are stored.
+//! [`RowReader`], [`RowSums`], [`FarRows`] and [`RowStore`]: rows that a device reads by id, wherever they lie and however they are stored.
 
 use std::sync::Arc;
 
@@ -31,6 +31,34 @@ pub trait RowReader<B: Backend>: Send + Sync {
     fn finish(&self, _backend: &B) -> Result<(), ComputeError> {
         Ok(())
     }
+
+    /// What sums rows up without making them, where that is less work: they are stored as something shorter.
+    fn sums(&self) -> Option<&dyn RowSums<B>> {
+        None
+    }
+}
+
+/// Sums of rows that a device makes from how they are stored (Ma et al., 2024, whose codes the first layer then reads instead of rows).
+pub trait RowSums<B: Backend>: Send + Sync {
+    /// Begins to bring what is stored for the rows of `ids`, as [`RowReader::begin`] does; `ids` stay until
+    /// [`finish`](Self::finish). The next may be begun before.
+    ///
+    /// # Errors
+    /// On an id out of range, or when the device fails.
+    fn begin(&self, backend: &B, ids: &B::Ids) -> Result<(), ComputeError>;
+
+    /// Of what was begun first and not finished, makes `sums` the product of a block with the rows of `ids`, one for each column, and
+    /// `own` the rows of the first of them, as many as it has.
+    ///
+    /// # Errors
+    /// On shapes or storage that do not fit, or when the device fails.
+    fn finish(
+        &self,
+        backend: &B,
+        rows: (&B::Sparse, &B::Ids),
+        own: Option<&mut B::Matrix>,
+        sums: &mut B::Matrix,
+    ) -> Result<(), ComputeError>;
 }
 
 /// Rows in memory of the host that a device can read, some of which are on devices, too.

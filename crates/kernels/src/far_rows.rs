@@ -10,28 +10,30 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{
-    CudaEvent, CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
-};
-use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, Shape, checks};
+use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
+use girih_compress::CompressedFeatures;
+use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
 use girih_graph_format::Matrix;
 use girih_tiers::{HostReads, Placement};
 use half::bf16;
 use rayon::prelude::*;
 
 use crate::Cuda;
+use crate::code_book::{CodeBook, CodeSums};
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
-use crate::matrix::{CudaIds, CudaMatrix, pitch};
+use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows};
+use crate::row_launch::{Names, RowLaunch, RowsArgument};
 use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
+/// As before, for rows in memory of the device itself.
+const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that keep the bus busy with dense rows, and no more: blocks of a step's products that take all of a
 /// multiprocessor wait for those that read, and its commands, which come over the bus, too, wait behind the reads under way. Codes are so
 /// short that they keep it busy with nothing.
@@ -40,10 +42,6 @@ const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
-/// Features of a group of a code book.
-const GROUP: usize = 256;
-/// Shared memory of a block that every card has.
-const SHARED_BYTES: usize = 48 << 10;
 
 /// See the module.
 struct CudaRows {
@@ -53,11 +51,20 @@ struct CudaRows {
     form: Form,
     /// Where what is begun goes on.
     side: Arc<CudaStream>,
-    launch: Launch,
+    launch: RowLaunch,
+    /// Of codes.
+    sums: Option<SumsOfCodes>,
     /// What was begun and not finished, the oldest first.
     begun: Mutex<VecDeque<Begun>>,
     /// Room that no batch has: to allocate as much for each would take longer than to bring it.
     spare: Mutex<Vec<Room>>,
+}
+
+/// What sums codes up without decoding them.
+struct SumsOfCodes {
+    /// Takes codes as they are to where they are read from.
+    copy: RowLaunch,
+    sums: CodeSums,
 }
 
 /// Where rows lie.
@@ -87,6 +94,8 @@ struct Begun {
     /// What the host brings of it, if anything.
     asked: Option<Asked>,
     arriving: Option<Arriving>,
+    /// Rows as they are stored, one after the other, if they are to be summed up and were not here.
+    stored: Option<Room>,
 }
 
 /// Rows on their way to room on the device, which a launch takes to where they belong.
@@ -122,64 +131,6 @@ struct Dense {
     cols: usize,
     dtype: Dtype,
 }
-
-/// What codes stand for: `FeatureCodec::parameters`.
-struct CodeBook {
-    width: usize,
-    values: CudaSlice<f32>,
-    background: Option<CudaSlice<f32>>,
-    /// Bytes of a whole group.
-    of_group: u32,
-    /// What rows are decoded to.
-    dtype: Dtype,
-}
-
-/// `PlacedRows` of `kernels/rows.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct RowsArgument {
-    pub(crate) first: u64,
-    pub(crate) rows: u64,
-    pub(crate) row_bytes: u64,
-}
-
-/// `CodeBook` of `kernels/rows.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct BookArgument {
-    values: u64,
-    background: u64,
-    width: u64,
-    of_group: u32,
-    padding: u32,
-}
-
-/// `Names` of `kernels/rows.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Names {
-    ids: u64,
-    places: u64,
-}
-
-impl Names {
-    /// Rows that ids name, one after the other.
-    pub(crate) fn of(ids: u64) -> Self {
-        Self { ids, places: 0 }
-    }
-
-    /// All rows, for some places; zero: one after the other.
-    fn at(places: u64) -> Self {
-        Self { ids: 0, places }
-    }
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Names {}
-// SAFETY: as above.
-unsafe impl DeviceRepr for RowsArgument {}
-// SAFETY: as above, with what lies behind the last word.
-unsafe impl DeviceRepr for BookArgument {}
 
 impl Cuda {
     /// [`Backend::far_rows`](girih_compute::Backend::far_rows).
@@ -220,7 +171,7 @@ impl Cuda {
         dtype: Dtype,
         placement: Option<(&Placement, HostReads)>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
-        let Some(book) = CodeBook::upload(self, codes, dtype)? else { return Ok(None) };
+        let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
         let (n_rows, row_bytes, form) = (codes.n_rows(), codes.codec().row_bytes(), Form::Codes(book));
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
@@ -292,8 +243,12 @@ impl Cuda {
 
     fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
         let side = self.device.urgent_stream().map_err(Self::failed(OPERATION))?;
-        let launch = Launch::new(self, &form)?;
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, begun: Mutex::default(), spare: Mutex::default() })
+        let (launch, sums) = match &form {
+            Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
+            Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
+        };
+        let (begun, spare) = (Mutex::default(), Mutex::default());
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, begun, spare })
     }
 }
 
@@ -403,114 +358,6 @@ impl StoredRows for RowsOfCodes {
     }
 }
 
-impl CodeBook {
-    /// That of a codec which has one; `None` of others, and where a row does not fit into shared memory.
-    fn upload(cuda: &Cuda, codes: &CompressedFeatures, dtype: Dtype) -> Result<Option<Self>, ComputeError> {
-        let codec = codes.codec();
-        let k = match codec.spec() {
-            CodecSpec::Topk(k) | CodecSpec::TopkResidual(k) => k,
-            _ => return Ok(None),
-        };
-        let width = codec.width();
-        if row_bytes_shared(width, dtype) > SHARED_BYTES {
-            return Ok(None);
-        }
-        let parameters = codec.parameters();
-        let numbers: Vec<f32> = parameters
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-            .collect();
-        let (values, background) = numbers.split_at(codec.row_bytes());
-        Ok(Some(Self {
-            width,
-            values: cuda.upload_list(OPERATION, values)?,
-            background: (!background.is_empty()).then(|| cuda.upload_list(OPERATION, background)).transpose()?,
-            of_group: (2 * k).min(GROUP as u32),
-            dtype,
-        }))
-    }
-}
-
-impl CodeBook {
-    /// What launches are told, for as long as this lives.
-    fn decoded(&self, cuda: &Cuda) -> Decoded {
-        let book = BookArgument {
-            values: cuda.pointer(Some(&self.values)),
-            background: cuda.pointer(self.background.as_ref()),
-            width: self.width as u64,
-            of_group: self.of_group,
-            padding: 0,
-        };
-        let of_row = row_bytes_shared(self.width, self.dtype);
-        let warps = (SHARED_BYTES / of_row.max(1)).clamp(1, BLOCK as usize / 32);
-        Decoded { book, threads: warps as u32 * 32, shared_bytes: (warps * of_row) as u32 }
-    }
-}
-
-/// Bytes that a row takes while a warp decodes it.
-fn row_bytes_shared(width: usize, dtype: Dtype) -> usize {
-    (pitch(width) * dtype.n_bytes()).next_multiple_of(16)
-}
-
-/// The launch that takes rows to a result.
-pub(crate) struct Launch {
-    kernel: CudaFunction,
-    /// Of codes.
-    decoded: Option<Decoded>,
-}
-
-/// What a launch that decodes is told.
-struct Decoded {
-    book: BookArgument,
-    threads: u32,
-    shared_bytes: u32,
-}
-
-impl Launch {
-    fn new(cuda: &Cuda, form: &Form) -> Result<Self, ComputeError> {
-        match form {
-            Form::Dense(form) => Self::copying(cuda, OPERATION, form.dtype),
-            Form::Codes(book) => {
-                let types = [("X", book.dtype), ("Y", book.dtype)];
-                let kernel = cuda.kernel(OPERATION, Source::ROWS, "decode_rows", &types)?;
-                Ok(Self { kernel, decoded: Some(book.decoded(cuda)) })
-            }
-        }
-    }
-
-    /// Of rows as they are.
-    pub(crate) fn copying(cuda: &Cuda, operation: &'static str, dtype: Dtype) -> Result<Self, ComputeError> {
-        let kernel = cuda.kernel(operation, Source::ROWS, "copy_named", &[("X", dtype), ("Y", dtype)])?;
-        Ok(Self { kernel, decoded: None })
-    }
-
-    /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if nothing is decoded.
-    ///
-    /// # Safety
-    /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes, positions have to be
-    /// columns of their group.
-    pub(crate) unsafe fn put(
-        &self,
-        stream: &CudaStream,
-        (blocks, threads): (u32, u32),
-        rows: RowsArgument,
-        names: Names,
-        (out, n): (u64, u64),
-    ) -> Result<(), DriverError> {
-        let mut launch = stream.launch_builder(&self.kernel);
-        launch.arg(&rows);
-        if let Some(Decoded { book, .. }) = &self.decoded {
-            launch.arg(book);
-        }
-        launch.arg(&names).arg(&out).arg(&n);
-        let (threads, shared_mem_bytes) =
-            self.decoded.as_ref().map_or((threads, 0), |decoded| (decoded.threads, decoded.shared_bytes));
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes };
-        // SAFETY: see above; each warp has shared memory for a row, and there is a value for each byte of a code.
-        unsafe { launch.launch(config) }.map(|_| ())
-    }
-}
-
 impl Form {
     /// Columns of the result, and how it is stored.
     fn result(&self) -> (usize, Dtype) {
@@ -518,6 +365,14 @@ impl Form {
             Self::Dense(form) => (form.cols, form.dtype),
             Self::Codes(book) => (book.width, book.dtype),
         }
+    }
+}
+
+impl SumsOfCodes {
+    /// With a book that lives as long; `None` where rows are too wide.
+    fn new(cuda: &Cuda, book: &CodeBook) -> Result<Option<Self>, ComputeError> {
+        let Some(sums) = CodeSums::new(cuda, OPERATION, book)? else { return Ok(None) };
+        Ok(Some(Self { copy: RowLaunch::copying(cuda, OPERATION, book.dtype)?, sums }))
     }
 }
 
@@ -540,7 +395,7 @@ impl CudaRows {
             (Memory::Placed(placed), Form::Dense(_)) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
             (Memory::Written(_), _) => BLOCKS_OF_BUS,
             (Memory::Placed(_) | Memory::Staged(..), _) => ON_CARDS,
-            (Memory::Device(_), _) => (8 * ON_CARDS.0, ON_CARDS.1),
+            (Memory::Device(_), _) => IN_DEVICE,
         }
     }
 
@@ -548,15 +403,43 @@ impl CudaRows {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks what is asked for; whether it is anything.
+    /// What was begun first and not finished.
+    fn oldest(&self) -> Option<Begun> {
+        self.begun().pop_front()
+    }
+
+    /// Checks that ids are rows, and that a result is for as many as there are, as they are read; whether it has any values.
     fn check(&self, ids: &CudaIds, out: &CudaMatrix) -> Result<bool, ComputeError> {
-        let (cols, dtype) = self.form.result();
-        checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, out.shape)?;
+        checks::gather_rows(Shape::new(self.n_rows, self.form.result().0), ids.range, out.shape)?;
+        self.check_storage(out)?;
+        Ok(!out.shape.is_empty())
+    }
+
+    fn check_storage(&self, out: &CudaMatrix) -> Result<(), ComputeError> {
+        let (_, dtype) = self.form.result();
         if out.dtype != dtype {
             let what = format!("rows are read as {}, and wanted as {}", dtype.name(), out.dtype.name());
             return Err(ComputeError::argument(OPERATION, what));
         }
-        Ok(!out.shape.is_empty())
+        Ok(())
+    }
+
+    /// Checks what is wanted of so many rows: their product with a block, and the first of them.
+    fn check_sums(
+        &self,
+        (block, ids): (&CudaSparse, &CudaIds),
+        own: Option<&CudaMatrix>,
+        sums: &CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let (n, cols) = (ids.range.len, self.form.result().0);
+        let block = block.forward.shape;
+        checks::spmm((block, Transpose::No), 0, None, Shape::new(n, cols), None, sums.shape)?;
+        if let Some(own) = own.filter(|own| own.shape.rows > n || own.shape.cols != cols) {
+            let Shape { rows, cols: found } = own.shape;
+            let what = format!("the first {rows} rows of {found} columns are wanted of {n} rows of {cols} columns");
+            return Err(ComputeError::argument(OPERATION, what));
+        }
+        own.into_iter().chain([sums]).try_for_each(|out| self.check_storage(out))
     }
 
     /// Puts on a stream what reads rows in place, if any are.
@@ -565,35 +448,54 @@ impl CudaRows {
         cuda: &Cuda,
         stream: &CudaStream,
         ids: &CudaIds,
-        out: &mut CudaMatrix,
+        (launch, to): (&RowLaunch, u64),
     ) -> Result<bool, ComputeError> {
         let Some(rows) = self.argument(cuda) else { return Ok(false) };
         let names = Names::of(cuda.pointer(Some(&ids.ids)));
-        let to = (cuda.pointer(Some(&out.data)), out.shape.rows as u64);
-        // SAFETY: ids are rows, each of which lies where the list says; codes were checked; `out` has a row for each id.
-        let launched = unsafe { self.launch.put(stream, self.threads(), rows, names, to) };
+        let to = (to, ids.range.len as u64);
+        // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for each id.
+        let launched = unsafe { launch.put(stream, self.threads(), rows, names, to) };
         launched.map(|()| true).map_err(Cuda::failed(OPERATION))
     }
 
-    /// Waits for the oldest that was begun, on the device's stream; false where there is none.
-    fn finish_oldest(&self, cuda: &Cuda) -> Result<bool, ComputeError> {
-        let Some(begun) = self.begun().pop_front() else { return Ok(false) };
-        self.wait_for(cuda, begun).map(|()| true).map_err(Cuda::failed(OPERATION))
+    /// Begins to take rows to an address by a launch, which is for rows as they are stored if they are `stored` there.
+    fn begin_at(
+        &self,
+        cuda: &Cuda,
+        ids: &CudaIds,
+        (launch, to): (&RowLaunch, u64),
+        stored: Option<Room>,
+    ) -> Result<Begun, ComputeError> {
+        let failed = Cuda::failed(OPERATION);
+        let mut begun = Begun { stored, ..Begun::default() };
+        // Before what is read here: it takes longer.
+        if let Memory::Staged(staged, beside) = &self.memory
+            && beside.as_ref().is_none_or(|beside| !beside.on_cards.are_all())
+        {
+            let (asked, arriving) = self.ask(cuda, (staged, beside.as_ref()), ids, (launch, to))?;
+            (begun.asked, begun.arriving) = (Some(asked), arriving);
+        }
+        self.side.join(&cuda.device.stream).map_err(&failed)?;
+        if self.launch(cuda, &self.side, ids, (launch, to))? {
+            begun.launched = Some(self.side.record_event(None).map_err(&failed)?);
+        }
+        Ok(begun)
     }
 
-    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere. It waits for nothing
-    /// that was begun later, which the step would then not hide.
-    fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<(), DriverError> {
-        let (stream, Begun { launched, asked, arriving }) = (&cuda.device.stream, begun);
+    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere; what is stored as it was
+    /// comes back. It waits for nothing that was begun later, which the step would then not hide.
+    fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<Option<Room>, DriverError> {
+        let (stream, Begun { launched, asked, arriving, stored }) = (&cuda.device.stream, begun);
+        let launch = self.sums.as_ref().filter(|_| stored.is_some()).map_or(&self.launch, |sums| &sums.copy);
         let n_brought = asked.map_or(Ok(0), |asked| asked.wait_on(stream));
         let taken = n_brought.and_then(|n| match &arriving {
-            Some(arriving) if n > 0 => self.take_over(cuda, arriving, n),
+            Some(arriving) if n > 0 => self.take_over(cuda, launch, arriving, n),
             _ => Ok(()),
         });
         launched.map_or(Ok(()), |launched| stream.wait(&launched))?;
         // Whoever has the room next waits for this stream, and it is freed in its order.
         self.spare().extend(arriving.map(|arriving| arriving.room));
-        taken
+        taken.map(|()| stored)
     }
 
     fn spare(&self) -> MutexGuard<'_, Vec<Room>> {
@@ -603,10 +505,15 @@ impl CudaRows {
     /// Room for so many rows at most, used before if there is some.
     fn room(&self, cuda: &Cuda, n: usize, is_partial: bool) -> Result<Room, ComputeError> {
         let n_bytes = n * self.row_bytes;
+        let used = {
+            let mut spare = self.spare();
+            let of_kind = spare.iter().position(|room| room.absent.is_some() == is_partial);
+            of_kind.map(|at| spare.swap_remove(at))
+        };
         let fits = |room: &Room| {
             room.rows.len() >= n_bytes && room.absent.as_ref().is_none_or(|absent| absent.places.len() >= n)
         };
-        if let Some(room) = self.spare().pop().filter(fits) {
+        if let Some(room) = used.filter(fits) {
             return Ok(room);
         }
         // No two batches are of one size, but nearly.
@@ -618,13 +525,17 @@ impl CudaRows {
     }
 
     /// Puts on the device's stream what takes rows that arrived, so many, to the result.
-    fn take_over(&self, cuda: &Cuda, arriving: &Arriving, n: usize) -> Result<(), DriverError> {
-        let row_bytes = self.row_bytes as u64;
+    fn take_over(&self, cuda: &Cuda, launch: &RowLaunch, arriving: &Arriving, n: usize) -> Result<(), DriverError> {
         let Room { rows, absent } = &arriving.room;
-        let rows = RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes };
+        let rows = self.stored_in(cuda, rows);
         let names = Names::at(cuda.pointer(absent.as_ref().map(|absent| &absent.places)));
         // SAFETY: the rows were copied there; their places are rows of the result.
-        unsafe { self.launch.put(&cuda.device.stream, ON_CARDS, rows, names, (arriving.to, n as u64)) }
+        unsafe { launch.put(&cuda.device.stream, ON_CARDS, rows, names, (arriving.to, n as u64)) }
+    }
+
+    /// Rows that follow each other on the device.
+    fn stored_in(&self, cuda: &Cuda, rows: &CudaSlice<u8>) -> RowsArgument {
+        RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes: self.row_bytes as u64 }
     }
 
     /// Asks the host for the rows of `ids` that are on no card, after all that was put on the side stream before.
@@ -633,13 +544,12 @@ impl CudaRows {
         cuda: &Cuda,
         (staged, beside): (&StagedRows, Option<&BesideCards>),
         ids: &CudaIds,
-        out: &mut CudaMatrix,
+        (launch, to): (&RowLaunch, u64),
     ) -> Result<(Asked, Option<Arriving>), ComputeError> {
-        let (n, at_out, at_ids) = (out.shape.rows, cuda.pointer(Some(&out.data)), cuda.pointer(Some(&ids.ids)));
-        let is_direct = beside.is_none() && matches!(self.form, Form::Dense(_));
-        let mut arriving = (!is_direct)
-            .then(|| Ok(Arriving { room: self.room(cuda, n, beside.is_some())?, to: at_out }))
-            .transpose()?;
+        let (n, at_ids) = (ids.range.len, cuda.pointer(Some(&ids.ids)));
+        let is_direct = beside.is_none() && !launch.decodes();
+        let mut arriving =
+            (!is_direct).then(|| Ok(Arriving { room: self.room(cuda, n, beside.is_some())?, to })).transpose()?;
         let failed = Cuda::failed(OPERATION);
         // Behind the making of room, too.
         self.side.join(&cuda.device.stream).map_err(&failed)?;
@@ -648,7 +558,7 @@ impl CudaRows {
             Some((beside, absent)) => self.list_absent(cuda, beside, (at_ids, n), absent).map_err(&failed)?,
             None => Wanted::All(at_ids, n),
         };
-        let to = arriving.as_ref().map_or(at_out, |arriving| cuda.pointer(Some(&arriving.room.rows)));
+        let to = arriving.as_ref().map_or(to, |arriving| cuda.pointer(Some(&arriving.room.rows)));
         let ready = self.side.record_event(None).map_err(&failed)?;
         // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is finished.
         let asked = unsafe { staged.ask(ready, wanted, to) }.map_err(&failed)?;
@@ -677,37 +587,84 @@ impl RowReader<Cuda> for CudaRows {
     fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         if !matches!(self.memory, Memory::Staged(..)) {
             if self.check(ids, out)? {
-                self.launch(cuda, &cuda.device.stream, ids, out)?;
+                self.launch(cuda, &cuda.device.stream, ids, (&self.launch, cuda.pointer(Some(&out.data))))?;
             }
             return Ok(());
         }
-        self.begin(cuda, ids, out)?;
-        while self.finish_oldest(cuda)? {}
+        RowReader::begin(self, cuda, ids, out)?;
+        while let Some(begun) = self.oldest() {
+            self.wait_for(cuda, begun).map_err(Cuda::failed(OPERATION))?;
+        }
         Ok(())
     }
 
     fn begin(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        let mut begun = Begun::default();
-        if self.check(ids, out)? {
-            let failed = Cuda::failed(OPERATION);
-            // Before what is read here: it takes longer.
-            if let Memory::Staged(staged, beside) = &self.memory
-                && beside.as_ref().is_none_or(|beside| !beside.on_cards.are_all())
-            {
-                let (asked, arriving) = self.ask(cuda, (staged, beside.as_ref()), ids, out)?;
-                begun = Begun { asked: Some(asked), arriving, launched: None };
-            }
-            self.side.join(&cuda.device.stream).map_err(&failed)?;
-            if self.launch(cuda, &self.side, ids, out)? {
-                begun.launched = Some(self.side.record_event(None).map_err(&failed)?);
-            }
-        }
+        let begun = if self.check(ids, out)? {
+            self.begin_at(cuda, ids, (&self.launch, cuda.pointer(Some(&out.data))), None)?
+        } else {
+            Begun::default()
+        };
         self.begun().push_back(begun);
         Ok(())
     }
 
     fn finish(&self, cuda: &Cuda) -> Result<(), ComputeError> {
-        self.finish_oldest(cuda).map(|_| ())
+        let Some(begun) = self.oldest() else { return Ok(()) };
+        let stored = self.wait_for(cuda, begun).map_err(Cuda::failed(OPERATION))?;
+        self.spare().extend(stored);
+        Ok(())
+    }
+
+    fn sums(&self) -> Option<&dyn RowSums<Cuda>> {
+        self.sums.is_some().then_some(self)
+    }
+}
+
+impl RowSums<Cuda> for CudaRows {
+    /// Codes in the device's memory are read where they lie; others are brought, each once.
+    fn begin(&self, cuda: &Cuda, ids: &CudaIds) -> Result<(), ComputeError> {
+        let (n, cols) = (ids.range.len, self.form.result().0);
+        checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, Shape::new(n, cols))?;
+        let is_here = matches!(self.memory, Memory::Device(_)) || n == 0;
+        let begun = match self.sums.as_ref().filter(|_| !is_here) {
+            Some(sums) => {
+                let room = self.room(cuda, n, false)?;
+                self.begin_at(cuda, ids, (&sums.copy, cuda.pointer(Some(&room.rows))), Some(room))?
+            }
+            None => Begun::default(),
+        };
+        self.begun().push_back(begun);
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        cuda: &Cuda,
+        (block, ids): (&CudaSparse, &CudaIds),
+        own: Option<&mut CudaMatrix>,
+        sums: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let Some((of_codes, begun)) = self.sums.as_ref().zip(self.oldest()) else {
+            return Err(ComputeError::argument(OPERATION, "no sums were begun"));
+        };
+        let stored = self.wait_for(cuda, begun).map_err(Cuda::failed(OPERATION))?;
+        self.check_sums((block, ids), own.as_deref(), sums)?;
+        // Without ids nothing is read.
+        let nothing = RowsArgument { first: 0, rows: 0, row_bytes: self.row_bytes as u64 };
+        let here = (self.argument(cuda).unwrap_or(nothing), cuda.pointer(Some(&ids.ids)));
+        let (rows, ids) = stored.as_ref().map_or(here, |room| (self.stored_in(cuda, &room.rows), 0));
+        if let Some(own) = own.filter(|own| !own.shape.is_empty()) {
+            let (names, to) = (Names::of(ids), (cuda.pointer(Some(&own.data)), own.shape.rows as u64));
+            // SAFETY: ids are rows, or there is one for each; codes were checked; `own` has no more rows than there are.
+            unsafe { self.launch.put(&cuda.device.stream, IN_DEVICE, rows, names, to) }
+                .map_err(Cuda::failed(OPERATION))?;
+        }
+        if !sums.shape.is_empty() {
+            // SAFETY: as above; the block has a column for each id.
+            unsafe { of_codes.sums.put(cuda, OPERATION, block, (rows, ids), sums) }?;
+        }
+        self.spare().extend(stored);
+        Ok(())
     }
 }
 

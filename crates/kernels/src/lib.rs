@@ -14,6 +14,7 @@
 
 mod backend;
 mod blas;
+mod code_book;
 mod compile;
 mod device;
 mod driver;
@@ -29,6 +30,7 @@ mod pinned;
 mod placed;
 mod pool;
 mod recording;
+mod row_launch;
 mod sampling;
 mod staged_rows;
 mod staging;

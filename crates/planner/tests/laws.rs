@@ -17,6 +17,7 @@ const SIZES: DataSizes = DataSizes {
     n_features: 100,
     feature_nnz: None,
     code_bytes: None,
+    has_code_book: false,
     n_classes: 40,
     multi_label: false,
     n_train: 500_000,

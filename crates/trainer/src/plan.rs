@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::Traffic;
+use girih_compress::CodecSpec;
 use girih_compute::{Backend, CardRates, Cost, Dtype, Meter, Rates, Shape};
 use girih_datasets::{Dataset, Features, Interactions};
 use girih_graph_format::Csr;
@@ -48,6 +49,8 @@ pub struct DataSizes {
     pub feature_nnz: Option<usize>,
     /// Bytes of a row of compressed features; `None` for others.
     pub code_bytes: Option<usize>,
+    /// Whether these are codes of a [code book](CodecSpec::has_book), which devices read as they are.
+    pub has_code_book: bool,
     /// Classes.
     pub n_classes: usize,
     /// Whether a node may have several labels.
@@ -239,7 +242,8 @@ impl Plan {
         let mut pool = Pool::default();
         let ahead = sampled.as_ref().filter(|_| is_main_memory);
         let _ahead = ahead.map(|batch| batch.ahead(meter, config.batch.prefetch));
-        let batch = sampled.as_ref().map(|batch| batch.inputs(meter, data, &inputs, config.precision));
+        let batch =
+            sampled.as_ref().map(|batch| batch.inputs((meter, is_main_memory), data, &inputs, config.precision));
         let seen = batch.as_ref().unwrap_or(&inputs);
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0))).among(among);
         let loss = task.loss(&mut tape, &*model, seen, config)?;
@@ -392,6 +396,10 @@ impl DataSizes {
                 Some(Features::Compressed(features)) => Some(features.codec().row_bytes()),
                 _ => None,
             },
+            has_code_book: match &dataset.features {
+                Some(Features::Compressed(features)) => features.codec().spec().has_book(),
+                _ => false,
+            },
             n_classes: dataset.n_classes(),
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
@@ -404,9 +412,10 @@ impl DataSizes {
     fn as_stored(&self, meter: &Meter, config: &TrainConfig) -> Self {
         // Rows in memory of the host are planned for like codes of their size.
         let codes = self.encoded_bytes(config);
+        let has_code_book = self.has_code_book || config.codec.is_some_and(CodecSpec::has_book);
         match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(meter, config))) {
             None => *self,
-            code_bytes => Self { code_bytes, feature_nnz: None, ..*self },
+            code_bytes => Self { code_bytes, has_code_book, feature_nnz: None, ..*self },
         }
     }
 

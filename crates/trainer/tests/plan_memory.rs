@@ -52,6 +52,7 @@ fn sizes(dataset: &Dataset) -> DataSizes {
         n_features: dataset.n_features(),
         feature_nnz: None,
         code_bytes: None,
+        has_code_book: false,
         n_classes: dataset.n_classes(),
         multi_label: false,
         n_train: dataset.splits[0].train.len(),

@@ -7,8 +7,8 @@ use super::passes::columns_of;
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::far_rows::{Launch, Names, RowsArgument};
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
+use crate::row_launch::{Names, RowLaunch, RowsArgument};
 
 /// Units of 16 bytes that a thread copies at a time; `kernels/rows.cu` says the same.
 const UNITS_OF_THREAD: usize = 4;
@@ -25,7 +25,7 @@ impl Cuda {
             let rows = RowsArgument { first: self.pointer(Some(&x.data)), rows: 0, row_bytes };
             let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
             let LaunchConfig { grid_dim: (blocks, ..), block_dim: (threads, ..), .. } = threads_for(units);
-            let launch = Launch::copying(self, "gather_rows", x.dtype)?;
+            let launch = RowLaunch::copying(self, "gather_rows", x.dtype)?;
             let (names, to) = (Names::of(self.pointer(Some(&ids.ids))), self.pointer(Some(&out.data)));
             let (stream, n) = (&self.device.stream, out.shape.rows as u64);
             // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.

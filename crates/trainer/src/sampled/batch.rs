@@ -7,7 +7,7 @@ use girih_datasets::Labels;
 use girih_graph_format::{Csr, NodeId, Scales};
 
 use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
-use super::device::DeviceBatch;
+use super::device::{DeviceBatch, ReadRows};
 use super::patches::BatchRows;
 use crate::TrainError;
 use crate::graph::{BlockGraph, Graph};
@@ -109,14 +109,15 @@ impl<B: Backend> Batch<B> {
 pub(crate) fn inputs_of_sampled<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,
-    (sampled, rows): (NeighborBatch<B>, Option<B::Matrix>),
+    (sampled, rows): (NeighborBatch<B>, Option<ReadRows<B::Matrix>>),
     features: &FeatureInput<B>,
 ) -> Result<Inputs<B>, ComputeError> {
-    let features = match (rows, features, &sampled.inputs) {
-        (Some(rows), ..) => FeatureInput::dense(rows),
-        (None, FeatureInput::Dense(all), None) => FeatureInput::Dense(Arc::clone(all)),
+    let (features, propagated) = match (rows, features, &sampled.inputs) {
+        (Some(ReadRows::All(rows)), ..) => (Some(FeatureInput::dense(rows)), None),
+        (Some(ReadRows::Summed { own, sums }), ..) => (own.map(FeatureInput::dense), Some(sums)),
+        (None, FeatureInput::Dense(all), None) => (Some(FeatureInput::Dense(Arc::clone(all))), None),
         (None, FeatureInput::Dense(all), Some(ids)) => {
-            FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)
+            (Some(FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)), None)
         }
         _ => unreachable!("devices sample for rows that they read themselves"),
     };
@@ -125,16 +126,16 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
         Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
     };
     let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
-    Ok(Inputs { graphs, features: Some(features), propagated: None, n_nodes: sampled.n_inputs, ranks: None })
+    Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, ranks: None })
 }
 
 /// Gives the rows back that the inputs of a batch took from the pool.
 pub(crate) fn recycle_inputs<B: Backend>(inputs: Inputs<B>, backend: &B, pool: &mut Pool<B>) {
-    if let Some(FeatureInput::Dense(features)) = inputs.features
-        && let Some(own) = Arc::into_inner(features)
-    {
-        pool.give(backend, own);
-    }
+    let features = match inputs.features {
+        Some(FeatureInput::Dense(features)) => Arc::into_inner(features),
+        _ => None,
+    };
+    features.into_iter().chain(inputs.propagated).for_each(|own| pool.give(backend, own));
 }
 
 impl<B: Backend> BatchLoss<B> {

@@ -8,7 +8,7 @@
 //! The host begins all three before it begins the step, and waits for sizes of batches alone, so that the three go on side by side:
 //! the pipeline of Cai et al. (DSP, PPoPP 2023, section 6) with one host thread, whose order of launches is always the same.
 
-use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborSource, RowReader, Shape};
+use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborSource, RowReader, RowSums, Shape};
 use girih_graph_format::NodeId;
 
 use super::batches::SeedLists;
@@ -31,54 +31,81 @@ pub(crate) struct Loader<'a, B: Backend> {
     reader: &'a dyn RowReader<B>,
     n_columns: usize,
     precision: Dtype,
+    /// What makes the first layer's sums of how rows are stored, if that is all that is wanted of them, and whether it reads
+    /// destinations, too.
+    sums: Option<(&'a dyn RowSums<B>, bool)>,
+}
+
+/// What a batch reads of features.
+pub(crate) enum ReadRows<M> {
+    /// Its rows.
+    All(M),
+    /// Sums of the first layer, and the rows of its destinations, where it reads these.
+    Summed { own: Option<M>, sums: M },
 }
 
 impl<'a, B: Backend> Loader<'a, B> {
     /// Of rows with so many columns, stored so.
     pub(crate) fn new(backend: &'a B, (reader, n_columns, precision): (&'a dyn RowReader<B>, usize, Dtype)) -> Self {
-        Self { backend, reader, n_columns, precision }
+        Self { backend, reader, n_columns, precision, sums: None }
     }
 
-    /// Room for the rows of a batch, and their ids.
-    fn room<'s>(
-        &self,
-        sampled: &'s NeighborBatch<B>,
-        pool: &mut Pool<B>,
-    ) -> Result<(B::Matrix, &'s B::Ids), ComputeError> {
-        let ids = sampled.inputs.as_ref().expect("rows that are read by id are listed");
-        Ok((pool.take(self.backend, Shape::new(sampled.n_inputs, self.n_columns), self.precision)?, ids))
+    /// For a model whose first layer aggregates its rows as they are, and of these reads no others than its destinations', or none.
+    pub(crate) fn for_sums(self, reads_destinations: bool) -> Self {
+        Self { sums: self.reader.sums().map(|sums| (sums, reads_destinations)), ..self }
     }
 
-    /// Begins to read the rows of a batch.
-    fn begin(&self, sampled: &NeighborBatch<B>, pool: &mut Pool<B>) -> Result<B::Matrix, ComputeError> {
-        let (mut rows, ids) = self.room(sampled, pool)?;
+    fn room(&self, n_rows: usize, pool: &mut Pool<B>) -> Result<B::Matrix, ComputeError> {
+        pool.take(self.backend, Shape::new(n_rows, self.n_columns), self.precision)
+    }
+
+    /// Begins to read the rows of a batch, for which there is room then, unless they are summed.
+    fn begin(&self, sampled: &NeighborBatch<B>, pool: &mut Pool<B>) -> Result<Option<B::Matrix>, ComputeError> {
+        let ids = ids_of(sampled);
+        if let Some((sums, _)) = self.sums {
+            return sums.begin(self.backend, ids).map(|()| None);
+        }
+        let mut rows = self.room(sampled.n_inputs, pool)?;
         self.reader.begin(self.backend, ids, &mut rows)?;
-        Ok(rows)
+        Ok(Some(rows))
     }
 
-    /// Reads the rows of a batch.
-    fn read(&self, sampled: &NeighborBatch<B>, pool: &mut Pool<B>) -> Result<B::Matrix, ComputeError> {
-        let (mut rows, ids) = self.room(sampled, pool)?;
-        self.reader.gather(self.backend, ids, &mut rows)?;
-        Ok(rows)
+    /// What was begun first comes before what is asked of the device from now on.
+    fn finish(
+        &self,
+        (sampled, rows): (&NeighborBatch<B>, Option<B::Matrix>),
+        pool: &mut Pool<B>,
+    ) -> Result<ReadRows<B::Matrix>, ComputeError> {
+        let (Some((of_stored, reads_destinations)), block) = (self.sums, &sampled.blocks[0]) else {
+            self.reader.finish(self.backend)?;
+            return Ok(ReadRows::All(rows.expect("rows that are not summed have room")));
+        };
+        let mut own = reads_destinations.then(|| self.room(block.n_destinations, pool)).transpose()?;
+        let mut sums = self.room(block.n_destinations, pool)?;
+        of_stored.finish(self.backend, (&block.rows, ids_of(sampled)), own.as_mut(), &mut sums)?;
+        Ok(ReadRows::Summed { own, sums })
     }
 }
 
-/// A batch, and the rows that the loader reads for it.
+fn ids_of<B: Backend>(sampled: &NeighborBatch<B>) -> &B::Ids {
+    sampled.inputs.as_ref().expect("rows that are read by id are listed")
+}
+
+/// A batch, and the room for the rows that the loader reads for it, unless they are summed.
 struct Loaded<B: Backend> {
     at: usize,
     sampled: NeighborBatch<B>,
-    rows: B::Matrix,
+    rows: Option<B::Matrix>,
 }
 
-/// A batch, and the rows that were read for it.
-type Read<B> = (NeighborBatch<B>, Option<<B as Backend>::Matrix>);
+/// A batch, and what was read for it.
+type Read<B> = (NeighborBatch<B>, Option<ReadRows<<B as Backend>::Matrix>>);
 
 /// A batch on the device, and what its loss is of.
 pub(crate) struct DeviceBatch<B: Backend> {
     pub(crate) sampled: NeighborBatch<B>,
-    /// The rows of features that were read for it.
-    pub(crate) rows: Option<B::Matrix>,
+    /// What was read for it of features.
+    pub(crate) rows: Option<ReadRows<B::Matrix>>,
     /// This rank's seeds: its destinations.
     pub(crate) seeds: Vec<NodeId>,
     /// Seeds of the whole batch, on all ranks.
@@ -129,17 +156,20 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         debug_assert_eq!(loaded.at, at, "batches are taken in order");
         // The next rows are begun before these have come, so that the bus has something to do all the time.
         let begun = self.load(lists, at + 1, pool);
-        self.finish()?;
+        let loader = self.loader.as_ref().expect("what loaded them");
+        let rows = loader.finish((&loaded.sampled, loaded.rows), pool)?;
         begun?;
-        Ok((loaded.sampled, Some(loaded.rows)))
+        Ok((loaded.sampled, Some(rows)))
     }
 
     /// A batch of which nothing was begun.
     fn make(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
         self.request(lists, at)?;
         let sampled = self.source.take()?;
-        let rows = self.loader.as_ref().map(|loader| loader.read(&sampled, pool)).transpose()?;
-        Ok((sampled, rows))
+        let Some(loader) = &self.loader else { return Ok((sampled, None)) };
+        let rows = loader.begin(&sampled, pool)?;
+        let rows = loader.finish((&sampled, rows), pool)?;
+        Ok((sampled, Some(rows)))
     }
 
     fn request(&mut self, lists: &dyn SeedLists, at: usize) -> Result<(), TrainError> {
@@ -173,8 +203,8 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Gives up what was loaded and not taken: its rows may still be written.
     fn forget(&mut self, pool: &mut Pool<B>) -> Result<(), TrainError> {
         self.finish()?;
-        if let (Some(loaded), Some(loader)) = (self.ahead.take(), &self.loader) {
-            pool.give(loader.backend, loaded.rows);
+        if let (Some(Loaded { rows: Some(rows), .. }), Some(loader)) = (self.ahead.take(), &self.loader) {
+            pool.give(loader.backend, rows);
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub(crate) struct BatchPlan {
     in_place: bool,
     /// Devices other than the processor sample by themselves.
     by_device: bool,
+    /// Whether such devices make sums of the first layer from codes, and, if so, whether it reads rows of destinations beside.
+    sums: Option<bool>,
     /// Numbers of 32 bits that a device takes for features which are no matrix of its own: codes, or a cache of rows.
     features: usize,
     /// The same of what is drawn from: neighbours, offsets of rows, and where these are.
@@ -111,9 +113,11 @@ impl BatchPlan {
         let in_place = is_dense && reads_in_place(config, needs);
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
-        let features = features + layers.n_inputs() * words_of_arriving(config, data);
+        let makes_sums = by_device && data.has_code_book && reads_in_place(config, needs);
+        let sums = makes_sums.then_some(needs.raw_features);
+        let features = features + layers.n_inputs() * words_of_arriving(config, data, makes_sums);
         let topology = words_of_topology(config, data, rows);
-        Some(Self { layers, n_steps, self_loops, in_place, by_device, features, topology })
+        Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
     }
 
     /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
@@ -153,7 +157,7 @@ impl BatchPlan {
     /// The batch on the device, beside the whole graph.
     pub(crate) fn inputs(
         &self,
-        meter: &Meter,
+        (meter, is_main_memory): (&Meter, bool),
         data: &DataSizes,
         whole: &Inputs<Meter>,
         precision: Dtype,
@@ -171,6 +175,13 @@ impl BatchPlan {
             }
             &Layers::Subgraph(n_nodes, _) => (LayerGraphs::Shared(Graph::Whole(matrices.remove(0))), n_nodes),
         };
+        if let (Some(reads_destinations), Layers::Blocks(layers)) =
+            (self.sums.filter(|_| !is_main_memory), &self.layers)
+        {
+            let rows = || meter.matrix(Shape::new(layers[0].0.rows, data.n_features), precision);
+            let features = reads_destinations.then(|| FeatureInput::dense(rows()));
+            return Inputs { graphs, features, propagated: Some(rows()), n_nodes, ranks: None };
+        }
         let features = match (&whole.features, data.feature_nnz) {
             (Some(FeatureInput::Dense(all)), _) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
             (Some(FeatureInput::Sparse { .. }), Some(nnz)) => FeatureInput::Sparse {
@@ -291,17 +302,19 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
     }
 }
 
-/// The same for a row that threads of the host bring, if they do, and that is taken from where it arrives to where it belongs, as it has to
-/// be if there are others on devices.
-fn words_of_arriving(config: &TrainConfig, data: &DataSizes) -> usize {
+/// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives that threads of the
+/// host bring, if they do, and that is taken from there to where it belongs, as it has to be if there are others on devices.
+fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -> usize {
     let Some(shares) = config.tiers.features else { return 0 };
     let bytes = data.code_bytes.unwrap_or(data.n_features * config.precision.n_bytes());
+    let words = bytes.div_ceil(size_of::<f32>());
+    let stored = if makes_sums { ARRIVING * words } else { 0 };
     // Of a host with as many threads as it takes.
     let reads = config.tiers.host_reads.chosen(usize::MAX, (data.n_nodes * bytes) as u64);
     if reads != HostReads::Staged || shares.every_card + shares.one_card >= 1.0 {
-        return 0;
+        return stored;
     }
-    ARRIVING * (bytes.div_ceil(size_of::<f32>()) + 1)
+    stored + ARRIVING * (words + 1)
 }
 
 /// The same for what it draws from, beside weights.

@@ -42,6 +42,8 @@ pub(crate) struct Material<B: Backend> {
     pub(crate) in_place: bool,
     /// Features that the device reads by id, where they are no matrix of its own.
     reader: Option<Box<dyn RowReader<B>>>,
+    /// Whether first layers aggregate features as they are, and, if so, whether they read rows of destinations beside.
+    sums: Option<bool>,
     /// Whether the device's room is not for rows of all nodes: features are in memory of the host.
     pub(crate) keeps_on_host: bool,
     /// Whether a device that samples has what it takes to make batches by itself: rows that the host decodes or picks are named by the
@@ -71,6 +73,7 @@ impl<B: Backend> Material<B> {
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from);
         let scored_from = (by_layers && drawn_from != adjacency).then(|| Neighborhoods::new(&graph, adjacency));
+        let sums = reads_in_place(config, needs).then_some(needs.raw_features);
         let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
         let sparse = match &features {
             Features::Sparse(csr) => Some(csr.clone()),
@@ -122,6 +125,7 @@ impl<B: Backend> Material<B> {
             sparse,
             in_place,
             reader,
+            sums,
             keeps_on_host,
             draws_batches,
             tiers,
@@ -143,7 +147,13 @@ impl<B: Backend> Material<B> {
         let Some(graph) = self.on_device.as_ref().filter(|_| self.draws_batches) else { return Ok(None) };
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
         let source = graph.source(backend, &sampler, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE))?;
-        let loader = self.whole(None).read_by().map(|read| Loader::new(backend, read));
+        let loader = self.whole(None).read_by().map(|read| {
+            let loader = Loader::new(backend, read);
+            match self.sums {
+                Some(reads_destinations) => loader.for_sums(reads_destinations),
+                None => loader,
+            }
+        });
         let is_ahead = config.batch.prefetch > 0;
         Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }

@@ -1,0 +1,97 @@
+//! [`RowLaunch`]: `kernels/rows.cu` on rows in any memory that a device reads: copies of those that are named, as they are or decoded.
+
+use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
+use girih_compute::{ComputeError, Dtype};
+
+use crate::Cuda;
+use crate::code_book::{CodeBook, Decoding};
+use crate::compile::Source;
+
+/// `PlacedRows` of `kernels/rows.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RowsArgument {
+    pub(crate) first: u64,
+    pub(crate) rows: u64,
+    pub(crate) row_bytes: u64,
+}
+
+/// `Names` of `kernels/rows.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    ids: u64,
+    places: u64,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for RowsArgument {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Names {}
+
+impl Names {
+    /// Rows that ids name, one after the other; zero: all rows.
+    pub(crate) fn of(ids: u64) -> Self {
+        Self { ids, places: 0 }
+    }
+
+    /// All rows, for some places; zero: one after the other.
+    pub(crate) fn at(places: u64) -> Self {
+        Self { ids: 0, places }
+    }
+}
+
+/// The launch that takes rows to a result.
+pub(crate) struct RowLaunch {
+    kernel: CudaFunction,
+    /// Of codes.
+    decoding: Option<Decoding>,
+}
+
+impl RowLaunch {
+    /// Of rows as they are.
+    pub(crate) fn copying(cuda: &Cuda, operation: &'static str, dtype: Dtype) -> Result<Self, ComputeError> {
+        let kernel = cuda.kernel(operation, Source::ROWS, "copy_named", &[("X", dtype), ("Y", dtype)])?;
+        Ok(Self { kernel, decoding: None })
+    }
+
+    /// Of rows of codes of a book, which has to live as long.
+    pub(crate) fn decoding(cuda: &Cuda, operation: &'static str, book: &CodeBook) -> Result<Self, ComputeError> {
+        let types = [("X", book.dtype), ("Y", book.dtype)];
+        let kernel = cuda.kernel(operation, Source::ROWS, "decode_rows", &types)?;
+        Ok(Self { kernel, decoding: Some(book.decoding(cuda)) })
+    }
+
+    /// Whether results are other than what is stored.
+    pub(crate) fn decodes(&self) -> bool {
+        self.decoding.is_some()
+    }
+
+    /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if nothing is decoded.
+    ///
+    /// # Safety
+    /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes, positions have to be
+    /// columns of their group.
+    pub(crate) unsafe fn put(
+        &self,
+        stream: &CudaStream,
+        (blocks, threads): (u32, u32),
+        rows: RowsArgument,
+        names: Names,
+        (out, n): (u64, u64),
+    ) -> Result<(), DriverError> {
+        let mut launch = stream.launch_builder(&self.kernel);
+        launch.arg(&rows);
+        if let Some(Decoding { book, .. }) = &self.decoding {
+            launch.arg(book);
+        }
+        launch.arg(&names).arg(&out).arg(&n);
+        let (threads, shared_mem_bytes) = self
+            .decoding
+            .as_ref()
+            .map_or((threads, 0), |decoding| (decoding.warps.threads, decoding.warps.shared_bytes));
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes };
+        // SAFETY: see above; each warp has shared memory for a row, and there is a value for each byte of a code.
+        unsafe { launch.launch(config) }.map(|_| ())
+    }
+}
