@@ -74,6 +74,9 @@ struct Arguments {
     /// What carries rows between devices, nccl or peer, each of which runs (suite gpu-ranks) [default: nccl]
     #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
     transport: Vec<CardTransport>,
+    /// Ways to train that run, by the names of their cases; again for each (suites gpu-minibatch and gpu-large) [default: all]
+    #[arg(long, value_name = "NAME")]
+    way: Vec<String>,
 }
 
 fn graph_help() -> String {
@@ -115,6 +118,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         docs: arguments.docs,
         timelines: arguments.timelines,
         transports: arguments.transport,
+        ways: arguments.way,
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));

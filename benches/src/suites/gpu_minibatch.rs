@@ -37,9 +37,10 @@ struct Way {
 /// Adds a case for each way to train, and the peer's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     drop(gpu::open_device(report)?);
+    let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
+    let ways = setup.ways_of(ways(hidden, n_devices(), setup.protocol), |way| &way.name)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
-    let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
     let peer = setup
         .peer
         .as_deref()
@@ -47,7 +48,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         .transpose()?;
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
     let mut peers_turn = Vec::new();
-    for way in ways(hidden, n_devices(), setup.protocol) {
+    for way in ways {
         let epoch = epoch_of(&way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(way.config.batch_size.unwrap_or(n_train).max(1));
         let case = Case::new(way.name, epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);

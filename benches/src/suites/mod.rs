@@ -202,6 +202,8 @@ pub struct Setup {
     pub timelines: Option<PathBuf>,
     /// What carries rows between devices, for the suite that compares that; none for what it would take.
     pub transports: Vec<CardTransport>,
+    /// Names of ways to train, for suites that compare many; none for all.
+    pub ways: Vec<String>,
     /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
     pub kernels: Vec<BlockKernel>,
 }
@@ -229,6 +231,19 @@ impl Setup {
         if self.transports.is_empty() { default } else { &self.transports }
     }
 
+    /// Those of all ways to train that were asked for.
+    ///
+    /// # Errors
+    /// When one that was asked for is none of them.
+    fn ways_of<W>(&self, all: Vec<W>, name: impl Fn(&W) -> &str) -> Result<Vec<W>, Error> {
+        if let Some(unknown) = self.ways.iter().find(|asked| !all.iter().any(|way| name(way) == *asked)) {
+            let names: Vec<_> = all.iter().map(|way| format!("\n  {}", name(way))).collect();
+            return Err(format!("no way to train is called {unknown:?}; these are:{}", names.concat()).into());
+        }
+        let is_asked_for = |way: &W| self.ways.is_empty() || self.ways.iter().any(|asked| asked == name(way));
+        Ok(all.into_iter().filter(is_asked_for).collect())
+    }
+
     /// Blocks for tensor cores, for a suite with a `default` of its own.
     fn tilings_or<'a>(&'a self, default: &'a [Tiling]) -> &'a [Tiling] {
         if self.tilings.is_empty() { default } else { &self.tilings }
@@ -247,4 +262,20 @@ fn random_matrix(rows: usize, cols: usize) -> Result<Matrix, Error> {
         values.fill_with(|| 2.0 * stream.unit_f32() - 1.0);
     });
     Ok(Matrix::new(rows, cols, data)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_chosen_by_name() {
+        let asking =
+            |ways: &[&str]| Setup { ways: ways.iter().map(|&way| way.to_owned()).collect(), ..Setup::default() };
+        let of = |ways: &[&str]| asking(ways).ways_of(vec!["near", "far", "farther"], |way| way);
+        assert_eq!(of(&[]).unwrap(), ["near", "far", "farther"]);
+        assert_eq!(of(&["far", "near"]).unwrap(), ["near", "far"]);
+        let refused = of(&["near", "fa"]).unwrap_err().to_string();
+        assert!(refused.contains("\"fa\"") && refused.contains("farther"), "{refused}");
+    }
 }
