@@ -1,7 +1,7 @@
 //! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor. Without a
 //! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Reference, Shape, SparseOperand, Transpose};
@@ -599,11 +599,12 @@ fn buffers_are_not_written_while_they_are_read() {
     }
 }
 
-/// A step waits for the rows of its own batch, and not for those of the next one, which it is there to hide.
+/// A step waits for the rows of its own batch, and not for those of the next one, which it is there to hide. Who waits for both never
+/// has the first much sooner; who does not may be held up, so that it may try again.
 #[test]
 fn rows_that_are_begun_later_hold_up_nothing() {
     let Some(cuda) = cuda() else { return };
-    let (n_rows, width) = (2000, 1024);
+    let (n_rows, width, tries) = (2000, 1024, 10);
     let rows = Matrix::new(n_rows, width, vec![1.0; n_rows * width]).unwrap();
     let ids = |n: usize| (0..n).map(|i| (i * 13 % n_rows) as NodeId).collect::<Vec<_>>();
     for (share, reads) in [(0.0, HostReads::InPlace), (0.3, HostReads::InPlace), (0.0, HostReads::Staged)] {
@@ -612,16 +613,20 @@ fn rows_that_are_begun_later_hold_up_nothing() {
         // The second takes milliseconds.
         let batches = [16, 100_000].map(|n| (n, cuda.upload_ids(&ids(n)).unwrap()));
         let mut outs = batches.each_ref().map(|&(n, _)| cuda.zeros(Shape::new(n, width), Dtype::F32).unwrap());
-        cuda.synchronize().unwrap();
-        for ((_, ids), out) in batches.iter().zip(&mut outs) {
-            reader.begin(&cuda, ids, out).unwrap();
-        }
-        let start = Instant::now();
-        let [first, both] = [(); 2].map(|()| {
-            reader.finish(&cuda).unwrap();
+        let mut first_and_both = || {
             cuda.synchronize().unwrap();
-            start.elapsed()
-        });
-        assert!(first < both / 2, "{first:?} of {both:?}, {share} on the device, {reads}");
+            for ((_, ids), out) in batches.iter().zip(&mut outs) {
+                reader.begin(&cuda, ids, out).unwrap();
+            }
+            let start = Instant::now();
+            [(); 2].map(|()| {
+                reader.finish(&cuda).unwrap();
+                cuda.synchronize().unwrap();
+                start.elapsed()
+            })
+        };
+        let times: Vec<_> = (0..tries).map(|_| first_and_both()).collect();
+        let is_sooner = |[first, both]: &[Duration; 2]| *first < *both / 2;
+        assert!(times.iter().any(is_sooner), "{times:?}, {share} on the device, {reads}");
     }
 }

@@ -17,7 +17,7 @@ use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_tiers::{CacheShares, HostReads, Placement};
-use girih_trainer::{Observer, TrainConfig};
+use girih_trainer::{Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
 use super::sampled::{tiers, train_on};
@@ -153,17 +153,16 @@ impl<'d> Batches<'d> {
         (cuda, rows, dtype): (&Cuda, &Matrix, Dtype),
         report: &mut Report,
     ) -> Result<(), Error> {
-        let n_bytes = rows.n_rows() * rows.n_cols() * dtype.n_bytes();
-        let reads = HostReads::Auto.chosen(rayon::current_num_threads(), n_bytes as u64);
-        let on_host = far(cuda, rows, dtype, reads)?;
+        let on_host = far(cuda, rows, dtype, HostReads::InPlace)?;
         let sampler = self.on_device("sampler", cuda, false)?;
         let loader = self.read("loader", cuda, on_host.as_ref(), (rows.n_cols(), dtype))?;
         let mut alone = compete(setup.protocol, vec![sampler, loader])?;
         drop(on_host);
         let n_batches = self.seeds.len().div_ceil(BATCH_SIZE).max(1) as f64;
-        let train = |features| -> Result<Summary, Error> {
+        let train = |features: Option<(f64, f64)>| -> Result<Summary, Error> {
             let epochs = (setup.protocol.warm_up + setup.protocol.repeats) as u64;
-            let tiers = tiers(features, None);
+            let host_reads = if features.is_some() { HostReads::InPlace } else { HostReads::default() };
+            let tiers = TierConfig { host_reads, ..tiers(features, None) };
             let plain = sage::config(setup.hidden.unwrap_or(sage::HIDDEN), BATCH_SIZE);
             let config = TrainConfig { precision: dtype, tiers, epochs, eval_every: epochs, ..plain };
             let train = |observe: &mut Observer<'_>| train_on(1, self.dataset, &config, observe);

@@ -2,9 +2,9 @@
 //! memory of the host; or codes there or on the device, decoded as they are read; or rows that the device itself wrote to the host.
 //!
 //! A batch reads each of its rows once. Those on cards are read in place, from the device's memory or over links between cards. Those on
-//! the host are brought by its cores and by copies ([`staged_rows`](crate::staged_rows)), or, where these are few, lie in pinned memory
-//! that the same launch reads over the bus ([`HostReads`]): fast only as long as a step has no small launches, whose commands wait
-//! behind what is read, and as rows are no more than a few GB. Of a code book (paper B) only codes travel.
+//! the host lie in pinned memory that the same launch reads over the bus, or are brought by its cores and by copies
+//! ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. Of a code book (paper B) only codes travel, and where sums of
+//! rows are all that is wanted, these are made from codes ([`code_book`](crate::code_book)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -34,9 +34,9 @@ const OPERATION: &str = "rows by id";
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// As before, for rows in memory of the device itself.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
-/// Blocks, and threads of each, that keep the bus busy with dense rows, and no more: blocks of a step's products that take all of a
-/// multiprocessor wait for those that read, and its commands, which come over the bus, too, wait behind the reads under way. Codes are so
-/// short that they keep it busy with nothing.
+/// Blocks, and threads of each, that keep the bus busy with rows as they are, and no more: blocks of a step's products that take all of a
+/// multiprocessor wait for those that read, and its commands, which come over the bus, too, wait behind the reads under way. A warp that
+/// decodes has one code under way, so that more of them are wanted.
 const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 /// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
@@ -389,10 +389,10 @@ impl CudaRows {
     }
 
     /// Blocks and threads of a launch.
-    fn threads(&self) -> (u32, u32) {
-        match (&self.memory, &self.form) {
-            (Memory::Placed(placed), Form::Dense(_)) if placed.are_on_host() => BLOCKS_OF_BUS,
-            (Memory::Placed(placed), Form::Dense(_)) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
+    fn threads(&self, launch: &RowLaunch) -> (u32, u32) {
+        match (&self.memory, launch.decodes()) {
+            (Memory::Placed(placed), false) if placed.are_on_host() => BLOCKS_OF_BUS,
+            (Memory::Placed(placed), false) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
             (Memory::Written(_), _) => BLOCKS_OF_BUS,
             (Memory::Placed(_) | Memory::Staged(..), _) => ON_CARDS,
             (Memory::Device(_), _) => IN_DEVICE,
@@ -454,7 +454,7 @@ impl CudaRows {
         let names = Names::of(cuda.pointer(Some(&ids.ids)));
         let to = (to, ids.range.len as u64);
         // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for each id.
-        let launched = unsafe { launch.put(stream, self.threads(), rows, names, to) };
+        let launched = unsafe { launch.put(stream, self.threads(launch), rows, names, to) };
         launched.map(|()| true).map_err(Cuda::failed(OPERATION))
     }
 

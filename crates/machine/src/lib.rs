@@ -5,7 +5,7 @@
 //! - [`Hierarchy`]: caches and memory, and what a product with a sparse matrix takes of them.
 //! - [`cache_folder()`]: where measurements are kept.
 //! - [`zeros`], [`advise_huge_pages`]: memory on huge pages.
-//! - [`memory`]: what this process uses.
+//! - [`memory`]: what this process uses, and what is free.
 //! - [`prefetch()`]: a hint to the caches.
 //!
 //! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.

@@ -1,4 +1,4 @@
-//! The memory of this process, as Linux counts it.
+//! The memory of this process and of the machine, as Linux counts it.
 
 use std::fs;
 
@@ -12,6 +12,13 @@ pub fn peak_bytes() -> Option<u64> {
     field_kibibytes(&status, "VmHWM:").map(|kibibytes| kibibytes << 10)
 }
 
+/// Bytes of main memory that more can be put into without the system having to swap; `None` where it does not tell.
+#[must_use]
+pub fn free_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    field_kibibytes(&meminfo, "MemAvailable:").map(|kibibytes| kibibytes << 10)
+}
+
 /// Lets [`peak_bytes`] start again from what is resident now; returns whether the system could.
 pub fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
@@ -20,6 +27,12 @@ pub fn reset_peak() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn less_is_free_than_there_is() {
+        let here = crate::Machine::here();
+        assert!(free_bytes().zip(here.memory_bytes).is_none_or(|(free, all)| 0 < free && free < all));
+    }
 
     #[test]
     fn the_peak_covers_what_was_touched() {

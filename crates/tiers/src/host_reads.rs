@@ -5,15 +5,56 @@ use std::str::FromStr;
 
 use crate::TierError;
 
-/// Threads of the host for each card, and bytes of all rows together, from which on threads bring rows sooner than the card reads them: reads
-/// of pinned memory slow down as it grows, from 50 GB/s of 1 GB to 28 of 24 GB, what is brought does not.
+/// Threads of the host for each card from which on they bring short rows sooner than the card reads them.
 const THREADS_MIN: usize = 8;
-const BYTES_MIN: u64 = 4 << 30;
+/// Bytes of rows that are short. Rows anywhere in many GB of pinned memory come at about 90 million a second, hardly two from one page, and
+/// longer ones at the speed of the bus; threads bring either at two thirds of that.
+const SHORT_ROW_BYTES: usize = 512;
+/// Bytes of pinned memory, all rows together, from which on that is so: reads of short rows slow down from 50 GB/s of 1 GB to 44 of 7 GB and
+/// 23 of 28 GB.
+const MANY_BYTES: u64 = 12 << 30;
+
+/// Rows of the host, as far as it matters to how cards get them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRowSizes {
+    /// Rows.
+    pub n_rows: usize,
+    /// Bytes of each, as cards have it.
+    pub row_bytes: usize,
+    /// Whether threads that bring rows read a copy of them, as cards do which read in place, and not what was loaded or mapped.
+    pub are_copied: bool,
+}
+
+impl HostRowSizes {
+    /// Bytes of all of them.
+    #[must_use]
+    pub fn n_bytes(&self) -> u64 {
+        self.n_rows as u64 * self.row_bytes as u64
+    }
+}
+
+/// What the host has for bringing rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMeans {
+    /// Threads for each card.
+    pub n_threads: usize,
+    /// Bytes of memory that are free.
+    pub free_bytes: u64,
+}
+
+impl HostMeans {
+    /// Those of this machine, whose memory is taken to suffice where the system does not tell.
+    #[must_use]
+    pub fn here(n_threads: usize) -> Self {
+        Self { n_threads, free_bytes: girih_machine::memory::free_bytes().unwrap_or(u64::MAX) }
+    }
+}
 
 /// How cards get rows of features that are in memory of the host. It changes no number, only who works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostReads {
-    /// Staged where rows are many and the host has cores enough for each card, else in place.
+    /// In place, but where rows are short and many and the host has cores enough for each card, or where a copy of them would take more
+    /// than half of its free memory: there staged.
     #[default]
     Auto,
     /// Cores of the host gather the rows of a batch in pinned buffers, and copies bring them.
@@ -26,14 +67,15 @@ impl HostReads {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Staged, Self::InPlace];
 
-    /// What is done for a card for which the host has so many threads, with so many bytes of rows.
+    /// What is done with some rows by a host with these means.
     #[must_use]
-    pub fn chosen(self, n_threads: usize, n_bytes: u64) -> Self {
-        match self {
-            Self::Auto if n_threads >= THREADS_MIN && n_bytes >= BYTES_MIN => Self::Staged,
-            Self::Auto => Self::InPlace,
-            told => told,
+    pub fn chosen(self, rows: &HostRowSizes, host: &HostMeans) -> Self {
+        if self != Self::Auto {
+            return self;
         }
+        let has_room = rows.are_copied || rows.n_bytes() <= host.free_bytes / 2;
+        let is_slow = rows.row_bytes < SHORT_ROW_BYTES && rows.n_bytes() >= MANY_BYTES;
+        if has_room && !(is_slow && host.n_threads >= THREADS_MIN) { Self::InPlace } else { Self::Staged }
     }
 
     /// As it is spelt on the command line.
@@ -71,10 +113,32 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         assert!(HostReads::ALL.into_iter().all(|reads| reads.to_string().parse() == Ok(reads)));
-        assert_eq!(HostReads::Auto.chosen(16, 20 << 30), HostReads::Staged);
-        assert_eq!(HostReads::Auto.chosen(2, 20 << 30), HostReads::InPlace);
-        assert_eq!(HostReads::Auto.chosen(16, 1 << 30), HostReads::InPlace);
-        assert_eq!(HostReads::Staged.chosen(1, 0), HostReads::Staged);
         assert!("pinned".parse::<HostReads>().unwrap_err().to_string().contains("in-place"));
+    }
+
+    #[test]
+    fn rows_are_brought_where_that_is_sooner_or_takes_less_memory() {
+        let chosen = |(n_rows, row_bytes, are_copied), n_threads, free_bytes| {
+            let rows = HostRowSizes { n_rows, row_bytes, are_copied };
+            HostReads::Auto.chosen(&rows, &HostMeans { n_threads, free_bytes })
+        };
+        let (many_short, few, long) = ((111_059_956, 256, true), (27_764_989, 256, true), (24_416_050, 1536, true));
+        for (rows, n_threads, reads) in [
+            (many_short, 16, HostReads::Staged),
+            (many_short, 4, HostReads::InPlace),
+            (few, 16, HostReads::InPlace),
+            (long, 16, HostReads::InPlace),
+        ] {
+            assert_eq!(chosen(rows, n_threads, 40 << 30), reads, "{rows:?}, {n_threads} threads");
+        }
+        // 75 GB that were loaded are not held twice in 128, nor 7 in 8; but where they are copied anyway.
+        assert_eq!(chosen((24_416_050, 3072, false), 16, 50 << 30), HostReads::Staged);
+        assert_eq!(chosen((27_764_989, 256, false), 16, 8 << 30), HostReads::Staged);
+        assert_eq!(chosen((27_764_989, 256, true), 16, 8 << 30), HostReads::InPlace);
+        let told = HostReads::Staged.chosen(
+            &HostRowSizes { n_rows: 1, row_bytes: 1, are_copied: true },
+            &HostMeans { n_threads: 1, free_bytes: u64::MAX },
+        );
+        assert_eq!(told, HostReads::Staged);
     }
 }

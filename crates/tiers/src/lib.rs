@@ -38,7 +38,7 @@ mod visits;
 
 pub use cut::Cut;
 pub use error::TierError;
-pub use host_reads::HostReads;
+pub use host_reads::{HostMeans, HostReads, HostRowSizes};
 pub use hotness::{Heat, Heats, Hotness};
 pub use pagerank::{PageRank, page_rank, reverse_page_rank};
 pub use placement::{Holder, Place, Placement, Span, Tier};

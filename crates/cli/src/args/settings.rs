@@ -138,7 +138,8 @@ pub struct TierSettings {
     #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
     pub hotness: Option<Hotness>,
     /// How devices get rows of features that are on the host: its cores gather them and copies bring them (staged), or they read
-    /// pinned memory themselves (in-place) [default: auto, staged of 4 GiB and more where there are 8 threads for each device]
+    /// pinned memory themselves (in-place) [default: auto, staged where rows are short and many, or would be copied
+    /// to half of the free memory and more]
     #[arg(long, value_name = "auto|staged|in-place")]
     pub host_reads: Option<HostReads>,
     /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are read in the least

@@ -309,9 +309,8 @@ fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -
     let bytes = data.code_bytes.unwrap_or(data.n_features * config.precision.n_bytes());
     let words = bytes.div_ceil(size_of::<f32>());
     let stored = if makes_sums { ARRIVING * words } else { 0 };
-    // Of a host with as many threads as it takes.
-    let reads = config.tiers.host_reads.chosen(usize::MAX, (data.n_nodes * bytes) as u64);
-    if reads != HostReads::Staged || shares.every_card + shares.one_card >= 1.0 {
+    // Which of the two it will be depends on the host.
+    if config.tiers.host_reads == HostReads::InPlace || shares.every_card + shares.one_card >= 1.0 {
         return stored;
     }
     stored + ARRIVING * (words + 1)

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, FarRows, NeighborGraph, NeighborOperand, RowReader};
+use girih_compute::{Backend, Dtype, FarRows, NeighborGraph, NeighborOperand, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_sampling::ClusterSampler;
-use girih_tiers::{HostReads, Placement};
+use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
@@ -273,8 +273,13 @@ fn far_rows<B: Backend>(
     config: &TrainConfig,
     placement: &Placement,
 ) -> Result<FarRows<B>, TrainError> {
-    let n_bytes = rows.n_rows() * rows.n_cols() * config.precision.n_bytes();
-    backend.far_rows(rows, config.precision, (placement, host_reads(config, placement, n_bytes)))?.ok_or_else(|| {
+    let sizes = HostRowSizes {
+        n_rows: rows.n_rows(),
+        row_bytes: rows.n_cols() * config.precision.n_bytes(),
+        // Rounded once, unless they are read where they are mapped.
+        are_copied: config.precision != Dtype::F32 && !rows.buffer().is_mapped(),
+    };
+    backend.far_rows(rows, config.precision, (placement, host_reads(config, placement, &sizes)))?.ok_or_else(|| {
         TrainError::invalid(format!(
             "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
             backend.name()
@@ -282,11 +287,11 @@ fn far_rows<B: Backend>(
     })
 }
 
-/// How a device gets rows of the host, of so many bytes together: the threads of this process are shared by the devices of a placement.
-fn host_reads(config: &TrainConfig, placement: &Placement, n_bytes: usize) -> HostReads {
-    let n_threads = rayon::current_num_threads() / placement.n_cards().max(1);
-    let chosen = config.tiers.host_reads.chosen(n_threads, n_bytes as u64);
-    tracing::debug!("{n_bytes} bytes of rows on the host, {n_threads} threads for each device: {chosen}");
+/// How a device gets rows of the host: the threads of this process are shared by the devices of a placement.
+fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) -> HostReads {
+    let host = HostMeans::here(rayon::current_num_threads() / placement.n_cards().max(1));
+    let chosen = config.tiers.host_reads.chosen(rows, &host);
+    tracing::debug!("on the host {rows:?}, for each device {host:?}: {chosen}");
     chosen
 }
 
@@ -297,8 +302,8 @@ fn code_rows<B: Backend>(
     config: &TrainConfig,
     placement: Option<&Placement>,
 ) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
-    let n_bytes = codes.codes().len();
-    let placed = placement.map(|placement| (placement, host_reads(config, placement, n_bytes)));
+    let sizes = HostRowSizes { n_rows: codes.n_rows(), row_bytes: codes.codec().row_bytes(), are_copied: false };
+    let placed = placement.map(|placement| (placement, host_reads(config, placement, &sizes)));
     let reader = backend.code_rows(codes, config.precision, placed)?;
     if reader.is_some() {
         // Devices do not ask whether a position is a column.
