@@ -168,11 +168,11 @@ struct Control {
     // Nodes that the hops before this one, and the seeds, have named.
     __device__ __forceinline__ u64 &n_nodes(u64 hop) const { return words[1 + hop]; }
     // Where the edges of a hop begin among those of all, and end.
-    __device__ __forceinline__ u64 first_edge(u64 hop) const { return hop == 0 ? 0 : end_edge(hop - 1); }
-    __device__ __forceinline__ u64 &end_edge(u64 hop) const { return words[2 + n_hops + hop]; }
+    __device__ __forceinline__ u64 first_edge(u64 hop) const { return words[2 + n_hops + hop]; }
+    __device__ __forceinline__ u64 &end_edge(u64 hop) const { return words[3 + n_hops + hop]; }
     __device__ __forceinline__ HopDraws draws(u64 hop) const {
-        const u64 key = words[2 + 2 * n_hops];
-        return HopDraws{(u32)key, (u32)(key >> 32), (u32)words[3 + 2 * n_hops], (u32)hop};
+        const u64 key = words[3 + 2 * n_hops];
+        return HopDraws{(u32)key, (u32)(key >> 32), (u32)words[4 + 2 * n_hops], (u32)hop};
     }
 };
 

@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, NeighborBatch, Reference, Shape, SparseOperand, Transpose};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};
-use girih_sampling::{Block, Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
+use girih_sampling::{Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
+use girih_tests::batches::{check_batch, graph};
 use girih_tests::{cuda, losses_of};
 use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::{
@@ -16,56 +17,9 @@ use girih_trainer::{
     Observer, ScoreBy, Scores, SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
 };
 
-/// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
-fn graph(n: u32, weighted: bool) -> Csr {
-    let edges =
-        (0..n).filter(|v| v % 11 != 5).flat_map(|v| (1..=2 + v % 9).map(move |k| (v, (v * 7 + k * k * 3 + k) % n)));
-    let famous = (0..n).map(|v| (v, v % 3));
-    let loops = (0..n).step_by(3).map(|v| (v, v));
-    let (rows, cols): (Vec<u32>, Vec<u32>) = edges.chain(famous).filter(|(v, u)| v != u).chain(loops).unzip();
-    let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
-    let weights = (0..graph.nnz()).map(|e| 0.5 + (e % 7) as f32 / 4.0).collect::<Vec<_>>();
-    graph.with_values(weighted.then(|| weights.into())).unwrap()
-}
-
 fn sampler(fan_out: &str, inputs: Columns, expand: Expand) -> NeighborSampler {
     let options = NeighborOptions { edge_ids: true, inputs, expand, ..NeighborOptions::default() };
     NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap()
-}
-
-/// A matrix in full: its product with the identity, which is exact.
-fn dense(cuda: &Cuda, rows: &<Cuda as Backend>::Sparse, transpose: Transpose) -> Matrix {
-    let shape = cuda.sparse_shape(rows);
-    let shape = if transpose == Transpose::Yes { shape.transposed() } else { shape };
-    let identity: Vec<f32> =
-        (0..shape.cols * shape.cols).map(|i| f32::from(u8::from(i % (shape.cols + 1) == 0))).collect();
-    let identity = cuda.upload(&Matrix::new(shape.cols, shape.cols, identity).unwrap(), Dtype::F32).unwrap();
-    let mut out = cuda.zeros(Shape::new(shape.rows, shape.cols), Dtype::F32).unwrap();
-    cuda.spmm((rows, transpose), None, &identity, Epilogue::default(), &mut out).unwrap();
-    cuda.download(&out).unwrap()
-}
-
-/// Checks a batch of the device against the same batch of the host, bit by bit, in both directions.
-fn check_batch(cuda: &Cuda, found: &NeighborBatch<Cuda>, expected: &[Block], neighborhoods: &Neighborhoods) {
-    assert_eq!(found.blocks.len(), expected.len());
-    for (at, (found, expected)) in found.blocks.iter().zip(expected).enumerate() {
-        let rows = neighborhoods.rows(expected).unwrap();
-        let full = Matrix::from_sparse(&rows);
-        assert_eq!(found.n_destinations, expected.n_destinations);
-        assert_eq!(cuda.nnz(&found.rows), rows.nnz(), "block {at}");
-        assert_eq!(dense(cuda, &found.rows, Transpose::No).data(), full.data(), "block {at}");
-        let transposed = dense(cuda, &found.rows, Transpose::Yes);
-        let as_it_is = |i: usize| full.row(i % full.n_rows())[i / full.n_rows()];
-        assert!(transposed.data().iter().enumerate().all(|(i, &value)| value == as_it_is(i)), "block {at} transposed");
-        let ids: Vec<f32> = (0..neighborhoods.graph().n_rows()).map(|v| v as f32).collect();
-        let ids = cuda.upload(&Matrix::new(ids.len(), 1, ids).unwrap(), Dtype::F32).unwrap();
-        if let Some(destinations) = &found.destinations {
-            let mut own = cuda.zeros(Shape::new(expected.n_destinations, 1), Dtype::F32).unwrap();
-            cuda.gather_rows(&ids, destinations, &mut own).unwrap();
-            let own: Vec<NodeId> = cuda.download(&own).unwrap().data().iter().map(|&v| v as NodeId).collect();
-            assert_eq!(own, expected.destinations());
-        }
-    }
 }
 
 #[test]

@@ -10,29 +10,15 @@ use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-use girih_tests::losses_of;
+use girih_tests::{cards, losses_of};
 use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
-use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, Outcome, SessionOptions, TierConfig, TrainConfig};
+use girih_trainer::{
+    BatchConfig, BatchKind, ModelConfig, ModelKind, Outcome, SessionOptions, TierConfig, TrainConfig, parse_codec,
+};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const EPOCHS: u64 = 50;
-
-/// Backends on as many cards as there are, at most `most`.
-fn cards(most: usize) -> Vec<Cuda> {
-    let mut cards = Vec::new();
-    while cards.len() < most {
-        match Device::open(cards.len()) {
-            Ok(device) => cards.push(Cuda::new(device)),
-            Err(error) if cards.is_empty() && std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-            Err(error) => {
-                println!("{} cards: {error}", cards.len());
-                break;
-            }
-        }
-    }
-    cards
-}
 
 /// Two cards or four, if there are.
 fn several() -> Option<Vec<Cuda>> {
@@ -476,20 +462,37 @@ fn rounding_on_the_wire_is_small_on_cards() {
     }
 }
 
-/// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step.
+/// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step or not, by cards or, where
+/// draws may meet or rows travel rounded, by the host.
 #[test]
 fn cards_share_subgraphs_and_patches() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
     let cluster = BatchConfig { kind: BatchKind::Cluster, subgraphs_per_step: n, ..BatchConfig::default() };
     let neighbor = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
-    for (batch, layout) in [(cluster, Layout::Replicated), (neighbor, Layout::Patches)] {
-        let base = TrainConfig::for_model(ModelKind::Sage);
+    let base = |kind, batch| {
+        let base = TrainConfig::for_model(kind);
         let model = ModelConfig { dropout: 0.0, ..base.model.clone() };
-        let config = TrainConfig { epochs: 3, eval_every: 3, batch, model, ..base };
+        TrainConfig { epochs: 3, eval_every: 3, batch, model, ..base }
+    };
+    let in_turn = BatchConfig { prefetch: 0, ..neighbor.clone() };
+    let replaced = BatchConfig { replace: true, ..neighbor.clone() };
+    let codec = parse_codec("topk:4").expect("a codec");
+    for (config, layout, wire) in [
+        (base(ModelKind::Sage, cluster), Layout::Replicated, Dtype::F32),
+        (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::F32),
+        (base(ModelKind::Gcn, neighbor.clone()), Layout::Patches, Dtype::F32),
+        (base(ModelKind::Gat, in_turn), Layout::Patches, Dtype::F32),
+        (base(ModelKind::Sage, replaced), Layout::Patches, Dtype::F32),
+        (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::Bf16),
+        (TrainConfig { codec, ..base(ModelKind::Sage, neighbor) }, Layout::Patches, Dtype::F32),
+    ] {
         let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
-        let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, ..ranks });
+        let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, wire, ..ranks });
+        let bound = if wire == Dtype::F32 { 1e-3 } else { 2e-2 };
+        assert_eq!(single.len(), shared.len());
         for (a, b) in single.iter().zip(&shared) {
-            assert!((a - b).abs() <= 1e-3 * a.abs(), "{:?}: {shared:?}, on one card {single:?}", config.batch.kind);
+            let (kind, batch) = (config.model.kind, config.batch.kind);
+            assert!((a - b).abs() <= bound * a.abs(), "{kind:?}, {batch:?}: {shared:?}, on one card {single:?}");
         }
     }
 }

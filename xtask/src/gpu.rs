@@ -20,13 +20,14 @@ use crate::tidy::gpu_record;
 /// Programs that are copied: package and name of the program.
 const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
 /// Tests that need a GPU: package and name of the test.
-const TESTS: [(&str, &str); 8] = [
+const TESTS: [(&str, &str); 9] = [
     ("girih-kernels", "cuda"),
     ("girih-tests", "cuda"),
     ("girih-tests", "cuda_dense"),
     ("girih-tests", "cuda_products"),
     ("girih-tests", "cuda_recording"),
     ("girih-tests", "cuda_ranks"),
+    ("girih-tests", "cuda_patches"),
     ("girih-tests", "cuda_sampling"),
     ("girih-tests", "cuda_minibatch"),
 ];

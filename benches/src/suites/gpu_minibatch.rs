@@ -1,5 +1,5 @@
-//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices: graph and features in their memory, in that of others, or in
-//! that of the host, beside PyG's loader. Each way is a case, so that the report is the table of what each of them costs.
+//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices: graph and features in their memory, in that of others, read in
+//! place or exchanged, or in that of the host, beside PyG's loader. Each way is a case, so that the report is the table of what each of them costs.
 //!
 //! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer runs after
 //! girih instead of taking turns.
@@ -8,6 +8,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_tiers::HostReads;
+use girih_trainer::distributed::Layout;
 use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
@@ -29,6 +30,7 @@ const SEVERAL: [usize; 2] = [2, 4];
 struct Way {
     name: String,
     n_devices: usize,
+    layout: Layout,
     config: TrainConfig,
     /// How many times longer the peer's epoch has to take.
     times_peer: Option<f64>,
@@ -72,7 +74,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 /// All ways on so many devices.
 fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let config = |batch_size| config((hidden, batch_size), protocol);
-    let way = |name: String, config: TrainConfig| Way { name, n_devices: 1, config, times_peer: None };
+    let way = |name: String, config: TrainConfig| {
+        let (n_devices, layout, times_peer) = (1, Layout::default(), None);
+        Way { name, n_devices, layout, config, times_peer }
+    };
     let mut ways = Vec::new();
     for batch_size in BATCH_SIZES {
         for precision in DTYPES {
@@ -117,6 +122,8 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         ] {
             ways.push(Way { n_devices: n, ..way(format!("{group}/{n} devices, {name}"), placed(tiers)) });
         }
+        let exchanged = way(format!("{group}/{n} devices, both in patches"), all.clone());
+        ways.push(Way { n_devices: n, layout: Layout::Patches, ..exchanged });
     }
     ways
 }
@@ -129,7 +136,7 @@ fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConf
 
 /// The time of an epoch.
 fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary, Error> {
-    let train = |observe: &mut Observer<'_>| train_on(way.n_devices, dataset, &way.config, observe);
+    let train = |observe: &mut Observer<'_>| train_on((way.n_devices, way.layout), dataset, &way.config, observe);
     Ok(Epochs::of(protocol, &mut [], train)?.epoch())
 }
 

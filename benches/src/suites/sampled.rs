@@ -7,7 +7,7 @@ use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tiers::CacheShares;
-use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
+use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{Observer, Outcome, SessionOptions, TierConfig, TrainConfig, train};
 
 use crate::Error;
@@ -26,9 +26,9 @@ pub(super) fn n_devices() -> usize {
     (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1)
 }
 
-/// Trains on the first devices: on one, or on several with a rank each.
+/// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says.
 pub(super) fn train_on(
-    n_devices: usize,
+    (n_devices, layout): (usize, Layout),
     dataset: &Dataset,
     config: &TrainConfig,
     observe: &mut Observer<'_>,
@@ -40,7 +40,7 @@ pub(super) fn train_on(
     }
     let cards: Vec<Cuda> = (0..n_devices).map(open).collect::<Result<_, Error>>()?;
     let grid = ProcessGrid::new(Scheme::OneD, n_devices, 1)?;
-    let ranks = RankOptions::new(grid, Exchange::Dense, DEADLINE);
+    let ranks = RankOptions { layout, ..RankOptions::new(grid, Exchange::Dense, DEADLINE) };
     let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
     Ok(TrainJob::new(dataset.clone(), config, &ranks, &session, observe).on_devices(&cards, connect)?)
 }

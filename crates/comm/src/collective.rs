@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use girih_compute::Backend;
+use girih_compute::{Backend, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader};
 
 use crate::CommError;
 use crate::transport::Parcel;
@@ -188,6 +188,34 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// # Errors
     /// When a rank fails, is late, or calls something else; when there is not a message for each rank.
     fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
+
+    /// The patches of all ranks as one graph that their devices draw from, if they sample by themselves. A batch is
+    /// [taken](girih_compute::NeighborSource::take) by all ranks together, with one key; a rank that has no seeds for it draws for the others.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
+    fn patch_graph(
+        &self,
+        _backend: &B,
+        _patch: &PatchOperand<'_>,
+    ) -> Result<Option<Box<dyn NeighborGraph<B>>>, CommError> {
+        Ok(None)
+    }
+
+    /// Rows of which every rank has those of its patch, as all ranks' devices read them by id, if they bring such rows to each other: `own` are those of
+    /// this one, and `bounds` where patches begin, and how many rows there are. Codes travel as codes; positions in them have to be columns. Rows are [begun](RowReader::begin) and
+    /// [gathered](RowReader::gather) by all ranks together.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
+    fn patch_rows(
+        &self,
+        _backend: &B,
+        _own: PatchRowsOperand<'_, B>,
+        _bounds: &[u32],
+    ) -> Result<Option<Box<dyn RowReader<B>>>, CommError> {
+        Ok(None)
+    }
 
     /// A communicator of the ranks that give the same `colour`, in the order of their keys (then of their ranks).
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use girih_compress::CompressedFeatures;
 use girih_graph_format::NodeId;
 
-use crate::{Backend, ComputeError, Shape};
+use crate::{Backend, ComputeError, Dtype, Shape};
 
 /// Rows that a device makes matrices of.
 pub trait RowReader<B: Backend>: Send + Sync {
@@ -67,6 +67,14 @@ pub struct FarRows<B: Backend> {
     pub reader: Box<dyn RowReader<B>>,
     /// The same rows as the host reads them.
     pub on_host: Arc<dyn HostRows>,
+}
+
+/// What a rank's device has of rows of which every rank has those of its patch.
+pub enum PatchRowsOperand<'a, B: Backend> {
+    /// Rows, as they are stored.
+    Dense(Arc<B::Matrix>),
+    /// Codes, of a codec that all ranks share, and what the device makes of them.
+    Codes(&'a CompressedFeatures, Dtype),
 }
 
 /// Rows in memory of the host that a device writes, one block of them after the other, and reads by id.

@@ -32,7 +32,9 @@ pub use backend::{
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
-pub use far_rows::{FarRows, HostRows, RowReader, RowStore, RowSums};
+pub use far_rows::{FarRows, HostRows, PatchRowsOperand, RowReader, RowStore, RowSums};
 pub use meter::{ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates};
-pub use neighbors::{NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, SelfLoops};
+pub use neighbors::{
+    NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SelfLoops,
+};
 pub use reference::Reference;

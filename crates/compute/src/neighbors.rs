@@ -33,6 +33,23 @@ pub struct NeighborOperand<'a> {
     pub placement: Option<&'a Placement>,
 }
 
+/// A graph without weights of which every rank has the rows of its patch, a range of nodes: what a rank tells its device of it.
+///
+/// Rows of sampled blocks hold what those of a [`NeighborOperand`] hold.
+#[derive(Clone, Copy, Debug)]
+pub struct PatchOperand<'a> {
+    /// The rows of `A` of this rank's patch; columns are all nodes.
+    pub rows: &'a Csr,
+    /// Where the patch of each rank begins, and, last, how many nodes there are.
+    pub bounds: &'a [NodeId],
+    /// How many entries each row of `A` has, of all nodes.
+    pub degrees: &'a [u32],
+    /// As of the whole graph.
+    pub scales: &'a Scales,
+    /// As of the whole graph.
+    pub loops: SelfLoops<'a>,
+}
+
 /// What a node's edge to itself weighs in `A`.
 #[derive(Clone, Copy, Debug)]
 pub enum SelfLoops<'a> {

@@ -69,6 +69,7 @@ sources! {
     SAMPLING_MANY = "sampling_many.cu";
     SAMPLING_WEIGHTED = "sampling_weighted.cu";
     SAMPLING_SHARES = "sampling_shares.cu";
+    SAMPLING_PATCHES = "sampling_patches.cu";
     WALKS = "walks.cu";
     NEIGHBORHOODS = "neighborhoods.cu";
     TRANSPOSE = "transpose.cu";

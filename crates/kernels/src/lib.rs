@@ -26,6 +26,7 @@ mod matrix;
 mod measurements;
 mod nccl;
 mod ops;
+mod patch_rows;
 mod pinned;
 mod placed;
 mod pool;

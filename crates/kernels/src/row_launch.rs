@@ -39,6 +39,11 @@ impl Names {
     pub(crate) fn at(places: u64) -> Self {
         Self { ids: 0, places }
     }
+
+    /// Rows that ids name, for some places.
+    pub(crate) fn of_at(ids: u64, places: u64) -> Self {
+        Self { ids, places }
+    }
 }
 
 /// The launch that takes rows to a result.

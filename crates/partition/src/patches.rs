@@ -91,6 +91,12 @@ impl Patches {
         self.bounds[self.len()] as usize
     }
 
+    /// Where patches begin, and last where they end.
+    #[must_use]
+    pub fn bounds(&self) -> &[NodeId] {
+        &self.bounds
+    }
+
     /// The nodes of a patch.
     ///
     /// # Panics

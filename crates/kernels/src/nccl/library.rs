@@ -36,6 +36,8 @@ pub(super) type Status = c_int;
 
 pub(super) const SUCCESS: Status = 0;
 pub(super) const IN_PROGRESS: Status = 7;
+/// `ncclUint8`.
+const BYTE: c_int = 1;
 /// `ncclSum`.
 const SUM: c_int = 0;
 
@@ -404,5 +406,19 @@ impl Calls {
         let function = self.nccl.0.receive;
         // SAFETY: the caller's.
         self.called(unsafe { function(out.written(), out.len, out.kind(), from as c_int, self.raw, self.stream) })
+    }
+
+    /// Bytes at an address to rank `to`, which receives as many from this one in the same group.
+    pub(super) unsafe fn send_bytes(&self, to: usize, (address, len): (u64, usize)) -> Result<(), String> {
+        let function = self.nccl.0.send;
+        // SAFETY: the caller's.
+        self.called(unsafe { function(address as *const c_void, len, BYTE, to as c_int, self.raw, self.stream) })
+    }
+
+    /// As many bytes from rank `from` as it sends to this one in the same group, to an address.
+    pub(super) unsafe fn receive_bytes(&self, from: usize, (address, len): (u64, usize)) -> Result<(), String> {
+        let function = self.nccl.0.receive;
+        // SAFETY: the caller's.
+        self.called(unsafe { function(address as *mut c_void, len, BYTE, from as c_int, self.raw, self.stream) })
     }
 }

@@ -4,12 +4,14 @@
 //! Transport (girih-comm)   who is there, who has failed, what was agreed on: bytes, between hosts
 //! Comm (library.rs)        matrices, from card to card, in the order of the device's stream
 //! OneSided (onesided.rs)   rows, copied from the memory of other cards of this process
+//! Lists (lists.rs)         lists of any length, from card to card, for what ranks sample and read together
 //! Peers (peers.rs)         whoever waits for the device looks whether the others are still there
 //! ```
 //! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed by those who wait:
 //! they call off what is under way, and end with an error that names it.
 
 mod library;
+mod lists;
 mod onesided;
 mod peers;
 mod schedule;
@@ -24,13 +26,16 @@ use girih_comm::{
     Call, CardTransport, Collective, CommError, Communicator, Counters, Parcel, Pending, Traffic, Transport,
     all_gather, all_to_all, members,
 };
-use girih_compute::{Dtype, Shape};
+use girih_compute::{ComputeError, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader, Shape};
 
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
+pub(crate) use self::lists::{Lists, Swapped};
 use self::onesided::{OneSided, OneSidedGroup};
 pub(crate) use self::peers::Peers;
 use crate::CudaMatrix;
 use crate::backend::Cuda;
+use crate::patch_rows::PatchRows;
+use crate::sampling::CudaGraph;
 
 /// A rank on a card among ranks on other cards.
 pub struct NcclRank<T> {
@@ -88,6 +93,20 @@ impl<T: Transport> NcclRank<T> {
             rank.comm = Some(rank.settled(OPERATION, comm)?);
         }
         Ok(Box::new(rank))
+    }
+
+    /// A way for lists, with a communicator of its own; all ranks make it together.
+    fn lists(&self, operation: &'static str) -> Result<Lists, CommError> {
+        let rank = self.transport.rank();
+        let transport = Arc::new(self.transport.among(&members(&*self.transport, 0, rank)?));
+        let split = |comm: &Arc<Comm>| {
+            let splitting = comm.begin_split(Some(0), rank).map_err(|message| self.peers.blame(operation, message))?;
+            self.peers.settle(operation, comm)?;
+            let child = splitting.finish(comm).expect("every rank is of the one colour");
+            self.settled(operation, child)
+        };
+        let comm = self.comm.as_ref().map(split).transpose()?;
+        Ok(Lists::new(transport, comm, Arc::clone(&self.peers)))
     }
 
     /// A communicator once it is there; whoever waits for the device knows of it.
@@ -299,6 +318,27 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         all_to_all(&*self.transport, "all-to-all of messages", messages)
     }
 
+    fn patch_graph(
+        &self,
+        cuda: &Cuda,
+        patch: &PatchOperand<'_>,
+    ) -> Result<Option<Box<dyn NeighborGraph<Cuda>>>, CommError> {
+        const NAME: &str = "patches on cards";
+        let graph = CudaGraph::of_patch(cuda, patch, self.lists(NAME)?);
+        graph.map(|graph| Some(Box::new(graph) as _)).map_err(failed_in(NAME))
+    }
+
+    fn patch_rows(
+        &self,
+        cuda: &Cuda,
+        own: PatchRowsOperand<'_, Cuda>,
+        bounds: &[u32],
+    ) -> Result<Option<Box<dyn RowReader<Cuda>>>, CommError> {
+        const NAME: &str = "rows of patches on cards";
+        let rows = PatchRows::new(cuda, own, bounds, self.lists(NAME)?).map_err(failed_in(NAME))?;
+        Ok(rows.map(|rows| Box::new(rows) as _))
+    }
+
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<Cuda>>, CommError> {
         const NAME: &str = "split";
         let (rank, size) = self.rank_and_size();
@@ -406,6 +446,11 @@ const BROADCAST: &str = "broadcast";
 fn slice_of(n_rows: usize, (root, size): (usize, usize), of: usize) -> std::ops::Range<usize> {
     let (place, n) = (if of > root { of - 1 } else { of }, size - 1);
     n_rows * place / n..n_rows * (place + 1) / n
+}
+
+/// What a device refused, as an error of what ranks do together.
+fn failed_in(operation: &'static str) -> impl Fn(ComputeError) -> CommError {
+    move |error| CommError::Library { operation, message: error.to_string() }
 }
 
 fn check_dtypes(operation: &'static str, input: Dtype, out: Dtype) -> Result<(), CommError> {

@@ -1,8 +1,6 @@
 //! [`Capacities`]: how large the batches are that there is memory for.
 
-use girih_graph_format::Csr;
 use girih_sampling::{Draws, Neighbors};
-use rayon::prelude::*;
 
 use super::BatchSizes;
 
@@ -72,12 +70,12 @@ impl Bounds<'_> {
     }
 }
 
-/// The most edges that `n` nodes of a graph have: those with the most neighbours.
-pub(super) fn edges_of_nodes(graph: &Csr, n: u64) -> u64 {
-    if n >= graph.n_rows() as u64 {
-        return graph.nnz() as u64;
+/// The most edges that `n` nodes have of a graph with so many: those with the most neighbours.
+pub(super) fn edges_of_nodes(n_edges: u64, n: u64, degrees: impl FnOnce() -> Vec<u64>) -> u64 {
+    let mut degrees = degrees();
+    if n >= degrees.len() as u64 {
+        return n_edges;
     }
-    let mut degrees: Vec<u64> = (0..graph.n_rows()).into_par_iter().map(|row| graph.degree(row) as u64).collect();
     let (most, _, _) = degrees.select_nth_unstable_by(n as usize, |a, b| b.cmp(a));
     most.iter().sum()
 }
@@ -112,10 +110,9 @@ mod tests {
 
     #[test]
     fn nodes_have_no_more_edges_than_those_with_the_most_neighbours() {
-        let graph = Csr::new(4, 4, vec![0, 1, 4, 4, 6], vec![1, 0, 2, 3, 0, 1], None).unwrap();
-        assert_eq!([0, 1, 2, 3, 4, 9].map(|n| edges_of_nodes(&graph, n)), [0, 3, 5, 6, 6, 6]);
+        let of_graph = |n| edges_of_nodes(6, n, || vec![1, 3, 0, 2]);
+        assert_eq!([0, 1, 2, 3, 4, 9].map(of_graph), [0, 3, 5, 6, 6, 6]);
         let bounds = Bounds { n_nodes: 4, n_edges: 6, batch_size: 1, hops: &[Neighbors::All; 2], ..BOUNDS };
-        let of_graph = |n| edges_of_nodes(&graph, n);
         let largest = Capacities::largest(Bounds { edges_of_nodes: &of_graph, ..bounds });
         assert_eq!(largest, Capacities { nodes: vec![1, 4, 4], edges: 9 });
     }
@@ -123,7 +120,7 @@ mod tests {
     #[test]
     fn what_was_measured_gets_a_margin() {
         let largest = Capacities::largest(BOUNDS);
-        let words = |nodes: [u64; 3], edges| [0, nodes[0], nodes[1], nodes[2], 5, edges, 0, 0];
+        let words = |nodes: [u64; 3], edges| [0, nodes[0], nodes[1], nodes[2], 0, 5, edges, 0, 0];
         let sizes = |nodes, edges, n_local| Words { n_hops: 2 }.sizes(&words(nodes, edges), n_local);
         let fitted = largest.fitted(&[sizes([10, 100, 900], 1000, 2), sizes([10, 90, 1000], 900, 2)]);
         assert_eq!(fitted, Capacities { nodes: vec![10, 103, 1030], edges: 1030 });

@@ -3,9 +3,9 @@
 //! ```text
 //! 0            what is wrong, as bits
 //! 1 + h        nodes found before hop h, for h = 0..=hops
-//! 2 + H + h    where the edges of hop h end, for h = 0..hops
-//! 2 + 2H       the key, its first word low
-//! 3 + 2H       the number of the batch
+//! 2 + H + h    where the edges of hop h begin, which is where those of hop h − 1 end, for h = 0..=hops
+//! 3 + 2H       the key, its first word low
+//! 4 + 2H       the number of the batch
 //! then         seeds, two to a word
 //! ```
 //! The host writes all of them before a batch, zeros where the device will; one copy brings them there.
@@ -65,7 +65,7 @@ impl BatchSizes {
 impl Words {
     /// How many there are besides seeds.
     pub(super) fn len(self) -> usize {
-        4 + 2 * self.n_hops
+        5 + 2 * self.n_hops
     }
 
     /// With so many seeds.
@@ -78,15 +78,23 @@ impl Words {
         let mut words = vec![0; self.len()];
         words[1] = seeds.len() as u64;
         let [low, high] = key.words();
-        words[2 + 2 * self.n_hops] = pair(low, high);
-        words[3 + 2 * self.n_hops] = u64::from(batch);
+        words[3 + 2 * self.n_hops] = pair(low, high);
+        words[4 + 2 * self.n_hops] = u64::from(batch);
         words.extend(seeds.chunks(2).map(|two| pair(two[0], two.get(1).copied().unwrap_or(0))));
+        words
+    }
+
+    /// The words before the draws of one hop for some nodes, whose edges begin at `first_edge` among those that were asked for.
+    pub(super) fn of_draws(self, (hop, n_nodes, first_edge): (usize, u64, u64), key: Key, batch: u32) -> Vec<u64> {
+        let mut words = self.of_request(&[], key, batch);
+        words[1 + hop] = n_nodes;
+        words[2 + self.n_hops + hop] = first_edge;
         words
     }
 
     /// What the words after a batch say of it; `n_local` hops were relabelled.
     pub(super) fn sizes(self, words: &[u64], n_local: usize) -> BatchSizes {
-        let edges = 2 + self.n_hops;
+        let edges = 3 + self.n_hops;
         BatchSizes {
             n_nodes: words[1..2 + n_local].to_vec(),
             end_edges: words[edges..edges + self.n_hops].to_vec(),
@@ -109,13 +117,15 @@ mod tests {
         let (words, key) = (Words { n_hops: 3 }, Key::new(7, 8));
         let page = words.of_request(&[5, 6, 7], key, 9);
         assert_eq!(page.len(), words.len_with(3));
-        assert_eq!(page[..words.len()], [0, 3, 0, 0, 0, 0, 0, 0, page[8], 9]);
+        assert_eq!(page[..words.len()], [0, 3, 0, 0, 0, 0, 0, 0, 0, page[9], 9]);
         let in_memory: &[u32] = bytemuck::cast_slice(&page);
-        assert_eq!(in_memory[16..18], key.words());
-        assert_eq!(in_memory[20..], [5, 6, 7, 0]);
-        let after = [2, 3, 10, 30, 0, 8, 40, 90, 0, 0];
+        assert_eq!(in_memory[18..20], key.words());
+        assert_eq!(in_memory[22..], [5, 6, 7, 0]);
+        let after = [2, 3, 10, 30, 0, 0, 8, 40, 90, 0, 0];
         let sizes = words.sizes(&after, 2);
         assert_eq!((&sizes.n_nodes[..], &sizes.end_edges[..]), (&[3, 10, 30][..], &[8, 40, 90][..]));
         assert!(sizes.is_overflow() && !sizes.failure.has_repeated_seed());
+        let draws = words.of_draws((1, 30, 90), key, 9);
+        assert_eq!(draws, [0, 0, 30, 0, 0, 0, 90, 0, 0, page[9], 9]);
     }
 }

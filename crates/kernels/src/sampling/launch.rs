@@ -6,13 +6,14 @@
 //! settle   new nodes get their places
 //! finish   global ids become local ones
 //! ```
-//! All but draws are [`Places`]'.
+//! All but draws are [`Places`]'; where ranks hold patches, draws are [`PatchDraws`]'.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 use girih_sampling::{Draws, Expand, NeighborOptions, Neighbors};
 
 use super::batch::{DeviceBatch, HopTiles, SHARE_TILE, Shares};
+use super::patches::PatchDraws;
 use super::places::Places;
 use super::{OPERATION, arguments};
 use crate::Cuda;
@@ -24,12 +25,12 @@ const FEW_MAX: u32 = 16;
 
 /// The kernels that draw, looked up once: a batch takes less time than looking them up for each.
 pub(super) struct Kernels {
-    draws: Vec<DrawKernel>,
+    pub(super) draws: Vec<DrawKernel>,
     shares: Option<ShareKernels>,
 }
 
 /// What draws the neighbours of a hop.
-struct DrawKernel {
+pub(super) struct DrawKernel {
     function: CudaFunction,
     /// Rows of a block, and threads.
     rows: u64,
@@ -67,11 +68,7 @@ impl Kernels {
                 let function = kernel(Source::SAMPLING_FEW, "draw_few", &defines)?;
                 Ok(DrawKernel { function, rows: 128, threads: 128, takes_weights: false })
             }
-            neighbors => {
-                let defines = vec![("LANES", if has_shares { 32 } else { lanes_of(neighbors) }.to_string())];
-                let function = kernel(Source::SAMPLING_MANY, "draw_many", &defines)?;
-                Ok(DrawKernel { function, rows: 32, threads: 256, takes_weights: true })
-            }
+            neighbors => DrawKernel::many(cuda, if has_shares { 32 } else { lanes_of(neighbors) }),
         };
         let of_shares = |name| kernel(Source::SAMPLING_SHARES, name, &Defines::new());
         let shares = || -> Result<ShareKernels, ComputeError> {
@@ -88,6 +85,37 @@ impl Kernels {
     }
 }
 
+impl DrawKernel {
+    /// So many lanes for each row, which draw any number of neighbours or take all.
+    pub(super) fn many(cuda: &Cuda, lanes: u32) -> Result<Self, ComputeError> {
+        let defines = vec![("LANES", lanes.to_string())];
+        let function = cuda.variant(OPERATION, Source::SAMPLING_MANY, "draw_many", &defines)?;
+        Ok(Self { function, rows: 32, threads: 256, takes_weights: true })
+    }
+
+    /// Puts on the stream what draws for so many rows at most.
+    ///
+    /// # Safety
+    /// Addresses are those of a graph and of a hop of so many rows; there is a word of its tiles for each 32 of these; edges end before its `max_edges`,
+    /// or there is room for so many.
+    pub(super) unsafe fn launch(
+        &self,
+        cuda: &Cuda,
+        (graph, weights): (&arguments::Topology, &arguments::Weights),
+        hop: &arguments::Hop,
+        n_rows: u64,
+    ) -> Result<(), ComputeError> {
+        let config = blocks(n_rows.div_ceil(self.rows), self.threads);
+        let mut launch = cuda.device.stream.launch_builder(&self.function);
+        launch.arg(graph).arg(hop);
+        if self.takes_weights {
+            launch.arg(weights);
+        }
+        // SAFETY: there is a block for each tile of rows, and blocks are as large as the kernel expects; the caller vouches for the rest.
+        unsafe { launch.launch(config) }.map(|_| ()).map_err(Cuda::failed(OPERATION))
+    }
+}
+
 /// What the launches of a batch have in common.
 pub(super) struct Launches<'a> {
     pub(super) cuda: &'a Cuda,
@@ -99,6 +127,8 @@ pub(super) struct Launches<'a> {
     /// The address of powers of two of rows.
     pub(super) exponents: u64,
     pub(super) places: &'a Places,
+    /// What draws where ranks hold patches.
+    pub(super) patches: Option<&'a PatchDraws>,
 }
 
 impl Launches<'_> {
@@ -115,7 +145,10 @@ impl Launches<'_> {
         unsafe {
             self.places.begin(self, tiles.last().map_or(0, |last| last.end))?;
             for (hop, tiles) in tiles.into_iter().enumerate() {
-                self.draw(hop, tiles, hop < n_local)?;
+                match self.patches {
+                    None => self.draw(hop, tiles, hop < n_local)?,
+                    Some(patches) => patches.draw(self, hop, tiles, hop < n_local)?,
+                }
                 if hop < n_local {
                     self.places.settle(self, hop, tiles)?;
                 }
@@ -132,7 +165,7 @@ impl Launches<'_> {
         self.cuda.pointer(Some(&self.batch.tiles)) + word * size_of::<u64>() as u64
     }
 
-    fn hop(&self, hop: usize, tiles: HopTiles, is_local: bool) -> arguments::Hop {
+    pub(super) fn hop(&self, hop: usize, tiles: HopTiles, is_local: bool) -> arguments::Hop {
         let (batch, cuda) = (self.batch, self.cuda);
         let (fan_out, shares) = match self.hops[hop] {
             Neighbors::All => (arguments::ALL, None),
@@ -163,17 +196,11 @@ impl Launches<'_> {
             // SAFETY: see `run`.
             unsafe { self.share(kernels, shares, (argument, count), tiles) }?;
         }
-        let kernel = &self.kernels.draws[hop];
-        let config = blocks(self.batch.capacities.nodes[hop].div_ceil(kernel.rows), kernel.threads);
-        let mut launch = self.cuda.device.stream.launch_builder(&kernel.function);
-        launch.arg(&self.graph).arg(&argument);
-        if kernel.takes_weights {
-            launch.arg(&self.weights);
+        // SAFETY: edges beyond the capacity are not written; see `run`.
+        unsafe {
+            let rows = self.batch.capacities.nodes[hop];
+            self.kernels.draws[hop].launch(self.cuda, (&self.graph, &self.weights), &argument, rows)
         }
-        // SAFETY: there is a block for each tile of rows that a hop may have and a word of `tiles` for it, and blocks are as large
-        // as the kernel expects; edges beyond the capacity are not written; see `run`.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
     }
 
     /// Divides the draws of a hop among its rows.
@@ -209,7 +236,7 @@ impl Launches<'_> {
 }
 
 /// Lanes of a row that draws so many neighbours, or takes all.
-fn lanes_of(neighbors: Neighbors) -> u32 {
+pub(super) fn lanes_of(neighbors: Neighbors) -> u32 {
     match neighbors {
         Neighbors::Count(count) => count.clamp(8, 32).next_power_of_two(),
         Neighbors::All => 32,
@@ -217,7 +244,7 @@ fn lanes_of(neighbors: Neighbors) -> u32 {
 }
 
 /// So many blocks, and one where there would be none.
-pub(super) fn blocks(n: u64, threads: u32) -> LaunchConfig {
+pub(crate) fn blocks(n: u64, threads: u32) -> LaunchConfig {
     let n = n.clamp(1, i32::MAX as u64) as u32;
     LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }

@@ -13,6 +13,7 @@
 //! - [`DeviceSampler`]: neighbours of seeds, hop by hop. Start here.
 //! - [`DeviceBatch`]: what it leaves on the device.
 //! - [`CudaGraph`]: the graph that batches for training are drawn from; they come as rows of `Â`.
+//! - `PatchDraws`: draws by ranks that each have the rows of a patch, exchanged between their cards.
 //! - [`DeviceWalks`]: random walks.
 
 mod arguments;
@@ -22,6 +23,7 @@ mod capacities;
 mod control;
 mod hashed;
 mod launch;
+mod patches;
 mod places;
 mod ranks;
 mod repeat;
@@ -33,6 +35,8 @@ mod walks;
 pub use batch::DeviceBatch;
 pub use capacities::Capacities;
 pub use control::BatchSizes;
+pub(crate) use launch::blocks;
+pub(crate) use patches::{Owners, failed};
 pub use sampler::DeviceSampler;
 pub(crate) use source::CudaGraph;
 pub use topology::DeviceTopology;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use girih_compute::ComputeError;
 use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{Columns, DrawKey, Draws, NeighborOptions, NeighborSampler, Neighbors};
+use rayon::prelude::*;
 
 use super::batch::DeviceBatch;
 use super::bias::DeviceBias;
 use super::capacities::{Bounds, edges_of_nodes};
 use super::launch::{Kernels, Launches};
+use super::patches::{Owners, PatchDraws};
 use super::places::Places;
 use super::repeat::Identity;
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
@@ -28,6 +30,8 @@ pub struct DeviceSampler {
     hops: Vec<Neighbors>,
     options: NeighborOptions,
     bias: Option<DeviceBias>,
+    /// What draws where ranks hold patches.
+    patches: Option<PatchDraws>,
     kernels: Kernels,
     identity: Identity,
     places: Places,
@@ -50,16 +54,48 @@ impl DeviceSampler {
         sampler: &NeighborSampler,
         batch_size: usize,
     ) -> Result<Self, ComputeError> {
-        let options = sampler.options();
-        check_options(options, batch_size)?;
         let upload = |bias| DeviceBias::upload(cuda, &topology, graph, bias);
         let bias = sampler.bias().map(upload).transpose()?;
+        let degrees = || (0..graph.n_rows()).into_par_iter().map(|row| graph.degree(row) as u64).collect();
+        let edges_of_nodes = |n| edges_of_nodes(graph.nnz() as u64, n, degrees);
+        Self::assemble(cuda, topology, (bias, None), &edges_of_nodes, (sampler, batch_size))
+    }
+
+    /// The sampler's batches of at most `batch_size` seeds, on a graph of which `topology` has the rows of a patch: all ranks sample a batch
+    /// together, with one key, each for its own seeds. Batches have memory for any: no rank samples again while others go on.
+    ///
+    /// # Errors
+    /// When the sampler does what ranks with patches do not: LABOR, draws for a whole layer, weights, places of edges; when batches have no seeds,
+    /// the memory of the device does not suffice, or it fails.
+    pub(crate) fn of_patches(
+        cuda: &Cuda,
+        topology: Arc<DeviceTopology>,
+        owners: Arc<Owners>,
+        degrees: &[u32],
+        (sampler, batch_size): (&NeighborSampler, usize),
+    ) -> Result<Self, ComputeError> {
+        check_options_of_patches(sampler)?;
+        let all = || degrees.par_iter().map(|&degree| u64::from(degree)).collect();
+        let edges_of_nodes = |n| edges_of_nodes(topology.n_edges() as u64, n, all);
+        let patches = PatchDraws::new(cuda, owners, sampler.fan_out().hops())?;
+        Self::assemble(cuda, Arc::clone(&topology), (None, Some(patches)), &edges_of_nodes, (sampler, batch_size))
+    }
+
+    fn assemble(
+        cuda: &Cuda,
+        topology: Arc<DeviceTopology>,
+        (bias, patches): (Option<DeviceBias>, Option<PatchDraws>),
+        edges_of_nodes: &dyn Fn(u64) -> u64,
+        (sampler, batch_size): (&NeighborSampler, usize),
+    ) -> Result<Self, ComputeError> {
+        let options = sampler.options();
+        check_options(options, batch_size)?;
         let hops = sampler.fan_out().hops().to_vec();
         let kernels = Kernels::new(cuda, &hops, options, (bias.is_some(), topology.is_on_host()))?;
         let largest = Capacities::largest(Bounds {
             n_nodes: topology.n_nodes() as u64,
             n_edges: topology.n_edges() as u64,
-            edges_of_nodes: &|n| edges_of_nodes(graph, n),
+            edges_of_nodes,
             batch_size: batch_size as u64,
             hops: &hops,
             draws: options.draws,
@@ -73,6 +109,7 @@ impl DeviceSampler {
             hops,
             options,
             bias,
+            patches,
             kernels,
             identity: Identity::default(),
             places,
@@ -174,12 +211,18 @@ impl DeviceSampler {
             weights: self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda)),
             exponents: self.bias.as_ref().map_or(0, |bias| bias.exponents(cuda)),
             places: &self.places,
+            patches: self.patches.as_ref(),
         };
         // SAFETY: the graph is a `Csr` of as many nodes as places are for, which are empty; the batch was made for it and for these hops
         // and options; seeds were checked; all memory is freed in the order of the stream.
         // Captured, all this holds for as long as sampler and batch live, and nobody else launches it.
         let launch = || unsafe { launches.run() };
-        batch.repeated = repeated.run(cuda, &self.identity, launch)?;
+        if self.patches.is_some() {
+            // The host takes part.
+            launch()?;
+        } else {
+            batch.repeated = repeated.run(cuda, &self.identity, launch)?;
+        }
         self.are_empty = true;
         Ok(())
     }
@@ -220,6 +263,23 @@ impl DeviceSampler {
             return Err(ComputeError::argument(OPERATION, what));
         }
         Ok(())
+    }
+}
+
+/// Refuses what ranks with patches do not draw on devices.
+fn check_options_of_patches(sampler: &NeighborSampler) -> Result<(), ComputeError> {
+    let options = sampler.options();
+    let refused = [
+        (options.draws == Draws::PerLayer, "draws for a whole layer"),
+        (sampler.bias().is_some(), "draws by weights"),
+        (options.edge_ids, "places of edges"),
+    ];
+    match refused.into_iter().find(|(is_wanted, _)| *is_wanted) {
+        None => Ok(()),
+        Some((_, what)) => Err(ComputeError::argument(
+            OPERATION,
+            format!("{what} are not to be had of patches on devices; sample on the host, or hold the graph whole"),
+        )),
     }
 }
 

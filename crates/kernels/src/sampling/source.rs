@@ -5,24 +5,28 @@
 //! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
 //! ```
 //! The host waits for nothing but the words, which say how large things are. What it asks for after a request goes on beside the
-//! sampling, which begins when all is done that was asked for before.
+//! sampling, which begins when all is done that was asked for before. Where ranks hold patches, they make a batch together when they take it:
+//! the host then waits for each hop, beside whatever the device was asked for since the request.
 
 use std::sync::Arc;
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
 use girih_compute::checks::IdRange;
 use girih_compute::{
-    ComputeError, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, SelfLoops, Shape,
+    ComputeError, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand,
+    SelfLoops, Shape,
 };
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler};
 
 use super::arguments::{Drawn, Weighing};
+use super::patches::Owners;
 use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
+use crate::nccl::Lists;
 use crate::ops::Found;
 
 /// Lanes of a row; `kernels/neighborhoods.cu` says the same.
@@ -32,8 +36,14 @@ const LANES: usize = 8;
 pub(crate) struct CudaGraph {
     topology: Arc<DeviceTopology>,
     factors: Factors,
-    /// The same on the host, which knows how large batches can be.
-    on_host: Csr,
+    on_host: OnHost,
+}
+
+/// What the host knows of a graph, to tell how large batches can be.
+enum OnHost {
+    Whole(Csr),
+    /// Of a patch, how many neighbours all nodes have, and the way to the other ranks.
+    Patch(Vec<u32>, Arc<Owners>),
 }
 
 /// A sampler, and the batch that it writes.
@@ -48,7 +58,15 @@ pub(crate) struct CudaNeighbors<'a> {
     words: PinnedHostSlice<u64>,
     /// Recorded behind the copy of words.
     copied: CudaEvent,
-    is_asked: bool,
+    asked: Option<Asked>,
+}
+
+/// A batch that was asked for.
+enum Asked {
+    /// It is on its way.
+    Begun,
+    /// All ranks make it together, when it is taken.
+    Later(Vec<NodeId>, DrawKey),
 }
 
 /// What makes entries of edges, on the device.
@@ -63,17 +81,21 @@ struct Factors {
 }
 
 impl Factors {
-    fn upload(cuda: &Cuda, operand: &NeighborOperand<'_>) -> Result<Self, ComputeError> {
+    fn upload(
+        cuda: &Cuda,
+        (scales, loops): (&Scales, SelfLoops<'_>),
+        stored: Option<&[f32]>,
+    ) -> Result<Self, ComputeError> {
         let upload = |list: Option<&[f32]>| list.map(|list| cuda.upload_list(OPERATION, list)).transpose();
-        let (has_loops, loops) = match operand.loops {
+        let (has_loops, loops) = match loops {
             SelfLoops::AsDrawn => (false, None),
             SelfLoops::Ones => (true, None),
             SelfLoops::Weights(weights) => (true, Some(weights)),
         };
         Ok(Self {
-            left: upload(operand.scales.left.as_deref())?,
-            right: upload(operand.scales.right.as_deref())?,
-            stored: upload(operand.graph.values())?,
+            left: upload(scales.left.as_deref())?,
+            right: upload(scales.right.as_deref())?,
+            stored: upload(stored)?,
             loops: upload(loops)?,
             has_loops,
         })
@@ -92,7 +114,16 @@ impl CudaGraph {
             None => DeviceTopology::on_device(cuda, operand.graph)?,
             Some(placement) => DeviceTopology::placed(cuda, operand.graph, placement)?,
         });
-        Ok(Self { topology, factors: Factors::upload(cuda, operand)?, on_host: operand.graph.clone() })
+        let factors = Factors::upload(cuda, (operand.scales, operand.loops), operand.graph.values())?;
+        Ok(Self { topology, factors, on_host: OnHost::Whole(operand.graph.clone()) })
+    }
+
+    /// [`Collective::patch_graph`](girih_comm::Collective::patch_graph).
+    pub(crate) fn of_patch(cuda: &Cuda, patch: &PatchOperand<'_>, lists: Lists) -> Result<Self, ComputeError> {
+        let topology = Arc::new(DeviceTopology::of_patch(cuda, patch, lists.rank())?);
+        let owners = Arc::new(Owners::new(cuda, lists, patch.bounds)?);
+        let factors = Factors::upload(cuda, (patch.scales, patch.loops), None)?;
+        Ok(Self { topology, factors, on_host: OnHost::Patch(patch.degrees.to_vec(), owners) })
     }
 }
 
@@ -108,7 +139,13 @@ impl NeighborGraph<Cuda> for CudaGraph {
             return Ok(None);
         }
         let side = Cuda::new(cuda.device.beside().map_err(Cuda::failed(OPERATION))?);
-        let sampler = DeviceSampler::new(&side, Arc::clone(&self.topology), &self.on_host, sampler, batch_size)?;
+        let topology = Arc::clone(&self.topology);
+        let sampler = match &self.on_host {
+            OnHost::Whole(graph) => DeviceSampler::new(&side, topology, graph, sampler, batch_size)?,
+            OnHost::Patch(degrees, owners) => {
+                DeviceSampler::of_patches(&side, topology, Arc::clone(owners), degrees, (sampler, batch_size))?
+            }
+        };
         let batch = sampler.batch(&side)?;
         let context = cuda.device.stream.context();
         let pinned = || {
@@ -118,35 +155,40 @@ impl NeighborGraph<Cuda> for CudaGraph {
         };
         let (words, copied) = pinned().map_err(Cuda::failed(OPERATION))?;
         let kernel = cuda.kernel(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &[])?;
-        let is_asked = false;
-        Ok(Some(Box::new(CudaNeighbors { cuda, side, graph: self, sampler, batch, kernel, words, copied, is_asked })))
+        let asked = None;
+        Ok(Some(Box::new(CudaNeighbors { cuda, side, graph: self, sampler, batch, kernel, words, copied, asked })))
     }
 }
 
 impl NeighborSource<Cuda> for CudaNeighbors<'_> {
     fn request(&mut self, seeds: &[NodeId], key: DrawKey) -> Result<(), ComputeError> {
-        self.is_asked = false;
+        self.asked = None;
         let (stream, n_words) = (&self.side.device.stream, self.batch.words.len());
         let failed = Cuda::failed(OPERATION);
         // Rows have been made of the batch before.
         stream.join(&self.cuda.device.stream).map_err(&failed)?;
+        if matches!(self.graph.on_host, OnHost::Patch(..)) {
+            self.asked = Some(Asked::Later(seeds.to_vec(), key));
+            return Ok(());
+        }
         self.sampler.sample_into(&self.side, seeds, key, &mut self.batch)?;
         // Nobody reads the words while they are copied: `take` waits, and so does the next copy behind this one.
         let words = self.batch.page.slice(..n_words);
         stream.memcpy_dtoh(&words, &mut self.words).map_err(&failed)?;
         self.copied.record(stream).map_err(&failed)?;
-        self.is_asked = true;
+        self.asked = Some(Asked::Begun);
         Ok(())
     }
 
     fn take(&mut self) -> Result<NeighborBatch<Cuda>, ComputeError> {
-        if !std::mem::take(&mut self.is_asked) {
-            return Err(ComputeError::argument(OPERATION, "no batch was asked for"));
-        }
-        self.copied.synchronize().map_err(Cuda::failed(OPERATION))?;
-        let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
-        let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
-        let sizes = if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch)? } else { sizes };
+        let sizes = match self.asked.take() {
+            None => return Err(ComputeError::argument(OPERATION, "no batch was asked for")),
+            Some(Asked::Begun) => self.sizes()?,
+            Some(Asked::Later(seeds, key)) => {
+                self.sampler.sample_into(&self.side, &seeds, key, &mut self.batch)?;
+                self.batch.sizes(&self.side)?
+            }
+        };
         self.batch.check(&sizes)?;
         self.cuda.device.stream.join(&self.side.device.stream).map_err(Cuda::failed(OPERATION))?;
         let n_hops = self.batch.words.n_hops;
@@ -162,6 +204,14 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 }
 
 impl CudaNeighbors<'_> {
+    /// How large the batch is that was begun; one that exceeds its memory is sampled again.
+    fn sizes(&mut self) -> Result<BatchSizes, ComputeError> {
+        self.copied.synchronize().map_err(Cuda::failed(OPERATION))?;
+        let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
+        let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
+        if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }
+    }
+
     /// The rows of a hop.
     fn block(&self, sizes: &BatchSizes, hop: usize) -> Result<NeighborBlock<Cuda>, ComputeError> {
         let (cuda, batch, CudaGraph { topology, factors, .. }) = (self.cuda, &self.batch, self.graph);
@@ -230,9 +280,9 @@ impl CudaNeighbors<'_> {
 }
 
 impl Drop for CudaNeighbors<'_> {
-    /// Nothing is freed while the device reads or writes it.
+    /// Nothing is freed while the device reads or writes it; a rank that has failed is not waited for.
     fn drop(&mut self) {
-        let _ = self.cuda.device.stream.synchronize();
-        let _ = self.side.device.stream.synchronize();
+        let _ = self.cuda.device.wait(OPERATION);
+        let _ = self.side.device.wait(OPERATION);
     }
 }

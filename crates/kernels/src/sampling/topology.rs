@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cudarc::driver::CudaSlice;
-use girih_compute::ComputeError;
+use girih_compute::{ComputeError, PatchOperand};
 use girih_graph_format::{Csr, NodeId};
 use girih_tiers::Placement;
 
@@ -25,6 +25,8 @@ enum Neighbors {
     /// One after the other.
     OnDevice(CudaSlice<NodeId>),
     Placed(PlacedRows),
+    /// Those of a patch, whose first edge is this one of the graph.
+    OfPatch(CudaSlice<NodeId>, u64),
 }
 
 impl DeviceTopology {
@@ -57,6 +59,39 @@ impl DeviceTopology {
         let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset };
         let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, &write, placement)?);
         Self::new(cuda, graph, neighbors, placement.is_on_host())
+    }
+
+    /// Copies the rows of a patch to the memory of its rank's device, with the offsets of the rows of all nodes.
+    ///
+    /// # Errors
+    /// When rows, patches and degrees do not fit each other, the memory does not suffice, or the device fails.
+    pub(crate) fn of_patch(cuda: &Cuda, patch: &PatchOperand<'_>, rank: usize) -> Result<Self, ComputeError> {
+        let mut indptr = Vec::with_capacity(patch.degrees.len() + 1);
+        indptr.push(0);
+        indptr.extend(patch.degrees.iter().scan(0, |end, &degree| {
+            *end += u64::from(degree);
+            Some(*end)
+        }));
+        let n_nodes = patch.degrees.len();
+        let bounds = patch.bounds.get(rank..rank + 2).map(|bounds| [bounds[0] as usize, bounds[1] as usize]);
+        let own = bounds.filter(|[first, end]| first <= end && *end <= n_nodes && end - first == patch.rows.n_rows());
+        let fits = |[first, end]: &[usize; 2]| indptr[*end] - indptr[*first] == patch.rows.nnz() as u64;
+        let Some([first, _]) = own.filter(fits).filter(|_| patch.rows.n_cols() == n_nodes) else {
+            let what = format!(
+                "rank {rank} has {} rows of {} columns with {} entries, which are not those of its patch among {n_nodes} nodes",
+                patch.rows.n_rows(),
+                patch.rows.n_cols(),
+                patch.rows.nnz()
+            );
+            return Err(ComputeError::argument(OPERATION, what));
+        };
+        Ok(Self {
+            n_nodes,
+            n_edges: indptr[n_nodes] as usize,
+            neighbors: Neighbors::OfPatch(cuda.upload_list(OPERATION, patch.rows.indices())?, indptr[first]),
+            indptr: cuda.upload_list(OPERATION, &indptr)?,
+            is_on_host: false,
+        })
     }
 
     fn new(cuda: &Cuda, graph: &Csr, neighbors: Neighbors, is_on_host: bool) -> Result<Self, ComputeError> {
@@ -92,6 +127,10 @@ impl DeviceTopology {
         let (indices, rows) = match &self.neighbors {
             Neighbors::OnDevice(indices) => (cuda.pointer(Some(indices)), 0),
             Neighbors::Placed(placed) => placed.addresses(cuda),
+            // Where those of the whole graph would begin: of nodes of other patches nothing is read.
+            Neighbors::OfPatch(indices, first_edge) => {
+                (cuda.pointer(Some(indices)).wrapping_sub(first_edge * size_of::<NodeId>() as u64), 0)
+            }
         };
         arguments::Topology { indptr: self.indptr_address(cuda), indices, rows }
     }

@@ -162,7 +162,7 @@ impl CutData {
         let rows = self.source.graph_rows(ranks.own())?;
         let held =
             Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, (config, self.wire))?;
-        let patches = held.patches()?;
+        let patches = held.patches(backend)?;
         let dims = Dims::of_outline(&self.outline);
         let start = |run| held.run(backend, &patches, (config, dims), run);
         train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))

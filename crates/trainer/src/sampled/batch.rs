@@ -74,13 +74,13 @@ impl<B: Backend> Batch<B> {
     pub(crate) fn of_sampled(
         backend: &B,
         pool: &mut Pool<B>,
-        DeviceBatch { sampled, rows, seeds, n_loss }: DeviceBatch<B>,
+        DeviceBatch { sampled, rows, outputs, n_loss }: DeviceBatch<B>,
         whole: &Whole<'_, B>,
     ) -> Result<Self, TrainError> {
-        let positions: Vec<u32> = (0..seeds.len() as u32).collect();
+        let positions: Vec<u32> = (0..outputs.len() as u32).collect();
         Ok(Self {
             inputs: inputs_of_sampled(backend, pool, (sampled, rows), whole.features)?,
-            loss: BatchLoss::of_rows(backend, (&positions, None), &seeds, n_loss, whole.labels)?,
+            loss: BatchLoss::of_rows(backend, (&positions, None), &outputs, n_loss, whole.labels)?,
         })
     }
 

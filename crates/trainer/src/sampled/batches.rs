@@ -262,6 +262,8 @@ pub(crate) trait SeedLists {
 pub(crate) struct Drawn<'e> {
     /// The seeds of this rank.
     pub(crate) mine: Cow<'e, [NodeId]>,
+    /// The node that labels begin with: where ranks hold patches, the first of the rank's own.
+    pub(crate) first: NodeId,
     /// How many there are on all ranks.
     pub(crate) n_all: usize,
     pub(crate) key: DrawKey,
@@ -272,9 +274,18 @@ impl SeedLists for EpochBatches<'_> {
     /// When batches are not made of seeds that every rank knows.
     fn seeds(&self, at: usize) -> Drawn<'_> {
         let Plan::Seeds(plan) = &self.plan else { panic!("batches of seeds") };
-        let (seeds, (rank, n_ranks)) = (plan.seeds(at), self.batches.rank);
-        let mine = Cow::Borrowed(&seeds[part(&(0..seeds.len()), rank, n_ranks)]);
-        Drawn { mine, n_all: seeds.len(), key: plan.key(at) }
+        let seeds = plan.seeds(at);
+        let (mine, first) = match &self.batches.source {
+            Source::Patches(source, _) => {
+                let own = source.own();
+                (seeds.iter().copied().filter(|seed| own.contains(seed)).collect(), own.start)
+            }
+            _ => {
+                let (rank, n_ranks) = self.batches.rank;
+                (Cow::Borrowed(&seeds[part(&(0..seeds.len()), rank, n_ranks)]), 0)
+            }
+        };
+        Drawn { mine, first, n_all: seeds.len(), key: plan.key(at) }
     }
 
     fn n_batches(&self) -> usize {
@@ -310,12 +321,9 @@ impl EpochBatches<'_> {
     /// # Panics
     /// When ranks hold all of the graph.
     pub(super) fn draw(&self, at: usize) -> Result<DrawnPatch, TrainError> {
-        let (Source::Patches(source, _), Plan::Seeds(plan)) = (&self.batches.source, &self.plan) else {
-            panic!("batches of patches")
-        };
-        let (all, own) = (plan.seeds(at), source.own());
-        let seeds: Vec<NodeId> = all.iter().copied().filter(|seed| own.contains(seed)).collect();
-        Ok(DrawnPatch { batch: source.sample(&seeds, plan.key(at))?, seeds, n_all: all.len() })
+        let Source::Patches(source, _) = &self.batches.source else { panic!("batches of patches") };
+        let Drawn { mine, n_all, key, .. } = self.seeds(at);
+        Ok(DrawnPatch { batch: source.sample(&mine, key)?, seeds: mine.into_owned(), n_all })
     }
 
     /// What was drawn, with its rows of features; all ranks call it together.
@@ -343,7 +351,7 @@ impl EpochBatches<'_> {
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
         match (&batches.source, &self.plan) {
             (Source::Seeds(loader), Plan::Seeds(_)) => {
-                let Drawn { mine, n_all, key } = self.seeds(at);
+                let Drawn { mine, n_all, key, .. } = self.seeds(at);
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
                 Ok(batches.of_blocks(&loader.sampler().sample(graph, &mine, key)?, (loss, n_all))?)
             }

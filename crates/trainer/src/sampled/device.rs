@@ -106,8 +106,8 @@ pub(crate) struct DeviceBatch<B: Backend> {
     pub(crate) sampled: NeighborBatch<B>,
     /// What was read for it of features.
     pub(crate) rows: Option<ReadRows<B::Matrix>>,
-    /// This rank's seeds: its destinations.
-    pub(crate) seeds: Vec<NodeId>,
+    /// This rank's seeds: its destinations, counted from the first node that has a label here.
+    pub(crate) outputs: Vec<NodeId>,
     /// Seeds of the whole batch, on all ranks.
     pub(crate) n_loss: usize,
 }
@@ -143,7 +143,8 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     ) -> Result<DeviceBatch<B>, TrainError> {
         let (sampled, rows) = if self.is_ahead { self.advance(lists, at, pool)? } else { self.make(lists, at, pool)? };
         let drawn = lists.seeds(at);
-        Ok(DeviceBatch { sampled, rows, seeds: drawn.mine.into_owned(), n_loss: drawn.n_all })
+        let outputs = drawn.mine.iter().map(|seed| seed - drawn.first).collect();
+        Ok(DeviceBatch { sampled, rows, outputs, n_loss: drawn.n_all })
     }
 
     /// A batch, and then the beginning of those that come next.

@@ -277,6 +277,6 @@ impl SeedLists for Chunks<'_> {
             Self::All(_) => Cow::Owned((range.start as NodeId..range.end as NodeId).collect()),
             Self::Some(nodes) => Cow::Borrowed(&nodes[range]),
         };
-        Drawn { mine, n_all, key: DrawKey::default() }
+        Drawn { mine, first: 0, n_all, key: DrawKey::default() }
     }
 }

@@ -1,6 +1,6 @@
 //! [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
 
-use girih_compute::{NeighborOperand, SelfLoops};
+use girih_compute::{NeighborOperand, PatchOperand, SelfLoops};
 use girih_graph_format::{Csr, FormatError, NodeId, Scales};
 use girih_sampling::{Block, Columns};
 
@@ -75,12 +75,25 @@ impl Neighborhoods {
     #[must_use]
     pub fn operand(&self) -> NeighborOperand<'_> {
         assert!(self.degrees.is_none(), "a whole graph");
-        let loops = match &self.loops {
+        NeighborOperand { graph: &self.graph, scales: &self.scales, loops: self.self_loops(), placement: None }
+    }
+
+    /// The same, of patches with these bounds.
+    ///
+    /// # Panics
+    /// Of a whole graph.
+    #[must_use]
+    pub(crate) fn patch_operand<'a>(&'a self, bounds: &'a [NodeId]) -> PatchOperand<'a> {
+        let degrees = self.degrees.as_ref().expect("a patch");
+        PatchOperand { rows: &self.graph, bounds, degrees, scales: &self.scales, loops: self.self_loops() }
+    }
+
+    fn self_loops(&self) -> SelfLoops<'_> {
+        match &self.loops {
             Loops::AsDrawn => SelfLoops::AsDrawn,
             Loops::Ones => SelfLoops::Ones,
             Loops::Weights(weights) => SelfLoops::Weights(weights),
-        };
-        NeighborOperand { graph: &self.graph, scales: &self.scales, loops, placement: None }
+        }
     }
 
     /// How many neighbours a node of the whole graph has.

@@ -6,6 +6,9 @@
 //! ```
 //! All ranks make a batch together: `together.rs` says how they do so ahead of the step. Sampling and loading have a communicator each,
 //! so that one batch may be sampled while rows of the one before it are fetched and a step adds up gradients.
+//!
+//! Ranks whose devices sample by themselves exchange the same between these instead ([`Collective::patch_graph`],
+//! [`Collective::patch_rows`]), and leave batches where they are used: `device.rs`.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use girih_collective_sampling::{CollectiveError, RankGraph, RankRows};
 use girih_comm::Collective;
 use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{Backend, Dtype};
+use girih_compute::{Backend, Dtype, NeighborGraph, PatchRowsOperand, RowReader};
 use girih_datasets::{Features, Labels, NodeRows, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_partition::Patches;
@@ -21,6 +24,7 @@ use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampl
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
+use super::device::{DeviceBatches, Loader};
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
@@ -28,7 +32,7 @@ use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
 use crate::distributed::{CutAdjacency, Ranks, numbers};
 use crate::encoded::EncodedInput;
-use crate::inputs::{Adjacency, Inputs, Needs};
+use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs};
 use crate::models::Dims;
 use crate::session::build_model;
 use crate::state::RunState;
@@ -48,6 +52,8 @@ pub(crate) struct Held<B: Backend> {
     splits: Vec<Split>,
     patches: Patches,
     precision: Dtype,
+    /// Whether rows are stored as they travel where they are computed with.
+    are_stored_so: bool,
     sampler: NeighborSampler,
     options: LoaderOptions,
     /// What frontiers and draws travel by, and rows of features.
@@ -141,6 +147,7 @@ impl<B: Backend> Held<B> {
             splits,
             patches,
             precision: config.precision,
+            are_stored_so: wire == Dtype::F32 || config.precision == Dtype::Bf16,
             sampler: neighbor_sampler(config, &neighborhoods, false)?,
             neighborhoods,
             options: LoaderOptions { batch_size, ..LoaderOptions::default() },
@@ -150,14 +157,34 @@ impl<B: Backend> Held<B> {
     /// The way to what the others hold; all ranks call it together.
     ///
     /// # Errors
-    /// When a rank fails.
-    pub(crate) fn patches(&self) -> Result<Exchanged<'_, B>, TrainError> {
+    /// When a rank fails, or the device's memory does not suffice.
+    pub(crate) fn patches(&self, backend: &B) -> Result<Exchanged<'_, B>, TrainError> {
         let ([sampling, loading], rows) = (&self.worlds, self.neighborhoods.graph());
         let (features, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
         let graph = RankGraph::new(&**sampling, &self.patches, rows, None)?;
         let rows = RankRows::new(&**loading, &self.patches, features, row_bytes)?;
-        let own = self.patches.range(self.ranks.rank());
-        Ok(Exchanged { held: self, own, graph: Mutex::new(graph), rows: Mutex::new(rows) })
+        let (own, on_device) = (self.patches.range(self.ranks.rank()), self.on_device(backend)?);
+        Ok(Exchanged { held: self, own, graph: Mutex::new(graph), rows: Mutex::new(rows), on_device })
+    }
+
+    /// What ranks make batches with whose devices sample and bring rows by themselves; all ranks call it together. Devices decode codes of
+    /// a code book; the host decodes others, and brings rows that travel in fewer bytes than they are stored in.
+    fn on_device(&self, backend: &B) -> Result<Option<OnDevice<B>>, TrainError> {
+        let (own, n_columns) = match (&self.features, &self.inputs.features) {
+            (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
+                (PatchRowsOperand::Dense(Arc::clone(own)), backend.shape(own).cols)
+            }
+            (Features::Compressed(codes), Some(FeatureInput::Encoded(_))) => {
+                // Devices do not ask whether a position is a column.
+                codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
+                (PatchRowsOperand::Codes(codes, self.precision), codes.width())
+            }
+            _ => return Ok(None),
+        };
+        let (world, bounds) = (self.ranks.world(), self.patches.bounds());
+        let Some(rows) = world.patch_rows(backend, own, bounds)? else { return Ok(None) };
+        let graph = world.patch_graph(backend, &self.neighborhoods.patch_operand(bounds))?;
+        Ok(graph.map(|graph| OnDevice { graph, rows, n_columns }))
     }
 
     /// A run at its start; all ranks call it together.
@@ -167,7 +194,7 @@ impl<B: Backend> Held<B> {
     pub(crate) fn run<'a>(
         &'a self,
         backend: &'a B,
-        patches: &'a dyn PatchSource,
+        patches: &'a Exchanged<'_, B>,
         (config, dims): (&'a TrainConfig, Dims),
         run: u64,
     ) -> Result<MiniBatch<'a, B>, TrainError> {
@@ -183,7 +210,8 @@ impl<B: Backend> Held<B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
         let whole = Whole { features, sparse: None, reader: None, labels: Some(&self.labels) };
         let scorer = Box::new(Classifier { scored: Scored::Graph(&self.inputs), task, model });
-        Ok(MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world())))
+        let run = MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world()));
+        Ok(run.sampled_by(patches.batches_of_device(backend, config)?))
     }
 }
 
@@ -216,6 +244,28 @@ pub(crate) struct Exchanged<'h, B: Backend> {
     own: Range<NodeId>,
     graph: Mutex<RankGraph<'h, B>>,
     rows: Mutex<RankRows<'h, B>>,
+    on_device: Option<OnDevice<B>>,
+}
+
+/// The patches of all ranks as their devices draw from them, and rows of features.
+struct OnDevice<B: Backend> {
+    graph: Box<dyn NeighborGraph<B>>,
+    rows: Box<dyn RowReader<B>>,
+    n_columns: usize,
+}
+
+impl<B: Backend> Exchanged<'_, B> {
+    /// What devices make batches with, if they sample by themselves as these settings want it.
+    fn batches_of_device<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &TrainConfig,
+    ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
+        let Some(OnDevice { graph, rows, n_columns }) = &self.on_device else { return Ok(None) };
+        let source = graph.source(backend, &self.held.sampler, self.held.options.batch_size)?;
+        let loader = Loader::new(backend, (&**rows, *n_columns, self.held.precision));
+        Ok(source.map(|source| DeviceBatches::new(source, Some(loader), config.batch.prefetch > 0)))
+    }
 }
 
 impl<B: Backend> PatchSource for Exchanged<'_, B> {

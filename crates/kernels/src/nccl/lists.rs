@@ -1,0 +1,117 @@
+//! [`Lists`]: lists of numbers on cards, from each rank to each, for what ranks sample and read together.
+//!
+//! ```text
+//! tell   how many there are                host to host
+//! swap   the lists, in one group           card to card, on any stream of the device
+//! ```
+//! The communicator is one of its own, so that what is swapped beside a step need not stand behind the sums of that step.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+use girih_comm::{CommError, Parcel, Transport, all_to_all};
+
+use super::library::Comm;
+use super::peers::Peers;
+
+type Tell = dyn Fn(&'static str, Vec<Parcel>) -> Result<Vec<Parcel>, CommError> + Send + Sync;
+
+/// The way from each rank to each, for one purpose; all ranks use it together.
+pub(crate) struct Lists {
+    rank: usize,
+    size: usize,
+    tell: Box<Tell>,
+    /// `None` for a rank alone.
+    comm: Option<Arc<Comm>>,
+    peers: Arc<Peers>,
+}
+
+/// A list for another rank, or from it: bytes, with which nothing is computed on the way.
+pub(crate) struct Swapped {
+    pub(crate) rank: usize,
+    pub(crate) address: u64,
+    pub(crate) n_bytes: u64,
+}
+
+impl Swapped {
+    fn bytes(&self) -> (u64, usize) {
+        (self.address, self.n_bytes as usize)
+    }
+}
+
+impl Lists {
+    pub(super) fn new<T: Transport>(transport: Arc<T>, comm: Option<Arc<Comm>>, peers: Arc<Peers>) -> Self {
+        let (rank, size) = (transport.rank(), transport.size());
+        let tell = Box::new(move |operation, messages| all_to_all(&*transport, operation, messages));
+        Self { rank, size, tell, comm, peers }
+    }
+
+    /// The number of this rank.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Tells each rank some numbers; what each has told this one, in the order of ranks.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else.
+    pub(crate) fn tell<const N: usize>(
+        &self,
+        operation: &'static str,
+        numbers: &[[u64; N]],
+    ) -> Result<Vec<[u64; N]>, CommError> {
+        let messages = numbers.iter().map(|numbers| Parcel::from(bytemuck::cast_slice::<u64, u8>(numbers))).collect();
+        let told = (self.tell)(operation, messages)?;
+        let numbers = |(rank, message): (usize, &Parcel)| {
+            let mut numbers = [0; N];
+            let into = bytemuck::cast_slice_mut::<u64, u8>(&mut numbers);
+            if message.len() != into.len() {
+                let what = format!("rank {rank} tells {} bytes, expected {}", message.len(), into.len());
+                return Err(CommError::Operand { operation, what });
+            }
+            into.copy_from_slice(message);
+            Ok(numbers)
+        };
+        told.iter().enumerate().map(numbers).collect()
+    }
+
+    /// Sends and receives lists, of which none is of this rank itself, on a stream; empty ones do not travel.
+    ///
+    /// # Errors
+    /// When a rank or a link fails.
+    ///
+    /// # Safety
+    /// Lists lie on the stream's device, those that are received are nobody else's, and all live until the stream is done with them.
+    /// Between two ranks, one sends as many lists as the other receives, of the same lengths in the same order.
+    pub(crate) unsafe fn swap(
+        &self,
+        operation: &'static str,
+        stream: &CudaStream,
+        sent: &[Swapped],
+        received: &[Swapped],
+    ) -> Result<(), CommError> {
+        let Some(comm) = &self.comm else { return Ok(()) };
+        let bound = stream.context().bind_to_thread().map_err(|error| error.to_string());
+        let swapped = bound.and_then(|()| {
+            comm.group(stream, |calls| {
+                // SAFETY: the caller vouches.
+                travelling(sent).try_for_each(|swapped| unsafe { calls.send_bytes(swapped.rank, swapped.bytes()) })?;
+                // SAFETY: as above.
+                travelling(received)
+                    .try_for_each(|swapped| unsafe { calls.receive_bytes(swapped.rank, swapped.bytes()) })
+            })
+        });
+        swapped.map_err(|message| self.peers.blame(operation, message))?;
+        self.peers.settle(operation, comm)
+    }
+}
+
+/// Those that are not empty.
+fn travelling(lists: &[Swapped]) -> impl Iterator<Item = &Swapped> {
+    lists.iter().filter(|swapped| swapped.n_bytes > 0)
+}

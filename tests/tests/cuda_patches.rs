@@ -1,0 +1,259 @@
+//! Ranks on CUDA devices that each have the rows of a patch, of graph and features: what they draw and read together, against the processor
+//! with all of it. With one card there is one patch.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use girih_comm::threads::{self, ThreadRank};
+use girih_comm::{CardTransport, Collective, CommError, RankFailure, Transport};
+use girih_compress::CompressedFeatures;
+use girih_compute::{Backend, ComputeError, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
+use girih_graph_format::{Matrix, NodeId, Norm};
+use girih_kernels::{Cuda, NcclRank};
+use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
+use girih_tests::batches::{check_batch, graph};
+use girih_tests::cards;
+use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const N: NodeId = 600;
+
+/// Where patches begin, uneven ones, and one of four without nodes.
+fn bounds(n_ranks: usize) -> &'static [NodeId] {
+    match n_ranks {
+        1 => &[0, N],
+        2 => &[0, 230, N],
+        _ => &[0, 230, 230, 411, N],
+    }
+}
+
+/// One card, two or four.
+fn some_cards() -> Option<Vec<Cuda>> {
+    let mut cards = cards(4);
+    cards.truncate(if cards.len() == 3 { 2 } else { cards.len() });
+    (!cards.is_empty()).then_some(cards)
+}
+
+#[derive(Debug)]
+struct Failure(String);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<CommError> for Failure {
+    fn from(error: CommError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<ComputeError> for Failure {
+    fn from(error: ComputeError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Runs a rank on each card.
+fn on_each(
+    cards: &[Cuda],
+    work: impl Fn(&Cuda, &dyn Collective<Cuda>) -> Result<(), Failure> + Sync,
+) -> Result<(), RankFailure<Failure>> {
+    let rank = |world: ThreadRank| {
+        let cuda = &cards[world.transport().rank()];
+        let world = NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl)?;
+        work(cuda, &*world)
+    };
+    threads::run(cards.len(), DEADLINE, rank).map(drop)
+}
+
+/// This rank's part of a graph, of which the host has all.
+fn patch_graph(
+    cuda: &Cuda,
+    world: &dyn Collective<Cuda>,
+    whole: &Neighborhoods,
+) -> Result<Box<dyn NeighborGraph<Cuda>>, Failure> {
+    let (bounds, operand) = (bounds(world.size()), whole.operand());
+    let rows = operand.graph.row_slice(own(world));
+    let degrees: Vec<u32> = (0..N as usize).map(|row| operand.graph.degree(row) as u32).collect();
+    let patch = PatchOperand { rows: &rows, bounds, degrees: &degrees, scales: operand.scales, loops: operand.loops };
+    Ok(world.patch_graph(cuda, &patch)?.expect("cards sample by themselves"))
+}
+
+fn own(world: &dyn Collective<Cuda>) -> Range<usize> {
+    let bounds = bounds(world.size());
+    bounds[world.rank()] as usize..bounds[world.rank() + 1] as usize
+}
+
+fn sampler(fan_out: &str, expand: Expand) -> NeighborSampler {
+    let options = NeighborOptions { expand, ..NeighborOptions::default() };
+    NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap()
+}
+
+#[test]
+fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
+    for adjacency in [(false, Norm::Row), (true, Norm::Symmetric)] {
+        let Some(cards) = some_cards() else { return };
+        let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: adjacency.0, norm: adjacency.1 });
+        let outcome = on_each(&cards, |cuda, world| {
+            let on_device = patch_graph(cuda, world, &whole)?;
+            for (fan_out, expand) in [
+                ("5,3", Expand::PerLayer),
+                ("4,3,2", Expand::Once),
+                ("-1,2", Expand::PerLayer),
+                ("40,2", Expand::PerLayer),
+                ("3,-1,1", Expand::Once),
+            ] {
+                let sampler = sampler(fan_out, expand);
+                let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
+                // All ranks have seeds, then the first alone, then all but the first; of any patch.
+                for (batch, has_seeds) in [(0, true), (1, world.rank() == 0), (2, world.rank() > 0), (3, true)] {
+                    let n_seeds = if has_seeds { 20 + 7 * batch } else { 0 };
+                    let seeds: Vec<NodeId> = (0..n_seeds).map(|i| (i * 37 + 101 * world.rank() as u32) % N).collect();
+                    let key = DrawKey::new(9, 2, batch);
+                    source.request(&seeds, key)?;
+                    let found = source.take()?;
+                    let expected = sampler.sample(whole.graph(), &seeds, key).expect("nodes of the graph");
+                    if has_seeds {
+                        check_batch(cuda, &found, &expected.blocks, &whole);
+                    }
+                    assert_eq!(found.blocks.last().map(|block| block.n_destinations), Some(seeds.len()));
+                    assert_eq!(found.n_inputs, expected.inputs().len());
+                }
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
+    }
+}
+
+#[test]
+fn what_patches_do_not_do_is_refused() {
+    let Some(cards) = some_cards() else { return };
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let outcome = on_each(&cards, |cuda, world| {
+        let on_device = patch_graph(cuda, world, &whole)?;
+        let with = |options| NeighborSampler::new("2".parse().unwrap(), options).unwrap();
+        let places = with(NeighborOptions { edge_ids: true, ..NeighborOptions::default() });
+        let refused = on_device.source(cuda, &places, 8).err().map(|error| error.to_string());
+        assert!(refused.as_ref().is_some_and(|why| why.contains("places of edges")), "{refused:?}");
+        let replaced = with(NeighborOptions { replace: true, ..NeighborOptions::default() });
+        assert!(on_device.source(cuda, &replaced, 8)?.is_none(), "left to the host");
+        let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("cards draw so");
+        assert!(source.take().is_err(), "nothing was asked for");
+        // Rows of another patch than the rank's.
+        let operand = whole.operand();
+        let rows = operand.graph.row_slice(0..7);
+        let degrees = vec![0; N as usize];
+        let (scales, loops) = (operand.scales, operand.loops);
+        let wrong = PatchOperand { rows: &rows, bounds: bounds(world.size()), degrees: &degrees, scales, loops };
+        let error = world.patch_graph(cuda, &wrong).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|why| why.contains("not those of its patch")), "{error:?}");
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
+}
+
+#[test]
+fn cards_read_rows_of_patches_as_if_they_had_all() {
+    for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 3), (Dtype::Bf16, 128)] {
+        let Some(cards) = some_cards() else { return };
+        // Small whole numbers, which bf16 has, too.
+        let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
+        let outcome = on_each(&cards, |cuda, world| {
+            let own = own(world);
+            let values: Vec<f32> =
+                own.clone().flat_map(|row| (0..cols).map(move |column| value(row, column))).collect();
+            let rows = Arc::new(cuda.upload(&Matrix::new(own.len(), cols, values).expect("as many values"), dtype)?);
+            let own = PatchRowsOperand::Dense(rows);
+            let reader = world.patch_rows(cuda, own, bounds(world.size()))?.expect("cards bring rows");
+            // Two lists are begun before the first is finished; a rank may want nothing, or rows twice.
+            let lists: Vec<Vec<NodeId>> = (0..4)
+                .map(|list| {
+                    let n = if list == 1 && world.rank() == 0 { 0 } else { 40 + 90 * list };
+                    (0..n).map(|i| (i * i * 13 + 7 * world.rank() as u32) % N).collect()
+                })
+                .collect();
+            let mut begun = Vec::new();
+            for list in &lists {
+                let ids = cuda.upload_ids(list)?;
+                let mut out = cuda.zeros(Shape::new(list.len(), cols), dtype)?;
+                reader.begin(cuda, &ids, &mut out)?;
+                begun.push((ids, out));
+                if begun.len() == 2 {
+                    reader.finish(cuda)?;
+                }
+            }
+            (0..lists.len() - 1).try_for_each(|_| reader.finish(cuda))?;
+            for (list, (_, out)) in lists.iter().zip(&begun) {
+                let found = cuda.download(out)?;
+                let expected = list.iter().flat_map(|&row| (0..cols).map(move |column| value(row as usize, column)));
+                assert!(found.data().iter().copied().eq(expected), "{dtype:?}, {cols} columns, rank {}", world.rank());
+            }
+            let ids = cuda.upload_ids(&lists[3])?;
+            let mut out = cuda.zeros(Shape::new(lists[3].len(), cols), dtype)?;
+            reader.gather(cuda, &ids, &mut out)?;
+            assert_eq!(cuda.download(&out)?.data(), cuda.download(&begun[3].1)?.data());
+            let beyond = cuda.upload_ids(&[N])?;
+            let mut one = cuda.zeros(Shape::new(1, cols), dtype)?;
+            assert!(reader.begin(cuda, &beyond, &mut one).is_err(), "there is no such row");
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
+    }
+}
+
+/// Codes lie and travel as codes; what is decoded of them is what the host decodes.
+#[test]
+fn codes_of_patches_are_decoded_where_they_are_wanted() {
+    for (width, dtype) in [(300, Dtype::F32), (20, Dtype::F32), (260, Dtype::Bf16)] {
+        let Some(cards) = some_cards() else { return };
+        let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
+        let rows = Matrix::new(N as usize, width, values).expect("as many values");
+        let spec = parse_codec("topk:4").expect("a codec").expect("not none");
+        let codes = CompressedFeatures::fitted(spec, &rows, 1).expect("rows to learn from");
+        let outcome = on_each(&cards, |cuda, world| {
+            let own = codes.rows(own(world));
+            let operand = PatchRowsOperand::Codes(&own, dtype);
+            let reader = world.patch_rows(cuda, operand, bounds(world.size()))?.expect("cards decode code books");
+            let list: Vec<NodeId> = (0..170).map(|i| (i * 7 + 50 * world.rank() as u32) % N).collect();
+            let ids = cuda.upload_ids(&list)?;
+            let mut out = cuda.zeros(Shape::new(list.len(), width), dtype)?;
+            reader.gather(cuda, &ids, &mut out)?;
+            let mut expected = vec![0.0; list.len() * width];
+            codes.gather(&list, &mut expected).expect("rows");
+            // As they are stored.
+            let expected = cuda.upload(&Matrix::new(list.len(), width, expected).expect("as many values"), dtype)?;
+            assert_eq!(cuda.download(&out)?.data(), cuda.download(&expected)?.data(), "{width} columns of {dtype:?}");
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
+    }
+}
+
+/// A rank that fails between two batches: the others, who wait for its draws, end with its error.
+#[test]
+fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
+    let Some(cards) = some_cards().filter(|cards| cards.len() > 1) else { return };
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let start = Instant::now();
+    let outcome = on_each(&cards, |cuda, world| {
+        let on_device = patch_graph(cuda, world, &whole)?;
+        let sampler = sampler("5,3", Expand::PerLayer);
+        let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
+        for batch in 0..6 {
+            if batch == 3 && world.rank() == 1 {
+                return Err(Failure("rank one has had enough".to_owned()));
+            }
+            source.request(&[1, 2, 3, 400], DrawKey::new(1, 1, batch))?;
+            source.take()?;
+        }
+        Ok(())
+    });
+    let failure = outcome.expect_err("a rank failed");
+    assert_eq!(failure.rank, 1);
+    assert!(failure.message.contains("had enough"), "{}", failure.message);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
