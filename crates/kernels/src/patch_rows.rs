@@ -23,7 +23,7 @@ use crate::device::BLOCK;
 use crate::matrix::{CudaIds, CudaMatrix};
 use crate::nccl::{Lists, Swapped};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
-use crate::sampling::{Owners, blocks, failed};
+use crate::sampling::{Owners, Pieces, blocks, failed};
 
 const OPERATION: &str = "rows of patches";
 /// Blocks, and threads of each, of what copies rows on a card.
@@ -155,37 +155,25 @@ impl PatchRows {
         // SAFETY: ids are nodes, and there is a thread, a question and a place for each.
         unsafe { launch.launch(blocks(n.div_ceil(u64::from(BLOCK)), BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
         let mine: Vec<[u64; 1]> = questions.counts(side)?.into_iter().map(|[nodes, _]| [nodes]).collect();
-        let theirs = self.owners.lists.tell(OPERATION, &mine).map_err(failed)?;
-        // Own rows travel nowhere; those of others lie one rank's behind the other's.
-        let starts = |counts: &[[u64; 1]]| -> Vec<u64> {
-            let mut end = 0;
-            let start = |(other, &[n]): (usize, &[u64; 1])| {
-                let start = end;
-                end += if other == rank { 0 } else { n };
-                start
-            };
-            let mut starts: Vec<u64> = counts.iter().enumerate().map(start).collect();
-            starts.push(end);
-            starts
-        };
-        let (wanted_at, asked_at) = (starts(&mine), starts(&theirs));
-        let [n_wanted, n_asked] = [&wanted_at, &asked_at].map(|starts| starts[starts.len() - 1]);
+        let theirs = self.owners.lists.tell(OPERATION, &mine).map_err(|error| failed(&error))?;
         let row_bytes = self.own.row_bytes();
-        let asked: CudaSlice<NodeId> = side.scratch(OPERATION, n_asked as usize)?;
-        let room = |n: u64| side.scratch::<u8>(OPERATION, (n * row_bytes) as usize);
-        let (picked, arrived) = (room(n_asked)?, room(n_wanted)?);
-        let [asked_from, picked_at, arrived_at] =
-            [side.pointer(Some(&asked)), side.pointer(Some(&picked)), side.pointer(Some(&arrived))];
-        // Lists for all other ranks, or from them: where one begins, and how many elements of so many bytes it has.
+        // Own rows travel nowhere.
+        let of_others = |counts: &[[u64; 1]], bytes: u64| {
+            let lens = counts.iter().enumerate().map(|(other, &[n])| if other == rank { 0 } else { n * bytes });
+            lens.collect::<Vec<_>>().into_iter()
+        };
+        let asked: Pieces<NodeId> = Pieces::new(side, of_others(&theirs, 1))?;
+        let picked: Pieces<u8> = Pieces::new(side, of_others(&theirs, row_bytes))?;
+        let arrived: Pieces<u8> = Pieces::new(side, of_others(&mine, row_bytes))?;
         let lists = |at: &dyn Fn(usize) -> u64, counts: &[[u64; 1]], bytes: u64| -> Vec<Swapped> {
             let others = (0..counts.len()).filter(|&other| other != rank);
             others.map(|other| Swapped { rank: other, address: at(other), n_bytes: counts[other][0] * bytes }).collect()
         };
         let swap = |sent: Vec<Swapped>, received: Vec<Swapped>| {
             // SAFETY: both sides were told the lengths; lists are freed in the order of the stream.
-            unsafe { self.owners.lists.swap(OPERATION, stream, &sent, &received) }.map_err(failed)
+            unsafe { self.owners.lists.swap(OPERATION, stream, &sent, &received) }.map_err(|error| failed(&error))
         };
-        let put = |launch: &RowLaunch, rows, names, to, n| {
+        let put = |launch: &RowLaunch, rows, names, (to, n)| {
             if n == 0 {
                 return Ok(());
             }
@@ -193,21 +181,18 @@ impl PatchRows {
             // in codes are columns, as the caller vouches.
             unsafe { launch.put(stream, IN_DEVICE, rows, names, (to, n)) }.map_err(Cuda::failed(OPERATION))
         };
+        let question = |other: usize| questions.at(side, other);
         let place_of = |other: usize| side.pointer(Some(&places)) + other as u64 * questions.stride * WORD;
+        swap(lists(&question, &mine, WORD), lists(&|other| asked.at(side, other), &theirs, WORD))?;
+        put(&self.pick, self.own_rows(), Names::of(asked.at(side, 0)), (picked.at(side, 0), asked.len()))?;
+        let own_names = Names::of_at(question(rank), place_of(rank));
+        put(&self.put, self.own_rows(), own_names, (out, mine[rank][0]))?;
         swap(
-            lists(&|other| questions.at(side, other), &mine, WORD),
-            lists(&|other| asked_from + asked_at[other] * WORD, &theirs, WORD),
-        )?;
-        put(&self.pick, self.own_rows(), Names::of(asked_from), picked_at, n_asked)?;
-        let own_names = Names::of_at(questions.at(side, rank), place_of(rank));
-        put(&self.put, self.own_rows(), own_names, out, mine[rank][0])?;
-        let arrived_of = |other: usize| arrived_at + wanted_at[other] * row_bytes;
-        swap(
-            lists(&|other| picked_at + asked_at[other] * row_bytes, &theirs, row_bytes),
-            lists(&arrived_of, &mine, row_bytes),
+            lists(&|other| picked.at(side, other), &theirs, row_bytes),
+            lists(&|other| arrived.at(side, other), &mine, row_bytes),
         )?;
         for (other, &[n]) in mine.iter().enumerate().filter(|(other, _)| *other != rank) {
-            put(&self.put, self.rows_at(arrived_of(other)), Names::at(place_of(other)), out, n)?;
+            put(&self.put, self.rows_at(arrived.at(side, other)), Names::at(place_of(other)), (out, n))?;
         }
         Ok(())
     }

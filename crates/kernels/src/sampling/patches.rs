@@ -167,18 +167,30 @@ pub(super) struct PatchDraws {
     merges: Vec<DrawKernel>,
 }
 
-/// What came from the owners, in the memory of the device.
-struct Answers {
-    /// Offsets of rows, for each rank as far apart as questions are.
-    offsets: CudaSlice<u64>,
-    edges: CudaSlice<NodeId>,
+/// A list on the device, in pieces for each rank that follow each other.
+pub(crate) struct Pieces<T> {
+    list: CudaSlice<T>,
+    /// Where each begins, and where the last one ends.
+    starts: Vec<u64>,
 }
 
-/// What this rank draws for the others, in the memory of the device: one rank's behind the other's.
-struct Work {
-    nodes: CudaSlice<NodeId>,
-    offsets: CudaSlice<u64>,
-    edges: CudaSlice<NodeId>,
+impl<T: DeviceRepr> Pieces<T> {
+    /// Of so many elements, for each rank.
+    pub(crate) fn new(cuda: &Cuda, lens: impl Iterator<Item = u64>) -> Result<Self, ComputeError> {
+        let starts = starts(lens);
+        let end = starts.last().copied().unwrap_or(0);
+        Ok(Self { list: cuda.scratch(OPERATION, end as usize)?, starts })
+    }
+
+    /// The address of a rank's.
+    pub(crate) fn at(&self, cuda: &Cuda, rank: usize) -> u64 {
+        cuda.pointer(Some(&self.list)) + self.starts[rank] * size_of::<T>() as u64
+    }
+
+    /// Elements of all of them.
+    pub(crate) fn len(&self) -> u64 {
+        self.starts[self.starts.len() - 1]
+    }
 }
 
 /// Where lists begin that follow each other, of so many elements each; and where they end.
@@ -189,6 +201,23 @@ fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
         Some(*end)
     }));
     starts
+}
+
+/// The questions of a hop, and what they come to.
+struct Asked {
+    questions: Questions,
+    /// For each row of the hop where its question is.
+    slots: CudaSlice<u32>,
+    /// What this rank asks of each.
+    mine: Vec<Share>,
+    /// What each asks of this rank.
+    theirs: Vec<Share>,
+}
+
+/// Draws, on the device: for each rank offsets of rows, and edges.
+struct Drawn {
+    offsets: Pieces<u64>,
+    edges: Pieces<NodeId>,
 }
 
 impl PatchDraws {
@@ -213,95 +242,117 @@ impl PatchDraws {
         is_local: bool,
     ) -> Result<(), ComputeError> {
         let (cuda, rank) = (launches.cuda, self.owners.lists.rank());
-        let argument = launches.hop(hop, tiles, is_local);
-        let most_rows = launches.batch.capacities.nodes[hop];
+        let (argument, most_rows) = (launches.hop(hop, tiles, is_local), launches.batch.capacities.nodes[hop]);
+        // SAFETY: the caller vouches for rows and nodes.
+        let asked = unsafe { self.ask(launches, &argument, most_rows) }?;
+        // What a rank asks of itself is answered in place.
+        let of_others = |of: fn(Share) -> u64| {
+            let theirs = asked.theirs.iter().enumerate();
+            theirs.map(move |(other, &share)| if other == rank { 0 } else { of(share) })
+        };
+        let nodes = Pieces::new(cuda, of_others(|share| share.nodes))?;
+        let drawn = Drawn {
+            offsets: Pieces::new(cuda, of_others(Share::n_offsets))?,
+            edges: Pieces::new(cuda, of_others(|share| share.edges))?,
+        };
+        let answers = Drawn {
+            offsets: Pieces::new(cuda, asked.mine.iter().map(|_| asked.questions.stride))?,
+            edges: Pieces::new(cuda, asked.mine.iter().map(|share| share.edges))?,
+        };
+        let order = |(other, &share): (usize, &Share)| match other == rank {
+            true => Order::new(cuda, share, asked.questions.at(cuda, rank), (&answers, rank)),
+            false => Order::new(cuda, share, nodes.at(cuda, other), (&drawn, other)),
+        };
+        let orders: Vec<Order> = asked.theirs.iter().enumerate().map(order).collect();
+        // SAFETY: both sides of what is swapped were told the lengths, and lists are freed in the order of the stream; nodes are those of the
+        // patch, since others asked for them as their owner's, and there is room for what they draw; each row of the hop has a slot, which
+        // is a row of the answers.
+        unsafe {
+            self.shuffle(cuda, &asked, &nodes)?;
+            self.carry_out(launches, &argument, &orders)?;
+            self.reshuffle(cuda, &asked, (&drawn, &answers))?;
+            self.merge(cuda, &argument, (&asked.slots, &answers), most_rows)
+        }
+    }
+
+    /// Puts the nodes of a hop of so many rows at most by their owners, and tells these how many there are.
+    ///
+    /// # Safety
+    /// Rows of the hop are nodes.
+    unsafe fn ask(&self, launches: &Launches<'_>, hop: &arguments::Hop, most_rows: u64) -> Result<Asked, ComputeError> {
+        let cuda = launches.cuda;
         let slots: CudaSlice<u32> = cuda.scratch(OPERATION, most_rows as usize)?;
         let questions = self.owners.questions(cuda, most_rows)?;
         let asking = self.owners.asking(cuda, &questions, (cuda.pointer(Some(&slots)), 0));
         let mut launch = cuda.device.stream.launch_builder(&self.ask);
-        launch.arg(&launches.graph.indptr).arg(&argument).arg(&asking);
-        // SAFETY: rows of the hop are nodes, no more than there is a thread, a question and a slot for; the caller vouches for the rest.
+        launch.arg(&launches.graph.indptr).arg(hop).arg(&asking);
+        // SAFETY: there is a thread, a question and a slot for each row.
         unsafe { launch.launch(blocks(most_rows.div_ceil(u64::from(BLOCK)), BLOCK)) }
             .map_err(Cuda::failed(OPERATION))?;
         let mine = Share::of_counts(&questions.counts(cuda)?);
-        let told = self.owners.lists.tell(OPERATION, &mine.iter().map(|share| share.to_words()).collect::<Vec<_>>());
-        let theirs: Vec<Share> = told.map_err(failed)?.into_iter().map(Share::of_words).collect();
-
-        let answers = Answers {
-            offsets: cuda.scratch(OPERATION, mine.len() * questions.stride as usize)?,
-            edges: cuda.scratch(OPERATION, mine.iter().map(|share| share.edges).sum::<u64>() as usize)?,
-        };
-        let of_others = |of: fn(Share) -> u64| {
-            starts(theirs.iter().enumerate().map(|(other, &share)| if other == rank { 0 } else { of(share) }))
-        };
-        let [nodes_at, offsets_at, edges_at] =
-            [of_others(|share| share.nodes), of_others(Share::n_offsets), of_others(|share| share.edges)];
-        let len = |starts: &[u64]| starts.last().map_or(0, |&end| end as usize);
-        let work = Work {
-            nodes: cuda.scratch(OPERATION, len(&nodes_at))?,
-            offsets: cuda.scratch(OPERATION, len(&offsets_at))?,
-            edges: cuda.scratch(OPERATION, len(&edges_at))?,
-        };
-        let others = || (0..mine.len()).filter(|&other| other != rank);
-        let swapped = |rank, address, n_words| Swapped { rank, address, n_bytes: n_words * WORD };
-        let at_work = |other: usize| {
-            [
-                cuda.pointer(Some(&work.nodes)) + nodes_at[other] * WORD,
-                cuda.pointer(Some(&work.offsets)) + offsets_at[other] * OFFSET,
-                cuda.pointer(Some(&work.edges)) + edges_at[other] * WORD,
-            ]
-        };
-        let at_answers = |other: usize| {
-            [
-                cuda.pointer(Some(&answers.offsets)) + other as u64 * questions.stride * OFFSET,
-                cuda.pointer(Some(&answers.edges)) + mine[other].first_edge * WORD,
-            ]
-        };
-
-        let sent: Vec<Swapped> =
-            others().map(|other| swapped(other, questions.at(cuda, other), mine[other].nodes)).collect();
-        let received: Vec<Swapped> =
-            others().map(|other| swapped(other, at_work(other)[0], theirs[other].nodes)).collect();
-        // SAFETY: both sides were told the lengths; lists are freed in the order of the stream.
-        unsafe { self.swap(cuda, &sent, &received) }?;
-
-        let orders: Vec<Order> = (0..theirs.len())
-            .map(|other| {
-                // What a rank asks of itself is answered in place.
-                let ([nodes, offsets, edges], share) = (at_work(other), theirs[other]);
-                let [own_offsets, own_edges] = at_answers(rank);
-                match other == rank {
-                    true => Order { share, nodes: questions.at(cuda, rank), offsets: own_offsets, edges: own_edges },
-                    false => Order { share, nodes, offsets, edges },
-                }
-            })
-            .collect();
-        // SAFETY: nodes are those of the patch, since others asked for them as their owner's; there is room for what they draw.
-        unsafe { self.carry_out(launches, &argument, &orders) }?;
-
-        let pairs = |other: usize, [offsets, edges]: [u64; 2], share: Share| {
-            [swapped(other, offsets, 2 * share.n_offsets()), swapped(other, edges, share.edges)]
-        };
-        let drawn = |other: usize| [at_work(other)[1], at_work(other)[2]];
-        let sent: Vec<Swapped> = others().flat_map(|other| pairs(other, drawn(other), theirs[other])).collect();
-        let received: Vec<Swapped> = others().flat_map(|other| pairs(other, at_answers(other), mine[other])).collect();
-        // SAFETY: as above.
-        unsafe { self.swap(cuda, &sent, &received) }?;
-
-        let graph = arguments::Topology {
-            indptr: cuda.pointer(Some(&answers.offsets)),
-            indices: cuda.pointer(Some(&answers.edges)),
-            rows: 0,
-        };
-        let nodes = cuda.pointer(Some(&slots));
-        let merged = arguments::Hop { nodes, fan_out: arguments::ALL, replace: 0, ..argument };
-        // SAFETY: each row of the hop has a slot, which is a row of the answers, and all neighbours that it has there are taken.
-        unsafe { self.merges[hop].launch(cuda, (&graph, &arguments::Weights::default()), &merged, most_rows) }
+        let words: Vec<[u64; 3]> = mine.iter().map(|share| share.to_words()).collect();
+        let told = self.owners.lists.tell(OPERATION, &words).map_err(|error| failed(&error))?;
+        Ok(Asked { questions, slots, mine, theirs: told.into_iter().map(Share::of_words).collect() })
     }
 
-    unsafe fn swap(&self, cuda: &Cuda, sent: &[Swapped], received: &[Swapped]) -> Result<(), ComputeError> {
+    /// Sends nodes to their owners.
+    ///
+    /// # Safety
+    /// There is room for what others ask.
+    unsafe fn shuffle(&self, cuda: &Cuda, asked: &Asked, nodes: &Pieces<NodeId>) -> Result<(), ComputeError> {
+        let list = |rank, address, share: Share| Swapped { rank, address, n_bytes: share.nodes * WORD };
+        let sent = self.of_others(|other| [list(other, asked.questions.at(cuda, other), asked.mine[other])]);
+        let received = self.of_others(|other| [list(other, nodes.at(cuda, other), asked.theirs[other])]);
         // SAFETY: the caller vouches.
-        unsafe { self.owners.lists.swap(OPERATION, &cuda.device.stream, sent, received) }.map_err(failed)
+        unsafe { self.owners.lists.swap(OPERATION, &cuda.device.stream, &sent, &received) }
+            .map_err(|error| failed(&error))
+    }
+
+    /// Sends draws to those who asked for them.
+    ///
+    /// # Safety
+    /// There is room for the answers.
+    unsafe fn reshuffle(
+        &self,
+        cuda: &Cuda,
+        asked: &Asked,
+        (drawn, answers): (&Drawn, &Drawn),
+    ) -> Result<(), ComputeError> {
+        let lists = |rank, Drawn { offsets, edges }: &Drawn, share: Share| {
+            [(offsets.at(cuda, rank), share.n_offsets() * OFFSET), (edges.at(cuda, rank), share.edges * WORD)]
+                .map(|(address, n_bytes)| Swapped { rank, address, n_bytes })
+        };
+        let sent = self.of_others(|other| lists(other, drawn, asked.theirs[other]));
+        let received = self.of_others(|other| lists(other, answers, asked.mine[other]));
+        // SAFETY: the caller vouches.
+        unsafe { self.owners.lists.swap(OPERATION, &cuda.device.stream, &sent, &received) }
+            .map_err(|error| failed(&error))
+    }
+
+    /// Lists for each other rank, or from it.
+    fn of_others<const N: usize>(&self, lists: impl Fn(usize) -> [Swapped; N]) -> Vec<Swapped> {
+        let lists_of = &self.owners.lists;
+        (0..lists_of.size()).filter(|&other| other != lists_of.rank()).flat_map(lists).collect()
+    }
+
+    /// Puts answers in the order of the rows of a hop: takes all neighbours of a graph whose rows are the answers.
+    ///
+    /// # Safety
+    /// Slots of rows are rows of the answers.
+    unsafe fn merge(
+        &self,
+        cuda: &Cuda,
+        hop: &arguments::Hop,
+        (slots, answers): (&CudaSlice<u32>, &Drawn),
+        most_rows: u64,
+    ) -> Result<(), ComputeError> {
+        let [indptr, indices] = [answers.offsets.at(cuda, 0), answers.edges.at(cuda, 0)];
+        let graph = arguments::Topology { indptr, indices, rows: 0 };
+        let nodes = cuda.pointer(Some(slots));
+        let merged = arguments::Hop { nodes, fan_out: arguments::ALL, replace: 0, ..*hop };
+        let weights = arguments::Weights::default();
+        // SAFETY: the caller vouches.
+        unsafe { self.merges[hop.hop as usize].launch(cuda, (&graph, &weights), &merged, most_rows) }
     }
 
     /// Draws what ranks ask of this one's patch.
@@ -321,9 +372,9 @@ impl PatchDraws {
             .flat_map(|Order { share, .. }| words.of_draws((hop, share.nodes, share.first_edge), key, batch))
             .collect();
         let pages = cuda.upload_list(OPERATION, &pages)?;
-        let tiles_at = starts(orders.iter().map(|order| order.share.nodes.div_ceil(DRAW_TILE_MIN)));
-        let mut tiles: CudaSlice<u64> = cuda.scratch(OPERATION, tiles_at[orders.len()] as usize)?;
-        cuda.device.stream.memset_zeros(&mut tiles).map_err(Cuda::failed(OPERATION))?;
+        let n_tiles = orders.iter().map(|order| order.share.nodes.div_ceil(DRAW_TILE_MIN));
+        let mut tiles: Pieces<u64> = Pieces::new(cuda, n_tiles)?;
+        cuda.device.stream.memset_zeros(&mut tiles.list).map_err(Cuda::failed(OPERATION))?;
         for (at, &Order { share, nodes, offsets, edges }) in
             orders.iter().enumerate().filter(|(_, order)| order.share.nodes > 0)
         {
@@ -335,7 +386,7 @@ impl PatchDraws {
                 // Edges are counted from the first that the other rank gets of any.
                 sources: edges.wrapping_sub(share.first_edge * WORD),
                 marked: 0,
-                tiles: cuda.pointer(Some(&tiles)) + tiles_at[at] * OFFSET,
+                tiles: tiles.at(cuda, at),
                 max_edges: share.first_edge + share.edges,
                 once: 0,
                 ..*asked
@@ -357,8 +408,14 @@ struct Order {
     edges: u64,
 }
 
+impl Order {
+    fn new(cuda: &Cuda, share: Share, nodes: u64, (to, rank): (&Drawn, usize)) -> Self {
+        Self { share, nodes, offsets: to.offsets.at(cuda, rank), edges: to.edges.at(cuda, rank) }
+    }
+}
+
 /// As an error of the device's.
-pub(crate) fn failed(error: CommError) -> ComputeError {
+pub(crate) fn failed(error: &CommError) -> ComputeError {
     ComputeError::device(OPERATION, error.to_string())
 }
 

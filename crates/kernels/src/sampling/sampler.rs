@@ -76,9 +76,10 @@ impl DeviceSampler {
     ) -> Result<Self, ComputeError> {
         check_options_of_patches(sampler)?;
         let all = || degrees.par_iter().map(|&degree| u64::from(degree)).collect();
-        let edges_of_nodes = |n| edges_of_nodes(topology.n_edges() as u64, n, all);
+        let n_edges = topology.n_edges() as u64;
+        let edges_of_nodes = |n| edges_of_nodes(n_edges, n, all);
         let patches = PatchDraws::new(cuda, owners, sampler.fan_out().hops())?;
-        Self::assemble(cuda, Arc::clone(&topology), (None, Some(patches)), &edges_of_nodes, (sampler, batch_size))
+        Self::assemble(cuda, topology, (None, Some(patches)), &edges_of_nodes, (sampler, batch_size))
     }
 
     fn assemble(
