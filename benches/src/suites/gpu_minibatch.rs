@@ -112,6 +112,8 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         ways.push(way(format!("{group}/topk:8 on the {name}"), TrainConfig { codec, ..placed(tiers(features, None)) }));
     }
     for n in SEVERAL.into_iter().filter(|n| *n <= n_devices) {
+        // As many seeds a device, as DSP has it.
+        let of_all = TrainConfig { batch_size: Some(n * BATCH_SIZES[0]), ..all.clone() };
         for (name, tiers) in [
             ("all on each", TierConfig::default()),
             ("graph on one each", tiers(None, Some((0.0, 1.0)))),
@@ -120,9 +122,10 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
             ("both on one each", tiers(Some((0.0, 1.0)), Some((0.0, 1.0)))),
             ("features on the host", tiers(Some((0.0, 0.0)), None)),
         ] {
-            ways.push(Way { n_devices: n, ..way(format!("{group}/{n} devices, {name}"), placed(tiers)) });
+            let config = TrainConfig { tiers, ..of_all.clone() };
+            ways.push(Way { n_devices: n, ..way(format!("{group} a device/{n} devices, {name}"), config) });
         }
-        let exchanged = way(format!("{group}/{n} devices, both in patches"), all.clone());
+        let exchanged = way(format!("{group} a device/{n} devices, both in patches"), of_all);
         ways.push(Way { n_devices: n, layout: Layout::Patches, ..exchanged });
     }
     ways
