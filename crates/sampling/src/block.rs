@@ -9,6 +9,8 @@
 //! The sources of a block are its destinations and then the nodes that are new in it, so that the list of every block
 //! begins with the list of the next one, and a node has the same local id in all of them.
 
+use std::ops::Range;
+
 use girih_graph_format::{Csr, FormatError};
 
 use crate::NodeId;
@@ -105,6 +107,26 @@ impl Block {
         Csr::new(self.n_destinations, self.n_columns, indptr, indices, values)
     }
 
+    /// Some of the rows, and of the nodes those that they need: their own, then sources of theirs that are no such node, in the order
+    /// that they have here. Beside it the positions here of the nodes that the block needs, which with global columns are the rows.
+    fn of_rows(&self, rows: &[usize]) -> (Self, Vec<usize>) {
+        let edges = |row: usize| self.indptr[row] as usize..self.indptr[row + 1] as usize;
+        let mut part = Self { n_destinations: rows.len(), columns: self.columns, indptr: vec![0], ..Self::default() };
+        for &row in rows {
+            part.indices.extend_from_slice(&self.indices[edges(row)]);
+            part.edge_ids.extend(self.edge_ids.get(edges(row)).into_iter().flatten());
+            part.weights.extend(self.weights.get(edges(row)).into_iter().flatten());
+            part.indptr.push(part.indices.len() as u64);
+        }
+        let mut kept = rows.to_vec();
+        if self.columns == Columns::Local {
+            kept = renumbered(&mut part.indices, self.nodes.len(), kept);
+        }
+        part.nodes = kept.iter().map(|&at| self.nodes[at]).collect();
+        part.n_columns = if self.columns == Columns::Local { kept.len() } else { self.n_columns };
+        (part, kept)
+    }
+
     /// Empties all arrays and keeps their memory.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();
@@ -115,6 +137,24 @@ impl Block {
         self.weights.clear();
         (self.n_destinations, self.n_columns, self.columns) = (0, 0, Columns::Local);
     }
+}
+
+/// Numbers columns among `first`, which are some of `n_columns`, and whatever else is listed, in order; all of these.
+fn renumbered(columns: &mut [NodeId], n_columns: usize, first: Vec<usize>) -> Vec<usize> {
+    const ABSENT: NodeId = NodeId::MAX;
+    const LISTED: NodeId = NodeId::MAX - 1;
+    let (mut numbers, mut kept) = (vec![ABSENT; n_columns], first);
+    kept.iter().zip(0..).for_each(|(&at, number)| numbers[at] = number);
+    for &column in &*columns {
+        let number = &mut numbers[column as usize];
+        *number = if *number == ABSENT { LISTED } else { *number };
+    }
+    for (at, number) in numbers.iter_mut().enumerate().filter(|(_, number)| **number == LISTED) {
+        *number = kept.len() as NodeId;
+        kept.push(at);
+    }
+    columns.iter_mut().for_each(|column| *column = numbers[*column as usize]);
+    kept
 }
 
 /// What a training step reads: a block for each layer, the layer at the inputs first.
@@ -142,6 +182,25 @@ impl MiniBatch {
     #[must_use]
     pub fn n_edges(&self) -> usize {
         self.blocks.iter().map(Block::n_edges).sum()
+    }
+
+    /// What some of the seeds, by their positions, need of the batch: the same rows, of these nodes alone. Ranks that share a batch whose
+    /// layers are drawn for all of its seeds together each take their part of it so.
+    ///
+    /// # Panics
+    /// When there are not so many seeds.
+    #[must_use]
+    pub fn of_seeds(&self, seeds: Range<usize>) -> Self {
+        assert!(seeds.end <= self.seeds().len(), "seeds {seeds:?} of {}", self.seeds().len());
+        let mut rows: Vec<usize> = seeds.collect();
+        let part_of = |block: &Block| {
+            let (part, nodes) = block.of_rows(&rows);
+            rows = nodes;
+            part
+        };
+        let mut blocks: Vec<Block> = self.blocks.iter().rev().map(part_of).collect();
+        blocks.reverse();
+        Self { blocks }
     }
 
     /// A number that two batches share only if they are equal, but for a chance of 2⁻⁶⁴; the same on every machine, as

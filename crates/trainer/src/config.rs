@@ -486,7 +486,7 @@ impl Default for OptimizerConfig {
 
 impl TrainConfig {
     /// What one of several ranks that each hold all of the data has of every step on mini-batches: its share of the seeds, or of the
-    /// subgraphs, rounded up.
+    /// subgraphs, rounded up. Of layer batches, whose layers are drawn for all seeds together, it may need all.
     #[must_use]
     pub fn of_one_rank(&self, n_ranks: usize) -> Self {
         let n_seeds = self.batch_size.unwrap_or(DEFAULT_BATCH_SIZE).div_ceil(n_ranks);

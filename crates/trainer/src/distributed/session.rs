@@ -240,10 +240,10 @@ pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
 fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainError> {
     let (grid, n_ranks) = (&ranks.grid, ranks.grid.ranks());
     match config.batch.kind {
-        BatchKind::Cluster | BatchKind::Saint if ranks.layout == Layout::Patches => {
+        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout == Layout::Patches => {
             return Err(TrainError::invalid(format!(
-                "ranks that hold patches ask each other for neighbours of seeds, and {} batches are subgraphs; choose neighbor \
-                 batches, or hold the graph whole: --layout replicated",
+                "ranks that hold patches ask each other for neighbours of single nodes, and {} batches are drawn from all of the \
+                 graph; choose neighbor batches, or hold the graph whole: --layout replicated",
                 config.batch.kind.name()
             )));
         }
@@ -253,12 +253,6 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
                  (--subgraphs-per-step {n_ranks}), which makes fewer and larger steps",
                 config.batch.subgraphs_per_step
             )));
-        }
-        BatchKind::Layer => {
-            return Err(TrainError::invalid(
-                "ranks share the seeds of a batch, and those of layer batches draw whole layers together; choose neighbor batches, \
-                 or one rank",
-            ));
         }
         _ => {}
     }

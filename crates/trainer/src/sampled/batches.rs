@@ -31,6 +31,8 @@ pub(crate) struct Batches<'a> {
     seed: u64,
     /// Of several ranks, the number of this one, and how many there are.
     rank: (usize, usize),
+    /// Whether each of several ranks draws whole batches, and takes its part of them: where layers are drawn for all seeds together.
+    draws_whole: bool,
 }
 
 /// Where batches come from.
@@ -139,7 +141,8 @@ impl<'a> Batches<'a> {
             let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;
             Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs_per_step, (&seeds, labels.n_nodes())))
         };
-        Ok(Self { neighborhoods, adjacency, source, seed, rank })
+        let draws_whole = config.batch.kind == BatchKind::Layer && rank.1 > 1;
+        Ok(Self { neighborhoods, adjacency, source, seed, rank, draws_whole })
     }
 
     /// The batches of run `run` of link prediction; the first layer may read rows `in_place`.
@@ -155,7 +158,8 @@ impl<'a> Batches<'a> {
     ) -> Result<Self, TrainError> {
         let sampler = neighbor_sampler(config, neighborhoods, in_place)?;
         let source = Source::Links(links, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE), sampler);
-        Ok(Self { neighborhoods, adjacency, source, seed: seed_of_run(config, run), rank: (0, 1) })
+        let (seed, rank, draws_whole) = (seed_of_run(config, run), (0, 1), false);
+        Ok(Self { neighborhoods, adjacency, source, seed, rank, draws_whole })
     }
 
     /// The batches of run `run` on ranks that each hold a patch; `seeds` are the labelled training nodes of all.
@@ -166,8 +170,8 @@ impl<'a> Batches<'a> {
         seeds: Vec<NodeId>,
         (config, run): (&TrainConfig, u64),
     ) -> Self {
-        let seed = seed_of_run(config, run);
-        Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank: (0, 1) }
+        let (seed, rank, draws_whole) = (seed_of_run(config, run), (0, 1), false);
+        Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank, draws_whole }
     }
 
     /// Whether ranks make each batch together.
@@ -350,10 +354,16 @@ impl EpochBatches<'_> {
         let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
         match (&batches.source, &self.plan) {
-            (Source::Seeds(loader), Plan::Seeds(_)) => {
+            (Source::Seeds(loader), Plan::Seeds(plan)) => {
                 let Drawn { mine, n_all, key, .. } = self.seeds(at);
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
-                Ok(batches.of_blocks(&loader.sampler().sample(graph, &mine, key)?, (loss, n_all))?)
+                let batch = if batches.draws_whole {
+                    let (all, (rank, n_ranks)) = (plan.seeds(at), batches.rank);
+                    loader.sampler().sample(graph, all, key)?.of_seeds(part(&(0..all.len()), rank, n_ranks))
+                } else {
+                    loader.sampler().sample(graph, &mine, key)?
+                };
+                Ok(batches.of_blocks(&batch, (loss, n_all))?)
             }
             (Source::Patches(..), _) => self.load(self.draw(at)?),
             (Source::Subgraphs(subgraphs), _) => {

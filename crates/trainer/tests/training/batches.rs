@@ -194,8 +194,12 @@ fn a_stop_keeps_what_was_done_of_the_epoch() {
 #[test]
 fn ranks_train_what_one_rank_does() {
     let dataset = planted("nodes=300");
-    for kind in LAYERED {
-        let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+    let neighbor = || BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+    // Each rank draws whole layers, and takes what its seeds need of them.
+    let layer = |replace| BatchConfig { fanout: vec![40, 60], replace, ..batches(BatchKind::Layer) };
+    let of_neighbors = LAYERED.map(|kind| (kind, neighbor()));
+    let of_layers = [(ModelKind::Gcn, layer(true)), (ModelKind::Sage, layer(false))];
+    for (kind, batch) in of_neighbors.into_iter().chain(of_layers) {
         let config = TrainConfig { batch, batch_size: Some(25), ..plain(kind, 3) };
         let expected = trained(&dataset, &config);
         for n_ranks in [2, 4, 30] {
@@ -396,7 +400,7 @@ fn ranks_refuse_batches_that_they_cannot_share() {
         (of(batches(BatchKind::Saint)), ranks(2), "--subgraphs-per-step 2"),
         (cluster.clone(), ranks(4), "--subgraphs-per-step 4"),
         (cluster, patches(2), "--layout replicated"),
-        (of(batches(BatchKind::Layer)), ranks(2), "choose neighbor batches"),
+        (of(batches(BatchKind::Layer)), patches(2), "choose neighbor batches"),
         (moments, ranks(2), "layer normalisation"),
     ];
     for (config, ranks, told) in wrong {
