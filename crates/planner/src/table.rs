@@ -1,8 +1,8 @@
 //! [`Planner`]: every partition that so many ranks allow, and the quickest that fits.
 
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-use girih_trainer::distributed::{RankOptions, RankPlanner};
-use girih_trainer::{Plan, PlanDevice, TrainError};
+use girih_trainer::distributed::{RankOptions, RankPlanner, RankPlans};
+use girih_trainer::{PlanDevice, TrainError};
 use serde::Serialize;
 
 use crate::PlannerError;
@@ -143,10 +143,7 @@ impl Planner<'_> {
     pub fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, TrainError> {
         let plans = self.ranks.plan(ranks)?;
         let RankOptions { grid, exchange, stages, chunks, .. } = *ranks;
-        let is_card = matches!(self.ranks.device, PlanDevice::Card(_));
-        let for_exchanges = if grid.ranks() > 1 { EXCHANGE_BYTES } else { 0 };
-        let needed = |plan: &Plan| if is_card { plan.device_bytes() + for_exchanges } else { plan.peak_bytes };
-        let (needed_bytes, slowest) = (plans.most(needed), plans.slowest());
+        let (needed_bytes, slowest) = (self.needed_bytes(&plans, &grid), plans.slowest());
         Ok(Forecast {
             grid,
             exchange,
@@ -161,5 +158,19 @@ impl Planner<'_> {
             prepare_ms: 1e3 * slowest.prepare_seconds,
             sent_bytes: plans.most(|plan| plan.exchanged.sent),
         })
+    }
+
+    /// Bytes that have to be free for the rank that needs most, where ranks train on mini-batches and each hold a patch.
+    ///
+    /// # Errors
+    /// As [`RankPlanner::plan_patches`].
+    pub fn bytes_of_patches(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
+        Ok(self.needed_bytes(&self.ranks.plan_patches(ranks)?, &ranks.grid))
+    }
+
+    fn needed_bytes(&self, plans: &RankPlans, grid: &ProcessGrid) -> u64 {
+        let is_card = matches!(self.ranks.device, PlanDevice::Card(_));
+        let for_exchanges = if grid.ranks() > 1 { EXCHANGE_BYTES } else { 0 };
+        plans.most(|plan| if is_card { plan.device_bytes() + for_exchanges } else { plan.peak_bytes })
     }
 }

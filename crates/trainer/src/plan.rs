@@ -223,7 +223,7 @@ impl Plan {
         let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
         let parameter_bytes = meter.cost().live_bytes;
 
-        let n_train = data.n_train;
+        let (n_train, whole) = (data.n_train, data.as_stored(meter, config));
         let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(meter, config);
         let by_layers = config.batch.is_sampled() && among.is_none() && sampled::scores_by_layers(config, &*model)?;
         let needs = match config.batch.is_sampled() {
@@ -235,8 +235,13 @@ impl Plan {
         let inputs = data.inputs((meter, is_main_memory), graph, &needs, config.precision)?;
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
         let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
-        let sampled = BatchPlan::new(config, (data, rows), &model.needs(), links.as_ref());
-        let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(meter, data, is_main_memory));
+        // Of ranks with a share of the data, those that train on batches hold patches.
+        let sampled = match among.filter(|_| config.batch.is_sampled()) {
+            Some(ranks) => BatchPlan::of_patch(config, (&whole, data), ranks.world().size(), &model.needs()),
+            None => BatchPlan::new(config, (data, rows), &model.needs(), links.as_ref()),
+        };
+        let drawn_from = if among.is_some() && !is_main_memory { &whole } else { data };
+        let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(meter, drawn_from, is_main_memory));
         let (prepared, traffic) = (meter.cost(), exchanged(among, Traffic::default()));
 
         let mut pool = Pool::default();

@@ -7,8 +7,9 @@ use rayon::prelude::*;
 use super::graph::CutGraph;
 use super::network::Network;
 use super::paper::{PaperBlocks, PaperGraph, PaperRank};
-use super::session::{RankOptions, check_task};
+use super::session::{Layout, RankOptions, check_task};
 use crate::TrainError;
+use crate::batching::BatchKind;
 use crate::config::TrainConfig;
 use crate::graph::Graph;
 use crate::plan::{DataSizes, Plan, PlanDevice, Share};
@@ -58,13 +59,31 @@ impl RankPlanner<'_> {
     /// # Errors
     /// When the configuration is refused, ranks do not share such work, or there are more ranks than nodes.
     pub fn plan(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
-        let Self { config, data, graph, device, network } = *self;
+        let config = self.config;
         check_task(config)?;
         if config.batch.is_sampled() || config.model.kind.is_recommender() {
             return Err(TrainError::invalid(
                 "plans for ranks are of networks that read the full graph and its features; leave --plan or the ranks out",
             ));
         }
+        self.of_ranks(ranks)
+    }
+
+    /// The plans of ranks that train on mini-batches and each hold a patch: bytes alone, since the draws and rows that they exchange have no
+    /// times. Any rank may own all seeds of a batch.
+    ///
+    /// # Errors
+    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or there are more ranks than nodes.
+    pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
+        check_task(self.config)?;
+        if self.config.batch.kind != BatchKind::Neighbor || ranks.layout != Layout::Patches {
+            return Err(TrainError::invalid("plans of patches are of neighbor batches on ranks with --layout patches"));
+        }
+        self.of_ranks(ranks)
+    }
+
+    fn of_ranks(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
+        let Self { config, data, graph, device, network } = *self;
         let reads_graph = data.needs(config)?.graph.is_some();
         let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);
         let of_rank = |rank: usize| {

@@ -12,8 +12,9 @@ use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, S
 use super::blocks::{BlockSource, Blocks, Chunks, StageExchange};
 use super::data::CutData;
 use super::paper::PaperRank;
-use super::session::RankOptions;
+use super::session::{Layout, RankOptions};
 use super::{CutAdjacency, CutGraph, Links, Network, PaperGraph, RankPlanner, Ranks};
+use crate::batching::{BatchConfig, BatchKind};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 use crate::inputs::Adjacency;
@@ -324,6 +325,43 @@ fn plans_exchange_what_ranks_do() {
             assert_eq!(planned, found, "{:?}, {options:?}", config.model.kind);
         }
     }
+}
+
+/// Most bytes of a card among so many that each hold a patch of a large graph.
+fn bytes_of_patches(n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
+    let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
+    let options = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(30));
+    let options = RankOptions { layout: Layout::Patches, stages: Stages::Parts(1), ..options };
+    let (graph, device) = (PaperGraph::even(config, data).unwrap(), PlanDevice::Card(None));
+    let planner = RankPlanner { config, data, graph: &graph, device, network: network(true) };
+    assert!(planner.plan_patches(&RankOptions { layout: Layout::Replicated, ..options }).is_err());
+    assert!(planner.plan(&options).is_err(), "batches have no times");
+    planner.plan_patches(&options).unwrap().most(|plan| plan.peak_bytes)
+}
+
+#[test]
+fn patches_take_less_of_each_card_the_more_there_are() {
+    let data = DataSizes {
+        n_nodes: 3_000_000,
+        n_edges: 60_000_000,
+        n_train: 300_000,
+        n_features: 200,
+        ..DataSizes::of(&few())
+    };
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
+    let config = TrainConfig { batch, batch_size: Some(512), ..TrainConfig::for_model(ModelKind::Sage) };
+    let whole = Plan::on_cuda(&config, &data).unwrap().peak_bytes;
+    let [two, four] = [2, 4].map(|n_ranks| bytes_of_patches(n_ranks, &config, &data));
+    assert!(four < two && two < whole, "{four}, {two}, {whole}");
+    // Each has its rows of features and of the adjacency, to draw from and to score with, and offsets of all nodes.
+    let least = |n_ranks: u64| (3_000_000 * 200 * 4 + 60_000_000 * 4 * 2) / n_ranks + 3_000_000 * 8;
+    assert!(two > least(2) && four > least(4), "{two}, {four}");
+    let more_seeds = TrainConfig { batch_size: Some(4096), ..config.clone() };
+    assert!(bytes_of_patches(4, &more_seeds, &data) > four, "a card may own all seeds of a batch");
+    let codes = DataSizes { code_bytes: Some(16), has_code_book: true, ..data };
+    assert!(bytes_of_patches(4, &config, &codes) < four, "codes stay codes");
+    let halves = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
+    assert!(bytes_of_patches(4, &halves, &data) < four);
 }
 
 /// An epoch on ranks of a large graph whose edges are spread evenly, by rows.

@@ -179,7 +179,14 @@ impl<B: Backend> Held<B> {
                 codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
                 (PatchRowsOperand::Codes(codes, self.precision), codes.width())
             }
-            _ => return Ok(None),
+            _ => {
+                if backend.has_own_memory() {
+                    tracing::debug!(
+                        "batches of patches are sampled, and their rows read, by the host: these codes, or rounded rows, are not for devices"
+                    );
+                }
+                return Ok(None);
+            }
         };
         let (world, bounds) = (self.ranks.world(), self.patches.bounds());
         let Some(rows) = world.patch_rows(backend, own, bounds)? else { return Ok(None) };

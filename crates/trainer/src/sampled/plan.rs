@@ -120,6 +120,38 @@ impl BatchPlan {
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
     }
 
+    /// The plan of a rank that holds a patch, its `own` share of the `whole`, among so many; `None` where steps see the full graph or the
+    /// fan-out is refused. A rank may own all seeds of a batch. Its device has, besides, room for questions, and for what it draws and picks for
+    /// the others, which all of them together ask no more than for one batch.
+    pub(crate) fn of_patch(
+        config: &TrainConfig,
+        (whole, own): (&DataSizes, &DataSizes),
+        n_ranks: usize,
+        needs: &Needs,
+    ) -> Option<Self> {
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        let blocks = blocks(config, whole, batch_size.min(whole.n_train))?;
+        let words = |bytes: usize| bytes.div_ceil(size_of::<f32>());
+        let dense = words(whole.n_features * config.precision.n_bytes());
+        let (stored, n_inputs) = (whole.code_bytes.map_or(dense, words), blocks[0].0.cols);
+        let codes = whole.code_bytes.map_or(0, |bytes| words(own.n_nodes * bytes));
+        // Rows that arrive and rows that are picked for others, their questions and places, and the rows of the batch ahead of the step.
+        let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
+        // Slots, questions and offsets of a hop, and its edges here and for others.
+        let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;
+        let of_hops = blocks.iter().map(of_hop).max().unwrap_or(0);
+        Some(Self {
+            layers: Layers::Blocks(blocks),
+            n_steps: whole.n_train.div_ceil(batch_size),
+            self_loops: needs.graph.is_some_and(|adjacency| adjacency.self_loops),
+            in_place: false,
+            by_device: whole.feature_nnz.is_none() && sampled_by_device(config),
+            sums: None,
+            features: codes + rows,
+            topology: words_of_offsets(whole) + own.n_edges + of_hops,
+        })
+    }
+
     /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
     /// device that samples has a graph of its own, a place and two bits for each node of it, and the largest batch; and it may have
     /// a cache of features.
