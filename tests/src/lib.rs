@@ -1,6 +1,7 @@
 //! Shared helpers of the whole-system tests.
 
 pub mod batches;
+pub mod cards;
 
 use std::path::{Path, PathBuf};
 
@@ -36,26 +37,6 @@ pub fn cuda() -> Option<Cuda> {
             None
         }
     }
-}
-
-/// Backends on as many cards as there are, at most `most`.
-///
-/// # Panics
-/// When there is none and `GIRIH_REQUIRE_GPU` is set.
-#[must_use]
-pub fn cards(most: usize) -> Vec<Cuda> {
-    let mut cards = Vec::new();
-    while cards.len() < most {
-        match Device::open(cards.len()) {
-            Ok(device) => cards.push(Cuda::new(device)),
-            Err(error) if cards.is_empty() && std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
-            Err(error) => {
-                println!("{} cards: {error}", cards.len());
-                break;
-            }
-        }
-    }
-    cards
 }
 
 /// Trains all runs of `config` on the real data set `name`, on the processor; `None` when it is not there.

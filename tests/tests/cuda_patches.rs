@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, CommError, RankFailure, Transport};
+use girih_comm::{CardTransport, Collective, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, ComputeError, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
+use girih_compute::{Backend, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
-use girih_tests::cards;
+use girih_tests::cards::{Failure, group, several};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -25,34 +25,6 @@ fn bounds(n_ranks: usize) -> &'static [NodeId] {
         1 => &[0, N],
         2 => &[0, 230, N],
         _ => &[0, 230, 230, 411, N],
-    }
-}
-
-/// One card, two or four.
-fn some_cards() -> Option<Vec<Cuda>> {
-    let mut cards = cards(4);
-    cards.truncate(if cards.len() == 3 { 2 } else { cards.len() });
-    (!cards.is_empty()).then_some(cards)
-}
-
-#[derive(Debug)]
-struct Failure(String);
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<CommError> for Failure {
-    fn from(error: CommError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<ComputeError> for Failure {
-    fn from(error: ComputeError) -> Self {
-        Self(error.to_string())
     }
 }
 
@@ -95,7 +67,7 @@ fn sampler(fan_out: &str, expand: Expand) -> NeighborSampler {
 #[test]
 fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
     for adjacency in [(false, Norm::Row), (true, Norm::Symmetric)] {
-        let Some(cards) = some_cards() else { return };
+        let Some(cards) = group() else { return };
         let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: adjacency.0, norm: adjacency.1 });
         let outcome = on_each(&cards, |cuda, world| {
             let on_device = patch_graph(cuda, world, &whole)?;
@@ -131,7 +103,7 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
 
 #[test]
 fn what_patches_do_not_do_is_refused() {
-    let Some(cards) = some_cards() else { return };
+    let Some(cards) = group() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
     let outcome = on_each(&cards, |cuda, world| {
         let on_device = patch_graph(cuda, world, &whole)?;
@@ -159,7 +131,7 @@ fn what_patches_do_not_do_is_refused() {
 #[test]
 fn cards_read_rows_of_patches_as_if_they_had_all() {
     for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 3), (Dtype::Bf16, 128)] {
-        let Some(cards) = some_cards() else { return };
+        let Some(cards) = group() else { return };
         // Small whole numbers, which bf16 has, too.
         let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
         let outcome = on_each(&cards, |cuda, world| {
@@ -209,7 +181,7 @@ fn cards_read_rows_of_patches_as_if_they_had_all() {
 #[test]
 fn codes_of_patches_are_decoded_where_they_are_wanted() {
     for (width, dtype) in [(300, Dtype::F32), (20, Dtype::F32), (260, Dtype::Bf16)] {
-        let Some(cards) = some_cards() else { return };
+        let Some(cards) = group() else { return };
         let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
         let rows = Matrix::new(N as usize, width, values).expect("as many values");
         let spec = parse_codec("topk:4").expect("a codec").expect("not none");
@@ -236,7 +208,7 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
 /// A rank that fails between two batches: the others, who wait for its draws, end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
-    let Some(cards) = some_cards().filter(|cards| cards.len() > 1) else { return };
+    let Some(cards) = several() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
     let start = Instant::now();
     let outcome = on_each(&cards, |cuda, world| {

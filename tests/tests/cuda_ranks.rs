@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, CommError, Traffic, Transport};
-use girih_compute::{AdamStep, Backend, ComputeError, Cpu, Dtype, Shape, StepInputs};
+use girih_compute::{AdamStep, Backend, Cpu, Dtype, Shape, StepInputs};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-use girih_tests::{cards, losses_of};
+use girih_tests::cards::{Failure, cards, several};
+use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
@@ -19,13 +20,6 @@ use girih_trainer::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const EPOCHS: u64 = 50;
-
-/// Two cards or four, if there are.
-fn several() -> Option<Vec<Cuda>> {
-    let mut cards = cards(4);
-    cards.truncate(if cards.len() == 3 { 2 } else { cards.len() });
-    (cards.len() > 1).then_some(cards)
-}
 
 fn connect(cuda: &Cuda, world: ThreadRank, transport: CardTransport) -> Result<Box<dyn Collective<Cuda>>, CommError> {
     NcclRank::connect(cuda, world, DEADLINE, transport)
@@ -115,28 +109,6 @@ fn operations<B: Backend>(
     world.barrier()?;
     let after = world.traffic();
     Ok((left, Traffic { sent: after.sent - before.sent, received: after.received - before.received }))
-}
-
-/// Whatever ends a rank.
-#[derive(Debug)]
-struct Failure(String);
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<CommError> for Failure {
-    fn from(error: CommError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<ComputeError> for Failure {
-    fn from(error: ComputeError) -> Self {
-        Self(error.to_string())
-    }
 }
 
 #[test]
