@@ -1,6 +1,7 @@
 //! [`Batches`]: the batches of an epoch, as they are before they reach a device.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use girih_datasets::Labels;
@@ -31,14 +32,12 @@ pub(crate) struct Batches<'a> {
     seed: u64,
     /// Of several ranks, the number of this one, and how many there are.
     rank: (usize, usize),
-    /// Whether each of several ranks draws whole batches, and takes its part of them: where layers are drawn for all seeds together.
-    draws_whole: bool,
 }
 
 /// Where batches come from.
 enum Source<'a> {
-    /// Training nodes in an order of the epoch, and a block for each layer.
-    Seeds(Loader<'a, Box<dyn Sampler>>),
+    /// Training nodes in an order of the epoch, and a block for each layer; whether layers are drawn for all seeds of a batch together.
+    Seeds(Loader<'a, Box<dyn Sampler>>, bool),
     /// Subgraphs, some for each step.
     Subgraphs(Subgraphs),
     /// Training nodes in an order of the epoch, of which the rank takes those of its patch.
@@ -136,13 +135,13 @@ impl<'a> Batches<'a> {
         let source = if config.batch.kind.has_blocks() {
             let options = LoaderOptions { batch_size, seed, ..LoaderOptions::default() };
             let sampler = block_sampler(config, neighborhoods, in_place)?;
-            Source::Seeds(Loader::new(neighborhoods.graph(), sampler, seeds, options)?)
+            let loader = Loader::new(neighborhoods.graph(), sampler, seeds, options)?;
+            Source::Seeds(loader, config.batch.kind == BatchKind::Layer)
         } else {
             let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;
             Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs_per_step, (&seeds, labels.n_nodes())))
         };
-        let draws_whole = config.batch.kind == BatchKind::Layer && rank.1 > 1;
-        Ok(Self { neighborhoods, adjacency, source, seed, rank, draws_whole })
+        Ok(Self { neighborhoods, adjacency, source, seed, rank })
     }
 
     /// The batches of run `run` of link prediction; the first layer may read rows `in_place`.
@@ -158,8 +157,7 @@ impl<'a> Batches<'a> {
     ) -> Result<Self, TrainError> {
         let sampler = neighbor_sampler(config, neighborhoods, in_place)?;
         let source = Source::Links(links, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE), sampler);
-        let (seed, rank, draws_whole) = (seed_of_run(config, run), (0, 1), false);
-        Ok(Self { neighborhoods, adjacency, source, seed, rank, draws_whole })
+        Ok(Self { neighborhoods, adjacency, source, seed: seed_of_run(config, run), rank: (0, 1) })
     }
 
     /// The batches of run `run` on ranks that each hold a patch; `seeds` are the labelled training nodes of all.
@@ -170,13 +168,19 @@ impl<'a> Batches<'a> {
         seeds: Vec<NodeId>,
         (config, run): (&TrainConfig, u64),
     ) -> Self {
-        let (seed, rank, draws_whole) = (seed_of_run(config, run), (0, 1), false);
-        Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank, draws_whole }
+        let seed = seed_of_run(config, run);
+        Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank: (0, 1) }
     }
 
     /// Whether ranks make each batch together.
     pub(crate) fn are_made_together(&self) -> bool {
         matches!(self.source, Source::Patches(..))
+    }
+
+    /// Which of so many seeds of a batch are this rank's, where ranks hold all of the graph.
+    fn share(&self, n_seeds: usize) -> Range<usize> {
+        let (rank, n_ranks) = self.rank;
+        part(&(0..n_seeds), rank, n_ranks)
     }
 
     /// How the graph is normalised.
@@ -187,7 +191,7 @@ impl<'a> Batches<'a> {
     /// The batches of an epoch.
     pub(crate) fn epoch(&self, epoch: u64) -> EpochBatches<'_> {
         let plan = match &self.source {
-            Source::Seeds(loader) => Plan::Seeds(loader.plan(epoch as u32)),
+            Source::Seeds(loader, _) => Plan::Seeds(loader.plan(epoch as u32)),
             Source::Patches(source, seeds) => {
                 let options = LoaderOptions { seed: self.seed, ..source.options() };
                 Plan::Seeds(EpochPlan::new(seeds.clone(), options, epoch as u32))
@@ -284,10 +288,7 @@ impl SeedLists for EpochBatches<'_> {
                 let own = source.own();
                 (seeds.iter().copied().filter(|seed| own.contains(seed)).collect(), own.start)
             }
-            _ => {
-                let (rank, n_ranks) = self.batches.rank;
-                (Cow::Borrowed(&seeds[part(&(0..seeds.len()), rank, n_ranks)]), 0)
-            }
+            _ => (Cow::Borrowed(&seeds[self.batches.share(seeds.len())]), 0),
         };
         Drawn { mine, first, n_all: seeds.len(), key: plan.key(at) }
     }
@@ -354,12 +355,12 @@ impl EpochBatches<'_> {
         let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
         match (&batches.source, &self.plan) {
-            (Source::Seeds(loader), Plan::Seeds(plan)) => {
+            (Source::Seeds(loader, draws_together), Plan::Seeds(plan)) => {
                 let Drawn { mine, n_all, key, .. } = self.seeds(at);
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
-                let batch = if batches.draws_whole {
-                    let (all, (rank, n_ranks)) = (plan.seeds(at), batches.rank);
-                    loader.sampler().sample(graph, all, key)?.of_seeds(part(&(0..all.len()), rank, n_ranks))
+                let batch = if *draws_together && mine.len() < n_all {
+                    // Each rank draws the whole batch, and takes its part.
+                    loader.sampler().sample(graph, plan.seeds(at), key)?.of_seeds(batches.share(n_all))
                 } else {
                     loader.sampler().sample(graph, &mine, key)?
                 };

@@ -179,14 +179,7 @@ impl<B: Backend> Held<B> {
                 codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
                 (PatchRowsOperand::Codes(codes, self.precision), codes.width())
             }
-            _ => {
-                if backend.has_own_memory() {
-                    tracing::debug!(
-                        "batches of patches are sampled, and their rows read, by the host: these codes, or rounded rows, are not for devices"
-                    );
-                }
-                return Ok(None);
-            }
+            _ => return Ok(None),
         };
         let (world, bounds) = (self.ranks.world(), self.patches.bounds());
         let Some(rows) = world.patch_rows(backend, own, bounds)? else { return Ok(None) };
@@ -268,10 +261,20 @@ impl<B: Backend> Exchanged<'_, B> {
         backend: &'a B,
         config: &TrainConfig,
     ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
-        let Some(OnDevice { graph, rows, n_columns }) = &self.on_device else { return Ok(None) };
-        let source = graph.source(backend, &self.held.sampler, self.held.options.batch_size)?;
-        let loader = Loader::new(backend, (&**rows, *n_columns, self.held.precision));
-        Ok(source.map(|source| DeviceBatches::new(source, Some(loader), config.batch.prefetch > 0)))
+        let batches = |OnDevice { graph, rows, n_columns }: &'a OnDevice<B>| {
+            let source = graph.source(backend, &self.held.sampler, self.held.options.batch_size)?;
+            let loader = Loader::new(backend, (&**rows, *n_columns, self.held.precision));
+            Ok::<_, TrainError>(
+                source.map(|source| DeviceBatches::new(source, Some(loader), config.batch.prefetch > 0)),
+            )
+        };
+        let batches = self.on_device.as_ref().map_or(Ok(None), batches)?;
+        if batches.is_none() && backend.has_own_memory() {
+            tracing::debug!(
+                "the host samples batches of patches and brings their rows: the device does not draw so, or not read such rows"
+            );
+        }
+        Ok(batches)
     }
 }
 

@@ -120,8 +120,8 @@ impl BatchPlan {
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
     }
 
-    /// The plan of a rank that holds a patch, its `own` share of the `whole`, among so many; `None` where steps see the full graph or the
-    /// fan-out is refused. A rank may own all seeds of a batch. Its device has, besides, room for questions, and for what it draws and picks for
+    /// The plan of a rank that holds a patch, its `own` share of the `whole`, among so many; `None` where the fan-out is refused.
+    /// A rank may own all seeds of a batch. Its device has, besides, room for questions, and for what it draws and picks for
     /// the others, which all of them together ask no more than for one batch.
     pub(crate) fn of_patch(
         config: &TrainConfig,
