@@ -74,7 +74,8 @@ struct Arguments {
     /// What carries rows between devices, nccl or peer, each of which runs (suite gpu-ranks) [default: nccl]
     #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
     transport: Vec<CardTransport>,
-    /// Ways to train that run, by the names of their cases; again for each (suites gpu-minibatch and gpu-large) [default: all]
+    /// Ways to train that run, by the names of their cases, in gpu-ranks without what all ways are measured for; again for each (suites
+    /// gpu-minibatch, gpu-large and gpu-ranks) [default: all]
     #[arg(long, value_name = "NAME")]
     way: Vec<String>,
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, RankFailure, Transport};
+use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
+use girih_compute::{Backend, Dtype, PatchOperand, PatchRowsOperand, RowReader, Shape};
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
@@ -41,17 +41,26 @@ fn on_each(
     threads::run(cards.len(), DEADLINE, rank).map(drop)
 }
 
-/// This rank's part of a graph, of which the host has all.
-fn patch_graph(
+/// This rank's part of a graph, of which the host has all, by each transport that cards have for patches.
+fn patch_graphs(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
     whole: &Neighborhoods,
-) -> Result<Box<dyn NeighborGraph<Cuda>>, Failure> {
+) -> Result<PatchGraphs<Cuda>, Failure> {
     let (bounds, operand) = (bounds(world.size()), whole.operand());
     let rows = operand.graph.row_slice(own(world));
     let degrees: Vec<u32> = (0..N as usize).map(|row| operand.graph.degree(row) as u32).collect();
     let patch = PatchOperand { rows: &rows, bounds, degrees: &degrees, scales: operand.scales, loops: operand.loops };
-    Ok(world.patch_graph(cuda, &patch)?.expect("cards sample by themselves"))
+    Ok(checked(world.patch_graphs(cuda, &patch, &CardTransport::ALL)?))
+}
+
+/// Cards exchange, and of those that read each other's memory each reads it in place.
+fn checked<T>(by: Vec<(CardTransport, T)>) -> Vec<(CardTransport, T)> {
+    assert_eq!(by.first().map(|(by, _)| *by), Some(CardTransport::Nccl));
+    if by.len() < CardTransport::ALL.len() {
+        eprintln!("cards do not read each other's memory: nothing is read in place");
+    }
+    by
 }
 
 fn own(world: &dyn Collective<Cuda>) -> Range<usize> {
@@ -70,14 +79,17 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
         let Some(cards) = group() else { return };
         let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: adjacency.0, norm: adjacency.1 });
         let outcome = on_each(&cards, |cuda, world| {
-            let on_device = patch_graph(cuda, world, &whole)?;
-            for (fan_out, expand) in [
+            let on_device = patch_graphs(cuda, world, &whole)?;
+            let cases = [
                 ("5,3", Expand::PerLayer),
                 ("4,3,2", Expand::Once),
                 ("-1,2", Expand::PerLayer),
                 ("40,2", Expand::PerLayer),
                 ("3,-1,1", Expand::Once),
-            ] {
+            ];
+            for ((by, on_device), (fan_out, expand)) in
+                on_device.iter().flat_map(|graph| cases.map(|case| (graph, case)))
+            {
                 let sampler = sampler(fan_out, expand);
                 let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
                 // All ranks have seeds, then the first alone, then all but the first; of any patch.
@@ -92,7 +104,7 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
                         check_batch(cuda, &found, &expected.blocks, &whole);
                     }
                     assert_eq!(found.blocks.last().map(|block| block.n_destinations), Some(seeds.len()));
-                    assert_eq!(found.n_inputs, expected.inputs().len());
+                    assert_eq!(found.n_inputs, expected.inputs().len(), "by {by}");
                 }
             }
             Ok(())
@@ -106,22 +118,23 @@ fn what_patches_do_not_do_is_refused() {
     let Some(cards) = group() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
     let outcome = on_each(&cards, |cuda, world| {
-        let on_device = patch_graph(cuda, world, &whole)?;
         let with = |options| NeighborSampler::new("2".parse().unwrap(), options).unwrap();
         let places = with(NeighborOptions { edge_ids: true, ..NeighborOptions::default() });
-        let refused = on_device.source(cuda, &places, 8).err().map(|error| error.to_string());
-        assert!(refused.as_ref().is_some_and(|why| why.contains("places of edges")), "{refused:?}");
         let replaced = with(NeighborOptions { replace: true, ..NeighborOptions::default() });
-        assert!(on_device.source(cuda, &replaced, 8)?.is_none(), "left to the host");
-        let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("cards draw so");
-        assert!(source.take().is_err(), "nothing was asked for");
+        for (_, on_device) in &patch_graphs(cuda, world, &whole)? {
+            let refused = on_device.source(cuda, &places, 8).err().map(|error| error.to_string());
+            assert!(refused.as_ref().is_some_and(|why| why.contains("places of edges")), "{refused:?}");
+            assert!(on_device.source(cuda, &replaced, 8)?.is_none(), "left to the host");
+            let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("cards draw so");
+            assert!(source.take().is_err(), "nothing was asked for");
+        }
         // Rows of another patch than the rank's.
         let operand = whole.operand();
         let rows = operand.graph.row_slice(0..7);
         let degrees = vec![0; N as usize];
         let (scales, loops) = (operand.scales, operand.loops);
         let wrong = PatchOperand { rows: &rows, bounds: bounds(world.size()), degrees: &degrees, scales, loops };
-        let error = world.patch_graph(cuda, &wrong).err().map(|error| error.to_string());
+        let error = world.patch_graphs(cuda, &wrong, &CardTransport::ALL).err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|why| why.contains("not those of its patch")), "{error:?}");
         Ok(())
     });
@@ -140,41 +153,56 @@ fn cards_read_rows_of_patches_as_if_they_had_all() {
                 own.clone().flat_map(|row| (0..cols).map(move |column| value(row, column))).collect();
             let rows = Arc::new(cuda.upload(&Matrix::new(own.len(), cols, values).expect("as many values"), dtype)?);
             let own = PatchRowsOperand::Dense(rows);
-            let reader = world.patch_rows(cuda, own, bounds(world.size()))?.expect("cards bring rows");
-            // Two lists are begun before the first is finished; a rank may want nothing, or rows twice.
-            let lists: Vec<Vec<NodeId>> = (0..4)
-                .map(|list| {
-                    let n = if list == 1 && world.rank() == 0 { 0 } else { 40 + 90 * list };
-                    (0..n).map(|i| (i * i * 13 + 7 * world.rank() as u32) % N).collect()
-                })
-                .collect();
-            let mut begun = Vec::new();
-            for list in &lists {
-                let ids = cuda.upload_ids(list)?;
-                let mut out = cuda.zeros(Shape::new(list.len(), cols), dtype)?;
-                reader.begin(cuda, &ids, &mut out)?;
-                begun.push((ids, out));
-                if begun.len() == 2 {
-                    reader.finish(cuda)?;
-                }
+            let readers = checked(world.patch_rows(cuda, own, bounds(world.size()), &CardTransport::ALL)?);
+            for (by, reader) in &readers {
+                read_rows(cuda, world, &**reader, (dtype, cols), &value)
+                    .map_err(|Failure(why)| Failure(format!("by {by}: {why}")))?;
             }
-            (0..lists.len() - 1).try_for_each(|_| reader.finish(cuda))?;
-            for (list, (_, out)) in lists.iter().zip(&begun) {
-                let found = cuda.download(out)?;
-                let expected = list.iter().flat_map(|&row| (0..cols).map(move |column| value(row as usize, column)));
-                assert!(found.data().iter().copied().eq(expected), "{dtype:?}, {cols} columns, rank {}", world.rank());
-            }
-            let ids = cuda.upload_ids(&lists[3])?;
-            let mut out = cuda.zeros(Shape::new(lists[3].len(), cols), dtype)?;
-            reader.gather(cuda, &ids, &mut out)?;
-            assert_eq!(cuda.download(&out)?.data(), cuda.download(&begun[3].1)?.data());
-            let beyond = cuda.upload_ids(&[N])?;
-            let mut one = cuda.zeros(Shape::new(1, cols), dtype)?;
-            assert!(reader.begin(cuda, &beyond, &mut one).is_err(), "there is no such row");
             Ok(())
         });
         outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
     }
+}
+
+/// Reads rows of any patch, in lists of which some are begun before others are finished.
+fn read_rows(
+    cuda: &Cuda,
+    world: &dyn Collective<Cuda>,
+    reader: &dyn RowReader<Cuda>,
+    (dtype, cols): (Dtype, usize),
+    value: &dyn Fn(usize, usize) -> f32,
+) -> Result<(), Failure> {
+    // Two lists are begun before the first is finished; a rank may want nothing, or rows twice.
+    let lists: Vec<Vec<NodeId>> = (0..4)
+        .map(|list| {
+            let n = if list == 1 && world.rank() == 0 { 0 } else { 40 + 90 * list };
+            (0..n).map(|i| (i * i * 13 + 7 * world.rank() as u32) % N).collect()
+        })
+        .collect();
+    let mut begun = Vec::new();
+    for list in &lists {
+        let ids = cuda.upload_ids(list)?;
+        let mut out = cuda.zeros(Shape::new(list.len(), cols), dtype)?;
+        reader.begin(cuda, &ids, &mut out)?;
+        begun.push((ids, out));
+        if begun.len() == 2 {
+            reader.finish(cuda)?;
+        }
+    }
+    (0..lists.len() - 1).try_for_each(|_| reader.finish(cuda))?;
+    for (list, (_, out)) in lists.iter().zip(&begun) {
+        let found = cuda.download(out)?;
+        let expected = list.iter().flat_map(|&row| (0..cols).map(move |column| value(row as usize, column)));
+        assert!(found.data().iter().copied().eq(expected), "{dtype:?}, {cols} columns, rank {}", world.rank());
+    }
+    let ids = cuda.upload_ids(&lists[3])?;
+    let mut out = cuda.zeros(Shape::new(lists[3].len(), cols), dtype)?;
+    reader.gather(cuda, &ids, &mut out)?;
+    assert_eq!(cuda.download(&out)?.data(), cuda.download(&begun[3].1)?.data());
+    let beyond = cuda.upload_ids(&[N])?;
+    let mut one = cuda.zeros(Shape::new(1, cols), dtype)?;
+    assert!(reader.begin(cuda, &beyond, &mut one).is_err(), "there is no such row");
+    Ok(())
 }
 
 /// Codes lie and travel as codes; what is decoded of them is what the host decodes.
@@ -189,16 +217,19 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
         let outcome = on_each(&cards, |cuda, world| {
             let own = codes.rows(own(world));
             let operand = PatchRowsOperand::Codes(&own, dtype);
-            let reader = world.patch_rows(cuda, operand, bounds(world.size()))?.expect("cards decode code books");
+            let readers = checked(world.patch_rows(cuda, operand, bounds(world.size()), &CardTransport::ALL)?);
             let list: Vec<NodeId> = (0..170).map(|i| (i * 7 + 50 * world.rank() as u32) % N).collect();
             let ids = cuda.upload_ids(&list)?;
-            let mut out = cuda.zeros(Shape::new(list.len(), width), dtype)?;
-            reader.gather(cuda, &ids, &mut out)?;
             let mut expected = vec![0.0; list.len() * width];
             codes.gather(&list, &mut expected).expect("rows");
             // As they are stored.
             let expected = cuda.upload(&Matrix::new(list.len(), width, expected).expect("as many values"), dtype)?;
-            assert_eq!(cuda.download(&out)?.data(), cuda.download(&expected)?.data(), "{width} columns of {dtype:?}");
+            for (by, reader) in &readers {
+                let mut out = cuda.zeros(Shape::new(list.len(), width), dtype)?;
+                reader.gather(cuda, &ids, &mut out)?;
+                let (found, expected) = (cuda.download(&out)?, cuda.download(&expected)?);
+                assert_eq!(found.data(), expected.data(), "{width} columns of {dtype:?} by {by}");
+            }
             Ok(())
         });
         outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
@@ -212,7 +243,8 @@ fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
     let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
     let start = Instant::now();
     let outcome = on_each(&cards, |cuda, world| {
-        let on_device = patch_graph(cuda, world, &whole)?;
+        // Who reads in place waits for nobody.
+        let (_, on_device) = patch_graphs(cuda, world, &whole)?.swap_remove(0);
         let sampler = sampler("5,3", Expand::PerLayer);
         let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
         for batch in 0..6 {

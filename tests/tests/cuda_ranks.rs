@@ -1,6 +1,7 @@
 //! Ranks on CUDA devices, one each, against ranks on the processor and against one device. Tests that want two devices say so and pass
 //! where there are fewer.
 
+use std::iter;
 use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
@@ -74,6 +75,9 @@ fn operations<B: Backend>(
     let (input, mut out) = (filled(rows[rank], 4)?, zeros(rows.iter().sum())?);
     world.all_gather(&rows, &input, &mut out)?;
     left.push(backend.download(&out)?);
+    let mut others = zeros(rows.iter().sum::<usize>() - rows[rank])?;
+    world.gather_others(&rows, &input, &mut others)?;
+    left.push(backend.download(&others)?);
 
     let sent: Vec<usize> = (0..size).map(|to| rank + 2 * to).collect();
     let received: Vec<usize> = (0..size).map(|from| from + 2 * rank).collect();
@@ -169,7 +173,7 @@ fn losses(
         }
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
-        let ranks = RankOptions { stages, chunks, transport, ..RankOptions::new(grid, exchange, DEADLINE) };
+        let ranks = RankOptions { stages, chunks, ..RankOptions::new(grid, exchange, DEADLINE) };
         let connect = |cuda: &Cuda, world| connect(cuda, world, transport);
         TrainJob::new(dataset, config, &ranks, &session, observe).on_devices(cards, connect)
     })
@@ -435,7 +439,7 @@ fn rounding_on_the_wire_is_small_on_cards() {
 }
 
 /// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step or not, by cards or, where
-/// draws may meet or rows travel rounded, by the host.
+/// draws may meet or rows travel rounded, by the host. Cards ask each other, or read each other's memory, or find out what is faster.
 #[test]
 fn cards_share_subgraphs_and_patches() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -459,12 +463,15 @@ fn cards_share_subgraphs_and_patches() {
         (TrainConfig { codec, ..base(ModelKind::Sage, neighbor) }, Layout::Patches, Dtype::F32),
     ] {
         let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
-        let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, wire, ..ranks });
-        let bound = if wire == Dtype::F32 { 1e-3 } else { 2e-2 };
-        assert_eq!(single.len(), shared.len());
-        for (a, b) in single.iter().zip(&shared) {
-            let (kind, batch) = (config.model.kind, config.batch.kind);
-            assert!((a - b).abs() <= bound * a.abs(), "{kind:?}, {batch:?}: {shared:?}, on one card {single:?}");
+        let told = transports().into_iter().map(Some).filter(|_| layout == Layout::Patches);
+        for transport in iter::once(None).chain(told) {
+            let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, wire, transport, ..ranks });
+            let bound = if wire == Dtype::F32 { 1e-3 } else { 2e-2 };
+            assert_eq!(single.len(), shared.len());
+            for (a, b) in single.iter().zip(&shared) {
+                let case = (config.model.kind, config.batch.kind, transport);
+                assert!((a - b).abs() <= bound * a.abs(), "{case:?}: {shared:?}, on one card {single:?}");
+            }
         }
     }
 }

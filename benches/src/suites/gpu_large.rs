@@ -125,7 +125,7 @@ fn epochs_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<(Summar
         times.push(report.times);
         if times.len() < protocol.warm_up + protocol.repeats { Control::Continue } else { Control::Stop }
     };
-    let outcome = train_on((way.n_devices, Layout::default()), dataset, &way.config, &mut observe)?;
+    let outcome = train_on((way.n_devices, Layout::default(), None), dataset, &way.config, &mut observe)?;
     let seconds: Vec<f64> = times[protocol.warm_up..].iter().map(|times| times.steps.as_secs_f64()).collect();
     Ok((Summary::of(&seconds), outcome))
 }

@@ -4,6 +4,7 @@
 //! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer runs after
 //! girih instead of taking turns.
 
+use girih_comm::CardTransport;
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
@@ -31,6 +32,8 @@ struct Way {
     name: String,
     n_devices: usize,
     layout: Layout,
+    /// What carries patches; the faster one unless told.
+    transport: Option<CardTransport>,
     config: TrainConfig,
     /// How many times longer the peer's epoch has to take.
     times_peer: Option<f64>,
@@ -75,8 +78,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let config = |batch_size| config((hidden, batch_size), protocol);
     let way = |name: String, config: TrainConfig| {
-        let (n_devices, layout, times_peer) = (1, Layout::default(), None);
-        Way { name, n_devices, layout, config, times_peer }
+        let (n_devices, layout, transport, times_peer) = (1, Layout::default(), None, None);
+        Way { name, n_devices, layout, transport, config, times_peer }
     };
     let mut ways = Vec::new();
     for batch_size in BATCH_SIZES {
@@ -125,8 +128,11 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
             let config = TrainConfig { tiers, ..of_all.clone() };
             ways.push(Way { n_devices: n, ..way(format!("{group} a device/{n} devices, {name}"), config) });
         }
-        let exchanged = way(format!("{group} a device/{n} devices, both in patches"), of_all);
-        ways.push(Way { n_devices: n, layout: Layout::Patches, ..exchanged });
+        let patches = [("", None), (" by NCCL", Some(CardTransport::Nccl)), (" in place", Some(CardTransport::Peer))];
+        for (by, transport) in patches {
+            let patches = way(format!("{group} a device/{n} devices, both in patches{by}"), of_all.clone());
+            ways.push(Way { n_devices: n, layout: Layout::Patches, transport, ..patches });
+        }
     }
     ways
 }
@@ -139,7 +145,9 @@ fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConf
 
 /// The time of an epoch.
 fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary, Error> {
-    let train = |observe: &mut Observer<'_>| train_on((way.n_devices, way.layout), dataset, &way.config, observe);
+    let train = |observe: &mut Observer<'_>| {
+        train_on((way.n_devices, way.layout, way.transport), dataset, &way.config, observe)
+    };
     Ok(Epochs::of(protocol, &mut [], train)?.epoch())
 }
 

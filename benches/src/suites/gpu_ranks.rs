@@ -43,6 +43,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
     let transports = setup.transports_or(&[CardTransport::Nccl]);
+    // Four devices do all that two do.
+    let wanted = setup.ways_of(named_plans(CARDS_MAX, transports), |(name, _)| name)?;
     let mut predictions = Predictions::new(n_cards.min(CARDS_MAX), transports)?;
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
@@ -59,12 +61,14 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
                     let predicted = predictions.of(dataset, &suite.config(precision))?;
                     let group = format!("{kind}-{where_}/{}/{n}", precision.name());
-                    let all = plans(n).into_iter().flat_map(|sharing| transports.iter().map(move |&by| (sharing, by)));
-                    for (sharing, transport) in all {
+                    let all = named_plans(n, transports).into_iter();
+                    for (name, (sharing, transport)) in
+                        all.filter(|plan| wanted.iter().any(|wanted| wanted.0 == plan.0))
+                    {
                         let several = Several::new((n, cuts), sharing, (precision, transport))?;
                         let time = suite.on_several(dataset, &several)?;
-                        let name = format!("{group}/{}{}", sharing.name(), suffix(transport));
-                        let case = Case::new(name, time).with("x_one", one.median_s / time.median_s);
+                        let case =
+                            Case::new(format!("{group}/{name}"), time).with("x_one", one.median_s / time.median_s);
                         let mut case = predictions.beside(case, &group, &predicted.forecast(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
@@ -116,6 +120,14 @@ fn plans(n: usize) -> Vec<Sharing> {
             .extend(followed.into_iter().flat_map(|plain| [plain, in_parts(plain, 4), Sharing { chunks: 4, ..plain }]));
     }
     plans
+}
+
+/// The same by each transport, with what names of cases say of them.
+fn named_plans(n: usize, transports: &[CardTransport]) -> Vec<(String, (Sharing, CardTransport))> {
+    let by_each = |sharing: Sharing| {
+        transports.iter().map(move |&by| (format!("{}{}", sharing.name(), suffix(by)), (sharing, by)))
+    };
+    plans(n).into_iter().flat_map(by_each).collect()
 }
 
 /// What the name of a case says of what carries rows.
@@ -221,16 +233,16 @@ impl Several {
         Sharing { scheme, exchange, stages, chunks }: Sharing,
         (precision, transport): (Dtype, CardTransport),
     ) -> Result<Self, Error> {
-        let ranks =
-            RankOptions { cuts, stages, chunks, transport, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
-        Ok(Self { ranks, precision })
+        let ranks = RankOptions { cuts, stages, chunks, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
+        Ok(Self { ranks: RankOptions { transport: Some(transport), ..ranks }, precision })
     }
 
     fn train(&self, dataset: &Dataset, config: &TrainConfig, observe: &mut Observer<'_>) -> Result<Outcome, Error> {
         // Devices join ranks once.
         let cards: Vec<Cuda> =
             (0..self.ranks.grid.ranks()).map(|ordinal| open(ordinal, self.precision)).collect::<Result<_, Error>>()?;
-        let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, self.ranks.transport);
+        let connect =
+            |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, self.ranks.transport.unwrap_or_default());
         let session = SessionOptions::default();
         Ok(TrainJob::new(dataset.clone(), config, &self.ranks, &session, observe).on_devices(&cards, connect)?)
     }
@@ -243,6 +255,8 @@ mod tests {
     #[test]
     fn four_devices_make_grids_that_two_do_not() {
         assert!(plans(2).iter().all(|sharing| sharing.scheme == Scheme::OneD));
+        let names = |n| -> Vec<String> { named_plans(n, &CardTransport::ALL).into_iter().map(|plan| plan.0).collect() };
+        assert!(names(2).iter().all(|name| names(4).contains(name)), "{:?}", names(2));
         for sharing in plans(4) {
             assert!(grid(4, sharing.scheme).is_ok());
         }

@@ -99,8 +99,9 @@ impl Predicted {
     /// An epoch on ranks that share the work so.
     pub(super) fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, Error> {
         let Self { config, sizes: data, graph, figures } = self;
-        let figures = figures.iter().find(|(by, _)| *by == ranks.transport);
-        let (_, figures) = figures.ok_or_else(|| format!("{} was not measured", ranks.transport))?;
+        let transport = ranks.transport.unwrap_or_default();
+        let figures = figures.iter().find(|(by, _)| *by == transport);
+        let (_, figures) = figures.ok_or_else(|| format!("{transport} was not measured"))?;
         let device = PlanDevice::Card(Some(figures.card));
         let planner = RankPlanner { config, data, graph, device, network: figures.host() };
         Ok(Planner { ranks: planner, free_bytes: None }.forecast(ranks)?)

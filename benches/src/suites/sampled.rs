@@ -26,9 +26,10 @@ pub(super) fn n_devices() -> usize {
     (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1)
 }
 
-/// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says.
+/// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says and gets the rest by the transport, or
+/// by the faster one.
 pub(super) fn train_on(
-    (n_devices, layout): (usize, Layout),
+    (n_devices, layout, transport): (usize, Layout, Option<CardTransport>),
     dataset: &Dataset,
     config: &TrainConfig,
     observe: &mut Observer<'_>,
@@ -40,7 +41,7 @@ pub(super) fn train_on(
     }
     let cards: Vec<Cuda> = (0..n_devices).map(open).collect::<Result<_, Error>>()?;
     let grid = ProcessGrid::new(Scheme::OneD, n_devices, 1)?;
-    let ranks = RankOptions { layout, ..RankOptions::new(grid, Exchange::Dense, DEADLINE) };
+    let ranks = RankOptions { layout, transport, ..RankOptions::new(grid, Exchange::Dense, DEADLINE) };
     let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
     Ok(TrainJob::new(dataset.clone(), config, &ranks, &session, observe).on_devices(&cards, connect)?)
 }

@@ -5,15 +5,20 @@ use std::str::FromStr;
 
 use crate::CommError;
 
-/// What carries rows of matrices between ranks on cards. Sums are NCCL's either way.
+/// What carries rows of matrices, and of patches, between ranks on cards. Sums are NCCL's either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CardTransport {
     /// NCCL, whose kernels send and receive: between processes and hosts, too.
     #[default]
     Nccl,
-    /// Each card copies what it wants from the memory of the others, by its copy engines: for cards of one process that can read each
-    /// other's memory.
+    /// Each card takes what it wants from the memory of the others: for cards of one process that can read each other's memory. Its copy
+    /// engines copy rows of matrices; its kernels read rows of patches in place.
     Peer,
+}
+
+impl CardTransport {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Nccl, Self::Peer];
 }
 
 impl fmt::Display for CardTransport {
@@ -57,7 +62,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for transport in [CardTransport::Nccl, CardTransport::Peer] {
+        for transport in CardTransport::ALL {
             assert_eq!(transport.to_string().parse(), Ok(transport));
         }
         let message = "shared".parse::<CardTransport>().unwrap_err().to_string();

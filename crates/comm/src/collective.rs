@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use girih_compute::{Backend, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader};
 
-use crate::CommError;
 use crate::transport::Parcel;
+use crate::{CardTransport, CommError};
 
 /// Bytes of matrices that a rank has exchanged with others, over a communicator and all that were split from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,11 @@ impl Traffic {
         Self { sent: (n_ranks as u64 - 1) * own, received: all - own }
     }
 }
+
+/// Graphs of patches, and what carries draws.
+pub type PatchGraphs<B> = Vec<(CardTransport, Box<dyn NeighborGraph<B>>)>;
+/// Rows of patches, and what carries them.
+pub type PatchReaders<B> = Vec<(CardTransport, Box<dyn RowReader<B>>)>;
 
 /// Calls that were [begun](Collective::begin) and may go on.
 #[must_use = "what was begun has to be finished before its operands are used"]
@@ -163,6 +168,12 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
     fn all_gather(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError>;
 
+    /// Stacks the pieces of all other ranks, `rows[i]` rows from rank `i`, on every rank; `rows` has this rank's own, too, which it sends.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else; on pieces that do not fit.
+    fn gather_others(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError>;
+
     /// Sends the `i`-th piece of `input`, `send_rows[i]` rows, to rank `i`, and stacks what comes from each rank,
     /// `receive_rows[i]` rows from rank `i`.
     ///
@@ -189,21 +200,23 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else; when there is not a message for each rank.
     fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
-    /// The patches of all ranks as one graph that their devices draw from, if they sample by themselves. A batch is
-    /// [taken](girih_compute::NeighborSource::take) by all ranks together, with one key; a rank that has no seeds for it draws for the others.
+    /// The patches of all ranks as one graph that their devices draw from, if they sample by themselves: for each of the transports by which
+    /// these can, which all ranks name alike. A batch is [taken](girih_compute::NeighborSource::take) by all ranks together, with one key; a rank that has no
+    /// seeds for it draws for the others.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
-    fn patch_graph(
+    fn patch_graphs(
         &self,
         _backend: &B,
         _patch: &PatchOperand<'_>,
-    ) -> Result<Option<Box<dyn NeighborGraph<B>>>, CommError> {
-        Ok(None)
+        _by: &[CardTransport],
+    ) -> Result<PatchGraphs<B>, CommError> {
+        Ok(Vec::new())
     }
 
-    /// Rows of which every rank has those of its patch, as all ranks' devices read them by id, if they bring such rows to each other: `own` are those of
-    /// this one, and `bounds` where patches begin, and how many rows there are. Codes travel as codes; positions in them have to be columns. Rows are [begun](RowReader::begin) and
+    /// Rows of which every rank has those of its patch, as all ranks' devices read them by id, if they come to such rows of each other: for each of
+    /// the transports by which they can, which all ranks name alike. `own` are those of this one, and `bounds` where patches begin, and how many rows there are. Codes travel as codes; positions in them have to be columns. Rows are [begun](RowReader::begin) and
     /// [gathered](RowReader::gather) by all ranks together.
     ///
     /// # Errors
@@ -213,8 +226,9 @@ pub trait Collective<B: Backend>: Send + Sync {
         _backend: &B,
         _own: PatchRowsOperand<'_, B>,
         _bounds: &[u32],
-    ) -> Result<Option<Box<dyn RowReader<B>>>, CommError> {
-        Ok(None)
+        _by: &[CardTransport],
+    ) -> Result<PatchReaders<B>, CommError> {
+        Ok(Vec::new())
     }
 
     /// A communicator of the ranks that give the same `colour`, in the order of their keys (then of their ranks).

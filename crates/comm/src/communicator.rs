@@ -7,7 +7,7 @@ use girih_compute::{Backend, Dtype, HostMatrix, Shape};
 use half::bf16;
 
 use crate::collective::Counters;
-use crate::operands::{check_pieces, check_shape};
+use crate::operands::{check_pieces, check_shape, of_others};
 use crate::transport::{Call, Parcel, Transport, all_gather, all_to_all, members, nothing};
 use crate::{Collective, CommError, Traffic};
 
@@ -198,6 +198,19 @@ where
         check_shape(NAME, Whole::of(input).shape, Shape::new(rows[self.transport.rank()], whole.shape.cols))?;
         let call = whole.call(NAME, whole.shape.rows);
         let received = self.share(call, input.bytes())?;
+        check_lengths(call, &received, |rank| pieces[rank].len())?;
+        stack(&received, out.bytes_mut());
+        Ok(())
+    }
+
+    fn gather_others(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError> {
+        const NAME: &str = "gather from others";
+        let (whole, rank) = (Whole::of(out), self.transport.rank());
+        let pieces = pieces(NAME, &of_others(rows, rank), self.transport.size(), whole)?;
+        check_shape(NAME, Whole::of(input).shape, Shape::new(rows[rank], whole.shape.cols))?;
+        let call = whole.call(NAME, rows.iter().sum());
+        let mut received = self.share(call, input.bytes())?;
+        received[rank] = nothing();
         check_lengths(call, &received, |rank| pieces[rank].len())?;
         stack(&received, out.bytes_mut());
         Ok(())

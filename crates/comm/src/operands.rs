@@ -27,6 +27,12 @@ pub fn check_pieces(
     Ok(ends.zip(rows).map(|(end, rows)| end - rows..end).collect())
 }
 
+/// The same numbers of rows, but none from this rank itself.
+#[must_use]
+pub fn of_others(rows: &[usize], rank: usize) -> Vec<usize> {
+    rows.iter().enumerate().map(|(other, &rows)| if other == rank { 0 } else { rows }).collect()
+}
+
 /// Refuses a result of another shape than `expected`.
 ///
 /// # Errors

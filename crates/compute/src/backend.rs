@@ -907,6 +907,12 @@ pub trait Backend: Send + Sync {
     /// On shapes that do not fit.
     fn scale(&self, factor: f32, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
+    /// `out = diag(factors)·x`: row `i` of `x` times the `i`-th of `factors`, a column of `f32`.
+    ///
+    /// # Errors
+    /// On shapes or storage that do not fit.
+    fn scale_rows(&self, factors: &Self::Matrix, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
     /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss`
     /// (`1 × 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`, where row `t` of `triples` (`3b × d`) is the user `u` of triple
     /// `t`, row `b + t` the item `p` that the user met and row `2b + t` the item `n` to be ranked below it. `grad`, if

@@ -298,6 +298,20 @@ pub fn same(operation: &'static str, x: Shape, out: Shape) -> Checked {
     expect(operation, "out", out, x)
 }
 
+/// `out = diag(factors)·x`, of factors that are stored so.
+///
+/// # Errors
+/// When `out` is no matrix like `x`, or `factors` are no column of `f32` as long.
+pub fn scale_rows((factors, dtype): (Shape, Dtype), x: Shape, out: Shape) -> Checked {
+    const OPERATION: &str = "scale_rows";
+    same(OPERATION, x, out)?;
+    expect(OPERATION, "factors", factors, Shape::new(x.rows, 1))?;
+    if dtype == Dtype::F32 {
+        return Ok(());
+    }
+    Err(ComputeError::argument(OPERATION, format!("factors are stored as {}; store them as f32", dtype.name())))
+}
+
 /// `out += factor · x`, on the first rows of `out` where `x` has fewer.
 ///
 /// # Errors

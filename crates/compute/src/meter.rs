@@ -71,12 +71,22 @@ pub struct MeterSparse {
     nnz: usize,
     weighted: bool,
     symmetric: bool,
+    /// Whether products make rows of the operand times factors before they gather them.
+    makes_rows: bool,
     /// Counts the bytes.
     _arrays: MeterMatrix,
     /// Counts those of a transpose that is made when it is first needed.
     transpose: OnceLock<MeterMatrix>,
     /// Those of dense blocks of either direction, which are found when a product first looks for them.
     tiles: [OnceLock<MeterMatrix>; 2],
+}
+
+impl MeterSparse {
+    /// The same without factors of columns: operands are gathered as they are.
+    #[must_use]
+    pub fn without_column_factors(self) -> Self {
+        Self { makes_rows: false, ..self }
+    }
 }
 
 impl Meter {
@@ -148,6 +158,7 @@ impl Meter {
             nnz,
             weighted,
             symmetric,
+            makes_rows: true,
             _arrays: arrays,
             transpose: OnceLock::new(),
             tiles: Default::default(),
@@ -204,8 +215,9 @@ impl Meter {
         self.scratch(|| {
             cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, out.dtype])
         });
-        // Packing the operand reads and writes it once; the result is written once.
-        let streamed = (2 * x.n_bytes() + if adds { 2 } else { 1 } * out.n_bytes()) as f64;
+        // Making rows of the operand reads and writes it once; the result is written once.
+        let made = if a.makes_rows { 2 * x.n_bytes() } else { 0 };
+        let streamed = (made + if adds { 2 } else { 1 } * out.n_bytes()) as f64;
         let seconds =
             self.speed.gather(a.nnz as f64, x.shape.cols, x.dtype) + self.speed.operation(streamed, 0.0, x.dtype);
         self.charge(gathered + streamed, flops, seconds);
@@ -684,6 +696,11 @@ impl Backend for Meter {
     }
 
     fn scale(&self, _factor: f32, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn scale_rows(&self, _factors: &MeterMatrix, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }

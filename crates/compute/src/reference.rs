@@ -706,6 +706,12 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn scale_rows(&self, factors: &RefMatrix, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::scale_rows((factors.shape, self.dtype(factors)), x.shape, out.shape)?;
+        out.update(|r, c, _| factors.get(r, 0) * x.get(r, c));
+        Ok(())
+    }
+
     fn bpr_loss(
         &self,
         triples: &RefMatrix,

@@ -482,6 +482,10 @@ impl Backend for Cuda {
         Self::scale(self, factor, x, out)
     }
 
+    fn scale_rows(&self, factors: &CudaMatrix, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        Self::scale_rows(self, factors, x, out)
+    }
+
     fn bpr_loss(
         &self,
         triples: &CudaMatrix,

@@ -33,6 +33,7 @@ mod pool;
 mod recording;
 mod row_launch;
 mod sampling;
+mod shared;
 mod staged_rows;
 mod staging;
 mod survey;

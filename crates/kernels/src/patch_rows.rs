@@ -2,17 +2,19 @@
 //! section 4, loader).
 //!
 //! ```text
-//! ask     ids by their owners                        card; the host reads how many, and tells the others
-//! send    ids, then rows that were picked for them   card to card
-//! put     rows where the batch wants them            card; own rows from where they are
+//! asked     ids by their owners                        card; the host reads how many, and tells the others
+//!           ids, then rows that were picked for them   card to card
+//!           rows where the batch wants them            card; own rows from where they are
+//! in place  rows where the batch wants them            card, which reads the memory of all cards of the process
 //! ```
-//! Codes of a code book (paper B) lie, are sent and arrive as codes, and are decoded as they are put.
+//! Codes of a code book (paper B) lie, travel and arrive as codes, and are decoded as they are put where they are wanted.
 //! All of it on a stream of its own, beside the step before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PushKernelArg};
+use girih_comm::CommError;
 use girih_compute::{ComputeError, Dtype, PatchRowsOperand, RowReader, Shape, checks};
 use girih_graph_format::NodeId;
 
@@ -21,101 +23,170 @@ use crate::code_book::CodeBook;
 use crate::compile::{Defines, Source};
 use crate::device::BLOCK;
 use crate::matrix::{CudaIds, CudaMatrix};
-use crate::nccl::{Lists, Swapped};
+use crate::nccl::{Lists, Peers, Swapped};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
 use crate::sampling::{Owners, Pieces, blocks, failed};
+use crate::shared::Shared;
 
 const OPERATION: &str = "rows of patches";
 /// Blocks, and threads of each, of what copies rows on a card.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
+const WORD: u64 = size_of::<NodeId>() as u64;
 
 /// See the module.
 pub(crate) struct PatchRows {
-    own: Own,
-    /// The node of the first of them.
-    first: NodeId,
+    own: Arc<OwnRows>,
     n_rows: usize,
-    owners: Owners,
+    way: Way,
     /// The device, where rows are brought.
     side: Cuda,
-    ask: CudaFunction,
-    /// Takes rows as they are stored to where they are sent from.
-    pick: RowLaunch,
-    /// Takes them to where they are wanted, decoded if they are codes.
+    /// Takes rows to where they are wanted, decoded if they are codes.
     put: RowLaunch,
     /// Recorded behind what was begun and not finished, the oldest first.
     begun: Mutex<VecDeque<CudaEvent>>,
 }
 
-/// Rows of this rank's patch, one after the other.
-enum Own {
+/// Rows of a rank's patch, one after the other.
+pub(crate) struct OwnRows {
+    /// The node of the first of them.
+    first: NodeId,
+    stored: Stored,
+}
+
+enum Stored {
     Dense(Arc<CudaMatrix>),
     Codes { bytes: CudaSlice<u8>, row_bytes: u64, book: CodeBook },
 }
 
-impl Own {
+/// The way to the rows of others.
+enum Way {
+    Asked(Asking),
+    /// All rows by their addresses.
+    InPlace {
+        addresses: CudaSlice<u64>,
+        _patches: Vec<Arc<Shared>>,
+    },
+}
+
+/// What asks owners, and answers.
+struct Asking {
+    owners: Owners,
+    ask: CudaFunction,
+    /// Takes rows as they are stored to where they are sent from.
+    pick: RowLaunch,
+}
+
+impl OwnRows {
+    /// Those of rank `rank`, between these bounds of patches; `None` of codes that devices do not decode.
+    pub(crate) fn new(
+        cuda: &Cuda,
+        own: PatchRowsOperand<'_, Cuda>,
+        (bounds, rank): (&[NodeId], usize),
+    ) -> Result<Option<Self>, ComputeError> {
+        let (found, stored) = match own {
+            PatchRowsOperand::Dense(rows) => (rows.shape.rows, Stored::Dense(rows)),
+            PatchRowsOperand::Codes(codes, dtype) => {
+                let Some(book) = CodeBook::upload(cuda, OPERATION, codes, dtype)? else { return Ok(None) };
+                let bytes = cuda.upload_list(OPERATION, codes.codes())?;
+                (codes.n_rows(), Stored::Codes { bytes, row_bytes: codes.codec().row_bytes() as u64, book })
+            }
+        };
+        let own = bounds.get(rank..rank + 2).map(|bounds| (bounds[0], bounds[1].saturating_sub(bounds[0]) as usize));
+        match own {
+            Some((first, n_own)) if n_own == found => Ok(Some(Self { first, stored })),
+            _ => {
+                let n_nodes = own.map_or(0, |(_, n)| n);
+                let what = format!("rank {rank} has {found} rows for a patch of {n_nodes} nodes");
+                Err(ComputeError::argument(OPERATION, what))
+            }
+        }
+    }
+
     fn address(&self, cuda: &Cuda) -> u64 {
-        match self {
-            Self::Dense(rows) => cuda.pointer(Some(&rows.data)),
-            Self::Codes { bytes, .. } => cuda.pointer(Some(bytes)),
+        match &self.stored {
+            Stored::Dense(rows) => cuda.pointer(Some(&rows.data)),
+            Stored::Codes { bytes, .. } => cuda.pointer(Some(bytes)),
         }
     }
 
     /// Bytes from row to row, as they travel.
     fn row_bytes(&self) -> u64 {
-        match self {
-            Self::Dense(rows) => (rows.pitch() * rows.dtype.n_bytes()) as u64,
-            Self::Codes { row_bytes, .. } => *row_bytes,
+        match &self.stored {
+            Stored::Dense(rows) => (rows.pitch() * rows.dtype.n_bytes()) as u64,
+            Stored::Codes { row_bytes, .. } => *row_bytes,
         }
     }
 
     /// Columns of results, and how they are stored.
     fn result(&self) -> (usize, Dtype) {
-        match self {
-            Self::Dense(rows) => (rows.shape.cols, rows.dtype),
-            Self::Codes { book, .. } => (book.width, book.dtype),
+        match &self.stored {
+            Stored::Dense(rows) => (rows.shape.cols, rows.dtype),
+            Stored::Codes { book, .. } => (book.width, book.dtype),
         }
+    }
+
+    /// What takes rows to where they are wanted.
+    fn launch(&self, cuda: &Cuda) -> Result<RowLaunch, ComputeError> {
+        match &self.stored {
+            Stored::Dense(rows) => RowLaunch::copying(cuda, OPERATION, rows.dtype),
+            Stored::Codes { book, .. } => RowLaunch::decoding(cuda, OPERATION, book),
+        }
+    }
+
+    /// Rows that follow each other, the first of them at this address.
+    fn rows_at(&self, first: u64) -> RowsArgument {
+        RowsArgument { first, rows: 0, row_bytes: self.row_bytes() }
+    }
+
+    /// Own rows, as their ids among all nodes name them.
+    fn own_rows(&self, cuda: &Cuda) -> RowsArgument {
+        self.rows_at(self.address(cuda).wrapping_sub(u64::from(self.first) * self.row_bytes()))
     }
 }
 
 impl PatchRows {
-    /// [`Collective::patch_rows`](girih_comm::Collective::patch_rows): dense rows, and codes of a code book.
-    pub(crate) fn new(
+    /// [`Collective::patch_rows`](girih_comm::Collective::patch_rows) of ranks that ask each other.
+    pub(crate) fn asking_others(
         cuda: &Cuda,
-        own: PatchRowsOperand<'_, Cuda>,
+        own: &Arc<OwnRows>,
         bounds: &[NodeId],
         lists: Lists,
-    ) -> Result<Option<Self>, ComputeError> {
-        let rank = lists.rank();
-        let owners = Owners::new(cuda, lists, bounds)?;
-        let (n_own, n_rows) = ((bounds[rank + 1] - bounds[rank]) as usize, bounds[bounds.len() - 1] as usize);
-        let (found, own, put) = match own {
-            PatchRowsOperand::Dense(rows) => {
-                let put = RowLaunch::copying(cuda, OPERATION, rows.dtype)?;
-                (rows.shape.rows, Own::Dense(rows), put)
-            }
-            PatchRowsOperand::Codes(codes, dtype) => {
-                let Some(book) = CodeBook::upload(cuda, OPERATION, codes, dtype)? else { return Ok(None) };
-                let (row_bytes, put) = (codes.codec().row_bytes() as u64, RowLaunch::decoding(cuda, OPERATION, &book)?);
-                let bytes = cuda.upload_list(OPERATION, codes.codes())?;
-                (codes.n_rows(), Own::Codes { bytes, row_bytes, book }, put)
-            }
-        };
-        if found != n_own {
-            let what = format!("rank {rank} has {found} rows for a patch of {n_own} nodes");
-            return Err(ComputeError::argument(OPERATION, what));
-        }
-        Ok(Some(Self {
-            pick: RowLaunch::copying(cuda, OPERATION, own.result().1)?,
-            put,
-            own,
-            first: bounds[rank],
-            n_rows,
-            owners,
+    ) -> Result<Self, ComputeError> {
+        let asking = Asking {
+            owners: Owners::new(cuda, lists, bounds)?,
             ask: cuda.variant(OPERATION, Source::SAMPLING_PATCHES, "ask_of_list", &Defines::new())?,
+            pick: RowLaunch::copying(cuda, OPERATION, own.result().1)?,
+        };
+        Self::new(cuda, own, bounds, Way::Asked(asking))
+    }
+
+    /// The same of ranks whose cards read each other's memory, as they have to be [let](Peers::lets_read) before; all ranks call it together.
+    pub(crate) fn reading_others(
+        cuda: &Cuda,
+        own: &Arc<OwnRows>,
+        bounds: &[NodeId],
+        peers: &Peers,
+    ) -> Result<Self, ComputeError> {
+        let patches = Shared::of_all(cuda, OPERATION, peers, (own.address(cuda), Arc::clone(own) as _))?;
+        let row_bytes = own.row_bytes();
+        let of_patch = |(shared, bounds): (&Arc<Shared>, &[NodeId])| {
+            let first = shared.address;
+            (0..u64::from(bounds[1] - bounds[0])).map(move |row| first + row * row_bytes)
+        };
+        let addresses: Vec<u64> = patches.iter().zip(bounds.windows(2)).flat_map(of_patch).collect();
+        let addresses = cuda.upload_list(OPERATION, &addresses)?;
+        Self::new(cuda, own, bounds, Way::InPlace { addresses, _patches: patches })
+    }
+
+    fn new(cuda: &Cuda, own: &Arc<OwnRows>, bounds: &[NodeId], way: Way) -> Result<Self, ComputeError> {
+        Ok(Self {
+            put: own.launch(cuda)?,
+            own: Arc::clone(own),
+            n_rows: bounds.last().map_or(0, |&end| end as usize),
+            way,
             side: Cuda::new(cuda.device.beside().map_err(Cuda::failed(OPERATION))?),
             begun: Mutex::default(),
-        }))
+        })
     }
 
     fn begun(&self) -> MutexGuard<'_, VecDeque<CudaEvent>> {
@@ -132,70 +203,84 @@ impl PatchRows {
         Err(ComputeError::argument(OPERATION, what))
     }
 
-    /// Rows that follow each other, the first of them at this address.
-    fn rows_at(&self, first: u64) -> RowsArgument {
-        RowsArgument { first, rows: 0, row_bytes: self.own.row_bytes() }
-    }
-
-    /// Own rows, as their ids among all nodes name them.
-    fn own_rows(&self) -> RowsArgument {
-        self.rows_at(self.own.address(&self.side).wrapping_sub(u64::from(self.first) * self.own.row_bytes()))
-    }
-
-    /// Puts on the side stream what brings the rows of `ids`; all ranks call it together.
+    /// Puts on the side stream what brings the rows of `ids` to `out`.
     fn bring(&self, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
-        const WORD: u64 = size_of::<NodeId>() as u64;
-        let (side, n, rank) = (&self.side, ids.range.len as u64, self.owners.lists.rank());
-        let stream = &side.device.stream;
-        let questions = self.owners.questions(side, n)?;
+        match &self.way {
+            Way::Asked(asking) => self.bring_asked(asking, ids, out),
+            Way::InPlace { addresses, .. } => {
+                let rows = self.side.pointer(Some(addresses));
+                let rows = RowsArgument { first: 0, rows, row_bytes: self.own.row_bytes() };
+                let names = Names::of(self.side.pointer(Some(&ids.ids)));
+                self.put(&self.put, rows, names, (out, ids.range.len as u64))
+            }
+        }
+    }
+
+    /// The same by asking; all ranks call it together.
+    fn bring_asked(&self, asking: &Asking, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
+        let (side, n, lists) = (&self.side, ids.range.len as u64, &asking.owners.lists);
+        let (stream, rank) = (&side.device.stream, lists.rank());
+        let questions = asking.owners.questions(side, n)?;
         let places: CudaSlice<u32> = side.scratch(OPERATION, questions.len())?;
-        let asking = self.owners.asking(side, &questions, (0, side.pointer(Some(&places))));
-        let mut launch = stream.launch_builder(&self.ask);
-        launch.arg(&ids.ids).arg(&n).arg(&asking);
+        let argument = asking.owners.asking(side, &questions, (0, side.pointer(Some(&places))));
+        let mut launch = stream.launch_builder(&asking.ask);
+        launch.arg(&ids.ids).arg(&n).arg(&argument);
         // SAFETY: ids are nodes, and there is a thread, a question and a place for each.
         unsafe { launch.launch(blocks(n.div_ceil(u64::from(BLOCK)), BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
         let mine: Vec<[u64; 1]> = questions.counts(side)?.into_iter().map(|[nodes, _]| [nodes]).collect();
-        let theirs = self.owners.lists.tell(OPERATION, &mine).map_err(|error| failed(&error))?;
+        let theirs = lists.tell(OPERATION, &mine).map_err(|error| failed(&error))?;
         let row_bytes = self.own.row_bytes();
         // Own rows travel nowhere.
-        let of_others = |counts: &[[u64; 1]], bytes: u64| {
-            let lens = counts.iter().enumerate().map(|(other, &[n])| if other == rank { 0 } else { n * bytes });
-            lens.collect::<Vec<_>>().into_iter()
-        };
-        let asked: Pieces<NodeId> = Pieces::new(side, of_others(&theirs, 1))?;
-        let picked: Pieces<u8> = Pieces::new(side, of_others(&theirs, row_bytes))?;
-        let arrived: Pieces<u8> = Pieces::new(side, of_others(&mine, row_bytes))?;
-        let lists = |at: &dyn Fn(usize) -> u64, counts: &[[u64; 1]], bytes: u64| -> Vec<Swapped> {
-            let others = (0..counts.len()).filter(|&other| other != rank);
-            others.map(|other| Swapped { rank: other, address: at(other), n_bytes: counts[other][0] * bytes }).collect()
+        let asked: Pieces<NodeId> = Pieces::new(side, of_others(&theirs, 1, rank))?;
+        let picked: Pieces<u8> = Pieces::new(side, of_others(&theirs, row_bytes, rank))?;
+        let arrived: Pieces<u8> = Pieces::new(side, of_others(&mine, row_bytes, rank))?;
+        let listed = |at: &dyn Fn(usize) -> u64, counts: &[[u64; 1]], bytes: u64| -> Vec<Swapped> {
+            let list = |other| Swapped { rank: other, address: at(other), n_bytes: counts[other][0] * bytes };
+            lists.of_others(list).collect()
         };
         let swap = |sent: Vec<Swapped>, received: Vec<Swapped>| {
             // SAFETY: both sides were told the lengths; lists are freed in the order of the stream.
-            unsafe { self.owners.lists.swap(OPERATION, stream, &sent, &received) }.map_err(|error| failed(&error))
-        };
-        let put = |launch: &RowLaunch, rows, names, (to, n)| {
-            if n == 0 {
-                return Ok(());
-            }
-            // SAFETY: ids that were asked for are own rows, places are rows of the result, and there is room for a row of each; positions
-            // in codes are columns, as the caller vouches.
-            unsafe { launch.put(stream, IN_DEVICE, rows, names, (to, n)) }.map_err(Cuda::failed(OPERATION))
+            unsafe { lists.swap(OPERATION, stream, &sent, &received) }.map_err(|error: CommError| failed(&error))
         };
         let question = |other: usize| questions.at(side, other);
         let place_of = |other: usize| side.pointer(Some(&places)) + other as u64 * questions.stride * WORD;
-        swap(lists(&question, &mine, WORD), lists(&|other| asked.at(side, other), &theirs, WORD))?;
-        put(&self.pick, self.own_rows(), Names::of(asked.at(side, 0)), (picked.at(side, 0), asked.len()))?;
+        swap(listed(&question, &mine, WORD), listed(&|other| asked.at(side, other), &theirs, WORD))?;
+        let own_rows = self.own.own_rows(side);
+        self.put(&asking.pick, own_rows, Names::of(asked.at(side, 0)), (picked.at(side, 0), asked.len()))?;
         let own_names = Names::of_at(question(rank), place_of(rank));
-        put(&self.put, self.own_rows(), own_names, (out, mine[rank][0]))?;
+        self.put(&self.put, own_rows, own_names, (out, mine[rank][0]))?;
         swap(
-            lists(&|other| picked.at(side, other), &theirs, row_bytes),
-            lists(&|other| arrived.at(side, other), &mine, row_bytes),
+            listed(&|other| picked.at(side, other), &theirs, row_bytes),
+            listed(&|other| arrived.at(side, other), &mine, row_bytes),
         )?;
-        for (other, &[n]) in mine.iter().enumerate().filter(|(other, _)| *other != rank) {
-            put(&self.put, self.rows_at(arrived.at(side, other)), Names::at(place_of(other)), (out, n))?;
+        for other in lists.of_others(|other| other) {
+            let rows = self.own.rows_at(arrived.at(side, other));
+            self.put(&self.put, rows, Names::at(place_of(other)), (out, mine[other][0]))?;
         }
         Ok(())
     }
+
+    /// Puts `n` rows in a result.
+    fn put(
+        &self,
+        launch: &RowLaunch,
+        rows: RowsArgument,
+        names: Names,
+        (to, n): (u64, u64),
+    ) -> Result<(), ComputeError> {
+        if n == 0 {
+            return Ok(());
+        }
+        // SAFETY: ids were checked, and those that were asked for are own rows; places are rows of the result, and there is room for a row of
+        // each; positions in codes are columns, as the caller of `patch_rows` vouches.
+        unsafe { launch.put(&self.side.device.stream, IN_DEVICE, rows, names, (to, n)) }
+            .map_err(Cuda::failed(OPERATION))
+    }
+}
+
+/// For each rank how much travels of so many lists' elements, but for this one.
+fn of_others(counts: &[[u64; 1]], bytes: u64, rank: usize) -> impl Iterator<Item = u64> {
+    counts.iter().enumerate().map(move |(other, &[n])| if other == rank { 0 } else { n * bytes })
 }
 
 impl RowReader<Cuda> for PatchRows {

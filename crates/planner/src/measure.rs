@@ -171,14 +171,17 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
         };
     let others = (size - 1) as f64;
     let mut whole = ROWS.iter().map(|&rows| zeros(rows)).collect::<Result<Vec<_>, _>>()?;
-    let mut all = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
+    let all = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
+    let mut gathered = ROWS.iter().map(|&rows| zeros(rows * (size - 1))).collect::<Result<Vec<_>, _>>()?;
     let mut more = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
     let at = |rows: usize| usize::from(rows == ROWS[1]);
     let pieces = |rows: usize| vec![rows; size];
     Ok(Links {
         broadcast: rates(1.0, &mut |rows| world.broadcast(0, &mut whole[at(rows)]))?,
         all_reduce: rates(2.0 * others / size as f64, &mut |rows| world.all_reduce(&mut whole[at(rows)]))?,
-        all_gather: rates(others, &mut |rows| world.all_gather(&pieces(rows), &whole[at(rows)], &mut all[at(rows)]))?,
+        all_gather: rates(others, &mut |rows| {
+            world.gather_others(&pieces(rows), &whole[at(rows)], &mut gathered[at(rows)])
+        })?,
         reduce_scatter: rates(others, &mut |rows| {
             world.reduce_scatter(&pieces(rows), &all[at(rows)], &mut whole[at(rows)])
         })?,
@@ -199,12 +202,12 @@ fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommErr
     let operand = SparseOperand { csr: &graph, scales, symmetric: false, names: None };
     let matrix = cuda.upload_sparse(&operand).map_err(failed)?;
     let (x, mut out) = (zeros(ROWS[1])?, zeros(ROWS[1])?);
-    let (mine, mut all) = (zeros(ROWS[1])?, zeros(ROWS[1] * size)?);
+    let (mine, mut others) = (zeros(ROWS[1])?, zeros(ROWS[1] * (size - 1))?);
     let counts = vec![ROWS[1]; size];
     let mut product = || cuda.spmm((&matrix, Transpose::No), None, &x, Epilogue::default(), &mut out);
     let comm = |error: ComputeError| CommError::Library { operation: "a product", message: error.to_string() };
     let one = seconds_of(cuda, world, &mut || product().map_err(comm)).map_err(failed)?;
-    let mut exchange = || world.all_gather(&counts, &mine, &mut all);
+    let mut exchange = || world.gather_others(&counts, &mine, &mut others);
     let alone = seconds_of(cuda, world, &mut exchange).map_err(failed)?;
     // Products go on for longer than the exchange, so that all of it is beside them.
     let n_products = (2.0 * alone / one).ceil().max(1.0);

@@ -32,10 +32,11 @@ pub struct RankArgs {
     /// are exchanged while the next chunk is multiplied
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub chunks: u16,
-    /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or copies by the copy
-    /// engines of each from the memory of the others (peer), which have to be able to read it
-    #[arg(long, value_name = "nccl|peer", default_value_t)]
-    pub transport: CardTransport,
+    /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or each takes them from the
+    /// memory of the others (peer), which have to be able to read it, by its copy engines, those of patches by kernels [default: nccl; of
+    /// patches the faster one, which is measured]
+    #[arg(long, value_name = "nccl|peer")]
+    pub transport: Option<CardTransport>,
     /// Of neighbor batches, what each rank holds: all of graph and features, or its own rows of both, asking the others for what
     /// it needs of theirs [default: replicated]
     #[arg(long, value_enum)]

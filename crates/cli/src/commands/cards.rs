@@ -55,7 +55,6 @@ pub fn others(
 
 #[cfg(test)]
 mod tests {
-    use girih_comm::CardTransport;
     use girih_kernels::Tiling;
 
     use super::*;
@@ -67,7 +66,7 @@ mod tests {
             gpus,
             partition: PartitionKind::USUAL,
             chunks: 1,
-            transport: CardTransport::Nccl,
+            transport: None,
             layout: None,
             rank_deadline: None,
             rendezvous: None,

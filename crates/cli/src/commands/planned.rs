@@ -1,6 +1,5 @@
 //! What ranks would take, by every partition: the table of `girih train --plan`, and the choice of `--partition auto`.
 
-use girih_comm::CardTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
@@ -99,7 +98,8 @@ impl RankDevices {
         let (free, _) = cards[0].device().memory().map_err(failed)?;
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
         let entries = measure::entries(&cards[0], &dataset.graph, precision).map_err(measured)?;
-        let figures = measure::figures(&cards, ranks.transport).map_err(measured)?.with_entries(entries);
+        let figures =
+            measure::figures(&cards, ranks.transport.unwrap_or_default()).map_err(measured)?.with_entries(entries);
         Ok(Self::on_cards(&figures, Some(free as u64)))
     }
 }
@@ -292,7 +292,7 @@ fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
     if *wire != Dtype::F32 {
         flags += &format!(" --wire {}", wire.name());
     }
-    if *transport != CardTransport::default() {
+    if let Some(transport) = transport {
         flags += &format!(" --transport {transport}");
     }
     flags

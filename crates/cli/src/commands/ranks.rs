@@ -93,7 +93,7 @@ impl Place {
             (None, None, Some(gpus)) => gpus,
             (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        if args.transport == CardTransport::Peer && self.launch().is_some() {
+        if args.transport == Some(CardTransport::Peer) && self.launch().is_some() {
             return Err(CliError::Usage(
                 "--transport peer is for devices of one process, which read each other's memory: give --gpus N instead of starting \
                  several processes, or leave it out"
@@ -204,7 +204,7 @@ impl Company {
 
     /// The cards are those of all ranks that are threads, or that of this process.
     fn on_cards<J: RankJob>(self, cards: &[Cuda], job: J) -> Result<J::Done, TrainError> {
-        let RankOptions { deadline, transport, .. } = *job.ranks();
+        let (deadline, transport) = (job.ranks().deadline, job.ranks().transport.unwrap_or_default());
         match self {
             Self::Threads => job.on_devices(cards, |cuda, world| NcclRank::connect(cuda, world, deadline, transport)),
             Self::Tcp { world, .. } => {
@@ -282,7 +282,7 @@ fn too_many(ranks: usize) -> CliError {
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     if args.partition == PartitionKind::USUAL
         && args.chunks == 1
-        && args.transport == CardTransport::Nccl
+        && args.transport.is_none()
         && args.layout.is_none()
         && args.rank_deadline.is_none()
     {

@@ -7,7 +7,6 @@ mod outputs;
 mod settings;
 mod timeline;
 
-use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
@@ -247,8 +246,8 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
         results.add_hidden("layout", ranks.layout.name());
     }
     // On processors messages carry rows, and nobody says so.
-    if let Some(ranks) = ranks.filter(|ranks| ranks.transport != CardTransport::Nccl) {
-        results.add_hidden("transport", ranks.transport.to_string());
+    if let Some(transport) = ranks.and_then(|ranks| ranks.transport) {
+        results.add_hidden("transport", transport.to_string());
     }
     match order {
         "none" => results.add_hidden("reorder", order),

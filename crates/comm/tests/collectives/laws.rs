@@ -93,12 +93,17 @@ macro_rules! laws {
                     comm.reduce_scatter(&rows, &input, &mut piece)?;
                     let mut gathered = zeros(all, 2, dtype);
                     comm.all_gather(&rows, &piece, &mut gathered)?;
+                    let mut others = zeros(all - rows[comm.rank()], 2, dtype);
+                    comm.gather_others(&rows, &piece, &mut others)?;
                     let mut reduced = input;
                     comm.all_reduce(&mut reduced)?;
-                    Ok((values(&gathered), values(&reduced)))
+                    Ok((values(&gathered), values(&others), values(&reduced)))
                 });
-                for (gathered, reduced) in results {
-                    prop_assert_eq!(gathered, reduced);
+                for (rank, (gathered, others, reduced)) in results.into_iter().enumerate() {
+                    let (before, own) = (rows[..rank].iter().sum::<usize>(), rows[rank]);
+                    let without_own = [&reduced[..2 * before], &reduced[2 * (before + own)..]].concat();
+                    prop_assert_eq!(&gathered, &reduced);
+                    prop_assert_eq!(others, without_own);
                 }
             }
 

@@ -1,6 +1,6 @@
 //! Operations that treat every element alike.
 
-use pulp::{Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::chunks::{CHUNK, row_chunk_len, zip_chunks};
@@ -50,6 +50,26 @@ pub(crate) fn scale<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y])
             }
         },
     );
+}
+
+/// `out = diag(factors)·x`, of so many columns.
+pub(crate) fn scale_rows<X: Element, Y: Element>(factors: &[f32], cols: usize, x: &[X], out: &mut [Y]) {
+    let cols = cols.max(1);
+    let rows_at_once = (CHUNK / cols).max(1);
+    let arch = Arch::new();
+    let chunks = out.par_chunks_mut(rows_at_once * cols).zip(x.par_chunks(rows_at_once * cols));
+    chunks.zip(factors.par_chunks(rows_at_once)).for_each(|((out, x), factors)| {
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for ((out, x), factor) in out.chunks_mut(cols).zip(x.chunks(cols)).zip(factors) {
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = Y::from_f32(factor * x.to_f32());
+                    }
+                }
+            },
+        );
+    });
 }
 
 /// Overwrites `out` with zeros.

@@ -89,6 +89,7 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::EpilogueBackward>();
     visitor.visit::<passes::Masked>();
     visitor.visit::<passes::AddScaled>();
+    visitor.visit::<passes::ScaleRows>();
     visitor.visit::<passes::Rows>();
     visitor.visit::<passes::Columns>();
     visitor.visit::<passes::NormalizeRows>();

@@ -136,6 +136,28 @@ impl Law for AddScaled {
     }
 }
 
+/// `out = diag(factors)·x`.
+pub(super) struct ScaleRows;
+
+impl Law for ScaleRows {
+    const NAME: &'static str = "scale_rows";
+    const TOLERANCE: f64 = 1e-6;
+    type Case = PassCase;
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = PassCase> {
+        passes(n_rows(rows_max))
+    }
+
+    fn run<B: Backend>(backend: &B, case: &PassCase) -> Results {
+        let mut draws = case.draws();
+        let factors = draws.matrix(backend, Shape::new(case.shape.rows, 1), Dtype::F32);
+        let x = draws.matrix(backend, case.shape, case.dtypes[0]);
+        let mut out = draws.matrix(backend, case.shape, case.dtypes[1]);
+        backend.scale_rows(&factors, &x, &mut out).expect("scale_rows");
+        vec![Output::of(backend, &out)]
+    }
+}
+
 /// Gathering rows by ids that repeat, adding them back, the largest element of each, and how many are at their class.
 pub(super) struct Rows;
 

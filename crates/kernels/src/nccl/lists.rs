@@ -56,6 +56,12 @@ impl Lists {
         self.size
     }
 
+    /// Something for each other rank, in order.
+    pub(crate) fn of_others<T>(&self, of: impl Fn(usize) -> T) -> impl Iterator<Item = T> {
+        let rank = self.rank;
+        (0..self.size).filter(move |&other| other != rank).map(of)
+    }
+
     /// Tells each rank some numbers; what each has told this one, in the order of ranks.
     ///
     /// # Errors

@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cudarc::driver::{CudaEvent, CudaStream, DevicePtr, DriverError};
-use girih_comm::operands::{check_pieces, check_shape};
+use girih_comm::operands::{check_pieces, check_shape, of_others};
 use girih_comm::{
-    Call, CardTransport, Collective, CommError, Communicator, Counters, Parcel, Pending, Traffic, Transport,
-    all_gather, all_to_all, members,
+    Call, CardTransport, Collective, CommError, Communicator, Counters, Parcel, PatchGraphs, PatchReaders, Pending,
+    Traffic, Transport, all_gather, all_to_all, members,
 };
-use girih_compute::{ComputeError, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader, Shape};
+use girih_compute::{ComputeError, Dtype, PatchOperand, PatchRowsOperand, Shape};
 
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{Lists, Swapped};
@@ -34,8 +34,8 @@ use self::onesided::{OneSided, OneSidedGroup};
 pub(crate) use self::peers::Peers;
 use crate::CudaMatrix;
 use crate::backend::Cuda;
-use crate::patch_rows::PatchRows;
-use crate::sampling::CudaGraph;
+use crate::patch_rows::{OwnRows, PatchRows};
+use crate::sampling::{CudaGraph, DeviceTopology};
 
 /// A rank on a card among ranks on other cards.
 pub struct NcclRank<T> {
@@ -107,6 +107,17 @@ impl<T: Transport> NcclRank<T> {
         };
         let comm = self.comm.as_ref().map(split).transpose()?;
         Ok(Lists::new(transport, comm, Arc::clone(&self.peers)))
+    }
+
+    /// Those of some transports by which all ranks can come to each other's patches; all of them ask.
+    fn possible(&self, operation: &'static str, by: &[CardTransport]) -> Result<Vec<CardTransport>, CommError> {
+        let mut possible = Vec::with_capacity(by.len());
+        for &by in by {
+            if by == CardTransport::Nccl || self.peers.lets_read(operation, self.stream.context())? {
+                possible.push(by);
+            }
+        }
+        Ok(possible)
     }
 
     /// A communicator once it is there; whoever waits for the device knows of it.
@@ -277,12 +288,16 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
             return self.copy(NAME, own, self.rows(out, &pieces[0]));
         }
         self.copy(NAME, own, self.rows(out, &pieces[rank]))?;
-        // From each to each, so that every link carries rows both ways from the start; broadcasts go along rings, one after the other.
-        let received: Vec<Elements> = pieces.iter().map(|piece| self.rows(out, piece)).collect();
-        self.exchange(NAME, &vec![own; size], &received)?;
-        let (own, all) = (bytes(out, rows[rank]), bytes(out, out.shape.rows));
-        self.counters.add(Traffic::of_all_gather(own, all, size));
-        Ok(())
+        self.share(NAME, rows, (own, &pieces), out)
+    }
+
+    fn gather_others(&self, rows: &[usize], input: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), CommError> {
+        const NAME: &str = "gather from others";
+        let (rank, size) = self.rank_and_size();
+        let pieces = check_pieces(NAME, &of_others(rows, rank), size, out.shape)?;
+        check_shape(NAME, input.shape, Shape::new(rows[rank], out.shape.cols))?;
+        check_dtypes(NAME, input.dtype, out.dtype)?;
+        self.share(NAME, rows, (self.rows(input, &(0..rows[rank])), &pieces), out)
     }
 
     fn all_to_all(
@@ -318,14 +333,22 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         all_to_all(&*self.transport, "all-to-all of messages", messages)
     }
 
-    fn patch_graph(
+    fn patch_graphs(
         &self,
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
-    ) -> Result<Option<Box<dyn NeighborGraph<Cuda>>>, CommError> {
+        by: &[CardTransport],
+    ) -> Result<PatchGraphs<Cuda>, CommError> {
         const NAME: &str = "patches on cards";
-        let graph = CudaGraph::of_patch(cuda, patch, self.lists(NAME)?);
-        graph.map(|graph| Some(Box::new(graph) as _)).map_err(failed_in(NAME))
+        let own = Arc::new(DeviceTopology::of_patch(cuda, patch, self.rank()).map_err(failed_in(NAME))?);
+        let graph = |by: CardTransport| -> Result<_, CommError> {
+            let graph = match by {
+                CardTransport::Nccl => CudaGraph::asking_others(cuda, patch, &own, self.lists(NAME)?),
+                CardTransport::Peer => CudaGraph::reading_others(cuda, patch, &own, &self.peers),
+            };
+            Ok((by, Box::new(graph.map_err(failed_in(NAME))?) as _))
+        };
+        self.possible(NAME, by)?.into_iter().map(graph).collect()
     }
 
     fn patch_rows(
@@ -333,10 +356,19 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         cuda: &Cuda,
         own: PatchRowsOperand<'_, Cuda>,
         bounds: &[u32],
-    ) -> Result<Option<Box<dyn RowReader<Cuda>>>, CommError> {
+        by: &[CardTransport],
+    ) -> Result<PatchReaders<Cuda>, CommError> {
         const NAME: &str = "rows of patches on cards";
-        let rows = PatchRows::new(cuda, own, bounds, self.lists(NAME)?).map_err(failed_in(NAME))?;
-        Ok(rows.map(|rows| Box::new(rows) as _))
+        let own = OwnRows::new(cuda, own, (bounds, self.rank())).map_err(failed_in(NAME))?;
+        let Some(own) = own.map(Arc::new) else { return Ok(Vec::new()) };
+        let rows = |by: CardTransport| -> Result<_, CommError> {
+            let rows = match by {
+                CardTransport::Nccl => PatchRows::asking_others(cuda, &own, bounds, self.lists(NAME)?),
+                CardTransport::Peer => PatchRows::reading_others(cuda, &own, bounds, &self.peers),
+            };
+            Ok((by, Box::new(rows.map_err(failed_in(NAME))?) as _))
+        };
+        self.possible(NAME, by)?.into_iter().map(rows).collect()
     }
 
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<Cuda>>, CommError> {
@@ -393,6 +425,23 @@ impl<T: Transport> NcclRank<T> {
         // SAFETY: as in `Collective::broadcast`; of calls that were begun, `Collective::begin` says the same.
         let exchanged = unsafe { group.exchange((&*self.transport, call), sent, received, is_begun) };
         exchanged.inspect_err(|_| group.all.note_failure())
+    }
+
+    /// Own rows to each other rank, and `rows` of each to their pieces of `out`. From each to each, so that every link carries rows both ways from the
+    /// start; broadcasts go along rings, one after the other.
+    fn share(
+        &self,
+        operation: &'static str,
+        rows: &[usize],
+        (own, pieces): (Elements, &[std::ops::Range<usize>]),
+        out: &mut CudaMatrix,
+    ) -> Result<(), CommError> {
+        let (rank, size) = self.rank_and_size();
+        let received: Vec<Elements> = pieces.iter().map(|piece| self.rows(out, piece)).collect();
+        self.exchange(operation, &vec![own; size], &received)?;
+        let (own, all) = (bytes(out, rows[rank]), bytes(out, rows.iter().sum()));
+        self.counters.add(Traffic::of_all_gather(own, all, size));
+        Ok(())
     }
 
     /// A broadcast by copies: the root's rows are cut into as many slices as there are others. Each copies one from the root, and then those

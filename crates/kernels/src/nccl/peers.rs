@@ -98,6 +98,18 @@ impl Peers {
         (self.open_memory)(operation, context)
     }
 
+    /// Whether the cards of all ranks read what is allocated in a context, from now on if they can; all of them call it.
+    pub(crate) fn lets_read(&self, operation: &'static str, context: &Arc<CudaContext>) -> Result<bool, CommError> {
+        if self.size == 1 || !self.is_one_process {
+            return Ok(self.size == 1);
+        }
+        let opened = self.open_memory(operation, context);
+        if let Err(error) = &opened {
+            tracing::debug!("patches are not read in place: {error}");
+        }
+        self.agree(opened.is_ok())
+    }
+
     /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator. Such a wait must not
     /// be for a rank that has ended: what that one gives back, such as memory that others can read, it can only when their cards are
     /// done, and the driver then answers nobody.

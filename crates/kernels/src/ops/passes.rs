@@ -27,6 +27,32 @@ impl Cuda {
         self.pass("scale", "scale", x, Some(factor), out)
     }
 
+    /// [`Backend::scale_rows`](girih_compute::Backend::scale_rows).
+    pub(crate) fn scale_rows(
+        &self,
+        factors: &CudaMatrix,
+        x: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "scale_rows";
+        checks::scale_rows((factors.shape, factors.dtype), x.shape, out.shape)?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let padded = x.padded();
+        let in_fours = padded.cols.is_multiple_of(4);
+        let (name, cols) =
+            if in_fours { ("scale_rows_of_fours", padded.cols / 4) } else { ("scale_rows", padded.cols) };
+        let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", out.dtype)])?;
+        let (rows, n_columns) = (padded.rows as u64, cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&factors.data).arg(&mut out.data).arg(&rows).arg(&n_columns);
+        // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, where rows begin, and
+        // there is a factor for each row.
+        unsafe { launch.launch(columns_of(Shape::new(padded.rows, cols))) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
     /// [`Backend::add_scaled`](girih_compute::Backend::add_scaled).
     pub(crate) fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::add_scaled(x.shape, out.shape)?;

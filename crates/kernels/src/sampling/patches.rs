@@ -43,7 +43,7 @@ pub(crate) struct Owners {
 /// What ranks are asked for, on the device.
 pub(crate) struct Questions {
     /// Nodes, from one rank's to the next one's `stride` apart.
-    pub(crate) nodes: CudaSlice<NodeId>,
+    nodes: CudaSlice<NodeId>,
     pub(crate) stride: u64,
     /// Nodes asked of each rank; then edges that these draw.
     counts: CudaSlice<u64>,
@@ -301,11 +301,14 @@ impl PatchDraws {
     /// There is room for what others ask.
     unsafe fn shuffle(&self, cuda: &Cuda, asked: &Asked, nodes: &Pieces<NodeId>) -> Result<(), ComputeError> {
         let list = |rank, address, share: Share| Swapped { rank, address, n_bytes: share.nodes * WORD };
-        let sent = self.of_others(|other| [list(other, asked.questions.at(cuda, other), asked.mine[other])]);
-        let received = self.of_others(|other| [list(other, nodes.at(cuda, other), asked.theirs[other])]);
+        let lists = &self.owners.lists;
+        let sent = lists
+            .of_others(|other| list(other, asked.questions.at(cuda, other), asked.mine[other]))
+            .collect::<Vec<_>>();
+        let received =
+            lists.of_others(|other| list(other, nodes.at(cuda, other), asked.theirs[other])).collect::<Vec<_>>();
         // SAFETY: the caller vouches.
-        unsafe { self.owners.lists.swap(OPERATION, &cuda.device.stream, &sent, &received) }
-            .map_err(|error| failed(&error))
+        unsafe { lists.swap(OPERATION, &cuda.device.stream, &sent, &received) }.map_err(|error| failed(&error))
     }
 
     /// Sends draws to those who asked for them.
@@ -322,17 +325,13 @@ impl PatchDraws {
             [(offsets.at(cuda, rank), share.n_offsets() * OFFSET), (edges.at(cuda, rank), share.edges * WORD)]
                 .map(|(address, n_bytes)| Swapped { rank, address, n_bytes })
         };
-        let sent = self.of_others(|other| lists(other, drawn, asked.theirs[other]));
-        let received = self.of_others(|other| lists(other, answers, asked.mine[other]));
+        let of_others = |draws: &Drawn, shares: &[Share]| -> Vec<Swapped> {
+            self.owners.lists.of_others(|other| lists(other, draws, shares[other])).flatten().collect()
+        };
+        let (sent, received) = (of_others(drawn, &asked.theirs), of_others(answers, &asked.mine));
         // SAFETY: the caller vouches.
         unsafe { self.owners.lists.swap(OPERATION, &cuda.device.stream, &sent, &received) }
             .map_err(|error| failed(&error))
-    }
-
-    /// Lists for each other rank, or from it.
-    fn of_others<const N: usize>(&self, lists: impl Fn(usize) -> [Swapped; N]) -> Vec<Swapped> {
-        let lists_of = &self.owners.lists;
-        (0..lists_of.size()).filter(|&other| other != lists_of.rank()).flat_map(lists).collect()
     }
 
     /// Puts answers in the order of the rows of a hop: takes all neighbours of a graph whose rows are the answers.

@@ -30,7 +30,7 @@ pub struct DeviceSampler {
     hops: Vec<Neighbors>,
     options: NeighborOptions,
     bias: Option<DeviceBias>,
-    /// What draws where ranks hold patches.
+    /// What draws where ranks ask each other.
     patches: Option<PatchDraws>,
     kernels: Kernels,
     identity: Identity,
@@ -61,8 +61,9 @@ impl DeviceSampler {
         Self::assemble(cuda, topology, (bias, None), &edges_of_nodes, (sampler, batch_size))
     }
 
-    /// The sampler's batches of at most `batch_size` seeds, on a graph of which `topology` has the rows of a patch: all ranks sample a batch
-    /// together, with one key, each for its own seeds. Batches have memory for any: no rank samples again while others go on.
+    /// The sampler's batches of at most `batch_size` seeds, on a graph of which every rank has a patch. With `owners` the `topology` is that
+    /// patch, and all ranks sample a batch together, with one key, each for its own seeds; batches then have memory for any: no rank samples
+    /// again while others go on. Without, it reads all patches in place.
     ///
     /// # Errors
     /// When the sampler does what ranks with patches do not: LABOR, draws for a whole layer, weights, places of edges; when batches have no seeds,
@@ -70,7 +71,7 @@ impl DeviceSampler {
     pub(crate) fn of_patches(
         cuda: &Cuda,
         topology: Arc<DeviceTopology>,
-        owners: Arc<Owners>,
+        owners: Option<Arc<Owners>>,
         degrees: &[u32],
         (sampler, batch_size): (&NeighborSampler, usize),
     ) -> Result<Self, ComputeError> {
@@ -78,8 +79,9 @@ impl DeviceSampler {
         let all = || degrees.par_iter().map(|&degree| u64::from(degree)).collect();
         let n_edges = topology.n_edges() as u64;
         let edges_of_nodes = |n| edges_of_nodes(n_edges, n, all);
-        let patches = PatchDraws::new(cuda, owners, sampler.fan_out().hops())?;
-        Self::assemble(cuda, topology, (None, Some(patches)), &edges_of_nodes, (sampler, batch_size))
+        let draws = |owners| PatchDraws::new(cuda, owners, sampler.fan_out().hops());
+        let patches = owners.map(draws).transpose()?;
+        Self::assemble(cuda, topology, (None, patches), &edges_of_nodes, (sampler, batch_size))
     }
 
     fn assemble(

@@ -5,8 +5,8 @@
 //! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
 //! ```
 //! The host waits for nothing but the words, which say how large things are. What it asks for after a request goes on beside the
-//! sampling, which begins when all is done that was asked for before. Where ranks hold patches, they make a batch together when they take it:
-//! the host then waits for each hop, beside whatever the device was asked for since the request.
+//! sampling, which begins when all is done that was asked for before. Where ranks hold patches and ask each other, they make a batch together when
+//! they take it: the host then waits for each hop, beside whatever the device was asked for since the request.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
-use crate::nccl::Lists;
+use crate::nccl::{Lists, Peers};
 use crate::ops::Found;
 
 /// Lanes of a row; `kernels/neighborhoods.cu` says the same.
@@ -42,8 +42,8 @@ pub(crate) struct CudaGraph {
 /// What the host knows of a graph, to tell how large batches can be.
 enum OnHost {
     Whole(Csr),
-    /// Of a patch, how many neighbours all nodes have, and the way to the other ranks.
-    Patch(Vec<u32>, Arc<Owners>),
+    /// Of patches, how many neighbours all nodes have, and the way to the other ranks where these are asked.
+    Patches(Vec<u32>, Option<Arc<Owners>>),
 }
 
 /// A sampler, and the batch that it writes.
@@ -118,12 +118,35 @@ impl CudaGraph {
         Ok(Self { topology, factors, on_host: OnHost::Whole(operand.graph.clone()) })
     }
 
-    /// [`Collective::patch_graph`](girih_comm::Collective::patch_graph).
-    pub(crate) fn of_patch(cuda: &Cuda, patch: &PatchOperand<'_>, lists: Lists) -> Result<Self, ComputeError> {
-        let topology = Arc::new(DeviceTopology::of_patch(cuda, patch, lists.rank())?);
-        let owners = Arc::new(Owners::new(cuda, lists, patch.bounds)?);
+    /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) of ranks that ask each other, of which this one has `own`.
+    pub(crate) fn asking_others(
+        cuda: &Cuda,
+        patch: &PatchOperand<'_>,
+        own: &Arc<DeviceTopology>,
+        lists: Lists,
+    ) -> Result<Self, ComputeError> {
+        let owners = Owners::new(cuda, lists, patch.bounds)?;
+        Self::of_patches(cuda, patch, Arc::clone(own), Some(Arc::new(owners)))
+    }
+
+    /// The same of ranks whose cards read each other's memory.
+    pub(crate) fn reading_others(
+        cuda: &Cuda,
+        patch: &PatchOperand<'_>,
+        own: &DeviceTopology,
+        peers: &Peers,
+    ) -> Result<Self, ComputeError> {
+        Self::of_patches(cuda, patch, Arc::new(own.with_others(cuda, patch, peers)?), None)
+    }
+
+    fn of_patches(
+        cuda: &Cuda,
+        patch: &PatchOperand<'_>,
+        topology: Arc<DeviceTopology>,
+        owners: Option<Arc<Owners>>,
+    ) -> Result<Self, ComputeError> {
         let factors = Factors::upload(cuda, (patch.scales, patch.loops), None)?;
-        Ok(Self { topology, factors, on_host: OnHost::Patch(patch.degrees.to_vec(), owners) })
+        Ok(Self { topology, factors, on_host: OnHost::Patches(patch.degrees.to_vec(), owners) })
     }
 }
 
@@ -142,8 +165,8 @@ impl NeighborGraph<Cuda> for CudaGraph {
         let topology = Arc::clone(&self.topology);
         let sampler = match &self.on_host {
             OnHost::Whole(graph) => DeviceSampler::new(&side, topology, graph, sampler, batch_size)?,
-            OnHost::Patch(degrees, owners) => {
-                DeviceSampler::of_patches(&side, topology, Arc::clone(owners), degrees, (sampler, batch_size))?
+            OnHost::Patches(degrees, owners) => {
+                DeviceSampler::of_patches(&side, topology, owners.clone(), degrees, (sampler, batch_size))?
             }
         };
         let batch = sampler.batch(&side)?;
@@ -167,7 +190,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         let failed = Cuda::failed(OPERATION);
         // Rows have been made of the batch before.
         stream.join(&self.cuda.device.stream).map_err(&failed)?;
-        if matches!(self.graph.on_host, OnHost::Patch(..)) {
+        if matches!(self.graph.on_host, OnHost::Patches(_, Some(_))) {
             self.asked = Some(Asked::Later(seeds.to_vec(), key));
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! [`DeviceTopology`]: a graph that a device samples from.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cudarc::driver::CudaSlice;
 use girih_compute::{ComputeError, PatchOperand};
@@ -9,13 +10,15 @@ use girih_tiers::Placement;
 
 use super::{OPERATION, arguments};
 use crate::Cuda;
+use crate::nccl::Peers;
 use crate::placed::{PlacedRows, Rows};
+use crate::shared::Shared;
 
 /// The pattern of an adjacency: offsets of rows in the memory of a device, and neighbours there or where a placement puts them.
 pub struct DeviceTopology {
     n_nodes: usize,
     n_edges: usize,
-    indptr: CudaSlice<u64>,
+    indptr: Arc<CudaSlice<u64>>,
     neighbors: Neighbors,
     is_on_host: bool,
 }
@@ -26,7 +29,12 @@ enum Neighbors {
     OnDevice(CudaSlice<NodeId>),
     Placed(PlacedRows),
     /// Those of a patch, whose first edge is this one of the graph.
-    OfPatch(CudaSlice<NodeId>, u64),
+    OfPatch(Arc<CudaSlice<NodeId>>, u64),
+    /// Those of the patches of all ranks, by their addresses.
+    OfPatches {
+        addresses: CudaSlice<u64>,
+        _patches: Vec<Arc<Shared>>,
+    },
 }
 
 impl DeviceTopology {
@@ -66,12 +74,7 @@ impl DeviceTopology {
     /// # Errors
     /// When rows, patches and degrees do not fit each other, the memory does not suffice, or the device fails.
     pub(crate) fn of_patch(cuda: &Cuda, patch: &PatchOperand<'_>, rank: usize) -> Result<Self, ComputeError> {
-        let mut indptr = Vec::with_capacity(patch.degrees.len() + 1);
-        indptr.push(0);
-        indptr.extend(patch.degrees.iter().scan(0, |end, &degree| {
-            *end += u64::from(degree);
-            Some(*end)
-        }));
+        let indptr = offsets(patch.degrees);
         let n_nodes = patch.degrees.len();
         let bounds = patch.bounds.get(rank..rank + 2).map(|bounds| [bounds[0] as usize, bounds[1] as usize]);
         let own = bounds.filter(|[first, end]| first <= end && *end <= n_nodes && end - first == patch.rows.n_rows());
@@ -88,8 +91,41 @@ impl DeviceTopology {
         Ok(Self {
             n_nodes,
             n_edges: indptr[n_nodes] as usize,
-            neighbors: Neighbors::OfPatch(cuda.upload_list(OPERATION, patch.rows.indices())?, indptr[first]),
-            indptr: cuda.upload_list(OPERATION, &indptr)?,
+            neighbors: Neighbors::OfPatch(Arc::new(cuda.upload_list(OPERATION, patch.rows.indices())?), indptr[first]),
+            indptr: Arc::new(cuda.upload_list(OPERATION, &indptr)?),
+            is_on_host: false,
+        })
+    }
+
+    /// The rows of the patches of all ranks, read from the memory of their cards, which have to be [let read it](Peers::lets_read) before;
+    /// this is the rank's own, as [`of_patch`](Self::of_patch) has it. All ranks call it together.
+    ///
+    /// # Errors
+    /// When the memory does not suffice, or the device or a rank fails.
+    ///
+    /// # Panics
+    /// When this is no patch.
+    pub(crate) fn with_others(
+        &self,
+        cuda: &Cuda,
+        patch: &PatchOperand<'_>,
+        peers: &Peers,
+    ) -> Result<Self, ComputeError> {
+        const OF_ID: u64 = size_of::<NodeId>() as u64;
+        let Neighbors::OfPatch(own, _) = &self.neighbors else { panic!("a patch") };
+        let memory = (cuda.pointer(Some(&**own)), Arc::clone(own) as _);
+        let patches = Shared::of_all(cuda, OPERATION, peers, memory)?;
+        let (offsets, mut addresses) = (offsets(patch.degrees), Vec::with_capacity(self.n_nodes));
+        for (shared, bounds) in patches.iter().zip(patch.bounds.windows(2)) {
+            let nodes = bounds[0] as usize..bounds[1] as usize;
+            let first = offsets[nodes.start];
+            addresses.extend(offsets[nodes].iter().map(|offset| shared.address + (offset - first) * OF_ID));
+        }
+        Ok(Self {
+            n_nodes: self.n_nodes,
+            n_edges: self.n_edges,
+            indptr: Arc::clone(&self.indptr),
+            neighbors: Neighbors::OfPatches { addresses: cuda.upload_list(OPERATION, &addresses)?, _patches: patches },
             is_on_host: false,
         })
     }
@@ -98,7 +134,7 @@ impl DeviceTopology {
         Ok(Self {
             n_nodes: graph.n_rows(),
             n_edges: graph.nnz(),
-            indptr: cuda.upload_list(OPERATION, graph.indptr())?,
+            indptr: Arc::new(cuda.upload_list(OPERATION, graph.indptr())?),
             neighbors,
             is_on_host,
         })
@@ -127,6 +163,7 @@ impl DeviceTopology {
         let (indices, rows) = match &self.neighbors {
             Neighbors::OnDevice(indices) => (cuda.pointer(Some(indices)), 0),
             Neighbors::Placed(placed) => placed.addresses(cuda),
+            Neighbors::OfPatches { addresses, .. } => (0, cuda.pointer(Some(addresses))),
             // Where those of the whole graph would begin: of nodes of other patches nothing is read.
             Neighbors::OfPatch(indices, first_edge) => {
                 (cuda.pointer(Some(indices)).wrapping_sub(first_edge * size_of::<NodeId>() as u64), 0)
@@ -137,7 +174,7 @@ impl DeviceTopology {
 
     /// The address of the offsets of rows.
     pub(super) fn indptr_address(&self, cuda: &Cuda) -> u64 {
-        cuda.pointer(Some(&self.indptr))
+        cuda.pointer(Some(&*self.indptr))
     }
 
     /// Checks that seeds, or whatever `what` calls them, are nodes.
@@ -150,6 +187,17 @@ impl DeviceTopology {
             )),
         }
     }
+}
+
+/// Where the rows of nodes with so many neighbours begin, and where the last one ends.
+fn offsets(degrees: &[u32]) -> Vec<u64> {
+    let mut offsets = Vec::with_capacity(degrees.len() + 1);
+    offsets.push(0);
+    offsets.extend(degrees.iter().scan(0, |end, &degree| {
+        *end += u64::from(degree);
+        Some(*end)
+    }));
+    offsets
 }
 
 /// Rows and columns have to be the same nodes.

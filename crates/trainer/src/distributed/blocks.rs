@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use girih_comm::{CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
-use girih_graph_format::{Csr, NodeId, Scales};
+use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 use girih_partition::{Exchange, Step, place_in};
 
 use super::adjacency::AllScales;
@@ -39,6 +39,9 @@ pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
 
 /// What a rank multiplies in a product.
 pub(crate) struct Blocks<B: Backend> {
+    /// What it multiplies its own rows by before they travel: the factors of columns of `Â`, which blocks then have not. So each row is
+    /// multiplied once, by who holds it.
+    pub(super) factors: Option<B::Matrix>,
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
     pub(super) own: Option<Chunks<B>>,
     pub(super) stages: Vec<Stage<B>>,
@@ -69,10 +72,10 @@ pub(crate) enum StageExchange<B: Backend> {
     Rows(RowExchange<B>),
 }
 
-/// Panels that come, or parts of them.
+/// Panels of others that come, or parts of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PanelRows {
-    /// How many rows from each member of the group, this rank's own among them.
+    /// How many rows each member of the group has for the others, this rank among them.
     pub(super) counts: Vec<usize>,
     /// Which of its own rows these are, counted from the first.
     pub(super) own: Range<usize>,
@@ -92,13 +95,8 @@ pub(super) struct HostBlocks {
     stages: Vec<(Option<HostBlock>, Lists)>,
 }
 
-/// Some columns of the rows that a rank's products have.
-#[derive(Clone)]
-struct HostBlock {
-    /// Of each chunk of the rows.
-    chunks: Vec<Csr>,
-    columns: Arc<Columns>,
-}
+/// Some columns of the rows that a rank's products have, for each chunk of these.
+type HostBlock = Vec<Csr>;
 
 /// How many rows come from each member of the group.
 #[derive(Clone)]
@@ -133,7 +131,7 @@ impl HostBlocks {
         let touched = Touched::new(rows, ranks, exchange)?;
         let own_step = mine.steps.iter().find(|step| step.root == ranks.rank());
         let chunks = ranks.chunks_of_product();
-        let block = |columns| HostBlock::new(rows, &chunks, columns);
+        let block = |columns| cut_chunks(rows, &chunks, &columns);
         let own = own_step.map(|step| block(Columns::of(panels[step.panel].clone())));
         let of_stage = |(steps, part): (Range<usize>, usize)| {
             let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
@@ -159,15 +157,19 @@ impl HostBlocks {
     ) -> Result<Blocks<B>, ComputeError> {
         let rows_of = ranks.chunks_of_product();
         let uploaded = |block: HostBlock| -> Result<Chunks<B>, ComputeError> {
-            let right = right.as_ref().map(|right| block.columns.scales(right));
             let of_chunk = |(csr, rows): (&Csr, &Vec<Range<usize>>)| {
                 let left =
                     left.as_ref().map(|left| rows.iter().flat_map(|rows| &left[rows.clone()]).copied().collect());
-                let scales = Scales { left, right: right.clone() };
+                let scales = Scales { left, right: None };
                 backend.upload_sparse(&SparseOperand { csr, scales, symmetric: false, names: None })
             };
-            block.chunks.iter().zip(&rows_of).map(of_chunk).collect()
+            block.iter().zip(&rows_of).map(of_chunk).collect()
         };
+        let factors = right.as_ref().map(|right| {
+            let own = right[ranks.own()].to_vec();
+            let column = Matrix::new(own.len(), 1, own).expect("a number for each row");
+            backend.upload(&column, Dtype::F32)
+        });
         let stages = self.stages.into_iter().map(|(block, lists)| {
             let exchange = match lists {
                 Lists::Panels(rows) => StageExchange::Panels(rows),
@@ -176,22 +178,22 @@ impl HostBlocks {
             Ok(Stage { matrix: block.map(uploaded).transpose()?, exchange })
         });
         let stages = stages.collect::<Result<_, ComputeError>>()?;
-        Ok(Blocks { own: self.own.map(uploaded).transpose()?, stages })
+        Ok(Blocks { factors: factors.transpose()?, own: self.own.map(uploaded).transpose()?, stages })
     }
 }
 
-/// All rows of a part of some panels come: columns of them, but none of this rank's own.
+/// All rows of a part of other ranks' panels come.
 fn whole_panels<B: Backend>(steps: &[Step], part: usize, ranks: &Ranks<B>) -> (Columns, Lists) {
     let group = &ranks.mine().group;
     let (mut columns, mut counts, mut own) = (Vec::new(), vec![0; group.len()], 0..0);
     for step in steps {
         let rows = ranks.plan().part_of(step.panel, part);
         counts[place_in(group, step.root)] = rows.len();
-        let is_own = step.root == ranks.rank();
-        if is_own {
+        if step.root == ranks.rank() {
             own = within(&rows, &ranks.plan().panels[step.panel]);
+        } else {
+            columns.extend(rows.map(|column| column as NodeId));
         }
-        columns.extend(rows.map(|column| if is_own { Columns::NONE } else { column as NodeId }));
     }
     (Columns(columns), Lists::Panels(PanelRows { counts, own }))
 }
@@ -215,7 +217,7 @@ impl Touched {
         let rows: Vec<Vec<NodeId>> = mine.steps.iter().map(of_step).collect();
         let by_rows = match exchange {
             Exchange::Auto => fewer_rows(&rows, ranks)?,
-            _ => vec![true; rows.len()],
+            Exchange::Dense | Exchange::Rows => vec![true; rows.len()],
         };
         // A rank is the root of one step at most.
         let mut messages = vec![Parcel::from([]); mine.group.len()];
@@ -261,13 +263,14 @@ pub(super) fn places_of(rows: &[NodeId], range: &Range<usize>) -> Range<usize> {
     below(range.start)..below(range.end)
 }
 
-/// For each step, whether rows that are touched are fewer than whole panels, over all members of the group.
+/// For each step, whether rows that are touched are enough fewer than whole panels, over all members of the group.
 fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<Vec<bool>, CommError> {
     let mine = ranks.mine();
     let counts: Vec<u64> = touched.iter().map(|rows| rows.len() as u64).collect();
     let sent = totals(&*ranks.steps, &counts)?;
-    let whole = |step: &Step| (ranks.plan().panels[step.panel].len() * (mine.group.len() - 1)) as u64;
-    Ok(mine.steps.iter().zip(sent).map(|(step, sent)| sent < whole(step)).collect())
+    let whole = |step: &Step| ranks.plan().panels[step.panel].len() * (mine.group.len() - 1);
+    let sends_rows = |(step, sent)| Exchange::Auto.sends_rows(sent as usize, whole(step));
+    Ok(mine.steps.iter().zip(sent).map(sends_rows).collect())
 }
 
 impl<B: Backend> Pattern<B> {
@@ -290,24 +293,26 @@ impl<B: Backend> Pattern<B> {
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
         let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
         let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
-        let block = HostBlock::new(own, &[vec![ranks.own()]], Columns(columns.clone()));
+        let columns = Columns(columns);
+        let block = cut_chunks(own, &[vec![ranks.own()]], &columns);
         let scales = Scales {
             left: left.as_ref().map(|left| left[ranks.own()].to_vec()),
-            right: right.as_ref().map(|right| block.columns.scales(right)),
+            right: right.as_ref().map(|right| columns.scales(right)),
         };
+        let Columns(columns) = columns;
         let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
         Ok(Self {
-            matrix: backend.upload_sparse(&SparseOperand { csr: &block.chunks[0], scales, symmetric: false, names })?,
+            matrix: backend.upload_sparse(&SparseOperand { csr: &block[0], scales, symmetric: false, names })?,
             rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
         })
     }
 }
 
-/// The columns of the adjacency that a block's stand for, ascending; [`NONE`](Self::NONE) where a column has no entry.
+/// The columns of the adjacency that a block's stand for, ascending.
 struct Columns(Vec<NodeId>);
 
 impl Columns {
-    /// No column, or no place of one.
+    /// No place of a column.
     const NONE: u32 = u32::MAX;
 
     fn of(columns: Range<usize>) -> Self {
@@ -316,15 +321,16 @@ impl Columns {
 
     /// From the first to the last.
     fn range(&self) -> Range<usize> {
-        let mut all = self.0.iter().filter(|column| **column != Self::NONE).map(|&column| column as usize);
-        let first = all.next().unwrap_or(0);
-        first..all.next_back().unwrap_or(first) + 1
+        match (self.0.first(), self.0.last()) {
+            (Some(&first), Some(&last)) => first as usize..last as usize + 1,
+            _ => 0..0,
+        }
     }
 
     /// The place of every column in a range, counted from its start.
     fn places(&self, range: &Range<usize>) -> Vec<u32> {
         let mut places = vec![Self::NONE; range.len()];
-        for (place, &column) in self.0.iter().enumerate().filter(|(_, column)| **column != Self::NONE) {
+        for (place, &column) in self.0.iter().enumerate() {
             places[column as usize - range.start] = place as u32;
         }
         places
@@ -332,19 +338,15 @@ impl Columns {
 
     /// Of a number for each column of the adjacency, those of the block's.
     fn scales(&self, scales: &[f32]) -> Vec<f32> {
-        let of_column = |&column: &NodeId| if column == Self::NONE { 0.0 } else { scales[column as usize] };
-        self.0.iter().map(of_column).collect()
+        self.0.iter().map(|&column| scales[column as usize]).collect()
     }
 }
 
-impl HostBlock {
-    /// Some columns of rows: for each chunk the ranges of rows that it has, one below the other.
-    fn new(rows: &[LoopedRows], chunks: &[Vec<Range<usize>>], columns: Columns) -> Self {
-        let range = columns.range();
-        let places = columns.places(&range);
-        let cut = |chunk: &Vec<Range<usize>>| cut(rows, chunk, (&range, &places), columns.0.len());
-        Self { chunks: chunks.iter().map(cut).collect(), columns: Arc::new(columns) }
-    }
+/// Some columns of rows: for each chunk the ranges of rows that it has, one below the other.
+fn cut_chunks(rows: &[LoopedRows], chunks: &[Vec<Range<usize>>], columns: &Columns) -> HostBlock {
+    let range = columns.range();
+    let places = columns.places(&range);
+    chunks.iter().map(|chunk| cut(rows, chunk, (&range, &places), columns.0.len())).collect()
 }
 
 /// Some ranges of rows one below the other, with those columns of a range that have a place, of `n_columns`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_comm::{Collective, CommError};
+use girih_comm::{CardTransport, Collective, CommError};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
 use girih_partition::{BlockPlan, Exchange};
@@ -37,6 +37,7 @@ pub(super) struct CutData {
     shape: Option<DataShape>,
     exchange: Exchange,
     wire: Dtype,
+    transport: Option<CardTransport>,
     needs: Needs,
 }
 
@@ -64,7 +65,16 @@ impl CutData {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),
             DataSource::Stored(_) => None,
         };
-        Ok(Self { plan, source: Arc::new(source), outline, shape, exchange: ranks.exchange, wire: ranks.wire, needs })
+        Ok(Self {
+            plan,
+            source: Arc::new(source),
+            outline,
+            shape,
+            exchange: ranks.exchange,
+            wire: ranks.wire,
+            transport: ranks.transport,
+            needs,
+        })
     }
 
     /// This rank among those of a world, with the groups that the plan has.
@@ -160,9 +170,9 @@ impl CutData {
         let shape = self.shape(ranks)?;
         let cut = self.adjacency(ranks)?;
         let rows = self.source.graph_rows(ranks.own())?;
-        let held =
-            Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, (config, self.wire))?;
-        let patches = held.patches(backend)?;
+        let by = (self.wire, self.transport.map_or(CardTransport::ALL.to_vec(), |by| vec![by]));
+        let held = Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, config, by)?;
+        let patches = held.patches(backend, config.seed)?;
         let dims = Dims::of_outline(&self.outline);
         let start = |run| held.run(backend, &patches, (config, dims), run);
         train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))

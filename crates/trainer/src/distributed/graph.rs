@@ -74,16 +74,24 @@ impl<B: Backend> CutGraph<B> {
         let blocks = self.blocks(backend, transpose)?;
         let dtype = backend.dtype(x);
         let travelling = travelling(dtype, self.wire());
-        if travelling == dtype {
-            return self.multiply_travelling(backend, pool, blocks, x, epilogue, out);
+        let made = match &blocks.factors {
+            None if travelling == dtype => None,
+            None => Some(pool.converted(backend, x, travelling)?),
+            Some(factors) => {
+                let mut scaled = pool.take(backend, backend.shape(x), travelling)?;
+                backend.scale_rows(factors, x, &mut scaled)?;
+                Some(scaled)
+            }
+        };
+        self.multiply_travelling(backend, pool, blocks, made.as_ref().unwrap_or(x), epilogue, out)?;
+        if let Some(made) = made {
+            pool.give(backend, made);
         }
-        let operand = pool.converted(backend, x, travelling)?;
-        self.multiply_travelling(backend, pool, blocks, &operand, epilogue, out)?;
-        pool.give(backend, operand);
         Ok(())
     }
 
-    /// `out = epilogue(blocks·X)` for `X` as it travels, own rows among them: how many ranks there are changes no operand.
+    /// `out = epilogue(blocks·X)` for `X` as it travels, times factors and rounded, own rows among them: how many ranks there are changes no
+    /// operand.
     fn multiply_travelling(
         &self,
         backend: &B,

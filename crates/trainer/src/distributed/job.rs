@@ -1,7 +1,7 @@
 //! [`RankJob`]: what ranks do together, and the ways of being ranks.
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, CommError, Transport};
+use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix};
 
 use super::session::RankOptions;
@@ -46,10 +46,9 @@ pub trait RankJob: Sized {
     where
         B::Matrix: HostMatrix,
     {
-        let transport = self.ranks().transport;
-        if transport != CardTransport::Nccl {
+        if let Some(transport) = self.ranks().transport {
             return Err(TrainError::invalid(format!(
-                "the transport {transport} copies rows between cards, and these ranks are on processors, where messages carry them; \
+                "the transport {transport} carries rows between cards, and these ranks are on processors, where messages carry them; \
                  leave the transport out, or take CUDA devices"
             )));
         }

@@ -25,6 +25,8 @@ use crate::plan::DataSizes;
 #[derive(Clone)]
 pub struct PaperGraph {
     self_loops: bool,
+    /// Whether `Â` and its transpose have factors of columns.
+    has_factors: [bool; 2],
     weighted: bool,
     entries: Entries,
 }
@@ -67,12 +69,12 @@ impl PaperGraph {
     /// # Errors
     /// When the configuration is refused.
     pub fn of(graph: &Csr, config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        let self_loops = has_self_loops(config, data)?;
+        let (self_loops, has_factors) = loops_and_factors(config, data)?;
         let looped = if self_loops { graph.with_self_loops() } else { graph.clone() };
         let (stored, transposed) = (graph.clone(), OnceLock::new());
         let counted = Counted { stored, looped, transposed, symmetric: data.symmetric };
         let weighted = graph.values().is_some();
-        Ok(Self { self_loops, weighted, entries: Entries::Counted(Arc::new(counted)) })
+        Ok(Self { self_loops, has_factors, weighted, entries: Entries::Counted(Arc::new(counted)) })
     }
 
     /// A graph of the size that `data` says.
@@ -80,8 +82,9 @@ impl PaperGraph {
     /// # Errors
     /// When the configuration is refused.
     pub fn even(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        let (self_loops, entries) = (has_self_loops(config, data)?, Entries::Even(data.n_edges as u64));
-        Ok(Self { self_loops, weighted: data.weighted, entries })
+        let (self_loops, has_factors) = loops_and_factors(config, data)?;
+        let entries = Entries::Even(data.n_edges as u64);
+        Ok(Self { self_loops, has_factors, weighted: data.weighted, entries })
     }
 
     /// Whether only its size is known, so that ranks do alike.
@@ -105,9 +108,12 @@ impl PaperGraph {
     }
 }
 
-/// Whether every node is its own neighbour; a network that reads no adjacency asks for no blocks either.
-fn has_self_loops(config: &TrainConfig, data: &DataSizes) -> Result<bool, TrainError> {
-    Ok(data.needs(config)?.graph.is_some_and(|adjacency| adjacency.self_loops))
+/// Whether every node is its own neighbour, and whether columns have factors in either direction; a network that reads no adjacency asks for
+/// no blocks either.
+fn loops_and_factors(config: &TrainConfig, data: &DataSizes) -> Result<(bool, [bool; 2]), TrainError> {
+    let Some(adjacency) = data.needs(config)?.graph else { return Ok((false, [false; 2])) };
+    let [left, right] = adjacency.norm.powers().map(|power| power.is_some());
+    Ok((adjacency.self_loops, [right, left]))
 }
 
 /// The sizes of the blocks of all ranks.
@@ -174,12 +180,7 @@ impl PaperBlocks {
         let columns = self.plan.panels[mine.steps[i].panel].len();
         let touched = evenly_touched(columns, self.plan.even_nnz(rank, i, n_edges));
         let others = mine.group.len() - 1;
-        let sends_rows = match self.exchange {
-            Exchange::Dense => false,
-            Exchange::Rows => true,
-            Exchange::Auto => touched * others < columns * others,
-        };
-        sends_rows.then_some(touched)
+        self.exchange.sends_rows(touched * others, columns * others).then_some(touched)
     }
 
     fn pattern_sizes(&self, rank: usize) -> PatternSizes {
@@ -218,7 +219,7 @@ impl PaperBlocks {
     fn chunks(&self, meter: &Meter, rank: usize, n_columns: usize, nnz: usize) -> Chunks<Meter> {
         let n_chunks = self.plan.n_chunks;
         let shape = |chunk| Shape::new(self.plan.n_chunk_rows(rank, chunk), n_columns);
-        let chunk = |chunk| self.sparse(meter, shape(chunk), even_part(nnz, chunk, n_chunks));
+        let chunk = |chunk| self.sparse(meter, shape(chunk), even_part(nnz, chunk, n_chunks)).without_column_factors();
         (0..n_chunks).map(chunk).collect()
     }
 
@@ -252,7 +253,7 @@ impl PaperBlocks {
                 own = within(&whole, &self.plan.panels[step.panel]);
             }
         }
-        let n_columns = received.iter().sum();
+        let n_columns = received.iter().sum::<usize>() - received[place];
         let exchange = match by_rows {
             true => StageExchange::Rows(exchange_of(meter, sent, received)),
             false => StageExchange::Panels(PanelRows { counts: received, own }),
@@ -284,7 +285,9 @@ impl BlockSource<Meter> for PaperBlocks {
         });
         let stages = self.plan.stages_of(rank).into_iter();
         let stages = stages.map(|stage| self.stage(meter, ranks, stage, transpose)).collect();
-        Ok(Blocks { own, stages })
+        let has_factors = self.graph.has_factors[usize::from(transpose == Transpose::Yes)];
+        let factors = has_factors.then(|| meter.matrix(Shape::new(ranks.own().len(), 1), Dtype::F32));
+        Ok(Blocks { factors, own, stages })
     }
 
     fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {
@@ -424,10 +427,14 @@ impl Collective<Meter> for PaperRank {
         Ok(())
     }
 
+    fn all_gather(&self, rows: &[usize], input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
+        self.gather_others(rows, input, out)
+    }
+
     /// Rows go from each to each: all wait for whoever has most.
-    fn all_gather(&self, rows: &[usize], _input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
+    fn gather_others(&self, rows: &[usize], _input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
         let most = bytes_of(out, rows.iter().copied().max().unwrap_or(0));
-        let (all, own) = (bytes_of(out, out.shape().rows), bytes_of(out, rows[self.place]));
+        let (all, own) = (bytes_of(out, rows.iter().sum()), bytes_of(out, rows[self.place]));
         let traffic = Traffic::of_all_gather(own, all, self.members.len());
         self.exchange(Operation::AllGather, most as f64 * self.n_others(), traffic);
         Ok(())

@@ -173,10 +173,10 @@ impl<B: Backend> Product<'_, B> {
             StageExchange::Panels(rows) => rows,
         };
         let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
-        let mut panels = self.pool.take(backend, Shape::new(counts.iter().sum(), cols), dtype)?;
         let is_whole = sent_rows.len() == backend.shape(own).rows;
         let mut roots = (0..counts.len()).filter(|&place| counts[place] > 0);
         if let (Some(root), None) = (roots.next(), roots.next()) {
+            let mut panels = self.pool.take(backend, Shape::new(counts[root], cols), dtype)?;
             if root == group.rank() {
                 backend.copy_block(backend.shape(&panels), own, (sent_rows.start, 0), &mut panels, (0, 0))?;
             }
@@ -186,8 +186,10 @@ impl<B: Backend> Product<'_, B> {
         // Who is no root of the stage sends nothing.
         let part = if is_whole { None } else { Some(self.rows_of(own, sent_rows)?) };
         let sent = part.as_ref().unwrap_or(own);
+        let n_rows = counts.iter().sum::<usize>() - counts[group.rank()];
+        let mut panels = self.pool.take(backend, Shape::new(n_rows, cols), dtype)?;
         let pending =
-            group.begin(&mut || group.all_gather(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
+            group.begin(&mut || group.gather_others(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
         Ok(Arriving { pending, rows: panels, sent: part })
     }
 

@@ -56,8 +56,8 @@ pub struct RankOptions {
     pub chunks: usize,
     /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
     pub wire: Dtype,
-    /// What carries rows between ranks on cards.
-    pub transport: CardTransport,
+    /// What carries rows between ranks on cards: unless told, NCCL rows of matrices, and those of patches whatever is fastest there.
+    pub transport: Option<CardTransport>,
     /// Of mini-batches, what each rank holds.
     pub layout: Layout,
     /// How long a rank waits for another before it gives up.
@@ -65,11 +65,11 @@ pub struct RankOptions {
 }
 
 impl RankOptions {
-    /// Equal cuts, a stage for each step, products and operands as they are, as the papers have it; NCCL on cards.
+    /// Equal cuts, a stage for each step, products and operands as they are, as the papers have it; no transport told.
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
-        let (cuts, stages, wire, transport) = (Cuts::Equal, Stages::Steps, Dtype::F32, CardTransport::Nccl);
-        Self { grid, exchange, cuts, stages, chunks: 1, wire, transport, layout: Layout::default(), deadline }
+        let (cuts, stages, wire) = (Cuts::Equal, Stages::Steps, Dtype::F32);
+        Self { grid, exchange, cuts, stages, chunks: 1, wire, transport: None, layout: Layout::default(), deadline }
     }
 
     /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.

@@ -26,6 +26,7 @@ mod device;
 mod division;
 mod layerwise;
 mod neighborhoods;
+mod patch_devices;
 mod patches;
 mod plan;
 mod session;

@@ -7,16 +7,16 @@
 //! All ranks make a batch together: `together.rs` says how they do so ahead of the step. Sampling and loading have a communicator each,
 //! so that one batch may be sampled while rows of the one before it are fetched and a step adds up gradients.
 //!
-//! Ranks whose devices sample by themselves exchange the same between these instead ([`Collective::patch_graph`],
-//! [`Collective::patch_rows`]), and leave batches where they are used: `device.rs`.
+//! Ranks whose devices sample by themselves exchange the same between these instead, or read it where it is, whichever is faster
+//! (`patch_devices.rs`), and leave batches where they are used (`device.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_collective_sampling::{CollectiveError, RankGraph, RankRows};
-use girih_comm::Collective;
+use girih_comm::{CardTransport, Collective};
 use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{Backend, Dtype, NeighborGraph, PatchRowsOperand, RowReader};
+use girih_compute::{Backend, Dtype, PatchRowsOperand};
 use girih_datasets::{Features, Labels, NodeRows, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_partition::Patches;
@@ -24,7 +24,8 @@ use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampl
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
-use super::device::{DeviceBatches, Loader};
+use super::device::DeviceBatches;
+use super::patch_devices::{PatchDevices, Trial};
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
@@ -58,6 +59,8 @@ pub(crate) struct Held<B: Backend> {
     options: LoaderOptions,
     /// What frontiers and draws travel by, and rows of features.
     worlds: [Box<dyn Collective<B>>; 2],
+    /// What may carry them between devices.
+    transports: Vec<CardTransport>,
 }
 
 /// Makes a rank's share of a batch, together with the others.
@@ -88,8 +91,8 @@ pub(crate) enum BatchRows {
 }
 
 impl<B: Backend> Held<B> {
-    /// What a rank holds of a graph, from the rows of its own nodes, of which those of `f32` travel as `wire`; all ranks call it
-    /// together.
+    /// What a rank holds of a graph, from the rows of its own nodes, of which those of `f32` travel as `wire`, between devices by the fastest
+    /// of `transports`; all ranks call it together.
     ///
     /// # Errors
     /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
@@ -99,7 +102,8 @@ impl<B: Backend> Held<B> {
         (rows, cut): (Csr, Option<Arc<CutAdjacency>>),
         nodes: NodeRows,
         needs: &Needs,
-        (config, wire): (&TrainConfig, Dtype),
+        config: &TrainConfig,
+        (wire, transports): (Dtype, Vec<CardTransport>),
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
@@ -138,6 +142,7 @@ impl<B: Backend> Held<B> {
         let world = || ranks.world().split(0, ranks.rank());
         Ok(Self {
             worlds: [world()?, world()?],
+            transports,
             ranks: Arc::clone(ranks),
             inputs,
             adjacency,
@@ -158,18 +163,18 @@ impl<B: Backend> Held<B> {
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
-    pub(crate) fn patches(&self, backend: &B) -> Result<Exchanged<'_, B>, TrainError> {
+    pub(crate) fn patches(&self, backend: &B, seed: u64) -> Result<Exchanged<'_, B>, TrainError> {
         let ([sampling, loading], rows) = (&self.worlds, self.neighborhoods.graph());
         let (features, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
         let graph = RankGraph::new(&**sampling, &self.patches, rows, None)?;
         let rows = RankRows::new(&**loading, &self.patches, features, row_bytes)?;
-        let (own, on_device) = (self.patches.range(self.ranks.rank()), self.on_device(backend)?);
+        let (own, on_device) = (self.patches.range(self.ranks.rank()), self.on_device(backend, seed)?);
         Ok(Exchanged { held: self, own, graph: Mutex::new(graph), rows: Mutex::new(rows), on_device })
     }
 
     /// What ranks make batches with whose devices sample and bring rows by themselves; all ranks call it together. Devices decode codes of
     /// a code book; the host decodes others, and brings rows that travel in fewer bytes than they are stored in.
-    fn on_device(&self, backend: &B) -> Result<Option<OnDevice<B>>, TrainError> {
+    fn on_device(&self, backend: &B, seed: u64) -> Result<Option<PatchDevices<B>>, TrainError> {
         let (own, n_columns) = match (&self.features, &self.inputs.features) {
             (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
                 (PatchRowsOperand::Dense(Arc::clone(own)), backend.shape(own).cols)
@@ -181,10 +186,12 @@ impl<B: Backend> Held<B> {
             }
             _ => return Ok(None),
         };
-        let (world, bounds) = (self.ranks.world(), self.patches.bounds());
-        let Some(rows) = world.patch_rows(backend, own, bounds)? else { return Ok(None) };
-        let graph = world.patch_graph(backend, &self.neighborhoods.patch_operand(bounds))?;
-        Ok(graph.map(|graph| OnDevice { graph, rows, n_columns }))
+        let (world, patch) = (self.ranks.world(), self.neighborhoods.patch_operand(self.patches.bounds()));
+        let all = PatchDevices::all(backend, world, &patch, (own, n_columns, self.precision), &self.transports)?;
+        let own = self.patches.range(self.ranks.rank());
+        let (sampler, batch_size) = (&self.sampler, self.options.batch_size);
+        let trial = Trial { backend, world, sampler, batch_size, own, seed };
+        trial.fastest(all)
     }
 
     /// A run at its start; all ranks call it together.
@@ -244,14 +251,7 @@ pub(crate) struct Exchanged<'h, B: Backend> {
     own: Range<NodeId>,
     graph: Mutex<RankGraph<'h, B>>,
     rows: Mutex<RankRows<'h, B>>,
-    on_device: Option<OnDevice<B>>,
-}
-
-/// The patches of all ranks as their devices draw from them, and rows of features.
-struct OnDevice<B: Backend> {
-    graph: Box<dyn NeighborGraph<B>>,
-    rows: Box<dyn RowReader<B>>,
-    n_columns: usize,
+    on_device: Option<PatchDevices<B>>,
 }
 
 impl<B: Backend> Exchanged<'_, B> {
@@ -261,13 +261,8 @@ impl<B: Backend> Exchanged<'_, B> {
         backend: &'a B,
         config: &TrainConfig,
     ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
-        let batches = |OnDevice { graph, rows, n_columns }: &'a OnDevice<B>| {
-            let source = graph.source(backend, &self.held.sampler, self.held.options.batch_size)?;
-            let loader = Loader::new(backend, (&**rows, *n_columns, self.held.precision));
-            Ok::<_, TrainError>(
-                source.map(|source| DeviceBatches::new(source, Some(loader), config.batch.prefetch > 0)),
-            )
-        };
+        let of_batches = (&self.held.sampler, self.held.options.batch_size);
+        let batches = |devices: &'a PatchDevices<B>| devices.batches(backend, of_batches, config.batch.prefetch > 0);
         let batches = self.on_device.as_ref().map_or(Ok(None), batches)?;
         if batches.is_none() && backend.has_own_memory() {
             tracing::debug!(

@@ -121,8 +121,9 @@ impl BatchPlan {
     }
 
     /// The plan of a rank that holds a patch, its `own` share of the `whole`, among so many; `None` where the fan-out is refused.
-    /// A rank may own all seeds of a batch. Its device has, besides, room for questions, and for what it draws and picks for
-    /// the others, which all of them together ask no more than for one batch.
+    /// A rank may own all seeds of a batch. Its device has, besides, addresses of all rows of graph and features, if it reads the memory of
+    /// others, and room for questions, and for what it draws and picks for the others, which all of them together ask no more than for one
+    /// batch: at the start it may try both.
     pub(crate) fn of_patch(
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
@@ -140,6 +141,7 @@ impl BatchPlan {
         // Slots, questions and offsets of a hop, and its edges here and for others.
         let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;
         let of_hops = blocks.iter().map(of_hop).max().unwrap_or(0);
+        let addresses = 2 * words(whole.n_nodes * size_of::<u64>());
         Some(Self {
             layers: Layers::Blocks(blocks),
             n_steps: whole.n_train.div_ceil(batch_size),
@@ -148,7 +150,7 @@ impl BatchPlan {
             by_device: whole.feature_nnz.is_none() && sampled_by_device(config),
             sums: None,
             features: codes + rows,
-            topology: words_of_offsets(whole) + own.n_edges + of_hops,
+            topology: words_of_offsets(whole) + own.n_edges + addresses + of_hops,
         })
     }
 
