@@ -97,7 +97,8 @@ pub fn entries(cuda: &Cuda, graph: &Csr, precision: Dtype) -> Result<ByDtype<Ent
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
     let part = part_that_fits(graph, free / FREE_SHARE);
     let graph = part.as_ref().unwrap_or(graph);
-    let scales = graph.scales(Norm::None);
+    // With factors of columns, so that the operand is passed over as it is in training on one card.
+    let scales = graph.scales(Norm::Symmetric);
     let matrix = cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?;
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
     let shape = Shape::new(graph.n_rows(), graph.n_cols());
