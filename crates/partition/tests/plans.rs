@@ -189,7 +189,8 @@ proptest! {
         for (sent, received) in [dense, rows, auto] {
             prop_assert_eq!(sent, received);
         }
-        prop_assert!(rows.0 <= dense.0 && auto.0 == rows.0.min(dense.0));
+        // Panels are chosen where lists are less than a sixth shorter.
+        prop_assert!(rows.0 <= auto.0 && auto.0 <= dense.0 && 5 * auto.0 <= 6 * rows.0, "{rows:?}, {auto:?}, {dense:?}");
     }
 
     #[test]
