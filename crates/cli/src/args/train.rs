@@ -45,7 +45,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FILE.json", value_parser = PathBufValueParser::new().try_map(paths::json))]
     pub timeline: Option<PathBuf>,
     /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, exchange, and number of stages and chunks,
-    /// which are then not told, with the ones to choose
+    /// which are then not told, with the ones to choose; of mini-batches, with --gpus, memory for each layout
     #[arg(long)]
     pub plan: bool,
     /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a machine

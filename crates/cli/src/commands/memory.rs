@@ -65,6 +65,11 @@ impl Session {
 }
 
 impl Room {
+    /// That of a device that need not be here.
+    pub fn told(free: u64) -> Self {
+        Self { device: "a CUDA device as given by --memory".to_owned(), free }
+    }
+
     /// That of a device that is here.
     pub fn of(cuda: &Cuda) -> Result<Self, CliError> {
         let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;

@@ -7,6 +7,7 @@ mod convert;
 mod device;
 mod doctor;
 mod launch;
+mod layouts;
 mod memory;
 mod ordering;
 mod partition;

@@ -28,7 +28,7 @@ impl Target {
     /// The device that training would take, or one with `memory` bytes that need not be here.
     fn of(args: &DeviceArgs, memory: Option<u64>, precision: Dtype) -> Result<Self, CliError> {
         if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
-            return Ok(Self::Cuda(Room { device: "a CUDA device as given by --memory".to_owned(), free }));
+            return Ok(Self::Cuda(Room::told(free)));
         }
         let processor = || Self::Processor(memory.or(Machine::here().memory_bytes));
         Ok(choose(args, precision)?.room()?.map_or_else(processor, Self::Cuda))

@@ -169,9 +169,6 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     let devices = RankDevices { device: PlanDevice::Card(None), ..RankDevices::on_cards(&figures, Some(free)) };
     // What cannot be planned is not refused for its size.
     let Ok(graph) = PaperGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
-    if config.batch.is_sampled() {
-        return check_patches(&devices, (config, &sizes), &graph, (ranks, free));
-    }
     let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(ranks) else {
         return Ok(());
     };
@@ -187,28 +184,6 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
         ranks.grid,
         ranks.exchange,
         readable_bytes(free),
-    )))
-}
-
-/// The same for ranks that train on mini-batches of patches.
-fn check_patches(
-    devices: &RankDevices,
-    (config, sizes): (&TrainConfig, &DataSizes),
-    graph: &PaperGraph,
-    (ranks, free): (&RankOptions, u64),
-) -> Result<(), CliError> {
-    let needed = |config: &TrainConfig| planner(devices, config, sizes, graph).bytes_of_patches(ranks);
-    let Ok(bytes) = needed(config) else { return Ok(()) };
-    if bytes <= free {
-        return Ok(());
-    }
-    let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= free);
-    Err(CliError::Other(format!(
-        "training needs {} ({bytes} bytes) on each card, which holds a patch of {}, but {} ({free} bytes) are free; {}",
-        readable_bytes(bytes),
-        ranks.grid.ranks(),
-        readable_bytes(free),
-        remedies(config, fits, "take fewer seeds a batch (--batch-size), more ranks, or cards with more memory each"),
     )))
 }
 
@@ -352,31 +327,4 @@ fn more_ranks(
     };
     let doubled = std::iter::successors(Some(2 * ranks.grid.ranks()), |n| Some(2 * n));
     doubled.take_while(|&n| n <= MOST).find(fits)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use girih_datasets::{LoadOptions, load};
-    use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-    use girih_trainer::distributed::Layout;
-    use girih_trainer::{BatchConfig, BatchKind, ModelKind};
-
-    use super::*;
-
-    #[test]
-    fn patches_that_do_not_fit_are_refused_with_bytes_and_what_helps() {
-        let dataset = load("synth:planted,nodes=3000,degree=8", &LoadOptions::default()).unwrap();
-        let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();
-        let ranks = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(9));
-        let ranks = RankOptions { layout: Layout::Patches, stages: Stages::Parts(1), ..ranks };
-        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
-        let config = TrainConfig { batch, batch_size: Some(64), ..TrainConfig::for_model(ModelKind::Sage) };
-        assert!(check(&ranks, 80 << 30, &dataset, &config).is_ok());
-        let message = check(&ranks, 1 << 30, &dataset, &config).unwrap_err().to_string();
-        for part in ["a patch of 2", "1073741824 bytes", "--batch-size", "more ranks"] {
-            assert!(message.contains(part), "no {part}: {message}");
-        }
-    }
 }

@@ -312,8 +312,8 @@ pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--plan tries every partition, exchange, and number of stages and chunks of full batches, and no rank waits: leave --partition, \
-         --replication, --exchange, --stages, --chunks, --layout and --rank-deadline out"
+        "--plan tries every partition, exchange, and number of stages and chunks of full batches, every layout of mini-batches, and no rank \
+         waits: leave --partition, --replication, --exchange, --stages, --chunks, --layout and --rank-deadline out"
             .to_owned(),
     ))
 }

@@ -19,6 +19,7 @@ use self::outputs::OutputFolder;
 use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
+use super::layouts;
 use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
@@ -54,6 +55,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         }
         return match args.ranks.ranks.or(args.ranks.gpus) {
             None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
+            Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (&spec, &options, &config), &device),
             Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
         };
     }
@@ -77,6 +79,32 @@ fn plan_ranks(
     let ranks = sharing(&args.ranks, n)?;
     let devices = RankDevices::of(device, &ranks, (&dataset, config), args.memory, args.output)?;
     planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
+}
+
+/// Prints what mini-batches take of each of `n` cards, in the order of nodes that training would have.
+fn plan_layouts(
+    args: &TrainArgs,
+    n: u16,
+    (spec, options, config): (&str, &LoadOptions, &TrainConfig),
+    device: &DeviceArgs,
+) -> Result<(), CliError> {
+    if args.ranks.gpus.is_none() {
+        return Err(CliError::Usage(
+            "plans of mini-batches on ranks are of cards, whose memory no system extends: give --gpus N instead of --ranks, and \
+             --memory 80GB for cards that are not here; or leave --plan out"
+                .to_owned(),
+        ));
+    }
+    let mut dataset = load(spec, options)?;
+    if let Some(wanted) = wanted_order(args, usize::from(n), config) {
+        dataset = ordered(dataset, &wanted, config, args.output)?.0;
+    }
+    let room = match args.memory {
+        Some(free) => Room::told(free),
+        None => Room::of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
+            .expect("--gpus takes cards"),
+    };
+    layouts::run(usize::from(n), &room, (&dataset, spec, config), args.output)
 }
 
 /// Trains as all of the company, or as one of it.
@@ -212,13 +240,10 @@ fn check_memory(
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
     let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else { return Ok(()) };
     if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
-        return planned::check(ranks, room.free, dataset, config);
+        let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };
+        return check(ranks, room.free, dataset, config);
     }
-    let last = if n_ranks == 1 {
-        ON_ONE
-    } else {
-        "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or cards with more memory each"
-    };
+    let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
     let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
     let config = config.of_one_rank(n_ranks);
     // What cannot be planned cannot be trained either, and training says why.

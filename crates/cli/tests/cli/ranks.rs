@@ -549,6 +549,37 @@ fn the_quickest_partition_can_be_trained_by() {
 }
 
 #[test]
+fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
+    let plan = |extra: &[&str]| {
+        let data = "synth:planted,nodes=20000,degree=20,features=256,classes=4";
+        let kind = if extra.contains(&"--batch") { &[][..] } else { &["--batch", "neighbor"] };
+        girih(&[&["train", "--data", data, "--model", "sage", "--plan"], kind, extra].concat())
+    };
+    let on = |n: &str, extra: &[&str]| {
+        let result = plan(&[&["--gpus", n, "--memory", "80GB", "--json"], extra].concat()).ok().result();
+        let of = |layout: &str| {
+            let plan = result["plans"].as_array().unwrap().iter().find(|plan| plan["layout"] == layout);
+            plan.map(|plan| plan["needed_bytes"].as_u64().unwrap())
+        };
+        (of("replicated").unwrap(), of("patches"), result["choice"].clone())
+    };
+    let ((whole, two, choice), (_, four, _)) = (on("2", &[]), on("4", &[]));
+    assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
+    assert_eq!(choice, "replicated", "what needs no other card is quicker");
+    // With tiers, and for whole clusters, every card or the host has all.
+    assert_eq!(on("2", &["--feature-cache", "0.5"]).1, None);
+    assert_eq!(on("2", &["--batch", "cluster"]).1, None);
+
+    let tight = format!("{}", two.unwrap().min(whole) - 1);
+    let refused = plan(&["--gpus", "2", "--memory", &tight]);
+    assert!(refused.out.contains("none fits") && refused.out.contains("too large"), "{}", refused.out);
+    let refused = Finished { out: String::new(), ..refused }.refused(1);
+    assert!(says(&refused, "training needs") && says(&refused, "more ranks"), "{refused}");
+    let processors = plan(&["--ranks", "2"]).refused(2);
+    assert!(says(&processors, "give --gpus N instead of --ranks"), "{processors}");
+}
+
+#[test]
 fn what_no_partition_fits_is_refused_with_remedies() {
     let wide = ["--hidden", "4096", "--gpus", "4", "--plan", "--memory", "1300MB"];
     let data = "synth:planted,nodes=20000,degree=8,features=64,classes=4";

@@ -1,0 +1,142 @@
+//! What mini-batches take of each of several cards, by what each holds of graph and features: the table of `girih train --batch … --gpus N
+//! --plan`, and the refusal of patches that do not fit.
+
+use std::time::Duration;
+
+use girih_datasets::{Dataset, Features};
+use girih_machine::readable_bytes;
+use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
+use girih_planner::{Figures, Planner};
+use girih_trainer::distributed::{Layout, PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::{BatchKind, DataSizes, PlanDevice, TrainConfig, TrainError};
+use serde_json::json;
+
+use super::memory::{Room, Session, remedies};
+use super::plan::begun;
+use crate::args::OutputArgs;
+use crate::error::CliError;
+
+/// What helps whatever is trained, where every card holds all.
+pub const ON_EACH: &str = "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or cards with more memory each";
+/// The same where each holds a patch.
+const IN_PATCHES: &str = "take fewer seeds a batch (--batch-size), more ranks, or cards with more memory each";
+/// Nobody waits for a plan.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// What a layout takes of a card.
+struct Planned {
+    layout: Layout,
+    needed_bytes: u64,
+}
+
+impl Planned {
+    fn fits(&self, room: &Room) -> bool {
+        self.needed_bytes <= room.free
+    }
+
+    fn line(&self, room: &Room) -> String {
+        let fits = if self.fits(room) { "fits" } else { "too large" };
+        format!("{:<12} {:>10}  {fits}", self.layout.name(), readable_bytes(self.needed_bytes))
+    }
+}
+
+/// Prints what each layout takes of a card of `n` ranks; trains nothing.
+pub fn run(
+    n: usize,
+    room: &Room,
+    (dataset, spec, config): (&Dataset, &str, &TrainConfig),
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let replica = Session::of_replica(dataset, config, (n, n));
+    let of_rank = config.of_one_rank(n);
+    let plan = replica.plan(&of_rank)?;
+    let mut layouts = vec![Planned { layout: Layout::Replicated, needed_bytes: replica.needed(&plan) }];
+    if can_lie_in_patches(dataset, config) {
+        let grid = ProcessGrid::new(Scheme::OneD, n, 1)?;
+        let ranks = RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Auto, DEADLINE) };
+        let needed_bytes = bytes_of_patches(&RankOptions { layout: Layout::Patches, ..ranks }, dataset, config)?;
+        layouts.push(Planned { layout: Layout::Patches, needed_bytes });
+    }
+    // Reads of one's own memory are quicker than those of others'.
+    let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
+    let plans: Vec<_> = layouts
+        .iter()
+        .map(|planned| {
+            json!({
+                "layout": planned.layout.name(),
+                "needed_bytes": planned.needed_bytes,
+                "fits": planned.fits(room),
+            })
+        })
+        .collect();
+    let lines: Vec<String> = layouts.iter().map(|planned| planned.line(room)).collect();
+    let flags = |layout: Layout| format!("--gpus {n} --layout {}", layout.name());
+    let mut results = begun(spec, config);
+    results
+        .add("ranks", n, "Ranks", n.to_string())
+        .add("device", room.device.clone(), "Each on", room.device.clone())
+        .add("available_bytes", room.free, "Memory of each", readable_bytes(room.free))
+        .add("plans", json!(plans), "", lines.join("\n"))
+        .add("choice", choice.map(Layout::name), "Choice", choice.map_or("none fits".to_owned(), flags));
+    results.print(output.json);
+    if choice.is_some() { Ok(()) } else { room.check(&replica, &plan, &of_rank, ON_EACH) }
+}
+
+/// Refuses patches that do not fit into the memory of cards, of which so much is free, before anything is moved there.
+pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
+    let needed = |config: &TrainConfig| bytes_of_patches(ranks, dataset, config);
+    // What cannot be planned is not refused for its size.
+    let Ok(bytes) = needed(config) else { return Ok(()) };
+    if bytes <= free {
+        return Ok(());
+    }
+    let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= free);
+    Err(CliError::Other(format!(
+        "training needs {} ({bytes} bytes) on each card, which holds a patch of {}, but {} ({free} bytes) are free; {}",
+        readable_bytes(bytes),
+        ranks.grid.ranks(),
+        readable_bytes(free),
+        remedies(config, fits, IN_PATCHES),
+    )))
+}
+
+/// Whether ranks can hold patches of such data for such training.
+fn can_lie_in_patches(dataset: &Dataset, config: &TrainConfig) -> bool {
+    config.tiers.is_default()
+        && config.batch.kind == BatchKind::Neighbor
+        && dataset.graph.values().is_none()
+        && !matches!(dataset.features, Some(Features::Sparse(_)))
+}
+
+/// Bytes that have to be free on the card of the rank that needs most.
+fn bytes_of_patches(ranks: &RankOptions, dataset: &Dataset, config: &TrainConfig) -> Result<u64, TrainError> {
+    let sizes = DataSizes::of(dataset);
+    let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
+    // Bytes depend on no figures.
+    let (device, network) = (PlanDevice::Card(None), Figures::h200().hosts());
+    let ranks_on_cards = RankPlanner { config, data: &sizes, graph: &graph, device, network };
+    Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_datasets::{LoadOptions, load};
+    use girih_trainer::{BatchConfig, ModelKind};
+
+    use super::*;
+
+    #[test]
+    fn patches_that_do_not_fit_are_refused_with_bytes_and_what_helps() {
+        let dataset = load("synth:planted,nodes=3000,degree=8", &LoadOptions::default()).unwrap();
+        let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();
+        let ranks = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(9));
+        let ranks = RankOptions { layout: Layout::Patches, stages: Stages::Parts(1), ..ranks };
+        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
+        let config = TrainConfig { batch, batch_size: Some(64), ..TrainConfig::for_model(ModelKind::Sage) };
+        assert!(check_patches(&ranks, 80 << 30, &dataset, &config).is_ok());
+        let message = check_patches(&ranks, 1 << 30, &dataset, &config).unwrap_err().to_string();
+        for part in ["a patch of 2", "1073741824 bytes", "--batch-size", "more ranks"] {
+            assert!(message.contains(part), "no {part}: {message}");
+        }
+    }
+}
