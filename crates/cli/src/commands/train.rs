@@ -65,23 +65,33 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         .with_the_others(&args.ranks, |company| train(args, (&spec, &config, &options), asked, ranks.as_ref(), company))
 }
 
-/// Prints what every partition for `n` ranks would take, in the order of nodes that training would have.
+/// The data in the order of nodes that training on `n` ranks would have.
+fn in_order(
+    args: &TrainArgs,
+    n: u16,
+    (spec, options, config): (&str, &LoadOptions, &TrainConfig),
+) -> Result<Dataset, CliError> {
+    let dataset = load(spec, options)?;
+    match wanted_order(args, usize::from(n), config) {
+        Some(wanted) => Ok(ordered(dataset, &wanted, config, args.output)?.0),
+        None => Ok(dataset),
+    }
+}
+
+/// Prints what every partition for `n` ranks would take.
 fn plan_ranks(
     args: &TrainArgs,
     n: u16,
     (spec, options, config): (&str, &LoadOptions, &TrainConfig),
     device: &DeviceArgs,
 ) -> Result<(), CliError> {
-    let mut dataset = load(spec, options)?;
-    if let Some(wanted) = wanted_order(args, usize::from(n), config) {
-        dataset = ordered(dataset, &wanted, config, args.output)?.0;
-    }
+    let dataset = in_order(args, n, (spec, options, config))?;
     let ranks = sharing(&args.ranks, n)?;
     let devices = RankDevices::of(device, &ranks, (&dataset, config), args.memory, args.output)?;
     planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
 
-/// Prints what mini-batches take of each of `n` cards, in the order of nodes that training would have.
+/// Prints what mini-batches take of each of `n` cards.
 fn plan_layouts(
     args: &TrainArgs,
     n: u16,
@@ -95,10 +105,7 @@ fn plan_layouts(
                 .to_owned(),
         ));
     }
-    let mut dataset = load(spec, options)?;
-    if let Some(wanted) = wanted_order(args, usize::from(n), config) {
-        dataset = ordered(dataset, &wanted, config, args.output)?.0;
-    }
+    let dataset = in_order(args, n, (spec, options, config))?;
     let room = match args.memory {
         Some(free) => Room::told(free),
         None => Room::of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
