@@ -149,3 +149,123 @@ impl<B: Backend> SeedLists for Trial<'_, B> {
         Drawn { mine: Cow::Owned(mine), first: self.own.start, n_all, key: DrawKey::new(self.seed, 0, at as u32) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use girih_comm::threads;
+    use girih_compute::{ComputeError, Cpu, NeighborBatch, NeighborBlock, NeighborSource, SparseOperand};
+    use girih_graph_format::{Csr, Norm};
+    use girih_sampling::NeighborOptions;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Batches without rows, each of which takes so long; `None` where devices do not draw.
+    #[derive(Clone, Copy)]
+    struct Slow(Option<Duration>);
+
+    struct Batches<'b>(&'b Cpu, Duration);
+
+    impl NeighborGraph<Cpu> for Slow {
+        fn source<'a>(
+            &'a self,
+            cpu: &'a Cpu,
+            _: &NeighborSampler,
+            _: usize,
+        ) -> Result<Option<Box<dyn NeighborSource<Cpu> + 'a>>, ComputeError> {
+            Ok(self.0.map(|each| Box::new(Batches(cpu, each)) as _))
+        }
+    }
+
+    impl NeighborSource<Cpu> for Batches<'_> {
+        fn request(&mut self, seeds: &[NodeId], _: DrawKey) -> Result<(), ComputeError> {
+            assert!(seeds.is_sorted_by(|a, b| a < b), "no seed is listed twice: {seeds:?}");
+            Ok(())
+        }
+
+        fn take(&mut self) -> Result<NeighborBatch<Cpu>, ComputeError> {
+            sleep(self.1);
+            let csr = Csr::new(0, 0, vec![0], vec![], None).expect("an empty matrix");
+            let operand = SparseOperand { csr: &csr, scales: csr.scales(Norm::None), symmetric: false, names: None };
+            let rows = self.0.upload_sparse(&operand)?;
+            let blocks = vec![NeighborBlock { rows, n_destinations: 0, destinations: None }];
+            Ok(NeighborBatch { blocks, inputs: Some(self.0.upload_ids(&[])?), n_inputs: 0 })
+        }
+    }
+
+    struct NoRows;
+
+    impl RowReader<Cpu> for NoRows {
+        fn gather(
+            &self,
+            _: &Cpu,
+            _: &<Cpu as Backend>::Ids,
+            _: &mut <Cpu as Backend>::Matrix,
+        ) -> Result<(), ComputeError> {
+            Ok(())
+        }
+    }
+
+    fn devices(by: CardTransport, graph: Slow) -> PatchDevices<Cpu> {
+        PatchDevices { by, graph: Box::new(graph), rows: Box::new(NoRows), n_columns: 3, precision: Dtype::F32 }
+    }
+
+    /// What each of two ranks chooses, on which batches take so many milliseconds by either transport.
+    fn choices(millis: [[Option<u64>; 2]; 2]) -> Vec<Option<CardTransport>> {
+        let outcome = threads::run(2, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+            let (cpu, rank) = (Cpu::new(), Collective::<Cpu>::rank(&world));
+            let slow = millis[rank].map(|millis| Slow(millis.map(Duration::from_millis)));
+            let all = CardTransport::ALL.into_iter().zip(slow).map(|(by, graph)| devices(by, graph)).collect();
+            let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
+            let own = [0..7, 7..20][rank].clone();
+            let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own, seed: 1 };
+            Ok(trial.fastest(all)?.map(|devices| devices.by))
+        });
+        outcome.unwrap_or_else(|failure| panic!("{}", failure.message))
+    }
+
+    #[test]
+    fn all_ranks_choose_what_is_fastest_for_the_slowest_of_them() {
+        const NCCL: Option<CardTransport> = Some(CardTransport::Nccl);
+        const PEER: Option<CardTransport> = Some(CardTransport::Peer);
+        assert_eq!(choices([[Some(20), Some(1)], [Some(20), Some(1)]]), [PEER; 2]);
+        // The second rank is quick by what takes the first one longest.
+        assert_eq!(choices([[Some(15), Some(60)], [Some(15), Some(1)]]), [NCCL; 2]);
+        assert_eq!(choices([[None, None], [None, None]]), [NCCL; 2], "the host draws, whichever it is");
+    }
+
+    #[test]
+    fn a_single_way_is_taken_without_a_trial() {
+        let outcome = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+            let cpu = Cpu::new();
+            let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
+            let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own: 0..9, seed: 1 };
+            let hours = Slow(Some(Duration::from_secs(9999)));
+            let alone = trial.fastest(vec![devices(CardTransport::Peer, hours)])?.map(|devices| devices.by);
+            Ok((alone, trial.fastest(Vec::new())?.is_none()))
+        });
+        assert_eq!(
+            outcome.unwrap_or_else(|failure| panic!("{}", failure.message)),
+            [(Some(CardTransport::Peer), true)]
+        );
+    }
+
+    proptest! {
+        /// Seeds of a trial are nodes of the patch, each once, and as many as there are for a rank's share.
+        #[test]
+        fn seeds_of_a_trial_are_of_the_patch(first in 0..50u32, n_own in 0..200u32, batch_size in 1..300usize, at in 0..BATCHES) {
+            let outcome = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+                let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
+                let own = first..first + n_own;
+                let trial = Trial { backend: &Cpu::new(), world: &world, sampler: &sampler, batch_size, own, seed: 1 };
+                Ok(trial.seeds(at).mine.into_owned())
+            });
+            let [seeds] = &outcome.unwrap_or_else(|failure| panic!("{}", failure.message))[..] else { panic!("a rank") };
+            prop_assert_eq!(seeds.len(), batch_size.min(n_own as usize));
+            prop_assert!(seeds.is_sorted_by(|a, b| a < b) && seeds.iter().all(|seed| (first..first + n_own).contains(seed)));
+        }
+    }
+}
