@@ -54,6 +54,27 @@ impl<T: Transport> Communicator<T> {
         self.exchange(call, vec![parcel; self.transport.size()])
     }
 
+    /// Stacks the pieces of all ranks, `rows[i]` rows from rank `i`, of which `kept` are wanted: all of a piece, or none of it.
+    fn gather<M: HostMatrix>(
+        &self,
+        operation: &'static str,
+        (rows, kept): (&[usize], &[usize]),
+        input: &M,
+        out: &mut M,
+    ) -> Result<(), CommError> {
+        let (whole, rank) = (Whole::of(out), self.transport.rank());
+        let pieces = pieces(operation, kept, self.transport.size(), whole)?;
+        check_shape(operation, Whole::of(input).shape, Shape::new(rows[rank], whole.shape.cols))?;
+        let call = whole.call(operation, rows.iter().sum());
+        let mut received = self.share(call, input.bytes())?;
+        if kept[rank] == 0 {
+            received[rank] = nothing();
+        }
+        check_lengths(call, &received, |rank| pieces[rank].len())?;
+        stack(&received, out.bytes_mut());
+        Ok(())
+    }
+
     /// The piece of each rank to that rank, and the sum of what comes for this one.
     fn sum_pieces(
         &self,
@@ -192,28 +213,11 @@ where
     }
 
     fn all_gather(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError> {
-        const NAME: &str = "all-gather";
-        let whole = Whole::of(out);
-        let pieces = pieces(NAME, rows, self.transport.size(), whole)?;
-        check_shape(NAME, Whole::of(input).shape, Shape::new(rows[self.transport.rank()], whole.shape.cols))?;
-        let call = whole.call(NAME, whole.shape.rows);
-        let received = self.share(call, input.bytes())?;
-        check_lengths(call, &received, |rank| pieces[rank].len())?;
-        stack(&received, out.bytes_mut());
-        Ok(())
+        self.gather("all-gather", (rows, rows), input, out)
     }
 
     fn gather_others(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError> {
-        const NAME: &str = "gather from others";
-        let (whole, rank) = (Whole::of(out), self.transport.rank());
-        let pieces = pieces(NAME, &of_others(rows, rank), self.transport.size(), whole)?;
-        check_shape(NAME, Whole::of(input).shape, Shape::new(rows[rank], whole.shape.cols))?;
-        let call = whole.call(NAME, rows.iter().sum());
-        let mut received = self.share(call, input.bytes())?;
-        received[rank] = nothing();
-        check_lengths(call, &received, |rank| pieces[rank].len())?;
-        stack(&received, out.bytes_mut());
-        Ok(())
+        self.gather("gather from others", (rows, &of_others(rows, self.transport.rank())), input, out)
     }
 
     fn all_to_all(

@@ -194,6 +194,21 @@ proptest! {
     }
 
     #[test]
+    fn steps_send_lists_where_these_are_a_sixth_shorter(grid in grids(), extra in 0..50usize, seed in any::<u64>()) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        let csr = graph(plan.n_nodes, seed);
+        let [rows, auto] = [Exchange::Rows, Exchange::Auto].map(|exchange| Schedule::new(&plan, &csr, exchange));
+        for (number, rank) in plan.ranks.iter().enumerate() {
+            for ((step, listed), chosen) in rank.steps.iter().zip(rows.steps(number)).zip(auto.steps(number)) {
+                let others = rank.group.iter().zip(listed.n_rows().expect("rows were asked for"));
+                let sent: usize = others.filter(|(member, _)| **member != step.root).map(|(_, n)| n).sum();
+                let whole = plan.panels[step.panel].len() * (rank.group.len() - 1);
+                prop_assert_eq!(chosen.n_rows().is_some(), 6 * sent < 5 * whole);
+            }
+        }
+    }
+
+    #[test]
     fn lists_are_the_columns_that_blocks_touch(grid in grids(), extra in 0..50usize, seed in any::<u64>()) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
         let csr = graph(plan.n_nodes, seed);

@@ -1,14 +1,12 @@
 //! What mini-batches take of each of several cards, by what each holds of graph and features: the table of `girih train --batch … --gpus N
 //! --plan`, and the refusal of patches that do not fit.
 
-use std::time::Duration;
-
-use girih_datasets::{Dataset, Features};
+use girih_datasets::Dataset;
 use girih_machine::readable_bytes;
-use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
+use girih_partition::Stages;
 use girih_planner::{Figures, Planner};
 use girih_trainer::distributed::{Layout, PaperGraph, RankOptions, RankPlanner};
-use girih_trainer::{BatchKind, DataSizes, PlanDevice, TrainConfig, TrainError};
+use girih_trainer::{DataSizes, PlanDevice, TrainConfig, TrainError};
 use serde_json::json;
 
 use super::memory::{Room, Session, remedies};
@@ -20,8 +18,6 @@ use crate::error::CliError;
 pub const ON_EACH: &str = "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or cards with more memory each";
 /// The same where each holds a patch.
 const IN_PATCHES: &str = "take fewer seeds a batch (--batch-size), more ranks, or cards with more memory each";
-/// Nobody waits for a plan.
-const DEADLINE: Duration = Duration::from_secs(1);
 
 /// What a layout takes of a card.
 struct Planned {
@@ -40,23 +36,22 @@ impl Planned {
     }
 }
 
-/// Prints what each layout takes of a card of `n` ranks; trains nothing.
+/// Prints what each layout takes of a card of so many ranks; trains nothing.
 pub fn run(
-    n: usize,
+    ranks: &RankOptions,
     room: &Room,
     (dataset, spec, config): (&Dataset, &str, &TrainConfig),
     output: OutputArgs,
 ) -> Result<(), CliError> {
+    let n = ranks.grid.ranks();
     let replica = Session::of_replica(dataset, config, (n, n));
     let of_rank = config.of_one_rank(n);
     let plan = replica.plan(&of_rank)?;
     let mut layouts = vec![Planned { layout: Layout::Replicated, needed_bytes: replica.needed(&plan) }];
-    if can_lie_in_patches(dataset, config) {
-        let grid = ProcessGrid::new(Scheme::OneD, n, 1)?;
-        let ranks = RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Auto, DEADLINE) };
-        let needed_bytes = bytes_of_patches(&RankOptions { layout: Layout::Patches, ..ranks }, dataset, config)?;
-        layouts.push(Planned { layout: Layout::Patches, needed_bytes });
-    }
+    // As cards take them. What cannot lie in patches has one layout.
+    let patches = RankOptions { stages: Stages::Parts(1), layout: Layout::Patches, ..*ranks };
+    let needed_bytes = bytes_of_patches(&patches, dataset, config).ok();
+    layouts.extend(needed_bytes.map(|needed_bytes| Planned { layout: Layout::Patches, needed_bytes }));
     // Reads of one's own memory are quicker than those of others'.
     let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
     let plans: Vec<_> = layouts
@@ -100,14 +95,6 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
     )))
 }
 
-/// Whether ranks can hold patches of such data for such training.
-fn can_lie_in_patches(dataset: &Dataset, config: &TrainConfig) -> bool {
-    config.tiers.is_default()
-        && config.batch.kind == BatchKind::Neighbor
-        && dataset.graph.values().is_none()
-        && !matches!(dataset.features, Some(Features::Sparse(_)))
-}
-
 /// Bytes that have to be free on the card of the rank that needs most.
 fn bytes_of_patches(ranks: &RankOptions, dataset: &Dataset, config: &TrainConfig) -> Result<u64, TrainError> {
     let sizes = DataSizes::of(dataset);
@@ -120,8 +107,11 @@ fn bytes_of_patches(ranks: &RankOptions, dataset: &Dataset, config: &TrainConfig
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use girih_datasets::{LoadOptions, load};
-    use girih_trainer::{BatchConfig, ModelKind};
+    use girih_partition::{Exchange, ProcessGrid, Scheme};
+    use girih_trainer::{BatchConfig, BatchKind, ModelKind};
 
     use super::*;
 

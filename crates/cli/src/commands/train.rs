@@ -111,7 +111,7 @@ fn plan_layouts(
         None => Room::of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
             .expect("--gpus takes cards"),
     };
-    layouts::run(usize::from(n), &room, (&dataset, spec, config), args.output)
+    layouts::run(&sharing(&args.ranks, n)?, &room, (&dataset, spec, config), args.output)
 }
 
 /// Trains as all of the company, or as one of it.

@@ -559,8 +559,7 @@ impl Backend for Cpu {
 
     fn scale_rows(&self, factors: &CpuMatrix, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         checks::scale_rows((factors.shape(), self.dtype(factors)), x.shape(), out.shape())?;
-        let factors: Vec<f32> = typed!(factors = factors.storage() => factors.iter().map(|f| f.to_f32()).collect());
-        let cols = x.shape().cols;
+        let (factors, cols) = (as_f32(factors), x.shape().cols);
         typed!(x = x.storage(), out = out.storage_mut() => elementwise::scale_rows(&factors, cols, x, out));
         Ok(())
     }

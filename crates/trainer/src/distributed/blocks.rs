@@ -285,22 +285,20 @@ impl<B: Backend> Pattern<B> {
         [left, right]: &AllScales,
     ) -> Result<Self, ComputeError> {
         let own = std::slice::from_ref(own);
-        let columns = touched(own, &(0..ranks.plan().n_nodes));
+        let columns = Columns(touched(own, &(0..ranks.plan().n_nodes)));
         let of_peer = |nodes: Range<usize>| -> Vec<NodeId> {
-            columns[places_of(&columns, &nodes)].iter().map(|c| c - nodes.start as NodeId).collect()
+            columns.0[places_of(&columns.0, &nodes)].iter().map(|c| c - nodes.start as NodeId).collect()
         };
         let wanted: Vec<Vec<NodeId>> = ranks.peer_nodes().map(of_peer).collect();
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
         let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
         let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
-        let columns = Columns(columns);
         let block = cut_chunks(own, &[vec![ranks.own()]], &columns);
         let scales = Scales {
             left: left.as_ref().map(|left| left[ranks.own()].to_vec()),
             right: right.as_ref().map(|right| columns.scales(right)),
         };
-        let Columns(columns) = columns;
-        let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.into() });
+        let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.0.into() });
         Ok(Self {
             matrix: backend.upload_sparse(&SparseOperand { csr: &block[0], scales, symmetric: false, names })?,
             rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,

@@ -170,9 +170,10 @@ impl CutData {
         let shape = self.shape(ranks)?;
         let cut = self.adjacency(ranks)?;
         let rows = self.source.graph_rows(ranks.own())?;
-        let by = (self.wire, self.transport.map_or(CardTransport::ALL.to_vec(), |by| vec![by]));
-        let held = Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, config, by)?;
-        let patches = held.patches(backend, config.seed)?;
+        let held =
+            Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, (config, self.wire))?;
+        let transports = self.transport.as_ref().map_or(&CardTransport::ALL[..], std::slice::from_ref);
+        let patches = held.patches(backend, transports, config.seed)?;
         let dims = Dims::of_outline(&self.outline);
         let start = |run| held.run(backend, &patches, (config, dims), run);
         train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))

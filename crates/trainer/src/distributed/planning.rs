@@ -13,7 +13,7 @@ use crate::batching::BatchKind;
 use crate::config::TrainConfig;
 use crate::graph::Graph;
 use crate::plan::{DataSizes, Plan, PlanDevice, Share};
-use crate::sampled::PlacedRows;
+use crate::sampled::{self, PlacedRows};
 
 /// A session on ranks, to be planned for partitions.
 pub struct RankPlanner<'a> {
@@ -73,12 +73,15 @@ impl RankPlanner<'_> {
     /// times. Any rank may own all seeds of a batch.
     ///
     /// # Errors
-    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or there are more ranks than nodes.
+    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or cannot of such data, or there are more
+    /// ranks than nodes.
     pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         check_task(self.config)?;
         if self.config.batch.kind != BatchKind::Neighbor || ranks.layout != Layout::Patches {
             return Err(TrainError::invalid("plans of patches are of neighbor batches on ranks with --layout patches"));
         }
+        sampled::check_patches(self.config)?;
+        sampled::check_patches_of(self.data.weighted, self.data.feature_nnz.is_some())?;
         self.of_ranks(ranks)
     }
 

@@ -39,7 +39,7 @@ pub(crate) use batches::Batches;
 pub use division::Division;
 pub(crate) use layerwise::{Layerwise, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
-pub(crate) use patches::{Held, check_patches};
+pub(crate) use patches::{Held, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
 pub(crate) use plan::{BatchPlan, LayerPlan, PlacedRows};
 pub(crate) use session::{Material, Prepared, raw, sampled_by_device};

@@ -59,8 +59,6 @@ pub(crate) struct Held<B: Backend> {
     options: LoaderOptions,
     /// What frontiers and draws travel by, and rows of features.
     worlds: [Box<dyn Collective<B>>; 2],
-    /// What may carry them between devices.
-    transports: Vec<CardTransport>,
 }
 
 /// Makes a rank's share of a batch, together with the others.
@@ -91,8 +89,8 @@ pub(crate) enum BatchRows {
 }
 
 impl<B: Backend> Held<B> {
-    /// What a rank holds of a graph, from the rows of its own nodes, of which those of `f32` travel as `wire`, between devices by the fastest
-    /// of `transports`; all ranks call it together.
+    /// What a rank holds of a graph, from the rows of its own nodes, of which those of `f32` travel as `wire`; all ranks call it
+    /// together.
     ///
     /// # Errors
     /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
@@ -102,26 +100,15 @@ impl<B: Backend> Held<B> {
         (rows, cut): (Csr, Option<Arc<CutAdjacency>>),
         nodes: NodeRows,
         needs: &Needs,
-        config: &TrainConfig,
-        (wire, transports): (Dtype, Vec<CardTransport>),
+        (config, wire): (&TrainConfig, Dtype),
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
             return Err(TrainError::invalid(format!("the model {name} reads no neighbours to sample")));
         };
-        if rows.values().is_some() {
-            return Err(TrainError::invalid(
-                "edges have weights, which draws from patches do not bring along; hold the graph whole: --layout replicated",
-            ));
-        }
         let NodeRows { features, first_value, labels, splits } = nodes;
         let (features, labels) = (features.expect("checked"), labels.expect("checked"));
-        if matches!(features, Features::Sparse(_)) {
-            return Err(TrainError::invalid(
-                "features are sparse, and only rows of a fixed size travel; store them as dense rows or with --codec, or hold \
-                 them whole: --layout replicated",
-            ));
-        }
+        check_patches_of(rows.values().is_some(), matches!(features, Features::Sparse(_)))?;
         let first = ranks.own().start as NodeId;
         let drawn = Neighborhoods::rows_to_draw(&rows, first, adjacency);
         let own_degrees: Vec<u32> = (0..drawn.n_rows()).map(|row| drawn.degree(row) as u32).collect();
@@ -142,7 +129,6 @@ impl<B: Backend> Held<B> {
         let world = || ranks.world().split(0, ranks.rank());
         Ok(Self {
             worlds: [world()?, world()?],
-            transports,
             ranks: Arc::clone(ranks),
             inputs,
             adjacency,
@@ -159,22 +145,32 @@ impl<B: Backend> Held<B> {
         })
     }
 
-    /// The way to what the others hold; all ranks call it together.
+    /// The way to what the others hold, between devices by the fastest of some transports; all ranks call it together. `seed` names draws.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
-    pub(crate) fn patches(&self, backend: &B, seed: u64) -> Result<Exchanged<'_, B>, TrainError> {
+    pub(crate) fn patches(
+        &self,
+        backend: &B,
+        transports: &[CardTransport],
+        seed: u64,
+    ) -> Result<Exchanged<'_, B>, TrainError> {
         let ([sampling, loading], rows) = (&self.worlds, self.neighborhoods.graph());
         let (features, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
         let graph = RankGraph::new(&**sampling, &self.patches, rows, None)?;
         let rows = RankRows::new(&**loading, &self.patches, features, row_bytes)?;
-        let (own, on_device) = (self.patches.range(self.ranks.rank()), self.on_device(backend, seed)?);
+        let (own, on_device) = (self.patches.range(self.ranks.rank()), self.on_device(backend, transports, seed)?);
         Ok(Exchanged { held: self, own, graph: Mutex::new(graph), rows: Mutex::new(rows), on_device })
     }
 
     /// What ranks make batches with whose devices sample and bring rows by themselves; all ranks call it together. Devices decode codes of
     /// a code book; the host decodes others, and brings rows that travel in fewer bytes than they are stored in.
-    fn on_device(&self, backend: &B, seed: u64) -> Result<Option<PatchDevices<B>>, TrainError> {
+    fn on_device(
+        &self,
+        backend: &B,
+        transports: &[CardTransport],
+        seed: u64,
+    ) -> Result<Option<PatchDevices<B>>, TrainError> {
         let (own, n_columns) = match (&self.features, &self.inputs.features) {
             (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
                 (PatchRowsOperand::Dense(Arc::clone(own)), backend.shape(own).cols)
@@ -187,7 +183,7 @@ impl<B: Backend> Held<B> {
             _ => return Ok(None),
         };
         let (world, patch) = (self.ranks.world(), self.neighborhoods.patch_operand(self.patches.bounds()));
-        let all = PatchDevices::all(backend, world, &patch, (own, n_columns, self.precision), &self.transports)?;
+        let all = PatchDevices::all(backend, world, &patch, (own, n_columns, self.precision), transports)?;
         let own = self.patches.range(self.ranks.rank());
         let (sampler, batch_size) = (&self.sampler, self.options.batch_size);
         let trial = Trial { backend, world, sampler, batch_size, own, seed };
@@ -243,6 +239,25 @@ pub(crate) fn check_patches(config: &TrainConfig) -> Result<(), TrainError> {
             "{setting} cannot be had with patches: {why}; leave it out, or hold the graph whole: --layout replicated"
         ))),
     }
+}
+
+/// Refuses data of which ranks cannot hold patches.
+///
+/// # Errors
+/// When it has weights of edges, or sparse features.
+pub(crate) fn check_patches_of(has_weights: bool, has_sparse_features: bool) -> Result<(), TrainError> {
+    if has_weights {
+        return Err(TrainError::invalid(
+            "edges have weights, which draws from patches do not bring along; hold the graph whole: --layout replicated",
+        ));
+    }
+    if has_sparse_features {
+        return Err(TrainError::invalid(
+            "features are sparse, and only rows of a fixed size travel; store them as dense rows or with --codec, or hold \
+             them whole: --layout replicated",
+        ));
+    }
+    Ok(())
 }
 
 /// A rank's rows, and the way to those of others.
