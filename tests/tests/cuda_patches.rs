@@ -5,15 +5,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use girih_collective_sampling::RankRows;
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, PatchOperand, PatchRowsOperand, RowReader, Shape};
+use girih_compute::{
+    Backend, ComputeError, Dtype, FetchRows, PatchOperand, PatchRowsOperand, RowReader, Shape, SplitRows, StoredAs,
+};
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
+use girih_partition::Patches;
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
 use girih_tests::cards::{Failure, group, several};
+use girih_tiers::{CacheShares, Placement};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -234,6 +239,135 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
         });
         outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
     }
+}
+
+/// Rows of a rank's patch in memory of its host, and those of the others.
+struct OnHosts {
+    world: Arc<dyn Collective<Cuda>>,
+    patches: Patches,
+    own: Vec<u8>,
+    row_bytes: usize,
+}
+
+impl OnHosts {
+    /// Of all rows, of which this rank has those of its patch.
+    fn boxed(world: &dyn Collective<Cuda>, all: &[u8]) -> Result<Box<dyn FetchRows>, Failure> {
+        let patches = Patches::new(bounds(world.size()).to_vec()).expect("bounds of patches");
+        let (row_bytes, own) = (all.len() / N as usize, own(world));
+        let own = all[own.start * row_bytes..own.end * row_bytes].to_vec();
+        Ok(Box::new(Self { world: world.split(0, world.rank())?.into(), patches, own, row_bytes }))
+    }
+}
+
+impl FetchRows for OnHosts {
+    fn fetch(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), ComputeError> {
+        let mut rows = RankRows::again(&*self.world, &self.patches, &self.own, self.row_bytes);
+        rows.gather(nodes, out).map_err(|error| ComputeError::device("rows of others", error.to_string()))
+    }
+}
+
+/// The shares of rows that cards have, of which some are of nodes all over the patches.
+fn placements() -> impl Iterator<Item = Placement> {
+    let order: Vec<NodeId> = (0..N).map(|at| at * 7 % N).collect();
+    [0.0, 0.3, 1.0]
+        .into_iter()
+        .map(move |every_card| Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1))
+}
+
+#[test]
+fn cards_read_rows_that_hosts_have_in_part() {
+    for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 4), (Dtype::Bf16, 128)] {
+        let Some(cards) = group() else { return };
+        // Small whole numbers, which bf16 has, too.
+        let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
+        let values = (0..N as usize).flat_map(|row| (0..cols).map(move |column| value(row, column)));
+        let rows: Vec<u8> = match dtype {
+            Dtype::F32 => values.flat_map(f32::to_le_bytes).collect(),
+            // The upper half of a small whole number is all of it.
+            Dtype::Bf16 => values.flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect(),
+        };
+        let outcome = on_each(&cards, |cuda, world| {
+            for placement in placements() {
+                let (stored, fetch) = (StoredAs::Dense(cols, dtype), OnHosts::boxed(world, &rows)?);
+                let split = SplitRows { n_rows: N as usize, stored, fetch };
+                let reader = cuda.split_rows(split, &placement)?.expect("cards read them");
+                read_rows(cuda, world, &*reader, (dtype, cols), &value)?;
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
+    }
+}
+
+/// Codes stay codes until they are where they are wanted, as rows or summed up.
+#[test]
+fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
+    let Some(cards) = group() else { return };
+    let (width, dtype) = (300, Dtype::F32);
+    let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
+    let rows = Matrix::new(N as usize, width, values).expect("as many values");
+    let spec = parse_codec("topk:4").expect("a codec").expect("not none");
+    let codes = CompressedFeatures::fitted(spec, &rows, 1).expect("rows to learn from");
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let outcome = on_each(&cards, |cuda, world| {
+        let all = cuda.code_rows(&codes, dtype, None)?.expect("cards decode such codes");
+        let graph = cuda.neighbor_graph(&whole.operand())?.expect("cards draw");
+        let mut source = graph.source(cuda, &sampler("4", Expand::PerLayer), 64)?.expect("cards draw so");
+        for placement in placements() {
+            let (stored, fetch) = (StoredAs::Codes(&codes, dtype), OnHosts::boxed(world, codes.codes())?);
+            let split = SplitRows { n_rows: N as usize, stored, fetch };
+            let reader = cuda.split_rows(split, &placement)?.expect("cards decode them");
+            for batch in 0..3 {
+                // The first rank has no seeds once.
+                let n_seeds = if batch == 1 && world.rank() == 0 { 0 } else { 30 };
+                let seeds: Vec<NodeId> = (0..n_seeds).map(|i| i * 19 % N).collect();
+                source.request(&seeds, DrawKey::new(3, 1, batch))?;
+                let sampled = source.take()?;
+                let (ids, block) = (sampled.inputs.as_ref().expect("listed"), &sampled.blocks[0]);
+                let read = |reader: &dyn RowReader<Cuda>| -> Result<[Matrix; 3], Failure> {
+                    let zeros = |n_rows| cuda.zeros(Shape::new(n_rows, width), dtype);
+                    let mut decoded = zeros(sampled.n_inputs)?;
+                    reader.gather(cuda, ids, &mut decoded)?;
+                    let (mut own, mut summed) = (zeros(block.n_destinations)?, zeros(block.n_destinations)?);
+                    let sums = reader.sums().expect("codes are summed");
+                    sums.begin(cuda, ids)?;
+                    sums.finish(cuda, (&block.rows, ids), Some(&mut own), &mut summed)?;
+                    Ok([cuda.download(&decoded)?, cuda.download(&own)?, cuda.download(&summed)?])
+                };
+                let (found, expected) = (read(&*reader)?, read(&*all)?);
+                for (found, expected) in found.iter().zip(&expected) {
+                    assert_eq!(found.data(), expected.data(), "batch {batch} of rank {}", world.rank());
+                }
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
+}
+
+/// A rank that fails while others wait for rows of its host: they end with its error.
+#[test]
+fn a_rank_that_fails_ends_those_who_want_rows_of_its_host() {
+    let Some(cards) = several() else { return };
+    let rows = vec![0; N as usize * 64];
+    let start = Instant::now();
+    let outcome = on_each(&cards, |cuda, world| {
+        let (stored, fetch) = (StoredAs::Dense(16, Dtype::F32), OnHosts::boxed(world, &rows)?);
+        let split = SplitRows { n_rows: N as usize, stored, fetch };
+        let placement = placements().next().expect("all on hosts");
+        let reader = cuda.split_rows(split, &placement)?.expect("cards read them");
+        let (ids, mut out) = (cuda.upload_ids(&[1, 599, 300])?, cuda.zeros(Shape::new(3, 16), Dtype::F32)?);
+        for batch in 0..6 {
+            if batch == 3 && world.rank() == 1 {
+                return Err(Failure("rank one has had enough".to_owned()));
+            }
+            reader.gather(cuda, &ids, &mut out)?;
+        }
+        Ok(())
+    });
+    let failure = outcome.expect_err("a rank failed");
+    assert!(failure.rank == 1 && failure.message.contains("had enough"), "{}", failure.message);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
 /// A rank that fails between two batches: the others, who wait for its draws, end with its error.

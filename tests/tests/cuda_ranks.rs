@@ -10,13 +10,14 @@ use girih_compute::{AdamStep, Backend, Cpu, Dtype, Shape, StepInputs};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
-use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
+use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 use girih_tests::cards::{Failure, cards, several};
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
-use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
+use girih_trainer::distributed::{Layout, Links, Network, PaperGraph, RankJob, RankOptions, RankPlanner, TrainJob};
 use girih_trainer::{
-    BatchConfig, BatchKind, ModelConfig, ModelKind, Outcome, SessionOptions, TierConfig, TrainConfig, parse_codec,
+    BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, SessionOptions, TierConfig,
+    TrainConfig, parse_codec,
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -453,6 +454,14 @@ fn cards_share_subgraphs_and_patches() {
     let in_turn = BatchConfig { prefetch: 0, ..neighbor.clone() };
     let replaced = BatchConfig { replace: true, ..neighbor.clone() };
     let codec = parse_codec("topk:4").expect("a codec");
+    let coded = TrainConfig { codec, ..base(ModelKind::Sage, neighbor.clone()) };
+    // The hottest on every card, the others on hosts; of the graph, too.
+    let beside_hosts = |config: TrainConfig, every_card| {
+        let share = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
+        let tiers = TierConfig { features: share(every_card), topology: share(0.5), ..TierConfig::default() };
+        TrainConfig { tiers, ..config }
+    };
+    let sage = || base(ModelKind::Sage, neighbor.clone());
     for (config, layout, wire) in [
         (base(ModelKind::Sage, cluster), Layout::Replicated, Dtype::F32),
         (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::F32),
@@ -460,10 +469,17 @@ fn cards_share_subgraphs_and_patches() {
         (base(ModelKind::Gat, in_turn), Layout::Patches, Dtype::F32),
         (base(ModelKind::Sage, replaced), Layout::Patches, Dtype::F32),
         (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::Bf16),
-        (TrainConfig { codec, ..base(ModelKind::Sage, neighbor) }, Layout::Patches, Dtype::F32),
+        (coded.clone(), Layout::Patches, Dtype::F32),
+        (sage(), Layout::SplitFeatures, Dtype::F32),
+        (coded.clone(), Layout::SplitFeatures, Dtype::F32),
+        (beside_hosts(sage(), 0.0), Layout::SplitFeatures, Dtype::F32),
+        (beside_hosts(base(ModelKind::Gcn, neighbor.clone()), 0.3), Layout::SplitFeatures, Dtype::F32),
+        (beside_hosts(TrainConfig { precision: Dtype::Bf16, ..sage() }, 0.3), Layout::SplitFeatures, Dtype::Bf16),
+        (beside_hosts(coded, 0.3), Layout::SplitFeatures, Dtype::F32),
     ] {
         let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
-        let told = transports().into_iter().map(Some).filter(|_| layout == Layout::Patches);
+        let has_choice = layout != Layout::Replicated && config.tiers.is_default();
+        let told = transports().into_iter().map(Some).filter(|_| has_choice);
         for transport in iter::once(None).chain(told) {
             let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, wire, transport, ..ranks });
             let bound = if wire == Dtype::F32 { 1e-3 } else { 2e-2 };
@@ -473,6 +489,51 @@ fn cards_share_subgraphs_and_patches() {
                 assert!((a - b).abs() <= bound * a.abs(), "{case:?}: {shared:?}, on one card {single:?}");
             }
         }
+    }
+}
+
+/// Bytes that a plan may be short of: the workspace of cuBLAS and of NCCL.
+const WORKSPACE_BYTES: u64 = 64 << 20;
+
+#[test]
+fn patches_take_no_more_of_cards_than_their_plan() {
+    let Some(cards) = several() else { return };
+    let spec = "synth:planted,nodes=100000,degree=20,features=128,classes=10";
+    let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
+    let (sizes, n) = (DataSizes::of(&dataset), cards.len());
+    let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e11 });
+    let codec = parse_codec("topk:8").expect("a codec");
+    let share = Some(CacheShares { every_card: 0.25, one_card: 0.0 });
+    for (layout, features, codec) in [
+        (Layout::Patches, None, None),
+        (Layout::Patches, None, codec),
+        (Layout::SplitFeatures, None, None),
+        (Layout::SplitFeatures, share, None),
+        (Layout::SplitFeatures, share, codec),
+    ] {
+        let base = TrainConfig::for_model(ModelKind::Sage);
+        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![15, 10], ..BatchConfig::default() };
+        let (model, tiers) = (ModelConfig { hidden: 128, ..base.model.clone() }, TierConfig { features, ..base.tiers });
+        let config = TrainConfig { epochs: 2, batch, batch_size: Some(4096), model, tiers, codec, ..base };
+        let graph = PaperGraph::of(&dataset.graph, &config, &sizes).expect("a graph to plan for");
+        let (device, network) = (PlanDevice::Card(None), Network::one_host(links.clone(), true));
+        let planner = RankPlanner { config: &config, data: &sizes, graph: &graph, device, network: network.clone() };
+        let grid = ProcessGrid::new(Scheme::OneD, n, 1).expect("ranks that can be arranged");
+        let ranks =
+            RankOptions { stages: Stages::Parts(1), layout, ..RankOptions::new(grid, Exchange::Rows, DEADLINE) };
+        let planned = planner.plan_patches(&ranks).expect("a plan").most(|plan| plan.peak_bytes);
+        cards.iter().for_each(|cuda| cuda.device().reset_peak().expect("a card"));
+        let session = SessionOptions::default();
+        losses_of(|observe| {
+            let connect = |cuda: &Cuda, world| connect(cuda, world, CardTransport::Nccl);
+            TrainJob::new(dataset.clone(), &config, &ranks, &session, observe).on_devices(&cards, connect)
+        })
+        .expect("training on cards");
+        let measured = cards.iter().map(|cuda| cuda.device().peak_bytes().expect("a card")).max().expect("cards");
+        let what = format!("{} {features:?} {codec:?}", layout.name());
+        println!("{what}: planned {planned}, measured {measured}");
+        assert!(measured <= planned + WORKSPACE_BYTES, "{what}: planned {planned}, measured {measured}");
+        assert!(planned <= 4 * measured, "{what}: planned {planned}, measured only {measured}");
     }
 }
 

@@ -133,6 +133,16 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
             let patches = way(format!("{group} a device/{n} devices, both in patches{by}"), of_all.clone());
             ways.push(Way { n_devices: n, layout: Layout::Patches, transport, ..patches });
         }
+        for (name, features, codec) in [
+            ("features in patches", None, None),
+            ("features in patches on hosts", Some((0.0, 0.0)), None),
+            ("features in patches on hosts, cache 0.2", Some((0.2, 0.0)), None),
+            ("topk:8 in patches on hosts", Some((0.0, 0.0)), Some(CodecSpec::Topk(8))),
+        ] {
+            let config = TrainConfig { tiers: tiers(features, None), codec, ..of_all.clone() };
+            let split = way(format!("{group} a device/{n} devices, {name}"), config);
+            ways.push(Way { n_devices: n, layout: Layout::SplitFeatures, ..split });
+        }
     }
     ways
 }

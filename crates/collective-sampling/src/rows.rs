@@ -46,7 +46,13 @@ impl<'r, B: Backend> RankRows<'r, B> {
                 own.len()
             )));
         }
-        Ok(Self { world, patches, rows, row_bytes, tally: Tally::default() })
+        Ok(Self::again(world, patches, rows, row_bytes))
+    }
+
+    /// The same without a look at them: of what ranks made [such rows](Self::new) of before.
+    #[must_use]
+    pub fn again(world: &'r dyn Collective<B>, patches: &'r Patches, rows: &'r [u8], row_bytes: usize) -> Self {
+        Self { world, patches, rows, row_bytes, tally: Tally::default() }
     }
 
     /// Bytes of a row.

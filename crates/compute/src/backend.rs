@@ -17,7 +17,7 @@ use girih_tiers::{HostReads, Placement};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore};
+use crate::{ComputeError, Dropout, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SplitRows};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -346,7 +346,7 @@ pub(crate) fn filled_rows(cols: usize) -> usize {
 /// A device that holds matrices and runs the operations of graph neural networks.
 ///
 /// `Matrix`, `Sparse` and `Ids` live on the device and are freed when dropped.
-pub trait Backend: Send + Sync {
+pub trait Backend: Send + Sync + 'static {
     /// A dense matrix.
     type Matrix: Send + Sync;
     /// A sparse matrix `L·A·R` with what its transpose needs.
@@ -479,6 +479,23 @@ pub trait Backend: Send + Sync {
         _codes: &CompressedFeatures,
         _dtype: Dtype,
         _placed: Option<(&Placement, HostReads)>,
+    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
+    /// Reads rows that ranks have in memory of their hosts, but for those that a placement gives to every device, which are brought there at
+    /// once. All ranks call it together, with the same placement, and [begin](RowReader::begin) to read as often. `None` where the device's
+    /// memory is the host's, or the device does not decode such codes, which have to be [sound](CompressedFeatures::check_codes).
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, the placement gives rows to single devices, or a rank fails.
+    fn split_rows(
+        &self,
+        _rows: SplitRows<'_>,
+        _placement: &Placement,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
     where
         Self: Sized,

@@ -1,9 +1,10 @@
-//! [`RowReader`], [`RowSums`], [`FarRows`] and [`RowStore`]: rows that a device reads by id, wherever they lie and however they are stored.
+//! [`RowReader`], [`RowSums`], [`FarRows`], [`SplitRows`] and [`RowStore`]: rows that a device reads by id, wherever they lie and however they are
+//! stored.
 
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
-use girih_graph_format::NodeId;
+use girih_graph_format::{Matrix, NodeId};
 
 use crate::{Backend, ComputeError, Dtype, Shape};
 
@@ -77,6 +78,34 @@ pub enum PatchRowsOperand<'a, B: Backend> {
     Codes(&'a CompressedFeatures, Dtype),
 }
 
+/// Rows in memory of hosts, each of which has those of its rank's patch.
+pub struct SplitRows<'a> {
+    /// How many there are on all hosts.
+    pub n_rows: usize,
+    /// How they are stored, and travel.
+    pub stored: StoredAs<'a>,
+    /// What brings them.
+    pub fetch: Box<dyn FetchRows>,
+}
+
+/// How rows are stored, one behind the other.
+#[derive(Clone, Copy)]
+pub enum StoredAs<'a> {
+    /// As so many values of a type.
+    Dense(usize, Dtype),
+    /// As codes of the codec of these, which all ranks share; and what the device makes of them.
+    Codes(&'a CompressedFeatures, Dtype),
+}
+
+/// Brings rows from where ranks have them.
+pub trait FetchRows: Send {
+    /// Makes `out` the rows of some nodes, one behind the other, as they are stored. All ranks call it together, some perhaps for no nodes.
+    ///
+    /// # Errors
+    /// When a node does not exist, or a rank fails.
+    fn fetch(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), ComputeError>;
+}
+
 /// Rows in memory of the host that a device writes, one block of them after the other, and reads by id.
 pub trait RowStore<B: Backend>: RowReader<B> {
     /// Overwrites the rows from `first` on with those of `rows`.
@@ -118,5 +147,15 @@ impl HostRows for CompressedFeatures {
 
     fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
         self.gather(nodes, out).expect("nodes of the graph that these are the features of");
+    }
+}
+
+impl HostRows for Matrix {
+    fn shape(&self) -> Shape {
+        Shape::new(self.n_rows(), self.n_cols())
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        out.copy_from_slice(&self.data()[first * self.n_cols()..][..out.len()]);
     }
 }

@@ -8,7 +8,7 @@ use girih_compress::CompressedFeatures;
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
     Epilogue, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SgdUpdate, Shape, Slope, SparseOperand,
-    StepInputs, Transpose,
+    SplitRows, StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -193,6 +193,14 @@ impl Backend for Cuda {
         placed: Option<(&Placement, HostReads)>,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
         Self::code_rows(self, codes, dtype, placed)
+    }
+
+    fn split_rows(
+        &self,
+        rows: SplitRows<'_>,
+        placement: &Placement,
+    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+        Self::split_rows(self, rows, placement)
     }
 
     fn row_store(&self, shape: Shape, dtype: Dtype) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError> {

@@ -1,5 +1,6 @@
 //! [`CudaRows`]: features that are read by id, wherever they lie: rows where a placement puts them, on this card, on others, or in pinned
-//! memory of the host; or codes there or on the device, decoded as they are read; or rows that the device itself wrote to the host.
+//! memory of the host; or codes there or on the device, decoded as they are read; or either in memory of the hosts of other ranks; or rows that
+//! the device itself wrote to the host.
 //!
 //! A batch reads each of its rows once. Those on cards are read in place, from the device's memory or over links between cards. Those on
 //! the host lie in pinned memory that the same launch reads over the bus, or are brought by its cores and by copies
@@ -12,9 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
 use girih_compress::CompressedFeatures;
-use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
-use girih_graph_format::Matrix;
-use girih_tiers::{HostReads, Placement};
+use girih_compute::{
+    ComputeError, Dtype, FarRows, FetchRows, HostRows, RowReader, RowStore, RowSums, Shape, SplitRows, StoredAs,
+    Transpose, checks,
+};
+use girih_graph_format::{Matrix, NodeId};
+use girih_tiers::{Holder, HostReads, Placement};
 use half::bf16;
 use rayon::prelude::*;
 
@@ -25,9 +29,11 @@ use crate::device::{BLOCK, threads_for};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
-use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows};
+use crate::placed::{CopyRow, Group, HostPieces, OnCards, PlacedRows, Rows};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
-use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
+use crate::staged_rows::{
+    Asked, Bringing, Fetching, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes, spread,
+};
 
 const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
@@ -42,6 +48,8 @@ const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
+/// Bytes of rows that are fetched at a time for cards.
+const FETCHED_BYTES: usize = 64 << 20;
 
 /// See the module.
 struct CudaRows {
@@ -73,6 +81,8 @@ enum Memory {
     Placed(PlacedRows),
     /// Brought from the host, and on cards, if any are there.
     Staged(StagedRows, Option<BesideCards>),
+    /// The same from the hosts of all ranks, which ask together.
+    Split(StagedRows, Option<BesideCards>),
     /// All on the host, as this device wrote them.
     Written(Pinned),
     /// All on the device, one after the other.
@@ -204,6 +214,39 @@ impl Cuda {
         self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
     }
 
+    /// [`Backend::split_rows`](girih_compute::Backend::split_rows): dense ones, and codes of code books.
+    pub(crate) fn split_rows(
+        &self,
+        SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
+        placement: &Placement,
+    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+        let (form, stored_bytes, row_bytes) = match stored {
+            StoredAs::Dense(cols, dtype) => {
+                let form = Dense { cols, dtype };
+                (Form::Dense(form), cols * dtype.n_bytes(), form.row_bytes())
+            }
+            StoredAs::Codes(codes, dtype) => {
+                let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
+                let row_bytes = codes.codec().row_bytes();
+                (Form::Codes(book), row_bytes, row_bytes)
+            }
+        };
+        if row_bytes > ROW_BYTES_MAX {
+            return Ok(None);
+        }
+        let nodes = on_every_card(placement)?;
+        let fetched = fetch_all(&mut *fetch, &nodes, stored_bytes)?;
+        let copy = |row: usize, to: &mut [u8]| {
+            let at = nodes.binary_search(&(row as NodeId)).expect("a row of every card") * stored_bytes;
+            spread(&fetched[at..at + stored_bytes], stored_bytes, (to, row_bytes));
+        };
+        let offset = |row| (row * row_bytes) as u64;
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
+        let beside = self.beside_cards(&placed, &copy, (placement, &Group::of(self, OPERATION, placement)?))?;
+        let brought = StagedRows::fetching(self, OPERATION, Fetching { fetch, stored_bytes, row_bytes })?;
+        self.reader((n_rows, row_bytes), Memory::Split(brought, beside), form).map(Some)
+    }
+
     /// Rows that the host brings, but for those that a placement puts on cards.
     fn staged(
         &self,
@@ -213,15 +256,23 @@ impl Cuda {
     ) -> Result<Memory, ComputeError> {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
-        let on_cards = OnCards::beside_host(self, rows, &copy, (placement, &group))?;
+        let beside = self.beside_cards(rows, &copy, (placement, &group))?;
         let bringing = Bringing { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
         let brought = StagedRows::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
-        let beside = on_cards.map(|on_cards| {
-            let list_absent =
-                self.kernel(OPERATION, Source::ROWS, "list_absent", &[("X", Dtype::F32), ("Y", Dtype::F32)])?;
-            Ok::<_, ComputeError>(BesideCards { on_cards, list_absent })
-        });
-        Ok(Memory::Staged(brought, beside.transpose()?))
+        Ok(Memory::Staged(brought, beside))
+    }
+
+    /// Those that a placement puts on cards, if any are, where the host brings the others.
+    fn beside_cards(
+        &self,
+        rows: &Rows<'_>,
+        copy: CopyRow<'_>,
+        placed: (&Placement, &Group<'_>),
+    ) -> Result<Option<BesideCards>, ComputeError> {
+        let Some(on_cards) = OnCards::beside_host(self, rows, copy, placed)? else { return Ok(None) };
+        let types = [("X", Dtype::F32), ("Y", Dtype::F32)];
+        let list_absent = self.kernel(OPERATION, Source::ROWS, "list_absent", &types)?;
+        Ok(Some(BesideCards { on_cards, list_absent }))
     }
 
     /// [`Backend::row_store`](girih_compute::Backend::row_store).
@@ -250,6 +301,33 @@ impl Cuda {
         let (begun, spare) = (Mutex::default(), Mutex::default());
         Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, begun, spare })
     }
+}
+
+/// The rows that a placement gives to every card, ascending.
+fn on_every_card(placement: &Placement) -> Result<Vec<NodeId>, ComputeError> {
+    let mut nodes = Vec::new();
+    for span in placement.spans() {
+        match span.holder {
+            Holder::EveryCard => nodes.extend(span.positions.clone().map(|position| placement.node(position))),
+            Holder::Host => {}
+            Holder::Card(_) | Holder::Cards | Holder::Disk => {
+                let what = "of rows that hosts have in part, every card has a copy, or none";
+                return Err(ComputeError::argument(OPERATION, what));
+            }
+        }
+    }
+    nodes.sort_unstable();
+    Ok(nodes)
+}
+
+/// Rows of so many bytes, some after the other: all ranks want the same.
+fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], stored_bytes: usize) -> Result<Vec<u8>, ComputeError> {
+    let (mut all, mut piece) = (Vec::with_capacity(nodes.len() * stored_bytes), Vec::new());
+    for nodes in nodes.chunks((FETCHED_BYTES / stored_bytes.max(1)).max(1)) {
+        fetch.fetch(nodes, &mut piece)?;
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
 }
 
 impl Dense {
@@ -381,7 +459,7 @@ impl CudaRows {
     fn argument(&self, cuda: &Cuda) -> Option<RowsArgument> {
         let (first, rows) = match &self.memory {
             Memory::Placed(placed) => placed.addresses(cuda),
-            Memory::Staged(_, beside) => (0, beside.as_ref()?.on_cards.list(cuda)),
+            Memory::Staged(_, beside) | Memory::Split(_, beside) => (0, beside.as_ref()?.on_cards.list(cuda)),
             Memory::Written(pinned) => (pinned.address(), 0),
             Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
         };
@@ -394,7 +472,7 @@ impl CudaRows {
             (Memory::Placed(placed), false) if placed.are_on_host() => BLOCKS_OF_BUS,
             (Memory::Placed(placed), false) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
             (Memory::Written(_), _) => BLOCKS_OF_BUS,
-            (Memory::Placed(_) | Memory::Staged(..), _) => ON_CARDS,
+            (Memory::Placed(_) | Memory::Staged(..) | Memory::Split(..), _) => ON_CARDS,
             (Memory::Device(_), _) => IN_DEVICE,
         }
     }
@@ -469,10 +547,8 @@ impl CudaRows {
         let failed = Cuda::failed(OPERATION);
         let mut begun = Begun { stored, ..Begun::default() };
         // Before what is read here: it takes longer.
-        if let Memory::Staged(staged, beside) = &self.memory
-            && beside.as_ref().is_none_or(|beside| !beside.on_cards.are_all())
-        {
-            let (asked, arriving) = self.ask(cuda, (staged, beside.as_ref()), ids, (launch, to))?;
+        if let Some((staged, beside)) = self.brought() {
+            let (asked, arriving) = self.ask(cuda, (staged, beside), ids, (launch, to))?;
             (begun.asked, begun.arriving) = (Some(asked), arriving);
         }
         self.side.join(&cuda.device.stream).map_err(&failed)?;
@@ -482,17 +558,39 @@ impl CudaRows {
         Ok(begun)
     }
 
+    /// What brings rows, and what is on cards beside, if not all are.
+    fn brought(&self) -> Option<(&StagedRows, Option<&BesideCards>)> {
+        match &self.memory {
+            Memory::Staged(staged, beside) | Memory::Split(staged, beside)
+                if beside.as_ref().is_none_or(|beside| !beside.on_cards.are_all()) =>
+            {
+                Some((staged, beside.as_ref()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Begins to take no rows: where all ranks ask together, this one does, too.
+    fn begin_nothing(&self, cuda: &Cuda) -> Result<Begun, ComputeError> {
+        let Some((staged, _)) = self.brought().filter(|_| matches!(self.memory, Memory::Split(..))) else {
+            return Ok(Begun::default());
+        };
+        let ready = cuda.device.stream.record_event(None).map_err(Cuda::failed(OPERATION))?;
+        Ok(Begun { asked: Some(staged.ask_for_none(ready)?), ..Begun::default() })
+    }
+
     /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere; what is stored as it was
     /// comes back. It waits for nothing that was begun later, which the step would then not hide.
-    fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<Option<Room>, DriverError> {
+    fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<Option<Room>, ComputeError> {
         let (stream, Begun { launched, asked, arriving, stored }) = (&cuda.device.stream, begun);
+        let failed = Cuda::failed(OPERATION);
         let launch = self.sums.as_ref().filter(|_| stored.is_some()).map_or(&self.launch, |sums| &sums.copy);
         let n_brought = asked.map_or(Ok(0), |asked| asked.wait_on(stream));
         let taken = n_brought.and_then(|n| match &arriving {
-            Some(arriving) if n > 0 => self.take_over(cuda, launch, arriving, n),
+            Some(arriving) if n > 0 => self.take_over(cuda, launch, arriving, n).map_err(&failed),
             _ => Ok(()),
         });
-        launched.map_or(Ok(()), |launched| stream.wait(&launched))?;
+        launched.map_or(Ok(()), |launched| stream.wait(&launched)).map_err(&failed)?;
         // Whoever has the room next waits for this stream, and it is freed in its order.
         self.spare().extend(arriving.map(|arriving| arriving.room));
         taken.map(|()| stored)
@@ -561,7 +659,7 @@ impl CudaRows {
         let to = arriving.as_ref().map_or(to, |arriving| cuda.pointer(Some(&arriving.room.rows)));
         let ready = self.side.record_event(None).map_err(&failed)?;
         // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is finished.
-        let asked = unsafe { staged.ask(ready, wanted, to) }.map_err(&failed)?;
+        let asked = unsafe { staged.ask(ready, wanted, to) }?;
         Ok((asked, arriving))
     }
 
@@ -585,7 +683,7 @@ impl CudaRows {
 
 impl RowReader<Cuda> for CudaRows {
     fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        if !matches!(self.memory, Memory::Staged(..)) {
+        if !matches!(self.memory, Memory::Staged(..) | Memory::Split(..)) {
             if self.check(ids, out)? {
                 self.launch(cuda, &cuda.device.stream, ids, (&self.launch, cuda.pointer(Some(&out.data))))?;
             }
@@ -593,7 +691,7 @@ impl RowReader<Cuda> for CudaRows {
         }
         RowReader::begin(self, cuda, ids, out)?;
         while let Some(begun) = self.oldest() {
-            self.wait_for(cuda, begun).map_err(Cuda::failed(OPERATION))?;
+            self.wait_for(cuda, begun)?;
         }
         Ok(())
     }
@@ -602,7 +700,7 @@ impl RowReader<Cuda> for CudaRows {
         let begun = if self.check(ids, out)? {
             self.begin_at(cuda, ids, (&self.launch, cuda.pointer(Some(&out.data))), None)?
         } else {
-            Begun::default()
+            self.begin_nothing(cuda)?
         };
         self.begun().push_back(begun);
         Ok(())
@@ -610,7 +708,7 @@ impl RowReader<Cuda> for CudaRows {
 
     fn finish(&self, cuda: &Cuda) -> Result<(), ComputeError> {
         let Some(begun) = self.oldest() else { return Ok(()) };
-        let stored = self.wait_for(cuda, begun).map_err(Cuda::failed(OPERATION))?;
+        let stored = self.wait_for(cuda, begun)?;
         self.spare().extend(stored);
         Ok(())
     }
@@ -631,7 +729,7 @@ impl RowSums<Cuda> for CudaRows {
                 let room = self.room(cuda, n, false)?;
                 self.begin_at(cuda, ids, (&sums.copy, cuda.pointer(Some(&room.rows))), Some(room))?
             }
-            None => Begun::default(),
+            None => self.begin_nothing(cuda)?,
         };
         self.begun().push_back(begun);
         Ok(())
@@ -647,7 +745,7 @@ impl RowSums<Cuda> for CudaRows {
         let Some((of_codes, begun)) = self.sums.as_ref().zip(self.oldest()) else {
             return Err(ComputeError::argument(OPERATION, "no sums were begun"));
         };
-        let stored = self.wait_for(cuda, begun).map_err(Cuda::failed(OPERATION))?;
+        let stored = self.wait_for(cuda, begun)?;
         self.check_sums((block, ids), own.as_deref(), sums)?;
         // Without ids nothing is read.
         let nothing = RowsArgument { first: 0, rows: 0, row_bytes: self.row_bytes as u64 };

@@ -231,9 +231,9 @@ impl PatchRows {
         let theirs = lists.tell(OPERATION, &mine).map_err(|error| failed(&error))?;
         let row_bytes = self.own.row_bytes();
         // Own rows travel nowhere.
-        let asked: Pieces<NodeId> = Pieces::new(side, of_others(&theirs, 1, rank))?;
-        let picked: Pieces<u8> = Pieces::new(side, of_others(&theirs, row_bytes, rank))?;
-        let arrived: Pieces<u8> = Pieces::new(side, of_others(&mine, row_bytes, rank))?;
+        let asked: Pieces<NodeId> = Pieces::of_others(side, theirs.iter().map(|&[n]| n), rank)?;
+        let picked: Pieces<u8> = Pieces::of_others(side, theirs.iter().map(|[n]| n * row_bytes), rank)?;
+        let arrived: Pieces<u8> = Pieces::of_others(side, mine.iter().map(|[n]| n * row_bytes), rank)?;
         let listed = |at: &dyn Fn(usize) -> u64, counts: &[[u64; 1]], bytes: u64| -> Vec<Swapped> {
             let list = |other| Swapped { rank: other, address: at(other), n_bytes: counts[other][0] * bytes };
             lists.of_others(list).collect()
@@ -276,11 +276,6 @@ impl PatchRows {
         unsafe { launch.put(&self.side.device.stream, IN_DEVICE, rows, names, (to, n)) }
             .map_err(Cuda::failed(OPERATION))
     }
-}
-
-/// For each rank how much travels of so many lists' elements, but for this one.
-fn of_others(counts: &[[u64; 1]], bytes: u64, rank: usize) -> impl Iterator<Item = u64> {
-    counts.iter().enumerate().map(move |(other, &[n])| if other == rank { 0 } else { n * bytes })
 }
 
 impl RowReader<Cuda> for PatchRows {

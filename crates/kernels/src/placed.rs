@@ -42,7 +42,7 @@ impl Rows<'_> {
 }
 
 /// Copies a row.
-type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
+pub(crate) type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
 /// Where the host has a row, for devices.
 type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
 /// Writes consecutive rows.

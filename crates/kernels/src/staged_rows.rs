@@ -3,6 +3,7 @@
 //! ```text
 //! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or room on the device,
 //!                               while the other is copied         from which one launch takes them there
+//! ids ──▶ host ──▶ one thread: ask the ranks that have them, fill pinned buffers ──▶ copy ──▶ as above
 //! ```
 //! Where cards have some of the rows, the device lists the others first, so that pieces are whole whatever share it has.
 //! Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any memory, also in a mapped
@@ -15,9 +16,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use cudarc::driver::sys::{CUevent_flags, CUresult};
+use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
-use girih_compute::ComputeError;
+use girih_compute::{ComputeError, FetchRows};
 use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
@@ -77,6 +78,14 @@ pub(crate) struct Bringing {
     pub(crate) row_bytes: usize,
 }
 
+/// What is brought from other ranks, too.
+pub(crate) struct Fetching {
+    pub(crate) fetch: Box<dyn FetchRows>,
+    /// Bytes of a row as it is brought, and as the device has it: these and zeros.
+    pub(crate) stored_bytes: usize,
+    pub(crate) row_bytes: usize,
+}
+
 /// Which rows are wanted.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
@@ -98,6 +107,7 @@ impl Wanted {
 
 /// See the module.
 pub(crate) struct StagedRows {
+    operation: &'static str,
     /// A way to each thread.
     asked: Vec<Sender<Arc<Batch>>>,
     threads: Vec<JoinHandle<()>>,
@@ -119,7 +129,7 @@ struct Batch {
     /// Room on the device for a row for each id, in order.
     to: u64,
     /// Each thread tells what is recorded behind its last copy.
-    tell: Sender<Result<CudaEvent, DriverError>>,
+    tell: Sender<Result<CudaEvent, ComputeError>>,
 }
 
 /// The ids of a batch on the host, once they are there.
@@ -161,23 +171,26 @@ impl Drop for Ids {
 /// Rows that were asked for.
 pub(crate) struct Asked {
     batch: Arc<Batch>,
-    told: Receiver<Result<CudaEvent, DriverError>>,
+    told: Receiver<Result<CudaEvent, ComputeError>>,
     n_threads: usize,
+    operation: &'static str,
 }
 
 impl Asked {
     /// Waits until all copies are on their streams, and has `stream` wait for them; how many rows they bring.
-    pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, DriverError> {
+    pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, ComputeError> {
+        let failed = Cuda::failed(self.operation);
         for _ in 0..self.n_threads {
-            stream.wait(&self.told.recv().map_err(|_| gone())??)?;
+            let copied = self.told.recv().map_err(|_| gone(self.operation))??;
+            stream.wait(&copied).map_err(&failed)?;
         }
-        Ok(self.batch.ids.wait()?.len())
+        Ok(self.batch.ids.wait().map_err(&failed)?.len())
     }
 }
 
 /// A thread ended before its time, which only a panic does.
-fn gone() -> DriverError {
-    DriverError(CUresult::CUDA_ERROR_UNKNOWN)
+fn gone(operation: &'static str) -> ComputeError {
+    ComputeError::device(operation, "a thread that brings rows has ended")
 }
 
 impl StagedRows {
@@ -192,17 +205,40 @@ impl StagedRows {
         bringing: &Bringing,
     ) -> Result<Self, ComputeError> {
         let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
+        Self::of_threads(cuda, operation, n_threads, |buffers| Filler { bringing: bringing.clone(), buffers })
+    }
+
+    /// Begins a thread that brings rows, of [`ROW_BYTES_MAX`] bytes at most, from this rank and others to a device. All ranks ask for as
+    /// many batches, if only for no rows.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn fetching(cuda: &Cuda, operation: &'static str, fetching: Fetching) -> Result<Self, ComputeError> {
+        let mut fetching = Some(fetching);
+        Self::of_threads(cuda, operation, 1, |buffers| {
+            let fetching = fetching.take().expect("there is one thread");
+            Fetcher { fetching, rows: Vec::new(), buffers }
+        })
+    }
+
+    fn of_threads<B: Brings + 'static>(
+        cuda: &Cuda,
+        operation: &'static str,
+        n_threads: usize,
+        mut worker: impl FnMut(Buffers) -> B,
+    ) -> Result<Self, ComputeError> {
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
-        let mut staged = Self { asked: Vec::new(), threads: Vec::new(), asking, spare_ids: Arc::default() };
+        let (asked, threads) = (Vec::new(), Vec::new());
+        let mut staged = Self { operation, asked, threads, asking, spare_ids: Arc::default() };
         let refused = |error: DriverError| {
             let (n_bytes, why) = (n_threads * BUFFERS * BUFFER_BYTES, explain(error.0));
             let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
             ComputeError::device(operation, format!("the host pins no {n_bytes} bytes of buffers ({why}); {remedy}"))
         };
         for _ in 0..n_threads {
-            let filler = Filler::new(cuda, bringing.clone()).map_err(refused)?;
+            let worker = worker(Buffers::new(cuda, operation).map_err(refused)?);
             let (ask, asked) = channel();
-            let thread = Builder::new().name("girih rows".to_owned()).spawn(move || filler.run(&asked));
+            let thread = Builder::new().name("girih rows".to_owned()).spawn(move || worker.run(&asked));
             let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
             staged.threads.push(thread.map_err(no_thread)?);
             staged.asked.push(ask);
@@ -215,21 +251,39 @@ impl StagedRows {
     /// # Safety
     /// Ids have to be rows. They stay as they are, and the destination has room for them and is used by nobody else, until what follows
     /// [`Asked::wait_on`].
-    pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<Asked, DriverError> {
+    pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<Asked, ComputeError> {
+        let operation = self.operation;
+        // SAFETY: the caller's.
+        let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
+        let (tell, told) = channel();
+        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to, tell });
+        self.asked.iter().try_for_each(|ask| ask.send(Arc::clone(&batch))).map_err(|_| gone(operation))?;
+        Ok(Asked { batch, told, n_threads: self.asked.len(), operation })
+    }
+
+    /// Asks for no rows, where all ranks ask together.
+    pub(crate) fn ask_for_none(&self, ready: CudaEvent) -> Result<Asked, ComputeError> {
+        // SAFETY: nothing is read or written.
+        unsafe { self.ask(ready, Wanted::All(0, 0), 0) }
+    }
+
+    /// Begins to copy ids to the host.
+    ///
+    /// # Safety
+    /// As [`ask`](Self::ask).
+    unsafe fn ids(&self, ready: &CudaEvent, wanted: Wanted) -> Result<Ids, DriverError> {
         let (words, n) = wanted.words();
         let mut memory = self.memory_for(n)?;
         let copied = self.asking.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
         let on_host = &mut memory.as_mut_slice()?[..n];
-        self.asking.wait(&ready)?;
-        // SAFETY: as many words are there, and stay; the memory is read after the event, and given back after it.
-        unsafe { result::memcpy_dtoh_async(on_host, words, self.asking.cu_stream()) }?;
+        self.asking.wait(ready)?;
+        if n > 0 {
+            // SAFETY: as many words are there, and stay; the memory is read after the event, and given back after it.
+            unsafe { result::memcpy_dtoh_async(on_host, words, self.asking.cu_stream()) }?;
+        }
         copied.record(&self.asking)?;
         let first = on_host.as_ptr();
-        let ids = Ids { memory: Some(memory), first, wanted, copied, spare: Arc::clone(&self.spare_ids) };
-        let (tell, told) = channel();
-        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to, tell });
-        self.asked.iter().try_for_each(|ask| ask.send(Arc::clone(&batch))).map_err(|_| gone())?;
-        Ok(Asked { batch, told, n_threads: self.asked.len() })
+        Ok(Ids { memory: Some(memory), first, wanted, copied, spare: Arc::clone(&self.spare_ids) })
     }
 
     /// Pinned memory for so many ids, used before if there is some.
@@ -238,7 +292,7 @@ impl StagedRows {
         match spare.filter(|memory| memory.len() >= n) {
             Some(memory) => Ok(memory),
             // SAFETY: ids are written before they are read.
-            None => unsafe { self.asking.context().alloc_pinned_with_flags(n + n / 4, 0) },
+            None => unsafe { self.asking.context().alloc_pinned_with_flags((n + n / 4).max(1), 0) },
         }
     }
 }
@@ -252,22 +306,45 @@ impl Drop for StagedRows {
     }
 }
 
-/// What a thread has.
-struct Filler {
-    bringing: Bringing,
+/// Pinned buffers, which are filled in turn, and the stream of their copies.
+struct Buffers {
+    operation: &'static str,
     stream: Arc<CudaStream>,
     buffers: [Buffer; BUFFERS],
     /// The buffer that is filled next.
     turn: usize,
 }
 
-impl Filler {
-    fn new(cuda: &Cuda, bringing: Bringing) -> Result<Self, DriverError> {
+impl Buffers {
+    fn new(cuda: &Cuda, operation: &'static str) -> Result<Self, DriverError> {
         let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
         let buffer = || Buffer::new(cuda.device.stream.context(), BUFFER_BYTES, waiting);
         let (stream, buffers) = (cuda.device.urgent_stream()?, [buffer()?, buffer()?]);
-        Ok(Self { bringing, stream, buffers, turn: 0 })
+        Ok(Self { operation, stream, buffers, turn: 0 })
     }
+
+    /// Puts on the stream a copy of so many bytes to an address, which are written here first; no more than a buffer holds.
+    fn bring(&mut self, n_bytes: usize, to: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
+        let buffer = &mut self.buffers[self.turn % BUFFERS];
+        self.turn += 1;
+        // Until what it held before is on the device.
+        buffer.copied.synchronize()?;
+        let bytes = &mut buffer.memory.as_mut_slice()?[..n_bytes];
+        fill(bytes);
+        if !bytes.is_empty() {
+            // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the event.
+            unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?;
+        }
+        buffer.copied.record(&self.stream)
+    }
+}
+
+/// What a thread does.
+trait Brings: Send + Sized {
+    fn buffers(&self) -> &Buffers;
+
+    /// Brings its share of a batch; what is recorded behind it.
+    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError>;
 
     /// Brings its share of what is asked for until nobody asks any more.
     fn run(mut self, asked: &Receiver<Arc<Batch>>) {
@@ -276,45 +353,96 @@ impl Filler {
             // Whoever gave up waiting is not told.
             let _ = batch.tell.send(outcome);
         }
-        let _ = self.stream.synchronize();
-    }
-
-    /// Brings pieces of a batch until others have the rest.
-    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, DriverError> {
-        self.stream.wait(&batch.ready)?;
-        let (ids, at_once) = (batch.ids.wait()?, self.bringing.rows_at_once());
-        loop {
-            let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
-            if first >= ids.len() {
-                return self.stream.record_event(None);
-            }
-            let to = batch.to + (first * self.bringing.row_bytes) as u64;
-            self.bring(&ids[first..ids.len().min(first + at_once)], to)?;
-        }
-    }
-
-    /// Brings rows that follow each other in a batch.
-    fn bring(&mut self, ids: &[NodeId], to: u64) -> Result<(), DriverError> {
-        let Bringing { source, row_bytes } = &self.bringing;
-        let buffer = &mut self.buffers[self.turn % BUFFERS];
-        self.turn += 1;
-        // Until what it held before is on the device.
-        buffer.copied.synchronize()?;
-        let rows = &mut buffer.memory.as_mut_slice()?[..ids.len() * row_bytes];
-        fill(source.as_ref(), *row_bytes, ids, rows);
-        if !rows.is_empty() {
-            // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the event.
-            unsafe { result::memcpy_htod_async(to, rows, self.stream.cu_stream()) }?;
-        }
-        buffer.copied.record(&self.stream)
+        let _ = self.buffers().stream.synchronize();
     }
 }
 
-impl Bringing {
-    /// Rows of a piece.
-    fn rows_at_once(&self) -> usize {
-        BUFFER_BYTES / self.row_bytes.max(1)
+/// Copies rows that are on this host.
+struct Filler {
+    bringing: Bringing,
+    buffers: Buffers,
+}
+
+impl Brings for Filler {
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
+
+    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError> {
+        self.pieces_of(batch).map_err(Cuda::failed(self.buffers.operation))
+    }
+}
+
+impl Filler {
+    /// Brings pieces of a batch until others have the rest.
+    fn pieces_of(&mut self, batch: &Batch) -> Result<CudaEvent, DriverError> {
+        self.buffers.stream.wait(&batch.ready)?;
+        let Bringing { source, row_bytes } = &self.bringing;
+        let (ids, at_once) = (batch.ids.wait()?, rows_at_once(*row_bytes));
+        loop {
+            let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
+            if first >= ids.len() {
+                return self.buffers.stream.record_event(None);
+            }
+            let ids = &ids[first..ids.len().min(first + at_once)];
+            let to = batch.to + (first * row_bytes) as u64;
+            self.buffers.bring(ids.len() * row_bytes, to, |rows| fill(source.as_ref(), *row_bytes, ids, rows))?;
+        }
+    }
+}
+
+/// Brings rows from where ranks have them.
+struct Fetcher {
+    fetching: Fetching,
+    /// Those of a batch, as they are stored.
+    rows: Vec<u8>,
+    buffers: Buffers,
+}
+
+impl Brings for Fetcher {
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError> {
+        let failed = Cuda::failed(self.buffers.operation);
+        let ids = batch.ids.wait().map_err(&failed)?;
+        self.fetching.fetch.fetch(ids, &mut self.rows)?;
+        self.copy_to(batch).map_err(failed)
+    }
+}
+
+impl Fetcher {
+    /// Copies what was fetched to where the batch wants it.
+    fn copy_to(&mut self, batch: &Batch) -> Result<CudaEvent, DriverError> {
+        self.buffers.stream.wait(&batch.ready)?;
+        let Fetching { stored_bytes, row_bytes, .. } = self.fetching;
+        let (at_once, mut to) = (rows_at_once(row_bytes), batch.to);
+        for stored in self.rows.chunks((at_once * stored_bytes).max(1)) {
+            let n_bytes = stored.len() / stored_bytes.max(1) * row_bytes;
+            self.buffers.bring(n_bytes, to, |rows| spread(stored, stored_bytes, (rows, row_bytes)))?;
+            to += n_bytes as u64;
+        }
+        self.buffers.stream.record_event(None)
+    }
+}
+
+/// Copies rows of so many bytes to where they take more; what is between them becomes zero.
+pub(crate) fn spread(stored: &[u8], stored_bytes: usize, (rows, row_bytes): (&mut [u8], usize)) {
+    if stored_bytes == row_bytes {
+        rows.copy_from_slice(stored);
+        return;
+    }
+    for (stored, row) in stored.chunks_exact(stored_bytes).zip(rows.chunks_exact_mut(row_bytes)) {
+        let (values, padding) = row.split_at_mut(stored_bytes);
+        values.copy_from_slice(stored);
+        padding.fill(0);
+    }
+}
+
+/// Rows of a piece.
+fn rows_at_once(row_bytes: usize) -> usize {
+    BUFFER_BYTES / row_bytes.max(1)
 }
 
 /// Copies rows side by side.
@@ -346,8 +474,22 @@ mod tests {
     #[test]
     fn pieces_fit_into_a_buffer() {
         for row_bytes in [0, 1, 3, 16, 200, 2408, ROW_BYTES_MAX] {
-            let n = Bringing { source: Arc::new(Numbered), row_bytes }.rows_at_once();
+            let n = rows_at_once(row_bytes);
             assert!(n > 0 && n * row_bytes <= BUFFER_BYTES, "{n} rows of {row_bytes}");
+        }
+    }
+
+    #[test]
+    fn rows_are_spread_with_zeros_between_them() {
+        for (stored_bytes, row_bytes) in [(0, 0), (0, 16), (6, 6), (6, 16), (32, 32)] {
+            let stored: Vec<u8> = (0..3 * stored_bytes).map(|at| at as u8 + 1).collect();
+            let mut rows = vec![0xff; 3 * row_bytes];
+            if stored_bytes > 0 {
+                spread(&stored, stored_bytes, (&mut rows, row_bytes));
+                for (row, stored) in rows.chunks(row_bytes).zip(stored.chunks(stored_bytes)) {
+                    assert_eq!((&row[..stored_bytes], row[stored_bytes..].iter().max().unwrap_or(&0)), (stored, &0));
+                }
+            }
         }
     }
 

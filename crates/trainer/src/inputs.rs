@@ -145,12 +145,23 @@ impl<B: Backend> Inputs<B> {
         needs: &Needs,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
-        let graph = cut_graph(&ranks, adjacency);
         let mut features = upload_features(backend, features, needs, precision)?;
         if let FeatureInput::Sparse { first_value: first, .. } = &mut features {
             *first = first_value;
         }
-        let n_nodes = ranks.own().len();
+        Self::of_rank_with(backend, ranks, adjacency, features, needs, precision)
+    }
+
+    /// The same of the features of a rank's nodes as it has them.
+    pub(crate) fn of_rank_with(
+        backend: &B,
+        ranks: Arc<Ranks<B>>,
+        adjacency: Option<Arc<CutAdjacency>>,
+        features: FeatureInput<B>,
+        needs: &Needs,
+        precision: Dtype,
+    ) -> Result<Self, ComputeError> {
+        let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
         Ok(Self { ranks: Some(ranks), ..Self::assemble(backend, graph, features, n_nodes, needs, precision)? })
     }
 

@@ -14,7 +14,7 @@ use girih_random::Key;
 
 use crate::TrainError;
 use crate::config::{TaskKind, TrainConfig};
-use crate::distributed::Ranks;
+use crate::distributed::{Layout, Ranks};
 use crate::encoded::{EncodedInput, OnPaper};
 use crate::graph::Graph;
 use crate::inputs::{self, Adjacency, FeatureInput, Inputs, Needs, Propagation};
@@ -132,6 +132,8 @@ pub(crate) struct Share {
     pub(crate) ranks: Arc<Ranks<Meter>>,
     /// Its blocks of the adjacency, if the model reads it.
     pub(crate) graph: Option<Graph<Meter>>,
+    /// Of mini-batches, what it holds.
+    pub(crate) layout: Layout,
 }
 
 impl Plan {
@@ -210,6 +212,7 @@ impl Plan {
         if is_main_memory && (config.tiers.topology.is_some() || (config.tiers.features.is_some() && !has_codes)) {
             return Err(TierConfig::refused_by_processors());
         }
+        let layout = share.as_ref().map_or(Layout::Replicated, |share| share.layout);
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
         let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));
@@ -237,7 +240,7 @@ impl Plan {
         let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
         // Of ranks with a share of the data, those that train on batches hold patches.
         let sampled = match among.filter(|_| config.batch.is_sampled()) {
-            Some(ranks) => BatchPlan::of_patch(config, (&whole, data), ranks.world().size(), &model.needs()),
+            Some(ranks) => BatchPlan::of_patch(config, (&whole, data), (ranks.world().size(), layout), &model.needs()),
             None => BatchPlan::new(config, (data, rows), &model.needs(), links.as_ref()),
         };
         let drawn_from = if among.is_some() && !is_main_memory { &whole } else { data };

@@ -121,8 +121,10 @@ value_enum! {
 value_enum! {
     /// What each rank holds of graph and features.
     LayoutChoice for Layout {
-        /// Its patches.
+        /// Its patches of both.
         Patches,
+        /// All of the graph, its patches of features.
+        SplitFeatures,
         /// All.
         Replicated,
     }

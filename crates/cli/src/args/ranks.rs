@@ -37,8 +37,9 @@ pub struct RankArgs {
     /// patches the faster one, which is measured]
     #[arg(long, value_name = "nccl|peer")]
     pub transport: Option<CardTransport>,
-    /// Of neighbor batches, what each rank holds: all of graph and features, or its own rows of both, asking the others for what
-    /// it needs of theirs [default: replicated]
+    /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both (patches), or all of the
+    /// graph and its own rows of features (split-features), of which with --feature-cache a CUDA device has the hottest of all and the host
+    /// its own; what it needs of others' it asks them for [default: replicated]
     #[arg(long, value_enum)]
     pub layout: Option<LayoutChoice>,
     /// Seconds that a rank waits for another before it gives up [default: 300]

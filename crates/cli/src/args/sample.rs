@@ -80,7 +80,8 @@ pub struct SampleRankArgs {
     /// Share every batch among so many ranks, threads of this process, and say what they send each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub ranks: Option<u16>,
-    /// What each rank holds: its patches of the graph and of features, or all [default: patches]
+    /// What each rank holds: its patches of the graph and of features, all of the graph and its patches of features
+    /// (split-features), or all [default: patches]
     #[arg(long, value_enum, requires = "ranks")]
     pub layout: Option<LayoutChoice>,
     /// Patches that the graph is cut into, which ranks share; batches are the same on any number of ranks

@@ -32,7 +32,7 @@ impl Planned {
 
     fn line(&self, room: &Room) -> String {
         let fits = if self.fits(room) { "fits" } else { "too large" };
-        format!("{:<12} {:>10}  {fits}", self.layout.name(), readable_bytes(self.needed_bytes))
+        format!("{:<14} {:>10}  {fits}", self.layout.name(), readable_bytes(self.needed_bytes))
     }
 }
 
@@ -49,9 +49,11 @@ pub fn run(
     let plan = replica.plan(&of_rank)?;
     let mut layouts = vec![Planned { layout: Layout::Replicated, needed_bytes: replica.needed(&plan) }];
     // As cards take them. What cannot lie in patches has one layout.
-    let patches = RankOptions { stages: Stages::Parts(1), layout: Layout::Patches, ..*ranks };
-    let needed_bytes = bytes_of_patches(&patches, dataset, config).ok();
-    layouts.extend(needed_bytes.map(|needed_bytes| Planned { layout: Layout::Patches, needed_bytes }));
+    for layout in [Layout::SplitFeatures, Layout::Patches] {
+        let patches = RankOptions { stages: Stages::Parts(1), layout, ..*ranks };
+        let needed_bytes = bytes_of_patches(&patches, dataset, config).ok();
+        layouts.extend(needed_bytes.map(|needed_bytes| Planned { layout, needed_bytes }));
+    }
     // Reads of one's own memory are quicker than those of others'.
     let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
     let plans: Vec<_> = layouts
@@ -87,8 +89,9 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
     }
     let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= free);
     Err(CliError::Other(format!(
-        "training needs {} ({bytes} bytes) on each card, which holds a patch of {}, but {} ({free} bytes) are free; {}",
+        "training needs {} ({bytes} bytes) on each card, with --layout {} a part of {}, but {} ({free} bytes) are free; {}",
         readable_bytes(bytes),
+        ranks.layout.name(),
         ranks.grid.ranks(),
         readable_bytes(free),
         remedies(config, fits, IN_PATCHES),
@@ -125,7 +128,7 @@ mod tests {
         let config = TrainConfig { batch, batch_size: Some(64), ..TrainConfig::for_model(ModelKind::Sage) };
         assert!(check_patches(&ranks, 80 << 30, &dataset, &config).is_ok());
         let message = check_patches(&ranks, 1 << 30, &dataset, &config).unwrap_err().to_string();
-        for part in ["a patch of 2", "1073741824 bytes", "--batch-size", "more ranks"] {
+        for part in ["--layout patches a part of 2", "1073741824 bytes", "--batch-size", "more ranks"] {
             assert!(message.contains(part), "no {part}: {message}");
         }
     }

@@ -329,9 +329,12 @@ pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliErr
     } else if layout.is_some() && !is_sampled {
         "--layout says what ranks hold for mini-batches, and full batches cut the graph by --partition: leave it \
          out, or give --batch neighbor"
-    } else if is_sampled && *layout != Some(LayoutChoice::Patches) && (*kind, *chunks) != (PartitionKind::USUAL, 1) {
+    } else if is_sampled
+        && layout.is_none_or(|layout| layout == LayoutChoice::Replicated)
+        && (*kind, *chunks) != (PartitionKind::USUAL, 1)
+    {
         "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is \
-         sent of it, and for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches"
+         sent of it, and for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches or split-features"
     } else {
         return Ok(());
     };

@@ -54,7 +54,9 @@ fn processes_train_on_mini_batches() {
         "--dropout",
         "0",
     ];
-    for (batch, layout) in [(&neighbor[..], "replicated"), (&neighbor, "patches"), (&cluster, "replicated")] {
+    for (batch, layout) in
+        [(&neighbor[..], "replicated"), (&neighbor, "patches"), (&neighbor, "split-features"), (&cluster, "replicated")]
+    {
         let single = girih(&[&["train", "--data", SMALL, "--epochs", "15", "--json"], batch].concat()).ok().result();
         let shared = result(&mpirun("4", SMALL, &[batch, &["--layout", layout]].concat()));
         for key in ["train_loss", "test_loss"] {

@@ -503,7 +503,7 @@ fn flags_that_say_nothing_of_what_is_trained_are_refused() {
         let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
         assert!(says(&said, "--partition auto goes by plans") && !says(&said, "--plan"), "{said}");
     }
-    for layout in ["patches", "replicated"] {
+    for layout in ["patches", "split-features", "replicated"] {
         assert!(says(&refused(&["--layout", layout]), "--layout says what ranks hold for mini-batches"));
     }
 }
@@ -522,6 +522,9 @@ fn results_of_mini_batches_say_how_ranks_shared_them() {
     let patches = train(&["--layout", "patches", "--cuts", "weighted", "--wire", "bf16"]);
     assert_keys(&patches, &["partition", "exchange", "stages"]);
     assert_eq!([&patches["layout"], &patches["cuts"], &patches["wire"]], ["patches", "weighted", "bf16"]);
+    let split = train(&["--layout", "split-features"]);
+    assert_eq!(split["layout"], "split-features");
+    assert_eq!(split["train_loss"], train(&["--layout", "patches"])["train_loss"], "the same batches");
     // Where nothing is cut there are no blocks to order inside of.
     let order = |flags: &[&str]| train(flags)["reorder"].clone();
     assert_eq!(order(&["--layout", "patches", "--reorder", "parts"]), "2 parts");
@@ -561,14 +564,16 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
             let plan = result["plans"].as_array().unwrap().iter().find(|plan| plan["layout"] == layout);
             plan.map(|plan| plan["needed_bytes"].as_u64().unwrap())
         };
-        (of("replicated").unwrap(), of("patches"), result["choice"].clone())
+        (of("replicated").unwrap(), ["split-features", "patches"].map(of), result["choice"].clone())
     };
-    let ((whole, two, choice), (_, four, _)) = (on("2", &[]), on("4", &[]));
-    assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
+    let ((whole, [split, two], choice), (_, [_, four], _)) = (on("2", &[]), on("4", &[]));
+    assert!(split.unwrap() > two.unwrap() && two.unwrap() > four.unwrap(), "{split:?}, {two:?}, {four:?}");
     assert_eq!(choice, "replicated", "what needs no other card is quicker");
-    // With tiers, and for whole clusters, every card or the host has all.
-    assert_eq!(on("2", &["--feature-cache", "0.5"]).1, None);
-    assert_eq!(on("2", &["--batch", "cluster"]).1, None);
+    // Beside hosts nothing lies in patches of the graph; whole clusters want all of both.
+    let [of_hosts, cut] = on("2", &["--feature-cache", "0.1"]).1;
+    assert!(of_hosts.unwrap() < split.unwrap() && cut.is_none(), "{of_hosts:?}, {split:?}, {cut:?}");
+    assert_eq!(on("2", &["--feature-cache", "0,0.5"]).1, [None; 2]);
+    assert_eq!(on("2", &["--batch", "cluster"]).1, [None; 2]);
 
     let tight = format!("{}", two.unwrap().min(whole) - 1);
     let refused = plan(&["--gpus", "2", "--memory", &tight]);

@@ -95,6 +95,10 @@ fn ranks_that_share_patches_make_the_same_batches() {
             assert_eq!(shared["reshuffle_bytes"].as_f64() > Some(0.0), ranks != "1", "{ranks} ranks, {more:?}");
         }
     }
+    // Who has all of the graph draws by itself, and asks for features alone.
+    let split = of("3", &["--layout", "split-features"]);
+    assert_eq!(split["digest"], of("1", &["--layout", "replicated"])["digest"]);
+    assert!(split.get("reshuffle_bytes").is_none() && split["row_bytes"].as_f64() > Some(0.0), "{split}");
     let shared = of("4", &[]);
     assert_keys(&shared, &["batches", "own_frontier", "own_rows", "shuffle_bytes", "reshuffle_bytes", "row_bytes"]);
     let plain = ["--fanout", "5,3", "--batch-size", "64"];

@@ -408,6 +408,11 @@ fn memory_that_cannot_be_divided_is_refused() {
         (&[&neighbors[..], &["80GB", "--device", "cpu"]].concat(), 1, "a processor reads features"),
         (&[&neighbors[..], &["80GB", "--device", "cpu", "--plan"]].concat(), 1, "a processor reads features"),
         (&[&neighbors[..], &["80GB", "--gpus", "2", "--layout", "patches", "--plan"]].concat(), 2, "--layout patches"),
+        (
+            &[&neighbors[..], &["80GB", "--gpus", "2", "--layout", "split-features"]].concat(),
+            2,
+            "--layout split-features",
+        ),
     ] {
         let message = refusal(flags, code);
         assert!(says(&message, told), "{flags:?}: {message}");

@@ -182,6 +182,11 @@ impl<T: DeviceRepr> Pieces<T> {
         Ok(Self { list: cuda.scratch(OPERATION, end as usize)?, starts })
     }
 
+    /// The same, but none of `rank`, whose own travels nowhere.
+    pub(crate) fn of_others(cuda: &Cuda, lens: impl Iterator<Item = u64>, rank: usize) -> Result<Self, ComputeError> {
+        Self::new(cuda, lens.enumerate().map(|(other, len)| if other == rank { 0 } else { len }))
+    }
+
     /// The address of a rank's.
     pub(crate) fn at(&self, cuda: &Cuda, rank: usize) -> u64 {
         cuda.pointer(Some(&self.list)) + self.starts[rank] * size_of::<T>() as u64
@@ -246,14 +251,10 @@ impl PatchDraws {
         // SAFETY: the caller vouches for rows and nodes.
         let asked = unsafe { self.ask(launches, &argument, most_rows) }?;
         // What a rank asks of itself is answered in place.
-        let of_others = |of: fn(Share) -> u64| {
-            let theirs = asked.theirs.iter().enumerate();
-            theirs.map(move |(other, &share)| if other == rank { 0 } else { of(share) })
-        };
-        let nodes = Pieces::new(cuda, of_others(|share| share.nodes))?;
+        let nodes = Pieces::of_others(cuda, asked.theirs.iter().map(|share| share.nodes), rank)?;
         let drawn = Drawn {
-            offsets: Pieces::new(cuda, of_others(Share::n_offsets))?,
-            edges: Pieces::new(cuda, of_others(|share| share.edges))?,
+            offsets: Pieces::of_others(cuda, asked.theirs.iter().map(|share| share.n_offsets()), rank)?,
+            edges: Pieces::of_others(cuda, asked.theirs.iter().map(|share| share.edges), rank)?,
         };
         let answers = Drawn {
             offsets: Pieces::new(cuda, asked.mine.iter().map(|_| asked.questions.stride))?,

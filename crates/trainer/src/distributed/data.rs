@@ -10,7 +10,7 @@ use girih_partition::{BlockPlan, Exchange};
 use super::adjacency::CutAdjacency;
 use super::apply::TakeLogits;
 use super::ranks::Ranks;
-use super::session::RankOptions;
+use super::session::{Layout, RankOptions};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::TrainConfig;
@@ -38,6 +38,7 @@ pub(super) struct CutData {
     exchange: Exchange,
     wire: Dtype,
     transport: Option<CardTransport>,
+    layout: Layout,
     needs: Needs,
 }
 
@@ -73,6 +74,7 @@ impl CutData {
             exchange: ranks.exchange,
             wire: ranks.wire,
             transport: ranks.transport,
+            layout: ranks.layout,
             needs,
         })
     }
@@ -169,14 +171,18 @@ impl CutData {
     ) -> Result<Outcome, TrainError> {
         let shape = self.shape(ranks)?;
         let cut = self.adjacency(ranks)?;
-        let rows = self.source.graph_rows(ranks.own())?;
-        let held =
-            Held::new(backend, ranks, (rows, cut), self.source.rows(ranks.own())?, &self.needs, (config, self.wire))?;
+        let rows = match self.layout {
+            Layout::SplitFeatures => 0..self.outline.n_nodes,
+            Layout::Patches | Layout::Replicated => ranks.own(),
+        };
+        let (rows, own) = (self.source.graph_rows(rows)?, self.source.rows(ranks.own())?);
+        let held = Held::new(backend, ranks, (rows, cut), own, &self.needs, (config, self.wire, self.layout))?;
         let transports = self.transport.as_ref().map_or(&CardTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
         let dims = Dims::of_outline(&self.outline);
         let start = |run| held.run(backend, &patches, (config, dims), run);
-        train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))
+        let outcome = train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))?;
+        Ok(Outcome { tiers: held.tiers().to_vec(), ..outcome })
     }
 
     /// The identity of the data: of a folder, from what all ranks read of it, which is compared with its checksums.

@@ -69,19 +69,21 @@ impl RankPlanner<'_> {
         self.of_ranks(ranks)
     }
 
-    /// The plans of ranks that train on mini-batches and each hold a patch: bytes alone, since the draws and rows that they exchange have no
-    /// times. Any rank may own all seeds of a batch.
+    /// The plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone: bytes alone, since
+    /// the draws and rows that they exchange have no times. Any rank may own all seeds of a batch.
     ///
     /// # Errors
     /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or cannot of such data, or there are more
     /// ranks than nodes.
     pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         check_task(self.config)?;
-        if self.config.batch.kind != BatchKind::Neighbor || ranks.layout != Layout::Patches {
-            return Err(TrainError::invalid("plans of patches are of neighbor batches on ranks with --layout patches"));
+        if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == Layout::Replicated {
+            return Err(TrainError::invalid(
+                "plans of patches are of neighbor batches on ranks with --layout patches or split-features",
+            ));
         }
-        sampled::check_patches(self.config)?;
-        sampled::check_patches_of(self.data.weighted, self.data.feature_nnz.is_some())?;
+        sampled::check_patches(self.config, ranks.layout)?;
+        sampled::check_patches_of(ranks.layout, self.data.weighted, self.data.feature_nnz.is_some())?;
         self.of_ranks(ranks)
     }
 
@@ -89,12 +91,13 @@ impl RankPlanner<'_> {
         let Self { config, data, graph, device, network } = *self;
         let reads_graph = data.needs(config)?.graph.is_some();
         let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);
+        let layout = ranks.layout;
         let of_rank = |rank: usize| {
             let meter = device.meter(config);
             let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
             let graph = reads_graph
                 .then(|| Graph::Cut(Box::new(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks)))));
-            Plan::on((&meter, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph }))
+            Plan::on((&meter, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph, layout }))
         };
         let last = ranks.grid.ranks() - 1;
         let ranks: Vec<usize> = if graph.is_even() && last > 0 { vec![0, last] } else { (0..=last).collect() };

@@ -28,6 +28,8 @@ pub enum Layout {
     Replicated,
     /// The rows of its own nodes; what it needs of others, it asks them for (Cai et al., DSP, PPoPP 2023).
     Patches,
+    /// All of the graph, and the features of its own nodes; it asks the others for theirs.
+    SplitFeatures,
 }
 
 impl Layout {
@@ -37,6 +39,7 @@ impl Layout {
         match self {
             Self::Replicated => "replicated",
             Self::Patches => "patches",
+            Self::SplitFeatures => "split-features",
         }
     }
 }
@@ -157,7 +160,7 @@ impl RankJob for TrainJob<'_, '_> {
 enum Shared {
     /// Each its part of the graph.
     Cut(Box<CutData>),
-    /// Each its part of the graph, and the seeds of mini-batches that lie in it.
+    /// Each its part of graph and features, or of features alone, and the seeds of mini-batches that lie in it.
     Patches(Box<CutData>),
     /// All of it, for its share of the seeds of mini-batches, or of their subgraphs; and the clusters of cluster batches.
     Whole(Box<Dataset>, Option<Arc<ClusterSampler>>),
@@ -173,8 +176,8 @@ impl Shared {
         check_task(config)?;
         if config.batch.is_sampled() {
             check_batches(config, ranks)?;
-            if ranks.layout == Layout::Patches {
-                sampled::check_patches(config)?;
+            if ranks.layout != Layout::Replicated {
+                sampled::check_patches(config, ranks.layout)?;
                 return Ok(Self::Patches(Box::new(CutData::new(backend, data, config, ranks)?)));
             }
             let dataset = data.into_dataset()?;
@@ -182,7 +185,7 @@ impl Shared {
             let clusters = config.batch.cluster_sampler(&dataset.graph)?;
             return Ok(Self::Whole(Box::new(dataset), clusters));
         }
-        if ranks.layout == Layout::Patches {
+        if ranks.layout != Layout::Replicated {
             return Err(TrainError::invalid(
                 "patches are what ranks hold for mini-batches; full batches cut the graph by their partition: leave the layout \
                  out, or choose neighbor batches",
@@ -240,10 +243,10 @@ pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
 fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainError> {
     let (grid, n_ranks) = (&ranks.grid, ranks.grid.ranks());
     match config.batch.kind {
-        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout == Layout::Patches => {
+        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout != Layout::Replicated => {
             return Err(TrainError::invalid(format!(
-                "ranks that hold patches ask each other for neighbours of single nodes, and {} batches are drawn from all of the \
-                 graph; choose neighbor batches, or hold the graph whole: --layout replicated",
+                "{} batches are drawn from all of a graph by ranks that hold all of it and of the features; choose neighbor batches, or \
+                 --layout replicated",
                 config.batch.kind.name()
             )));
         }

@@ -19,7 +19,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
 use crate::inputs::Adjacency;
 use crate::tape::Pool;
-use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError, checkpoint_path};
+use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TierConfig, TrainError, checkpoint_path};
 
 const N: usize = 53;
 const COLS: usize = 7;
@@ -329,9 +329,13 @@ fn plans_exchange_what_ranks_do() {
 
 /// Most bytes of a card among so many that each hold a patch of a large graph.
 fn bytes_of_patches(n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
+    bytes_of_layout(Layout::Patches, n_ranks, config, data)
+}
+
+fn bytes_of_layout(layout: Layout, n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
     let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(30));
-    let options = RankOptions { layout: Layout::Patches, stages: Stages::Parts(1), ..options };
+    let options = RankOptions { layout, stages: Stages::Parts(1), ..options };
     let (graph, device) = (PaperGraph::even(config, data).unwrap(), PlanDevice::Card(None));
     let planner = RankPlanner { config, data, graph: &graph, device, network: network(true) };
     assert!(planner.plan_patches(&RankOptions { layout: Layout::Replicated, ..options }).is_err());
@@ -362,6 +366,13 @@ fn patches_take_less_of_each_card_the_more_there_are() {
     assert!(bytes_of_patches(4, &config, &codes) < four, "codes stay codes");
     let halves = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
     assert!(bytes_of_patches(4, &halves, &data) < four);
+    // With the graph whole a card draws from all of it, and with a tenth of the features on each hosts have their own.
+    let split = |config: &TrainConfig| bytes_of_layout(Layout::SplitFeatures, 4, config, &data);
+    assert!(split(&config) > four, "{} instead of more than {four}", split(&config));
+    let hot =
+        TrainConfig { tiers: TierConfig { features: "0.1".parse().ok(), ..TierConfig::default() }, ..config.clone() };
+    let most = split(&config) - 3_000_000 * 200 * 4 * 3 / 20;
+    assert!(split(&hot) < most + 3_000_000 * 8, "{} instead of at most {most}", split(&hot));
 }
 
 /// An epoch on ranks of a large graph whose edges are spread evenly, by rows.

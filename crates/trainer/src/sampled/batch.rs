@@ -180,11 +180,12 @@ impl<'a, B: Backend> Whole<'a, B> {
     fn uploaded(&self, backend: &B, pool: &mut Pool<B>, rows: &BatchRows) -> Result<FeatureInput<B>, TrainError> {
         Ok(FeatureInput::dense(match (rows, self.features) {
             (BatchRows::Dense(rows), FeatureInput::Dense(own)) => backend.upload(rows, backend.dtype(own))?,
+            (BatchRows::Dense(rows), FeatureInput::Encoded(own)) => backend.upload(rows, own.precision())?,
             (BatchRows::Encoded(rows), _) => {
                 let all: Vec<NodeId> = (0..rows.shape().rows as NodeId).collect();
                 rows.gathered(backend, pool, &all)?
             }
-            (BatchRows::Dense(_), _) => unreachable!("rows are as those of the rank itself"),
+            (BatchRows::Dense(_), FeatureInput::Sparse { .. }) => unreachable!("sparse features are not cut"),
         }))
     }
 

@@ -10,7 +10,7 @@
 //!   was interrupted.
 //! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know of it.
 //! - [`MiniBatch`]: a run.
-//! - [`Held`]: graph and features where every rank holds a patch of them.
+//! - [`Held`]: graph and features where every rank holds a patch of both, or of features.
 //! - [`TierConfig`]: where devices have what they sample from and read.
 //! - [`Division`]: these, for the memory that there is.
 //! - [`Layerwise`]: scores, where the graph does not fit at once.
@@ -30,6 +30,7 @@ mod patch_devices;
 mod patches;
 mod plan;
 mod session;
+mod split_rows;
 mod subgraphs;
 mod tiers;
 mod together;

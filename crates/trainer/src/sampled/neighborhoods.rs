@@ -68,6 +68,12 @@ impl Neighborhoods {
         Self { graph: rows, degrees: Some(degrees), scales: Scales { left, right }, loops }
     }
 
+    /// Whether it is a whole graph, not a patch.
+    #[must_use]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.degrees.is_none()
+    }
+
     /// What a device is told that samples by itself.
     ///
     /// # Panics

@@ -1,10 +1,11 @@
-//! [`PatchDevices`]: the patches of all ranks as their devices draw from them and read their rows.
+//! [`PatchDevices`]: the patches of all ranks as their devices draw from them and read their rows. The graph may be whole.
 //!
 //! Owners are asked and send what they draw and read (the collective sampling primitive of Cai et al., DSP, PPoPP 2023, section 5), or
 //! kernels read the memory of the other devices in place. Batches are the same either way; where both can be had, [`Trial`] times a few.
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use girih_comm::{CardTransport, Collective};
@@ -23,35 +24,43 @@ const BATCHES: usize = 4;
 
 /// See the module.
 pub(super) struct PatchDevices<B: Backend> {
-    by: CardTransport,
-    graph: Box<dyn NeighborGraph<B>>,
-    rows: Box<dyn RowReader<B>>,
-    n_columns: usize,
-    precision: Dtype,
+    pub(super) graph: Arc<dyn NeighborGraph<B>>,
+    pub(super) rows: Box<dyn RowReader<B>>,
+    /// Columns of rows, and how batches store them.
+    pub(super) result: (usize, Dtype),
 }
 
+/// What there is by each transport.
+pub(super) type ByTransport<T> = Vec<(CardTransport, T)>;
+
 impl<B: Backend> PatchDevices<B> {
-    /// One for each transport by which devices can do it; `own` are the rows of this rank's patch, their columns, and how batches store
-    /// them. All ranks call it together.
+    /// One for each transport by which devices can do it; `own` are the rows of this rank's patch. Of the graph every device has a patch,
+    /// or all of it. All ranks call it together.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
     pub(super) fn all(
         backend: &B,
         world: &dyn Collective<B>,
-        patch: &PatchOperand<'_>,
-        (own, n_columns, precision): (PatchRowsOperand<'_, B>, usize, Dtype),
+        graph: DrawnFrom<'_, B>,
+        (own, bounds, result): (PatchRowsOperand<'_, B>, &[NodeId], (usize, Dtype)),
         by: &[CardTransport],
-    ) -> Result<Vec<Self>, TrainError> {
-        let rows = world.patch_rows(backend, own, patch.bounds, by)?;
-        // Graphs for those by which rows come.
-        let by: Vec<CardTransport> = rows.iter().map(|(by, _)| *by).collect();
-        let graphs = world.patch_graphs(backend, patch, &by)?;
+    ) -> Result<ByTransport<Self>, TrainError> {
+        let rows = world.patch_rows(backend, own, bounds, by)?;
+        let graphs: Vec<Arc<dyn NeighborGraph<B>>> = match graph {
+            DrawnFrom::Whole(graph) => vec![graph; rows.len()],
+            DrawnFrom::Patches(patch) => {
+                // For those by which rows come.
+                let by: Vec<CardTransport> = rows.iter().map(|(by, _)| *by).collect();
+                world.patch_graphs(backend, patch, &by)?.into_iter().map(|(_, graph)| graph.into()).collect()
+            }
+        };
         let both = rows.into_iter().zip(graphs);
-        Ok(both.map(|((by, rows), (_, graph))| Self { by, graph, rows, n_columns, precision }).collect())
+        Ok(both.map(|((by, rows), graph)| (by, Self { graph, rows, result })).collect())
     }
 
-    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does.
+    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does. Of a model whose first layer
+    /// aggregates rows as they are, `sums` says whether it reads those of destinations beside.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -59,12 +68,25 @@ impl<B: Backend> PatchDevices<B> {
         &'a self,
         backend: &'a B,
         (sampler, batch_size): (&NeighborSampler, usize),
-        is_ahead: bool,
+        (sums, is_ahead): (Option<bool>, bool),
     ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
         let source = self.graph.source(backend, sampler, batch_size)?;
-        let loader = Loader::new(backend, (&*self.rows, self.n_columns, self.precision));
+        let (n_columns, precision) = self.result;
+        let loader = Loader::new(backend, (&*self.rows, n_columns, precision));
+        let loader = match sums {
+            Some(reads_destinations) => loader.for_sums(reads_destinations),
+            None => loader,
+        };
         Ok(source.map(|source| DeviceBatches::new(source, Some(loader), is_ahead)))
     }
+}
+
+/// What devices draw from.
+pub(super) enum DrawnFrom<'a, B: Backend> {
+    /// Each has all.
+    Whole(Arc<dyn NeighborGraph<B>>),
+    /// Each has its rank's patch.
+    Patches(&'a PatchOperand<'a>),
 }
 
 /// Some batches, by which transports are compared.
@@ -85,29 +107,32 @@ impl<B: Backend> Trial<'_, B> {
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
-    pub(super) fn fastest(&self, mut all: Vec<PatchDevices<B>>) -> Result<Option<PatchDevices<B>>, TrainError> {
+    pub(super) fn fastest(
+        &self,
+        mut all: ByTransport<PatchDevices<B>>,
+    ) -> Result<Option<(CardTransport, PatchDevices<B>)>, TrainError> {
         if all.len() < 2 {
             return Ok(all.pop());
         }
-        let mine: Vec<f64> = all.iter().map(|devices| self.seconds(devices)).collect::<Result<_, TrainError>>()?;
+        let mine: Vec<f64> = all.iter().map(|(_, devices)| self.seconds(devices)).collect::<Result<_, TrainError>>()?;
         let theirs = self.world.all_gather_bytes(bytemuck::cast_slice(&mine))?;
         let mut slowest = vec![0.0; all.len()];
         for message in &theirs {
             let of_rank = numbers(message).map(f64::from_le_bytes);
             slowest.iter_mut().zip(of_rank).for_each(|(slowest, seconds)| *slowest = seconds.max(*slowest));
         }
-        for (devices, seconds) in all.iter().zip(&slowest) {
-            tracing::debug!("batches of patches by {}: {:.2} ms each", devices.by, 1e3 * seconds);
+        for ((by, _), seconds) in all.iter().zip(&slowest) {
+            tracing::debug!("batches of patches by {by}: {:.2} ms each", 1e3 * seconds);
         }
         let least = (0..all.len()).min_by(|&a, &b| slowest[a].total_cmp(&slowest[b])).expect("there are several");
         let chosen = all.swap_remove(least);
-        tracing::info!("batches of patches come by {}", chosen.by);
+        tracing::info!("batches of patches come by {}", chosen.0);
         Ok(Some(chosen))
     }
 
     /// Seconds that a batch takes, without a step beside it; none where devices do not draw.
     fn seconds(&self, devices: &PatchDevices<B>) -> Result<f64, TrainError> {
-        let Some(mut batches) = devices.batches(self.backend, (self.sampler, self.batch_size), false)? else {
+        let Some(mut batches) = devices.batches(self.backend, (self.sampler, self.batch_size), (None, false))? else {
             return Ok(0.0);
         };
         let (mut pool, mut least) = (Pool::resizing(), f64::INFINITY);
@@ -206,8 +231,8 @@ mod tests {
         }
     }
 
-    fn devices(by: CardTransport, graph: Slow) -> PatchDevices<Cpu> {
-        PatchDevices { by, graph: Box::new(graph), rows: Box::new(NoRows), n_columns: 3, precision: Dtype::F32 }
+    fn devices(by: CardTransport, graph: Slow) -> (CardTransport, PatchDevices<Cpu>) {
+        (by, PatchDevices { graph: Arc::new(graph), rows: Box::new(NoRows), result: (3, Dtype::F32) })
     }
 
     /// What each of two ranks chooses, on which batches take so many milliseconds by either transport.
@@ -219,7 +244,7 @@ mod tests {
             let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
             let own = [0..7, 7..20][rank].clone();
             let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own, seed: 1 };
-            Ok(trial.fastest(all)?.map(|devices| devices.by))
+            Ok(trial.fastest(all)?.map(|(by, _)| by))
         });
         outcome.unwrap_or_else(|failure| panic!("{}", failure.message))
     }
@@ -241,7 +266,7 @@ mod tests {
             let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
             let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own: 0..9, seed: 1 };
             let hours = Slow(Some(Duration::from_secs(9999)));
-            let alone = trial.fastest(vec![devices(CardTransport::Peer, hours)])?.map(|devices| devices.by);
+            let alone = trial.fastest(vec![devices(CardTransport::Peer, hours)])?.map(|(by, _)| by);
             Ok((alone, trial.fastest(Vec::new())?.is_none()))
         });
         assert_eq!(

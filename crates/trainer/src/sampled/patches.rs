@@ -1,4 +1,4 @@
-//! [`Held`]: graph and features of which every rank holds a patch, and what it makes its share of batches of.
+//! [`Held`]: graph and features of which every rank holds a patch, or of features alone, and what it makes its share of batches of.
 //!
 //! ```text
 //! seeds of the patch ──frontiers to owners, draws back──▶ blocks ──ids to owners, rows back──▶ rows of features
@@ -9,6 +9,9 @@
 //!
 //! Ranks whose devices sample by themselves exchange the same between these instead, or read it where it is, whichever is faster
 //! (`patch_devices.rs`), and leave batches where they are used (`device.rs`).
+//!
+//! Where the graph is whole on every rank ([`Layout::SplitFeatures`]) each draws by itself, and of features devices may have the hottest,
+//! and hosts the others (`split_rows.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,22 +19,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use girih_collective_sampling::{CollectiveError, RankGraph, RankRows};
 use girih_comm::{CardTransport, Collective};
 use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{Backend, Dtype, PatchRowsOperand};
+use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
 use girih_datasets::{Features, Labels, NodeRows, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_partition::Patches;
-use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampler};
+use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampler, Sampler};
+use girih_tiers::Placement;
 
 use super::batch::Whole;
 use super::batches::neighbor_sampler;
 use super::device::DeviceBatches;
-use super::patch_devices::{PatchDevices, Trial};
+use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, Trial};
+use super::session::reads_in_place;
+use super::split_rows::RowsOfRanks;
+use super::tiers::{Placements, TierConfig, TierShare};
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
 use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
-use crate::distributed::{CutAdjacency, Ranks, numbers};
+use crate::distributed::{CutAdjacency, Layout, Ranks, numbers};
 use crate::encoded::EncodedInput;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs};
 use crate::models::Dims;
@@ -55,10 +62,14 @@ pub(crate) struct Held<B: Backend> {
     precision: Dtype,
     /// Whether rows are stored as they travel where they are computed with.
     are_stored_so: bool,
+    /// What of graph and features lies where on the device, where it is not all.
+    placements: Placements,
+    /// Whether first layers aggregate features as they are, and, if so, whether they read rows of destinations beside.
+    sums: Option<bool>,
     sampler: NeighborSampler,
     options: LoaderOptions,
     /// What frontiers and draws travel by, and rows of features.
-    worlds: [Box<dyn Collective<B>>; 2],
+    worlds: [Arc<dyn Collective<B>>; 2],
 }
 
 /// Makes a rank's share of a batch, together with the others.
@@ -89,47 +100,58 @@ pub(crate) enum BatchRows {
 }
 
 impl<B: Backend> Held<B> {
-    /// What a rank holds of a graph, from the rows of its own nodes, of which those of `f32` travel as `wire`; all ranks call it
-    /// together.
+    /// What a rank holds in a layout of a graph, from the rows that it has of it there and from what there is of its own nodes, of which rows
+    /// of `f32` travel as `wire`; all ranks call it together.
     ///
     /// # Errors
-    /// When the model reads no neighbours, edges have weights, features are sparse, or a rank fails.
+    /// When the model reads no neighbours, such data cannot lie so, or a rank fails.
     pub(crate) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
         (rows, cut): (Csr, Option<Arc<CutAdjacency>>),
         nodes: NodeRows,
         needs: &Needs,
-        (config, wire): (&TrainConfig, Dtype),
+        (config, wire, layout): (&TrainConfig, Dtype, Layout),
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
             return Err(TrainError::invalid(format!("the model {name} reads no neighbours to sample")));
         };
+        if !config.tiers.is_default() && !backend.has_own_memory() {
+            return Err(TierConfig::refused_by_processors());
+        }
         let NodeRows { features, first_value, labels, splits } = nodes;
-        let (features, labels) = (features.expect("checked"), labels.expect("checked"));
-        check_patches_of(rows.values().is_some(), matches!(features, Features::Sparse(_)))?;
-        let first = ranks.own().start as NodeId;
-        let drawn = Neighborhoods::rows_to_draw(&rows, first, adjacency);
-        let own_degrees: Vec<u32> = (0..drawn.n_rows()).map(|row| drawn.degree(row) as u32).collect();
-        let all = ranks.join(bytemuck::cast_slice(&own_degrees))?;
-        let degrees = all.iter().flat_map(|message| numbers(message).map(u32::from_le_bytes)).collect();
-        let neighborhoods = Neighborhoods::of_patch(drawn, degrees, cut.scales(), adjacency);
-        let own = (features.clone(), first_value);
-        // What is stored as bf16 where it arrives need not travel as more.
-        let features = match features {
-            Features::Dense(_) if [wire, config.precision].contains(&Dtype::Bf16) => {
-                features.encoded(CodecSpec::Bf16, 0)?
-            }
-            features => features,
+        let (own, labels) = (features.expect("checked"), labels.expect("checked"));
+        check_patches_of(layout, rows.values().is_some(), matches!(own, Features::Sparse(_)))?;
+        let neighborhoods = match layout {
+            Layout::SplitFeatures => Neighborhoods::new(&rows, adjacency),
+            Layout::Patches | Layout::Replicated => patch(ranks, &rows, &cut, adjacency)?,
         };
-        let inputs = Inputs::of_rank(backend, Arc::clone(ranks), Some(cut), own, &raw(needs), config.precision)?;
+        // What is stored as bf16 where it arrives need not travel as more.
+        let features = match &own {
+            Features::Dense(_) if [wire, config.precision].contains(&Dtype::Bf16) => {
+                own.clone().encoded(CodecSpec::Bf16, 0)?
+            }
+            own => own.clone(),
+        };
+        let first = ranks.own().start as NodeId;
+        let of_placements =
+            if config.tiers.is_default() { Vec::new() } else { seeds(ranks, first, &splits[0], &labels)? };
+        let row_bytes = features.stored_rows().expect("sparse features were refused").1;
+        let placements = Placements::new(&neighborhoods, (&of_placements, row_bytes), config, Some(1))?;
+        let (ranks, raw, precision) = (Arc::clone(ranks), &raw(needs), config.precision);
+        let inputs = match (own, &placements.features) {
+            (Features::Dense(own), Some(_)) => {
+                let on_host = FeatureInput::Encoded(EncodedInput::new(Arc::new(own), precision));
+                Inputs::of_rank_with(backend, Arc::clone(&ranks), Some(cut), on_host, raw, precision)?
+            }
+            (own, _) => Inputs::of_rank(backend, Arc::clone(&ranks), Some(cut), (own, first_value), raw, precision)?,
+        };
         let patches = ranks.patches().expect("rows cut in one dimension are a patch a rank");
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-        let world = || ranks.world().split(0, ranks.rank());
+        let world = || ranks.world().split(0, ranks.rank()).map(Arc::from);
         Ok(Self {
             worlds: [world()?, world()?],
-            ranks: Arc::clone(ranks),
             inputs,
             adjacency,
             features,
@@ -137,12 +159,20 @@ impl<B: Backend> Held<B> {
             labels,
             splits,
             patches,
-            precision: config.precision,
-            are_stored_so: wire == Dtype::F32 || config.precision == Dtype::Bf16,
+            precision,
+            are_stored_so: wire == Dtype::F32 || precision == Dtype::Bf16,
+            placements,
+            sums: reads_in_place(config, needs).then_some(needs.raw_features),
             sampler: neighbor_sampler(config, &neighborhoods, false)?,
             neighborhoods,
             options: LoaderOptions { batch_size, ..LoaderOptions::default() },
+            ranks,
         })
+    }
+
+    /// What lies where of what devices do not have whole.
+    pub(crate) fn tiers(&self) -> &[TierShare] {
+        &self.placements.shares
     }
 
     /// The way to what the others hold, between devices by the fastest of some transports; all ranks call it together. `seed` names draws.
@@ -157,37 +187,96 @@ impl<B: Backend> Held<B> {
     ) -> Result<Exchanged<'_, B>, TrainError> {
         let ([sampling, loading], rows) = (&self.worlds, self.neighborhoods.graph());
         let (features, row_bytes) = self.features.stored_rows().expect("sparse features were refused");
-        let graph = RankGraph::new(&**sampling, &self.patches, rows, None)?;
+        let graph = match self.neighborhoods.is_whole() {
+            true => None,
+            false => Some(Mutex::new(RankGraph::new(&**sampling, &self.patches, rows, None)?)),
+        };
         let rows = RankRows::new(&**loading, &self.patches, features, row_bytes)?;
         let (own, on_device) = (self.patches.range(self.ranks.rank()), self.on_device(backend, transports, seed)?);
-        Ok(Exchanged { held: self, own, graph: Mutex::new(graph), rows: Mutex::new(rows), on_device })
+        Ok(Exchanged { held: self, own, graph, rows: Mutex::new(rows), on_device })
     }
 
-    /// What ranks make batches with whose devices sample and bring rows by themselves; all ranks call it together. Devices decode codes of
-    /// a code book; the host decodes others, and brings rows that travel in fewer bytes than they are stored in.
+    /// What ranks make batches with whose devices sample and bring rows by themselves; all ranks call it together.
     fn on_device(
         &self,
         backend: &B,
         transports: &[CardTransport],
         seed: u64,
     ) -> Result<Option<PatchDevices<B>>, TrainError> {
-        let (own, n_columns) = match (&self.features, &self.inputs.features) {
-            (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
-                (PatchRowsOperand::Dense(Arc::clone(own)), backend.shape(own).cols)
+        let patch;
+        let graph = if self.neighborhoods.is_whole() {
+            let placement = self.placements.topology.as_ref();
+            let operand = NeighborOperand { placement, ..self.neighborhoods.operand() };
+            let Some(graph) = backend.neighbor_graph(&operand)?.map(Arc::from) else { return Ok(None) };
+            if let Some(hot) = &self.placements.features {
+                return self.beside_hosts(backend, graph, hot).map(Some);
             }
-            (Features::Compressed(codes), Some(FeatureInput::Encoded(_))) => {
-                // Devices do not ask whether a position is a column.
-                codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
-                (PatchRowsOperand::Codes(codes, self.precision), codes.width())
-            }
-            _ => return Ok(None),
+            DrawnFrom::Whole(graph)
+        } else {
+            patch = self.neighborhoods.patch_operand(self.patches.bounds());
+            DrawnFrom::Patches(&patch)
         };
-        let (world, patch) = (self.ranks.world(), self.neighborhoods.patch_operand(self.patches.bounds()));
-        let all = PatchDevices::all(backend, world, &patch, (own, n_columns, self.precision), transports)?;
-        let own = self.patches.range(self.ranks.rank());
+        let Some((own, n_columns)) = self.own_on_device(backend)? else { return Ok(None) };
+        let (world, result) = (self.ranks.world(), (n_columns, self.precision));
+        let all = PatchDevices::all(backend, world, graph, (own, self.patches.bounds(), result), transports)?;
+        self.fastest(backend, all, seed)
+    }
+
+    /// Of several transports the fastest.
+    fn fastest(
+        &self,
+        backend: &B,
+        all: ByTransport<PatchDevices<B>>,
+        seed: u64,
+    ) -> Result<Option<PatchDevices<B>>, TrainError> {
+        let (world, own) = (self.ranks.world(), self.patches.range(self.ranks.rank()));
         let (sampler, batch_size) = (&self.sampler, self.options.batch_size);
         let trial = Trial { backend, world, sampler, batch_size, own, seed };
-        trial.fastest(all)
+        Ok(trial.fastest(all)?.map(|(_, devices)| devices))
+    }
+
+    /// Own rows as the device has them, and their columns. Devices decode codes of a code book; the host decodes others, and brings rows
+    /// that travel in fewer bytes than they are stored in.
+    fn own_on_device(&self, backend: &B) -> Result<Option<(PatchRowsOperand<'_, B>, usize)>, TrainError> {
+        Ok(match (&self.features, &self.inputs.features) {
+            (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
+                Some((PatchRowsOperand::Dense(Arc::clone(own)), backend.shape(own).cols))
+            }
+            (Features::Compressed(codes), Some(FeatureInput::Encoded(_))) => {
+                check_codes(codes)?;
+                Some((PatchRowsOperand::Codes(codes, self.precision), codes.width()))
+            }
+            _ => None,
+        })
+    }
+
+    /// What draws from a graph that the device has, and reads the rows that are hot there and others from the hosts of all ranks.
+    fn beside_hosts(
+        &self,
+        backend: &B,
+        graph: Arc<dyn NeighborGraph<B>>,
+        hot: &Placement,
+    ) -> Result<PatchDevices<B>, TrainError> {
+        let (stored, n_columns) = match &self.features {
+            Features::Dense(own) => (StoredAs::Dense(own.n_cols(), Dtype::F32), own.n_cols()),
+            Features::Compressed(codes) => {
+                check_codes(codes)?;
+                let is_bf16 = codes.codec().spec() == CodecSpec::Bf16 && self.precision == Dtype::Bf16;
+                let dense = StoredAs::Dense(codes.width(), Dtype::Bf16);
+                (if is_bf16 { dense } else { StoredAs::Codes(codes, self.precision) }, codes.width())
+            }
+            Features::Sparse(_) => unreachable!("refused before"),
+        };
+        let (world, patches, own) = (Arc::clone(&self.worlds[1]), self.patches.clone(), self.features.clone());
+        let fetch = Box::new(RowsOfRanks { world, patches, own });
+        let rows = backend.split_rows(SplitRows { n_rows: self.patches.n_nodes(), stored, fetch }, hot)?;
+        let rows = rows.ok_or_else(|| {
+            TrainError::invalid(
+                "a device does not read such features from other hosts: they are codes without a code book, or travel rounded and are \
+                 computed with as f32; leave --feature-cache out, or choose another codec or precision",
+            )
+        })?;
+        Ok(PatchDevices { graph, rows, result: (n_columns, self.precision) })
     }
 
     /// A run at its start; all ranks call it together.
@@ -204,9 +293,7 @@ impl<B: Backend> Held<B> {
         let split = &self.splits[run as usize % self.splits.len()];
         let task = Task::on_ranks(backend, &self.labels, &self.targets, split, Some(&*self.ranks))?;
         let first = patches.own().start;
-        let here = split.train.iter().filter(|&&node| self.labels.is_labelled(node)).map(|node| first + node);
-        let all = self.ranks.join(bytemuck::cast_slice(&here.collect::<Vec<NodeId>>()))?;
-        let seeds = all.iter().flat_map(|message| numbers(message).map(NodeId::from_le_bytes)).collect();
+        let seeds = seeds(&self.ranks, first, split, &self.labels)?;
         let (model, params) = build_model(backend, config, dims, run, None)?;
         let batches = Batches::of_patches(&self.neighborhoods, self.adjacency, patches, seeds, (config, run));
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
@@ -218,15 +305,52 @@ impl<B: Backend> Held<B> {
     }
 }
 
-/// Refuses settings for ranks that hold all of graph and features.
+/// The draws of a patch of a graph, and how many neighbours all nodes have; all ranks call it together.
+fn patch<B: Backend>(
+    ranks: &Ranks<B>,
+    rows: &Csr,
+    cut: &CutAdjacency,
+    adjacency: Adjacency,
+) -> Result<Neighborhoods, TrainError> {
+    let drawn = Neighborhoods::rows_to_draw(rows, ranks.own().start as NodeId, adjacency);
+    let own_degrees: Vec<u32> = (0..drawn.n_rows()).map(|row| drawn.degree(row) as u32).collect();
+    let all = ranks.join(bytemuck::cast_slice(&own_degrees))?;
+    let degrees = all.iter().flat_map(|message| numbers(message).map(u32::from_le_bytes)).collect();
+    Ok(Neighborhoods::of_patch(drawn, degrees, cut.scales(), adjacency))
+}
+
+/// The training nodes of all ranks that have labels, of each from `first` on; all ranks call it together.
+fn seeds<B: Backend>(
+    ranks: &Ranks<B>,
+    first: NodeId,
+    split: &Split,
+    labels: &Labels,
+) -> Result<Vec<NodeId>, TrainError> {
+    let here = split.train.iter().filter(|&&node| labels.is_labelled(node)).map(|node| first + node);
+    let all = ranks.join(bytemuck::cast_slice(&here.collect::<Vec<NodeId>>()))?;
+    Ok(all.iter().flat_map(|message| numbers(message).map(NodeId::from_le_bytes)).collect())
+}
+
+/// Refuses codes that devices may not read: they do not ask whether a position is a column.
+fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> {
+    codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
+}
+
+/// Refuses settings that ranks of a layout in patches have not.
 ///
 /// # Errors
 /// When there are some.
-pub(crate) fn check_patches(config: &TrainConfig) -> Result<(), TrainError> {
+pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), TrainError> {
     const PLACED: &str = "ranks hold rows of their patches where they compute, and no other memory does";
+    let is_cut = layout == Layout::Patches;
     let settings = [
-        (config.tiers.features.is_some(), "a feature cache", PLACED),
-        (config.tiers.topology.is_some(), "a topology cache", PLACED),
+        (is_cut && config.tiers.features.is_some(), "a feature cache", PLACED),
+        (is_cut && config.tiers.topology.is_some(), "a topology cache", PLACED),
+        (
+            config.tiers.features.is_some_and(|shares| shares.one_card > 0.0),
+            "a share of features that one device each has",
+            "what is not on every device is on the host of its rank",
+        ),
         (
             config.batch.score_by == Some(ScoreBy::Layers),
             "scores layer by layer",
@@ -236,19 +360,21 @@ pub(crate) fn check_patches(config: &TrainConfig) -> Result<(), TrainError> {
     match settings.iter().find(|(is_set, ..)| *is_set) {
         None => Ok(()),
         Some((_, setting, why)) => Err(TrainError::invalid(format!(
-            "{setting} cannot be had with patches: {why}; leave it out, or hold the graph whole: --layout replicated"
+            "{setting} cannot be had with --layout {}: {why}; leave it out, or choose --layout replicated",
+            layout.name()
         ))),
     }
 }
 
-/// Refuses data of which ranks cannot hold patches.
+/// Refuses data that cannot lie in patches so.
 ///
 /// # Errors
-/// When it has weights of edges, or sparse features.
-pub(crate) fn check_patches_of(has_weights: bool, has_sparse_features: bool) -> Result<(), TrainError> {
-    if has_weights {
+/// When draws from patches would need weights of edges, or features are sparse.
+pub(crate) fn check_patches_of(layout: Layout, has_weights: bool, has_sparse_features: bool) -> Result<(), TrainError> {
+    if has_weights && layout == Layout::Patches {
         return Err(TrainError::invalid(
-            "edges have weights, which draws from patches do not bring along; hold the graph whole: --layout replicated",
+            "edges have weights, which draws from patches do not bring along; hold the graph whole: --layout split-features or \
+             replicated",
         ));
     }
     if has_sparse_features {
@@ -264,7 +390,8 @@ pub(crate) fn check_patches_of(has_weights: bool, has_sparse_features: bool) -> 
 pub(crate) struct Exchanged<'h, B: Backend> {
     held: &'h Held<B>,
     own: Range<NodeId>,
-    graph: Mutex<RankGraph<'h, B>>,
+    /// `None` where it is whole.
+    graph: Option<Mutex<RankGraph<'h, B>>>,
     rows: Mutex<RankRows<'h, B>>,
     on_device: Option<PatchDevices<B>>,
 }
@@ -277,7 +404,8 @@ impl<B: Backend> Exchanged<'_, B> {
         config: &TrainConfig,
     ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
         let of_batches = (&self.held.sampler, self.held.options.batch_size);
-        let batches = |devices: &'a PatchDevices<B>| devices.batches(backend, of_batches, config.batch.prefetch > 0);
+        let is_ahead = config.batch.prefetch > 0;
+        let batches = |devices: &'a PatchDevices<B>| devices.batches(backend, of_batches, (self.held.sums, is_ahead));
         let batches = self.on_device.as_ref().map_or(Ok(None), batches)?;
         if batches.is_none() && backend.has_own_memory() {
             tracing::debug!(
@@ -298,8 +426,14 @@ impl<B: Backend> PatchSource for Exchanged<'_, B> {
     }
 
     fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<Sampled, TrainError> {
-        let (mut graph, mut batch) = (self.graph.lock().unwrap_or_else(PoisonError::into_inner), Sampled::default());
-        self.held.sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
+        let (sampler, mut batch) = (&self.held.sampler, Sampled::default());
+        match &self.graph {
+            None => sampler.sample_into(self.held.neighborhoods.graph(), seeds, key, &mut batch)?,
+            Some(graph) => {
+                let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
+                sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
+            }
+        }
         Ok(batch)
     }
 

@@ -11,6 +11,7 @@ use super::session::{reads_in_place, sampled_by_device};
 use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
+use crate::distributed::Layout;
 use crate::graph::{BlockGraph, Graph};
 use crate::inputs::{FeatureInput, Inputs, LayerGraphs, Needs};
 use crate::links::LinkSizes;
@@ -120,16 +121,20 @@ impl BatchPlan {
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
     }
 
-    /// The plan of a rank that holds a patch, its `own` share of the `whole`, among so many; `None` where the fan-out is refused.
-    /// A rank may own all seeds of a batch. Its device has, besides, addresses of all rows of graph and features, if it reads the memory of
-    /// others, and room for questions, and for what it draws and picks for the others, which all of them together ask no more than for one
-    /// batch: at the start it may try both.
+    /// The plan of a rank that holds a patch of features, and of the graph if it is not whole, its `own` share of the `whole`, among so
+    /// many; `None` where the fan-out is refused. A rank may own all seeds of a batch. Its device has, besides, addresses of all rows of
+    /// graph and features, if it reads the memory of others, and room for questions, and for what it draws and picks for the others, which
+    /// all of them together ask no more than for one batch: at the start it may try both.
     pub(crate) fn of_patch(
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
-        n_ranks: usize,
+        (n_ranks, layout): (usize, Layout),
         needs: &Needs,
     ) -> Option<Self> {
+        if config.tiers.features.is_some() {
+            // The device has the hottest; others it gets as a device alone gets those of the host.
+            return Self::new(config, (whole, PlacedRows::AtMost), needs, None);
+        }
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let blocks = blocks(config, whole, batch_size.min(whole.n_train))?;
         let words = |bytes: usize| bytes.div_ceil(size_of::<f32>());
@@ -138,10 +143,15 @@ impl BatchPlan {
         let codes = whole.code_bytes.map_or(0, |bytes| words(own.n_nodes * bytes));
         // Rows that arrive and rows that are picked for others, their questions and places, and the rows of the batch ahead of the step.
         let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
-        // Slots, questions and offsets of a hop, and its edges here and for others.
-        let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;
-        let of_hops = blocks.iter().map(of_hop).max().unwrap_or(0);
-        let addresses = 2 * words(whole.n_nodes * size_of::<u64>());
+        let addresses = words(whole.n_nodes * size_of::<u64>());
+        let topology = if layout == Layout::SplitFeatures {
+            words_of_topology(config, whole, PlacedRows::AtMost)
+        } else {
+            // Slots, questions and offsets of a hop, and its edges here and for others.
+            let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;
+            let of_hops = blocks.iter().map(of_hop).max().unwrap_or(0);
+            words_of_offsets(whole) + own.n_edges + addresses + of_hops
+        };
         Some(Self {
             layers: Layers::Blocks(blocks),
             n_steps: whole.n_train.div_ceil(batch_size),
@@ -149,8 +159,8 @@ impl BatchPlan {
             in_place: false,
             by_device: whole.feature_nnz.is_none() && sampled_by_device(config),
             sums: None,
-            features: codes + rows,
-            topology: words_of_offsets(whole) + own.n_edges + addresses + of_hops,
+            features: codes + rows + addresses,
+            topology,
         })
     }
 

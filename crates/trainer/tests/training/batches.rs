@@ -265,6 +265,11 @@ fn patches(n_ranks: usize) -> RankOptions {
     RankOptions { layout: Layout::Patches, ..ranks(n_ranks) }
 }
 
+/// Ranks that each hold the graph, and a patch of features.
+fn split_features(n_ranks: usize) -> RankOptions {
+    RankOptions { layout: Layout::SplitFeatures, ..ranks(n_ranks) }
+}
+
 #[test]
 fn ranks_with_patches_train_what_one_rank_trains() {
     let dataset = planted("nodes=300");
@@ -278,6 +283,9 @@ fn ranks_with_patches_train_what_one_rank_trains() {
             assert!(difference < 2e-5, "{kind:?}, {n_ranks} ranks: parameters differ by {difference}");
             let scores = |checkpoint: &Checkpoint| checkpoint.progress.last.unwrap().test_accuracy;
             assert_eq!(scores(&found), scores(&expected), "{kind:?}, {n_ranks} ranks");
+            // Who has all of the graph draws what its owners would.
+            let split = trained_on_ranks(&dataset, &config, &split_features(n_ranks));
+            assert_eq!(split.params, found.params, "{kind:?}, {n_ranks} ranks");
         }
     }
 }
@@ -347,9 +355,24 @@ fn codes_travel_as_codes() {
     let codec = Some("f16".parse().unwrap());
     let config = TrainConfig { batch, batch_size: Some(25), codec, ..plain(ModelKind::Gcn, 2) };
     let expected = trained(&dataset, &config);
-    let found = trained_on_ranks(&dataset, &config, &patches(3));
-    let difference = largest_difference(&expected, &found);
-    assert!(difference < 2e-5, "parameters differ by {difference}");
+    for ranks in [patches(3), split_features(3)] {
+        let difference = largest_difference(&expected, &trained_on_ranks(&dataset, &config, &ranks));
+        assert!(difference < 2e-5, "{}: parameters differ by {difference}", ranks.layout.name());
+    }
+}
+
+#[test]
+fn edges_may_have_weights_where_only_features_are_split() {
+    let dataset = planted("nodes=300");
+    let weights: Vec<f32> = (0..dataset.graph.nnz()).map(|edge| 0.5 + (edge % 7) as f32 / 4.0).collect();
+    let dataset = Dataset { graph: dataset.graph.with_values(Some(weights.into())).unwrap(), ..dataset };
+    let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+    let config = TrainConfig { batch, batch_size: Some(25), ..plain(ModelKind::Gcn, 3) };
+    let expected = trained(&dataset, &config);
+    for n_ranks in [1, 3] {
+        let difference = largest_difference(&expected, &trained_on_ranks(&dataset, &config, &split_features(n_ranks)));
+        assert!(difference < 2e-5, "{n_ranks} ranks: parameters differ by {difference}");
+    }
 }
 
 #[test]
@@ -367,18 +390,25 @@ fn what_patches_cannot_hold_is_refused() {
     let far = TrainConfig { tiers: TierConfig { features: half, ..none }, ..sampled.clone() };
     let far_codes = TrainConfig { codec: "f16".parse().ok(), ..far.clone() };
     let topology = TrainConfig { tiers: TierConfig { topology: half, ..none }, ..sampled.clone() };
-    for (dataset, config, told) in [
-        (dense.clone(), &by_layers, "scores layer by layer cannot be had with patches"),
-        (dense.clone(), &far, "a feature cache cannot be had with patches"),
-        (dense.clone(), &far_codes, "a feature cache cannot be had with patches"),
-        (dense.clone(), &topology, "a topology cache cannot be had with patches"),
-        (with_bags_of_words(&dense), &sampled, "features are sparse"),
-        (weighted(dense.clone()), &sampled, "edges have weights"),
-        (dense.clone(), &full, "full batches cut the graph by their partition"),
+    let shared = TrainConfig { tiers: TierConfig { features: "0,0.5".parse().ok(), ..none }, ..sampled.clone() };
+    let (cut, split) = (patches(2), split_features(2));
+    for (ranks, dataset, config, told) in [
+        (&cut, dense.clone(), &by_layers, "scores layer by layer cannot be had with --layout patches"),
+        (&cut, dense.clone(), &far, "a feature cache cannot be had with --layout patches"),
+        (&cut, dense.clone(), &far_codes, "a feature cache cannot be had with --layout patches"),
+        (&cut, dense.clone(), &topology, "a topology cache cannot be had with --layout patches"),
+        (&cut, with_bags_of_words(&dense), &sampled, "features are sparse"),
+        (&cut, weighted(dense.clone()), &sampled, "edges have weights"),
+        (&cut, dense.clone(), &full, "full batches cut the graph by their partition"),
+        (&split, dense.clone(), &by_layers, "with --layout split-features: ranks that hold patches score"),
+        (&split, dense.clone(), &shared, "a share of features that one device each has"),
+        (&split, dense.clone(), &far, "a processor reads features and neighbours where they are"),
+        (&split, with_bags_of_words(&dense), &sampled, "features are sparse"),
+        (&split, dense.clone(), &full, "full batches cut the graph by their partition"),
     ] {
         let session = SessionOptions::default();
         let mut observe = |_: Event<'_>| Control::Continue;
-        let refused = TrainJob::new(dataset, config, &patches(2), &session, &mut observe).on_threads(Cpu::new);
+        let refused = TrainJob::new(dataset, config, ranks, &session, &mut observe).on_threads(Cpu::new);
         let message = refused.unwrap_err().to_string();
         assert!(message.contains(told), "{message}");
     }
@@ -399,7 +429,8 @@ fn ranks_refuse_batches_that_they_cannot_share() {
     let wrong = [
         (of(batches(BatchKind::Saint)), ranks(2), "--subgraphs-per-step 2"),
         (cluster.clone(), ranks(4), "--subgraphs-per-step 4"),
-        (cluster, patches(2), "--layout replicated"),
+        (cluster.clone(), patches(2), "--layout replicated"),
+        (cluster, split_features(2), "choose neighbor batches"),
         (of(batches(BatchKind::Layer)), patches(2), "choose neighbor batches"),
         (moments, ranks(2), "layer normalisation"),
     ];

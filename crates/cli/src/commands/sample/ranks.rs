@@ -140,36 +140,38 @@ impl<'a> Sharing<'a> {
     fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<Made>, Tally), CollectiveError> {
         let (world, sampler): (&dyn Collective<Cpu>, _) = (rank, self.sampler()?);
         let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
-        if self.args.ranks.layout() == Layout::Replicated {
-            let graph = &self.dataset.graph;
-            let sampler = if self.args.weighted { sampler.weighted(Bias::of(graph)?) } else { sampler };
-            let made = self.rounds(world, parts, |seeds, key| {
-                let start = Instant::now();
-                sampler.sample_into(graph, seeds, key, &mut batch)?;
-                Ok(made(&batch, start.elapsed()))
-            })?;
-            return Ok((made, Tally::default()));
-        }
-        let own = self.of_ranks.range(world.rank());
-        let rows = self.dataset.graph.row_slice(own.start as usize..own.end as usize);
-        let weights = self.args.weighted.then(|| Bias::of(&rows)).transpose()?;
-        let mut graph = RankGraph::new(world, &self.of_ranks, &rows, weights.as_ref())?;
+        let (own, layout) = (self.of_ranks.range(world.rank()), self.args.ranks.layout());
+        let rows = match layout {
+            Layout::Patches => self.dataset.graph.row_slice(own.start as usize..own.end as usize),
+            Layout::SplitFeatures | Layout::Replicated => self.dataset.graph.clone(),
+        };
+        let (weights, is_cut) = (self.args.weighted.then(|| Bias::of(&rows)).transpose()?, layout == Layout::Patches);
+        let (of_patch, of_whole) = if is_cut { (weights, None) } else { (None, weights) };
+        let sampler = match of_whole {
+            Some(weights) => sampler.weighted(weights),
+            None => sampler,
+        };
+        let patch = || RankGraph::new(world, &self.of_ranks, &rows, of_patch.as_ref());
+        let mut graph = is_cut.then(patch).transpose()?;
         let mut features = match self.rows_of_features(own) {
-            Some((rows, row_bytes)) if !self.args.global_inputs => {
+            Some((rows, row_bytes)) if layout != Layout::Replicated && !self.args.global_inputs => {
                 Some(RankRows::new(world, &self.of_ranks, rows, row_bytes)?)
             }
             _ => None,
         };
         let made = self.rounds(world, parts, |seeds, key| {
             let start = Instant::now();
-            sampler.sample_from(&mut graph, seeds, key, &mut batch)?;
+            match &mut graph {
+                Some(graph) => sampler.sample_from(graph, seeds, key, &mut batch)?,
+                None => sampler.sample_into(&rows, seeds, key, &mut batch)?,
+            }
             let took = start.elapsed();
             if let Some(features) = &mut features {
                 features.gather(batch.inputs(), &mut gathered)?;
             }
             Ok(made(&batch, took))
         })?;
-        let mut tally = graph.tally();
+        let mut tally = graph.map_or_else(Tally::default, |graph| graph.tally());
         tally += features.map_or_else(Tally::default, |features| features.tally());
         Ok((made, tally))
     }
@@ -222,13 +224,18 @@ impl Sharing<'_> {
     pub(super) fn describe(&self, results: &mut Results) {
         let SampleArgs { ranks, .. } = self.args;
         let (n_ranks, n_patches) = (self.of_ranks.len(), self.patches.len());
-        let layout = ranks.layout().name();
+        let layout = ranks.layout();
+        let held = match layout {
+            Layout::Patches => "its patches",
+            Layout::SplitFeatures => "all of the graph, its patches of features",
+            Layout::Replicated => "all",
+        };
         let cut = ranks.cut.unwrap_or_default().name();
         let graph = &self.dataset.graph;
         let inner = self.of_ranks.inner_edges(graph) as f64 / graph.nnz().max(1) as f64;
         results
             .add("ranks", n_ranks, "Ranks", n_ranks.to_string())
-            .add("layout", layout, "Each holds", if layout == "patches" { "its patches" } else { "all" })
+            .add("layout", layout.name(), "Each holds", held)
             .add("patches", n_patches, "Patches", format!("{n_patches}, cut by {cut}"))
             .add_hidden("cut", cut)
             .add(

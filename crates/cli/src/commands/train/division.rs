@@ -35,12 +35,13 @@ impl Asked {
     pub fn of(args: &TrainArgs, place: &Place, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
         Division::check(config)?;
-        if args.ranks.layout.map(Layout::from) == Some(Layout::Patches) {
-            return Err(CliError::Usage(
-                "--tier-memory divides what every rank reads of the whole, and of --layout patches each holds its own rows alone; leave one \
-                 of them out"
-                    .to_owned(),
-            ));
+        let layout = args.ranks.layout.map_or(Layout::Replicated, Layout::from);
+        if layout != Layout::Replicated {
+            return Err(CliError::Usage(format!(
+                "--tier-memory divides what every rank reads of the whole, and of --layout {} each holds its own rows alone; leave one of \
+                 them out",
+                layout.name()
+            )));
         }
         if memory == TierMemory::Auto {
             place.refuse_several(

@@ -1,0 +1,72 @@
+//! [`RowsOfRanks`]: rows of features that are in memory of hosts, each of which has those of its rank.
+//!
+//! ```text
+//! card    the hottest rows ──────────────────────────────▶ rows of a batch ──▶ step
+//! host    ids of the others ──▶ their hosts ──▶ rows ──▶ pinned memory ──▶ ╯
+//! ```
+//! What the cards of several hosts have not is asked for from host to host, a batch ahead of the step, as codes where features are codes
+//! (Cai et al., DSP, PPoPP 2023, section 4, where cold features are too many for a host).
+
+use std::sync::Arc;
+
+use girih_collective_sampling::RankRows;
+use girih_comm::Collective;
+use girih_compute::{Backend, ComputeError, FetchRows};
+use girih_datasets::Features;
+use girih_graph_format::NodeId;
+use girih_partition::Patches;
+
+/// See the module.
+pub(super) struct RowsOfRanks<B: Backend> {
+    /// What nobody else asks by meanwhile.
+    pub(super) world: Arc<dyn Collective<B>>,
+    pub(super) patches: Patches,
+    /// Those of this rank, which are no sparse ones.
+    pub(super) own: Features,
+}
+
+impl<B: Backend> FetchRows for RowsOfRanks<B> {
+    fn fetch(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), ComputeError> {
+        let (own, row_bytes) = self.own.stored_rows().expect("rows of a fixed size");
+        let mut rows = RankRows::again(&*self.world, &self.patches, own, row_bytes);
+        rows.gather(nodes, out).map_err(|error| ComputeError::device("rows of other ranks", error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use girih_comm::threads;
+    use girih_compute::Cpu;
+    use girih_graph_format::Matrix;
+
+    use super::*;
+    use crate::TrainError;
+
+    #[test]
+    fn rows_come_from_the_hosts_that_have_them() {
+        let value = |row: usize, column: usize| (row * 10 + column) as f32;
+        let rows = |nodes: std::ops::Range<usize>| {
+            let values: Vec<f32> = nodes.clone().flat_map(|row| (0..3).map(move |column| value(row, column))).collect();
+            Matrix::new(nodes.len(), 3, values).expect("as many values")
+        };
+        let outcome = threads::run(3, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+            let world: Arc<dyn Collective<Cpu>> = Arc::new(world);
+            let (rank, patches) = (world.rank(), Patches::equal(20, 3).expect("patches"));
+            let own = patches.range(rank);
+            let own = Features::Dense(rows(own.start as usize..own.end as usize));
+            let (mut fetch, mut out) = (RowsOfRanks { world, patches, own }, Vec::new());
+            // A rank may want none, and nodes of any rank in any order.
+            let lists: [&[NodeId]; 3] = [&[19, 0, 7, 8], &[], &[12, 12, 1]];
+            for round in 0..3 {
+                let list = lists[(rank + round) % 3];
+                fetch.fetch(list, &mut out)?;
+                let expected: Vec<f32> = list.iter().flat_map(|&v| (0..3).map(move |c| value(v as usize, c))).collect();
+                assert_eq!(out, bytemuck::cast_slice::<f32, u8>(&expected));
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{}", failure.message));
+    }
+}
