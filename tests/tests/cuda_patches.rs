@@ -10,7 +10,8 @@ use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::{
-    Backend, ComputeError, Dtype, FetchRows, PatchOperand, PatchRowsOperand, RowReader, Shape, SplitRows, StoredAs,
+    Backend, ComputeError, Dtype, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, RowReader, Shape, SplitRows,
+    StoredAs,
 };
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
@@ -260,9 +261,9 @@ impl OnHosts {
 }
 
 impl FetchRows for OnHosts {
-    fn fetch(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), ComputeError> {
-        let mut rows = RankRows::again(&*self.world, &self.patches, &self.own, self.row_bytes);
-        rows.gather(nodes, out).map_err(|error| ComputeError::device("rows of others", error.to_string()))
+    fn fetch(&mut self, nodes: &[NodeId]) -> Result<Box<dyn FetchedRows + '_>, ComputeError> {
+        let found = RankRows::again(&*self.world, &self.patches, &self.own, self.row_bytes).find(nodes);
+        Ok(Box::new(found.map_err(|error| ComputeError::device("rows of others", error.to_string()))?))
     }
 }
 

@@ -1,14 +1,18 @@
 //! [`RankRows`]: rows of features where they lie.
 
-use girih_comm::Collective;
-use girih_compute::Backend;
+use girih_comm::{Collective, Parcel};
+use girih_compute::{Backend, FetchedRows};
 use girih_graph_format::NodeId;
 use girih_partition::Patches;
+use rayon::prelude::*;
 
 use crate::exchange::{exchange, messages};
 use crate::graph::check_patches;
 use crate::wire::{Reader, put};
 use crate::{CollectiveError, Tally};
+
+/// Rows that a thread copies at least.
+const ROWS_AT_ONCE: usize = 256;
 
 /// Rows of a fixed number of bytes, one for each node, of which every rank holds those of its patch: features, or the codes of
 /// a codec, which travel as they are (Cai et al., DSP, PPoPP 2023, section 4, loader).
@@ -73,9 +77,19 @@ impl<'r, B: Backend> RankRows<'r, B> {
     /// # Errors
     /// When a node does not exist, or a rank fails.
     pub fn gather(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), CollectiveError> {
-        let mut wanted = nodes.to_vec();
-        wanted.sort_unstable();
-        wanted.dedup();
+        let found = self.find(nodes)?;
+        out.clear();
+        out.resize(nodes.len() * self.row_bytes, 0);
+        copy_rows(out, self.row_bytes, |at| found.row(at));
+        Ok(())
+    }
+
+    /// The same without a copy of them.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn find(&mut self, nodes: &[NodeId]) -> Result<FoundRows<'r>, CollectiveError> {
+        let (wanted, places) = each_once(nodes);
         if let Some(&node) = wanted.last().filter(|&&node| node as usize >= self.patches.n_nodes()) {
             let n_nodes = self.patches.n_nodes();
             return Err(CollectiveError::layout(format!(
@@ -94,43 +108,86 @@ impl<'r, B: Backend> RankRows<'r, B> {
             put(message, &wanted[of_rank(owner)]);
         }
         let asked = exchange(self.world, &mut self.tally.requests, requests)?;
-        let mut replies = messages(self.world);
-        for (asker, message) in asked.iter().enumerate() {
+        let reply = |(asker, message): (usize, &Parcel)| {
             let nodes = Reader::new(message, asker, "a request for rows").rest()?;
-            for node in nodes {
-                replies[asker].extend_from_slice(self.own_row(node, asker)?);
-            }
-        }
+            self.reply(&nodes, asker)
+        };
+        let replies = asked.iter().enumerate().map(reply).collect::<Result<_, CollectiveError>>()?;
         let received = exchange(self.world, &mut self.tally.rows, replies)?;
         for (owner, rows) in received.iter().enumerate().filter(|(owner, _)| *owner != rank) {
             if rows.len() != of_rank(owner).len() * self.row_bytes {
                 return Err(CollectiveError::garbled(owner, "rows"));
             }
         }
-        out.clear();
-        out.reserve(nodes.len() * self.row_bytes);
-        for &node in nodes {
-            let owner = self.patches.owner(node);
-            if owner == rank {
-                out.extend_from_slice(self.own_row(node, rank)?);
-                continue;
-            }
-            let place = wanted[of_rank(owner)].partition_point(|&other| other < node) * self.row_bytes;
-            out.extend_from_slice(&received[owner][place..place + self.row_bytes]);
-        }
-        Ok(())
+        let (own, first, row_bytes) = (self.rows, self.patches.range(rank).start, self.row_bytes);
+        Ok(FoundRows { own, first, row_bytes, rank, wanted, places, ends, received })
     }
 
-    /// A row of this rank, which `asker` wants.
-    fn own_row(&self, node: NodeId, asker: usize) -> Result<&'r [u8], CollectiveError> {
+    /// The rows of this rank that `asker` wants.
+    fn reply(&self, nodes: &[NodeId], asker: usize) -> Result<Vec<u8>, CollectiveError> {
         let own = self.patches.range(self.world.rank());
-        if !own.contains(&node) {
+        if let Some(node) = nodes.iter().find(|node| !own.contains(node)) {
             return Err(CollectiveError::layout(format!(
                 "rank {asker} asks for the row of node {node}, but this rank holds those of {} to {}",
                 own.start, own.end
             )));
         }
-        let first = (node - own.start) as usize * self.row_bytes;
-        Ok(&self.rows[first..first + self.row_bytes])
+        let mut reply = vec![0; nodes.len() * self.row_bytes];
+        copy_rows(&mut reply, self.row_bytes, |at| row_of(self.rows, (nodes[at] - own.start) as usize, self.row_bytes));
+        Ok(reply)
     }
+}
+
+/// Rows that were asked for, where they are: of this rank's nodes in its patch, of others in their replies.
+pub struct FoundRows<'r> {
+    own: &'r [u8],
+    /// The node of the first of these.
+    first: NodeId,
+    row_bytes: usize,
+    rank: usize,
+    /// The nodes, each once, ascending.
+    wanted: Vec<NodeId>,
+    /// For each node as it was named its place among these.
+    places: Vec<u32>,
+    /// Where those of each rank end.
+    ends: Vec<usize>,
+    received: Vec<Parcel>,
+}
+
+impl FetchedRows for FoundRows<'_> {
+    fn row(&self, at: usize) -> &[u8] {
+        let place = self.places[at] as usize;
+        let owner = self.ends.partition_point(|&end| end <= place);
+        if owner == self.rank {
+            return row_of(self.own, (self.wanted[place] - self.first) as usize, self.row_bytes);
+        }
+        let first = if owner == 0 { 0 } else { self.ends[owner - 1] };
+        row_of(&self.received[owner], place - first, self.row_bytes)
+    }
+}
+
+fn row_of(rows: &[u8], at: usize, row_bytes: usize) -> &[u8] {
+    &rows[at * row_bytes..(at + 1) * row_bytes]
+}
+
+/// Copies rows of so many bytes side by side.
+fn copy_rows<'f>(out: &mut [u8], row_bytes: usize, row: impl Fn(usize) -> &'f [u8] + Sync) {
+    if row_bytes > 0 {
+        let rows = out.par_chunks_exact_mut(row_bytes).enumerate().with_min_len(ROWS_AT_ONCE);
+        rows.for_each(|(at, out)| out.copy_from_slice(row(at)));
+    }
+}
+
+/// Nodes, each once and ascending; and for each as it is listed its place among these.
+fn each_once(nodes: &[NodeId]) -> (Vec<NodeId>, Vec<u32>) {
+    let mut listed: Vec<(NodeId, u32)> = nodes.iter().copied().zip(0..).collect();
+    listed.par_sort_unstable();
+    let (mut wanted, mut places) = (Vec::with_capacity(nodes.len()), vec![0; nodes.len()]);
+    for (node, at) in listed {
+        if wanted.last() != Some(&node) {
+            wanted.push(node);
+        }
+        places[at as usize] = wanted.len() as u32 - 1;
+    }
+    (wanted, places)
 }

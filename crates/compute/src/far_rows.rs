@@ -99,11 +99,20 @@ pub enum StoredAs<'a> {
 
 /// Brings rows from where ranks have them.
 pub trait FetchRows: Send {
-    /// Makes `out` the rows of some nodes, one behind the other, as they are stored. All ranks call it together, some perhaps for no nodes.
+    /// The rows of some nodes. All ranks call it together, some perhaps for no nodes.
     ///
     /// # Errors
     /// When a node does not exist, or a rank fails.
-    fn fetch(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), ComputeError>;
+    fn fetch(&mut self, nodes: &[NodeId]) -> Result<Box<dyn FetchedRows + '_>, ComputeError>;
+}
+
+/// Rows that were fetched, as they are stored.
+pub trait FetchedRows: Sync {
+    /// That of the node that was named in this place.
+    ///
+    /// # Panics
+    /// When there were not so many.
+    fn row(&self, at: usize) -> &[u8];
 }
 
 /// Rows in memory of the host that a device writes, one block of them after the other, and reads by id.

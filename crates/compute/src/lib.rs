@@ -32,7 +32,9 @@ pub use backend::{
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
-pub use far_rows::{FarRows, FetchRows, HostRows, PatchRowsOperand, RowReader, RowStore, RowSums, SplitRows, StoredAs};
+pub use far_rows::{
+    FarRows, FetchRows, FetchedRows, HostRows, PatchRowsOperand, RowReader, RowStore, RowSums, SplitRows, StoredAs,
+};
 pub use meter::{ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates};
 pub use neighbors::{
     NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SelfLoops,

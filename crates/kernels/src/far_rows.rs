@@ -13,12 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
 use girih_compress::CompressedFeatures;
-use girih_compute::{
-    ComputeError, Dtype, FarRows, FetchRows, HostRows, RowReader, RowStore, RowSums, Shape, SplitRows, StoredAs,
-    Transpose, checks,
-};
-use girih_graph_format::{Matrix, NodeId};
-use girih_tiers::{Holder, HostReads, Placement};
+use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
+use girih_graph_format::Matrix;
+use girih_tiers::{HostReads, Placement};
 use half::bf16;
 use rayon::prelude::*;
 
@@ -31,11 +28,9 @@ use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{CopyRow, Group, HostPieces, OnCards, PlacedRows, Rows};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
-use crate::staged_rows::{
-    Asked, Bringing, Fetching, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes, spread,
-};
+use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
 
-const OPERATION: &str = "rows by id";
+pub(crate) const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// As before, for rows in memory of the device itself.
@@ -48,8 +43,6 @@ const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
 /// Rows that a thread of the host writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
-/// Bytes of rows that are fetched at a time for cards.
-const FETCHED_BYTES: usize = 64 << 20;
 
 /// See the module.
 struct CudaRows {
@@ -76,12 +69,12 @@ struct SumsOfCodes {
 }
 
 /// Where rows lie.
-enum Memory {
+pub(crate) enum Memory {
     /// On cards, and in pinned memory of the host.
     Placed(PlacedRows),
     /// Brought from the host, and on cards, if any are there.
     Staged(StagedRows, Option<BesideCards>),
-    /// The same from the hosts of all ranks, which ask together.
+    /// The same from the hosts of all ranks, which ask together ([`split_rows`](crate::split_rows)).
     Split(StagedRows, Option<BesideCards>),
     /// All on the host, as this device wrote them.
     Written(Pinned),
@@ -90,7 +83,7 @@ enum Memory {
 }
 
 /// Rows on cards, while the host brings the others.
-struct BesideCards {
+pub(crate) struct BesideCards {
     on_cards: OnCards,
     /// Tells which these are.
     list_absent: CudaFunction,
@@ -129,7 +122,7 @@ struct Absent {
 }
 
 /// What rows are.
-enum Form {
+pub(crate) enum Form {
     /// Rows as matrices of the device have them.
     Dense(Dense),
     /// Codes of a code book.
@@ -137,9 +130,9 @@ enum Form {
 }
 
 #[derive(Clone, Copy)]
-struct Dense {
-    cols: usize,
-    dtype: Dtype,
+pub(crate) struct Dense {
+    pub(crate) cols: usize,
+    pub(crate) dtype: Dtype,
 }
 
 impl Cuda {
@@ -214,39 +207,6 @@ impl Cuda {
         self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
     }
 
-    /// [`Backend::split_rows`](girih_compute::Backend::split_rows): dense ones, and codes of code books.
-    pub(crate) fn split_rows(
-        &self,
-        SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
-        placement: &Placement,
-    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
-        let (form, stored_bytes, row_bytes) = match stored {
-            StoredAs::Dense(cols, dtype) => {
-                let form = Dense { cols, dtype };
-                (Form::Dense(form), cols * dtype.n_bytes(), form.row_bytes())
-            }
-            StoredAs::Codes(codes, dtype) => {
-                let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
-                let row_bytes = codes.codec().row_bytes();
-                (Form::Codes(book), row_bytes, row_bytes)
-            }
-        };
-        if row_bytes > ROW_BYTES_MAX {
-            return Ok(None);
-        }
-        let nodes = on_every_card(placement)?;
-        let fetched = fetch_all(&mut *fetch, &nodes, stored_bytes)?;
-        let copy = |row: usize, to: &mut [u8]| {
-            let at = nodes.binary_search(&(row as NodeId)).expect("a row of every card") * stored_bytes;
-            spread(&fetched[at..at + stored_bytes], stored_bytes, (to, row_bytes));
-        };
-        let offset = |row| (row * row_bytes) as u64;
-        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
-        let beside = self.beside_cards(&placed, &copy, (placement, &Group::of(self, OPERATION, placement)?))?;
-        let brought = StagedRows::fetching(self, OPERATION, Fetching { fetch, stored_bytes, row_bytes })?;
-        self.reader((n_rows, row_bytes), Memory::Split(brought, beside), form).map(Some)
-    }
-
     /// Rows that the host brings, but for those that a placement puts on cards.
     fn staged(
         &self,
@@ -263,7 +223,7 @@ impl Cuda {
     }
 
     /// Those that a placement puts on cards, if any are, where the host brings the others.
-    fn beside_cards(
+    pub(crate) fn beside_cards(
         &self,
         rows: &Rows<'_>,
         copy: CopyRow<'_>,
@@ -283,7 +243,7 @@ impl Cuda {
         Ok(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?))
     }
 
-    fn reader(
+    pub(crate) fn reader(
         &self,
         sizes: (usize, usize),
         memory: Memory,
@@ -303,36 +263,9 @@ impl Cuda {
     }
 }
 
-/// The rows that a placement gives to every card, ascending.
-fn on_every_card(placement: &Placement) -> Result<Vec<NodeId>, ComputeError> {
-    let mut nodes = Vec::new();
-    for span in placement.spans() {
-        match span.holder {
-            Holder::EveryCard => nodes.extend(span.positions.clone().map(|position| placement.node(position))),
-            Holder::Host => {}
-            Holder::Card(_) | Holder::Cards | Holder::Disk => {
-                let what = "of rows that hosts have in part, every card has a copy, or none";
-                return Err(ComputeError::argument(OPERATION, what));
-            }
-        }
-    }
-    nodes.sort_unstable();
-    Ok(nodes)
-}
-
-/// Rows of so many bytes, some after the other: all ranks want the same.
-fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], stored_bytes: usize) -> Result<Vec<u8>, ComputeError> {
-    let (mut all, mut piece) = (Vec::with_capacity(nodes.len() * stored_bytes), Vec::new());
-    for nodes in nodes.chunks((FETCHED_BYTES / stored_bytes.max(1)).max(1)) {
-        fetch.fetch(nodes, &mut piece)?;
-        all.extend_from_slice(&piece);
-    }
-    Ok(all)
-}
-
 impl Dense {
     /// Bytes from row to row.
-    fn row_bytes(self) -> usize {
+    pub(crate) fn row_bytes(self) -> usize {
         pitch(self.cols) * self.dtype.n_bytes()
     }
 

@@ -34,6 +34,7 @@ mod recording;
 mod row_launch;
 mod sampling;
 mod shared;
+mod split_rows;
 mod staged_rows;
 mod staging;
 mod survey;

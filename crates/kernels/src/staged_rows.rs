@@ -3,7 +3,6 @@
 //! ```text
 //! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or room on the device,
 //!                               while the other is copied         from which one launch takes them there
-//! ids ──▶ host ──▶ one thread: ask the ranks that have them, fill pinned buffers ──▶ copy ──▶ as above
 //! ```
 //! Where cards have some of the rows, the device lists the others first, so that pieces are whole whatever share it has.
 //! Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any memory, also in a mapped
@@ -18,7 +17,7 @@ use std::thread::{Builder, JoinHandle};
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
-use girih_compute::{ComputeError, FetchRows};
+use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
@@ -78,14 +77,6 @@ pub(crate) struct Bringing {
     pub(crate) row_bytes: usize,
 }
 
-/// What is brought from other ranks, too.
-pub(crate) struct Fetching {
-    pub(crate) fetch: Box<dyn FetchRows>,
-    /// Bytes of a row as it is brought, and as the device has it: these and zeros.
-    pub(crate) stored_bytes: usize,
-    pub(crate) row_bytes: usize,
-}
-
 /// Which rows are wanted.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
@@ -120,20 +111,20 @@ pub(crate) struct StagedRows {
 type SpareIds = Arc<Mutex<Vec<PinnedHostSlice<NodeId>>>>;
 
 /// A batch, as threads share it.
-struct Batch {
+pub(crate) struct Batch {
     /// Recorded behind what used the result before.
-    ready: CudaEvent,
-    ids: Ids,
+    pub(crate) ready: CudaEvent,
+    pub(crate) ids: Ids,
     /// The first id that no thread has taken.
     next: AtomicUsize,
     /// Room on the device for a row for each id, in order.
-    to: u64,
+    pub(crate) to: u64,
     /// Each thread tells what is recorded behind its last copy.
     tell: Sender<Result<CudaEvent, ComputeError>>,
 }
 
 /// The ids of a batch on the host, once they are there.
-struct Ids {
+pub(crate) struct Ids {
     /// `None` while it is given back.
     memory: Option<PinnedHostSlice<NodeId>>,
     first: *const NodeId,
@@ -149,7 +140,7 @@ unsafe impl Sync for Ids {}
 
 impl Ids {
     /// Waits for them.
-    fn wait(&self) -> Result<&[NodeId], DriverError> {
+    pub(crate) fn wait(&self) -> Result<&[NodeId], DriverError> {
         self.copied.synchronize()?;
         // SAFETY: as many were copied there, and nobody writes them while this lives.
         let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
@@ -205,38 +196,33 @@ impl StagedRows {
         bringing: &Bringing,
     ) -> Result<Self, ComputeError> {
         let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
-        Self::of_threads(cuda, operation, n_threads, |buffers| Filler { bringing: bringing.clone(), buffers })
+        let filler = || {
+            let buffers = Buffers::new(cuda, operation, BUFFER_BYTES)?;
+            Ok(Filler { bringing: bringing.clone(), buffers })
+        };
+        Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), filler)
     }
 
-    /// Begins a thread that brings rows, of [`ROW_BYTES_MAX`] bytes at most, from this rank and others to a device. All ranks ask for as
-    /// many batches, if only for no rows.
+    /// Begins so many threads, each with buffers of so many bytes.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub(crate) fn fetching(cuda: &Cuda, operation: &'static str, fetching: Fetching) -> Result<Self, ComputeError> {
-        let mut fetching = Some(fetching);
-        Self::of_threads(cuda, operation, 1, |buffers| {
-            let fetching = fetching.take().expect("there is one thread");
-            Fetcher { fetching, rows: Vec::new(), buffers }
-        })
-    }
-
-    fn of_threads<B: Brings + 'static>(
+    pub(crate) fn of_threads<B: Brings + 'static>(
         cuda: &Cuda,
         operation: &'static str,
-        n_threads: usize,
-        mut worker: impl FnMut(Buffers) -> B,
+        (n_threads, buffer_bytes): (usize, usize),
+        mut worker: impl FnMut() -> Result<B, DriverError>,
     ) -> Result<Self, ComputeError> {
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
         let (asked, threads) = (Vec::new(), Vec::new());
         let mut staged = Self { operation, asked, threads, asking, spare_ids: Arc::default() };
         let refused = |error: DriverError| {
-            let (n_bytes, why) = (n_threads * BUFFERS * BUFFER_BYTES, explain(error.0));
+            let (n_bytes, why) = (n_threads * BUFFERS * buffer_bytes, explain(error.0));
             let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
             ComputeError::device(operation, format!("the host pins no {n_bytes} bytes of buffers ({why}); {remedy}"))
         };
         for _ in 0..n_threads {
-            let worker = worker(Buffers::new(cuda, operation).map_err(refused)?);
+            let worker = worker().map_err(refused)?;
             let (ask, asked) = channel();
             let thread = Builder::new().name("girih rows".to_owned()).spawn(move || worker.run(&asked));
             let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
@@ -307,24 +293,25 @@ impl Drop for StagedRows {
 }
 
 /// Pinned buffers, which are filled in turn, and the stream of their copies.
-struct Buffers {
-    operation: &'static str,
-    stream: Arc<CudaStream>,
+pub(crate) struct Buffers {
+    pub(crate) operation: &'static str,
+    pub(crate) stream: Arc<CudaStream>,
     buffers: [Buffer; BUFFERS],
     /// The buffer that is filled next.
     turn: usize,
 }
 
 impl Buffers {
-    fn new(cuda: &Cuda, operation: &'static str) -> Result<Self, DriverError> {
+    /// Of so many bytes each.
+    pub(crate) fn new(cuda: &Cuda, operation: &'static str, n_bytes: usize) -> Result<Self, DriverError> {
         let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
-        let buffer = || Buffer::new(cuda.device.stream.context(), BUFFER_BYTES, waiting);
+        let buffer = || Buffer::new(cuda.device.stream.context(), n_bytes, waiting);
         let (stream, buffers) = (cuda.device.urgent_stream()?, [buffer()?, buffer()?]);
         Ok(Self { operation, stream, buffers, turn: 0 })
     }
 
     /// Puts on the stream a copy of so many bytes to an address, which are written here first; no more than a buffer holds.
-    fn bring(&mut self, n_bytes: usize, to: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
+    pub(crate) fn bring(&mut self, n_bytes: usize, to: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
         let buffer = &mut self.buffers[self.turn % BUFFERS];
         self.turn += 1;
         // Until what it held before is on the device.
@@ -340,7 +327,7 @@ impl Buffers {
 }
 
 /// What a thread does.
-trait Brings: Send + Sized {
+pub(crate) trait Brings: Send + Sized {
     fn buffers(&self) -> &Buffers;
 
     /// Brings its share of a batch; what is recorded behind it.
@@ -391,55 +378,6 @@ impl Filler {
     }
 }
 
-/// Brings rows from where ranks have them.
-struct Fetcher {
-    fetching: Fetching,
-    /// Those of a batch, as they are stored.
-    rows: Vec<u8>,
-    buffers: Buffers,
-}
-
-impl Brings for Fetcher {
-    fn buffers(&self) -> &Buffers {
-        &self.buffers
-    }
-
-    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError> {
-        let failed = Cuda::failed(self.buffers.operation);
-        let ids = batch.ids.wait().map_err(&failed)?;
-        self.fetching.fetch.fetch(ids, &mut self.rows)?;
-        self.copy_to(batch).map_err(failed)
-    }
-}
-
-impl Fetcher {
-    /// Copies what was fetched to where the batch wants it.
-    fn copy_to(&mut self, batch: &Batch) -> Result<CudaEvent, DriverError> {
-        self.buffers.stream.wait(&batch.ready)?;
-        let Fetching { stored_bytes, row_bytes, .. } = self.fetching;
-        let (at_once, mut to) = (rows_at_once(row_bytes), batch.to);
-        for stored in self.rows.chunks((at_once * stored_bytes).max(1)) {
-            let n_bytes = stored.len() / stored_bytes.max(1) * row_bytes;
-            self.buffers.bring(n_bytes, to, |rows| spread(stored, stored_bytes, (rows, row_bytes)))?;
-            to += n_bytes as u64;
-        }
-        self.buffers.stream.record_event(None)
-    }
-}
-
-/// Copies rows of so many bytes to where they take more; what is between them becomes zero.
-pub(crate) fn spread(stored: &[u8], stored_bytes: usize, (rows, row_bytes): (&mut [u8], usize)) {
-    if stored_bytes == row_bytes {
-        rows.copy_from_slice(stored);
-        return;
-    }
-    for (stored, row) in stored.chunks_exact(stored_bytes).zip(rows.chunks_exact_mut(row_bytes)) {
-        let (values, padding) = row.split_at_mut(stored_bytes);
-        values.copy_from_slice(stored);
-        padding.fill(0);
-    }
-}
-
 /// Rows of a piece.
 fn rows_at_once(row_bytes: usize) -> usize {
     BUFFER_BYTES / row_bytes.max(1)
@@ -476,20 +414,6 @@ mod tests {
         for row_bytes in [0, 1, 3, 16, 200, 2408, ROW_BYTES_MAX] {
             let n = rows_at_once(row_bytes);
             assert!(n > 0 && n * row_bytes <= BUFFER_BYTES, "{n} rows of {row_bytes}");
-        }
-    }
-
-    #[test]
-    fn rows_are_spread_with_zeros_between_them() {
-        for (stored_bytes, row_bytes) in [(0, 0), (0, 16), (6, 6), (6, 16), (32, 32)] {
-            let stored: Vec<u8> = (0..3 * stored_bytes).map(|at| at as u8 + 1).collect();
-            let mut rows = vec![0xff; 3 * row_bytes];
-            if stored_bytes > 0 {
-                spread(&stored, stored_bytes, (&mut rows, row_bytes));
-                for (row, stored) in rows.chunks(row_bytes).zip(stored.chunks(stored_bytes)) {
-                    assert_eq!((&row[..stored_bytes], row[stored_bytes..].iter().max().unwrap_or(&0)), (stored, &0));
-                }
-            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use girih_collective_sampling::RankRows;
 use girih_comm::Collective;
-use girih_compute::{Backend, ComputeError, FetchRows};
+use girih_compute::{Backend, ComputeError, FetchRows, FetchedRows};
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
 use girih_partition::Patches;
@@ -26,10 +26,10 @@ pub(super) struct RowsOfRanks<B: Backend> {
 }
 
 impl<B: Backend> FetchRows for RowsOfRanks<B> {
-    fn fetch(&mut self, nodes: &[NodeId], out: &mut Vec<u8>) -> Result<(), ComputeError> {
+    fn fetch(&mut self, nodes: &[NodeId]) -> Result<Box<dyn FetchedRows + '_>, ComputeError> {
         let (own, row_bytes) = self.own.stored_rows().expect("rows of a fixed size");
-        let mut rows = RankRows::again(&*self.world, &self.patches, own, row_bytes);
-        rows.gather(nodes, out).map_err(|error| ComputeError::device("rows of other ranks", error.to_string()))
+        let found = RankRows::again(&*self.world, &self.patches, own, row_bytes).find(nodes);
+        Ok(Box::new(found.map_err(|error| ComputeError::device("rows of other ranks", error.to_string()))?))
     }
 }
 
@@ -56,14 +56,16 @@ mod tests {
             let (rank, patches) = (world.rank(), Patches::equal(20, 3).expect("patches"));
             let own = patches.range(rank);
             let own = Features::Dense(rows(own.start as usize..own.end as usize));
-            let (mut fetch, mut out) = (RowsOfRanks { world, patches, own }, Vec::new());
+            let mut fetch = RowsOfRanks { world, patches, own };
             // A rank may want none, and nodes of any rank in any order.
             let lists: [&[NodeId]; 3] = [&[19, 0, 7, 8], &[], &[12, 12, 1]];
             for round in 0..3 {
                 let list = lists[(rank + round) % 3];
-                fetch.fetch(list, &mut out)?;
-                let expected: Vec<f32> = list.iter().flat_map(|&v| (0..3).map(move |c| value(v as usize, c))).collect();
-                assert_eq!(out, bytemuck::cast_slice::<f32, u8>(&expected));
+                let found = fetch.fetch(list)?;
+                for (at, &node) in list.iter().enumerate() {
+                    let expected = [0, 1, 2].map(|column| value(node as usize, column));
+                    assert_eq!(found.row(at), bytemuck::cast_slice::<f32, u8>(&expected));
+                }
             }
             Ok(())
         });

@@ -1,0 +1,171 @@
+//! Rows in memory of the hosts of several ranks, each of which has those of its patch, and on cards those that are hot.
+//!
+//! ```text
+//! hot     fetched once, before the first batch ──▶ every card
+//! others  ids ──▶ host ──▶ one thread: ask the ranks that have them ──▶ all cores: fill a pinned buffer ──▶ copy ──▶ as rows of one host
+//! ```
+//! A batch is fetched by all ranks together, a rank that wants nothing taking part; what brings it is the trainer's
+//! ([`FetchRows`]), so that nothing here knows of hosts. From pinned buffers on it is as in [`staged_rows`](crate::staged_rows).
+
+use cudarc::driver::{CudaEvent, DriverError};
+use girih_compute::{ComputeError, FetchRows, FetchedRows, RowReader, SplitRows, StoredAs};
+use girih_graph_format::NodeId;
+use girih_tiers::{Holder, Placement};
+use rayon::prelude::*;
+
+use crate::Cuda;
+use crate::code_book::CodeBook;
+use crate::far_rows::{Dense, Form, Memory, OPERATION};
+use crate::placed::{Group, Rows};
+use crate::staged_rows::{Batch, Brings, Buffers, ROW_BYTES_MAX, StagedRows};
+
+/// Bytes of a pinned buffer: enough for all cores to share the filling of it.
+const BUFFER_BYTES: usize = 16 << 20;
+/// Rows that a core copies at least.
+const ROWS_AT_ONCE: usize = 256;
+/// Bytes of rows that are fetched at a time for cards.
+const FETCHED_BYTES: usize = 64 << 20;
+
+impl Cuda {
+    /// [`Backend::split_rows`](girih_compute::Backend::split_rows): dense ones, and codes of code books.
+    pub(crate) fn split_rows(
+        &self,
+        SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
+        placement: &Placement,
+    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+        let (form, stored_bytes, row_bytes) = match stored {
+            StoredAs::Dense(cols, dtype) => {
+                let form = Dense { cols, dtype };
+                (Form::Dense(form), cols * dtype.n_bytes(), form.row_bytes())
+            }
+            StoredAs::Codes(codes, dtype) => {
+                let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
+                let row_bytes = codes.codec().row_bytes();
+                (Form::Codes(book), row_bytes, row_bytes)
+            }
+        };
+        if row_bytes > ROW_BYTES_MAX {
+            return Ok(None);
+        }
+        let hot = on_every_card(placement)?;
+        let fetched = fetch_all(&mut *fetch, &hot, stored_bytes)?;
+        let copy = |row: usize, to: &mut [u8]| {
+            let at = hot.binary_search(&(row as NodeId)).expect("a row of every card") * stored_bytes;
+            spread(&fetched[at..at + stored_bytes], to);
+        };
+        let offset = |row| (row * row_bytes) as u64;
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
+        let beside = self.beside_cards(&placed, &copy, (placement, &Group::of(self, OPERATION, placement)?))?;
+        let mut fetch = Some(fetch);
+        let brought = StagedRows::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
+            let buffers = Buffers::new(self, OPERATION, BUFFER_BYTES)?;
+            Ok(Fetcher { fetch: fetch.take().expect("there is one thread"), row_bytes, buffers })
+        })?;
+        self.reader((n_rows, row_bytes), Memory::Split(brought, beside), form).map(Some)
+    }
+}
+
+/// The rows that a placement gives to every card, ascending.
+fn on_every_card(placement: &Placement) -> Result<Vec<NodeId>, ComputeError> {
+    let mut nodes = Vec::new();
+    for span in placement.spans() {
+        match span.holder {
+            Holder::EveryCard => nodes.extend(span.positions.clone().map(|position| placement.node(position))),
+            Holder::Host => {}
+            Holder::Card(_) | Holder::Cards | Holder::Disk => {
+                let what = "of rows that hosts have in part, every card has a copy, or none";
+                return Err(ComputeError::argument(OPERATION, what));
+            }
+        }
+    }
+    nodes.sort_unstable();
+    Ok(nodes)
+}
+
+/// Rows of so many bytes, some after the other: all ranks want the same.
+fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], stored_bytes: usize) -> Result<Vec<u8>, ComputeError> {
+    let mut all = Vec::with_capacity(nodes.len() * stored_bytes);
+    for nodes in nodes.chunks((FETCHED_BYTES / stored_bytes.max(1)).max(1)) {
+        let found = fetch.fetch(nodes)?;
+        (0..nodes.len()).for_each(|at| all.extend_from_slice(found.row(at)));
+    }
+    Ok(all)
+}
+
+/// Copies a row to where it may take more bytes: what is behind it becomes zero.
+fn spread(stored: &[u8], row: &mut [u8]) {
+    let (values, padding) = row.split_at_mut(stored.len());
+    values.copy_from_slice(stored);
+    padding.fill(0);
+}
+
+/// Brings rows from where ranks have them.
+struct Fetcher {
+    fetch: Box<dyn FetchRows>,
+    /// Bytes of a row as the device has it.
+    row_bytes: usize,
+    buffers: Buffers,
+}
+
+impl Brings for Fetcher {
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError> {
+        let Self { fetch, row_bytes, buffers } = self;
+        let failed = Cuda::failed(buffers.operation);
+        let ids = batch.ids.wait().map_err(&failed)?;
+        let found = fetch.fetch(ids)?;
+        copy_to(batch, (&*found, ids.len(), *row_bytes), buffers).map_err(failed)
+    }
+}
+
+/// Copies so many rows to where a batch wants them; what is recorded behind it.
+fn copy_to(
+    batch: &Batch,
+    (found, n, row_bytes): (&dyn FetchedRows, usize, usize),
+    buffers: &mut Buffers,
+) -> Result<CudaEvent, DriverError> {
+    buffers.stream.wait(&batch.ready)?;
+    let at_once = BUFFER_BYTES / row_bytes.max(1);
+    for first in (0..n).step_by(at_once) {
+        let (n, to) = (at_once.min(n - first), batch.to + (first * row_bytes) as u64);
+        buffers.bring(n * row_bytes, to, |rows| fill(found, first, (rows, row_bytes)))?;
+    }
+    buffers.stream.record_event(None)
+}
+
+/// Copies the rows from `first` on, on all cores.
+fn fill(found: &dyn FetchedRows, first: usize, (rows, row_bytes): (&mut [u8], usize)) {
+    if row_bytes > 0 {
+        let rows = rows.par_chunks_exact_mut(row_bytes).enumerate().with_min_len(ROWS_AT_ONCE);
+        rows.for_each(|(at, row)| spread(found.row(first + at), row));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of three bytes that tell which they are.
+    struct Numbered(Vec<[u8; 3]>);
+
+    impl FetchedRows for Numbered {
+        fn row(&self, at: usize) -> &[u8] {
+            &self.0[at]
+        }
+    }
+
+    #[test]
+    fn rows_fill_a_buffer_in_order_with_zeros_between_them() {
+        let found = Numbered((0..1000).map(|at| [at as u8, (at >> 8) as u8, 7]).collect());
+        for (first, n, row_bytes) in [(0, 1000, 3), (0, 1000, 16), (990, 10, 4), (5, 0, 8)] {
+            let mut rows = vec![0xff; n * row_bytes];
+            fill(&found, first, (&mut rows, row_bytes));
+            for (at, row) in rows.chunks(row_bytes).enumerate() {
+                assert_eq!((&row[..3], row[3..].iter().max().unwrap_or(&0)), (found.row(first + at), &0));
+            }
+        }
+    }
+}
