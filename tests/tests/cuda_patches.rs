@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use girih_collective_sampling::RankRows;
+use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
@@ -262,7 +262,8 @@ impl OnHosts {
 
 impl FetchRows for OnHosts {
     fn fetch(&mut self, nodes: &[NodeId]) -> Result<Box<dyn FetchedRows + '_>, ComputeError> {
-        let found = RankRows::again(&*self.world, &self.patches, &self.own, self.row_bytes).find(nodes);
+        let found = RankRows::again(&*self.world, &self.patches, (&self.own, self.row_bytes), SpareReplies::default())
+            .find(nodes);
         Ok(Box::new(found.map_err(|error| ComputeError::device("rows of others", error.to_string()))?))
     }
 }

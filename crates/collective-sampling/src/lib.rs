@@ -29,5 +29,5 @@ mod wire;
 
 pub use error::CollectiveError;
 pub use graph::RankGraph;
-pub use rows::{FoundRows, RankRows};
+pub use rows::{FoundRows, RankRows, SpareReplies};
 pub use tally::{Sent, Tally};

@@ -1,5 +1,7 @@
 //! [`RankRows`]: rows of features where they lie.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use girih_comm::{Collective, Parcel};
 use girih_compute::{Backend, FetchedRows};
 use girih_graph_format::NodeId;
@@ -22,6 +24,24 @@ pub struct RankRows<'r, B: Backend> {
     rows: &'r [u8],
     row_bytes: usize,
     tally: Tally,
+    spare: SpareReplies,
+}
+
+/// Memory of replies that nobody reads any more: the next ones are written there, since new memory takes longer to get than rows to copy.
+#[derive(Clone, Debug, Default)]
+pub struct SpareReplies(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl SpareReplies {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many bytes, whatever they are.
+    fn bytes(&self, n: usize) -> Vec<u8> {
+        let mut bytes = self.lock().pop().unwrap_or_default();
+        bytes.resize(n, 0);
+        bytes
+    }
 }
 
 impl<'r, B: Backend> RankRows<'r, B> {
@@ -50,13 +70,18 @@ impl<'r, B: Backend> RankRows<'r, B> {
                 own.len()
             )));
         }
-        Ok(Self::again(world, patches, rows, row_bytes))
+        Ok(Self::again(world, patches, (rows, row_bytes), SpareReplies::default()))
     }
 
-    /// The same without a look at them: of what ranks made [such rows](Self::new) of before.
+    /// The same without a look at them: of what ranks made [such rows](Self::new) of before, with memory for replies.
     #[must_use]
-    pub fn again(world: &'r dyn Collective<B>, patches: &'r Patches, rows: &'r [u8], row_bytes: usize) -> Self {
-        Self { world, patches, rows, row_bytes, tally: Tally::default() }
+    pub fn again(
+        world: &'r dyn Collective<B>,
+        patches: &'r Patches,
+        (rows, row_bytes): (&'r [u8], usize),
+        spare: SpareReplies,
+    ) -> Self {
+        Self { world, patches, rows, row_bytes, tally: Tally::default(), spare }
     }
 
     /// Bytes of a row.
@@ -89,13 +114,13 @@ impl<'r, B: Backend> RankRows<'r, B> {
     /// # Errors
     /// As [`gather`](Self::gather).
     pub fn find(&mut self, nodes: &[NodeId]) -> Result<FoundRows<'r>, CollectiveError> {
-        let (wanted, places) = each_once(nodes);
-        if let Some(&node) = wanted.last().filter(|&&node| node as usize >= self.patches.n_nodes()) {
-            let n_nodes = self.patches.n_nodes();
+        let n_nodes = self.patches.n_nodes();
+        if let Some(node) = nodes.iter().max().filter(|&&node| node as usize >= n_nodes) {
             return Err(CollectiveError::layout(format!(
                 "there is no row of node {node} among those of {n_nodes} nodes"
             )));
         }
+        let (wanted, places) = each_once(nodes, n_nodes);
         let (rank, size) = (self.world.rank(), self.world.size());
         // Ascending, and so rank by rank.
         let ends: Vec<usize> =
@@ -120,7 +145,7 @@ impl<'r, B: Backend> RankRows<'r, B> {
             }
         }
         let (own, first, row_bytes) = (self.rows, self.patches.range(rank).start, self.row_bytes);
-        Ok(FoundRows { own, first, row_bytes, rank, wanted, places, ends, received })
+        Ok(FoundRows { own, first, row_bytes, rank, wanted, places, ends, received, spare: self.spare.clone() })
     }
 
     /// The rows of this rank that `asker` wants.
@@ -132,7 +157,7 @@ impl<'r, B: Backend> RankRows<'r, B> {
                 own.start, own.end
             )));
         }
-        let mut reply = vec![0; nodes.len() * self.row_bytes];
+        let mut reply = self.spare.bytes(nodes.len() * self.row_bytes);
         copy_rows(&mut reply, self.row_bytes, |at| row_of(self.rows, (nodes[at] - own.start) as usize, self.row_bytes));
         Ok(reply)
     }
@@ -152,6 +177,17 @@ pub struct FoundRows<'r> {
     /// Where those of each rank end.
     ends: Vec<usize>,
     received: Vec<Parcel>,
+    spare: SpareReplies,
+}
+
+impl Drop for FoundRows<'_> {
+    /// The memory is for the replies of the next batch, which are about as many.
+    fn drop(&mut self) {
+        let of_others = self.received.drain(..).filter_map(Parcel::into_vec).filter(|bytes| !bytes.is_empty());
+        let mut spare = self.spare.lock();
+        spare.extend(of_others);
+        spare.truncate(self.ends.len());
+    }
 }
 
 impl FetchedRows for FoundRows<'_> {
@@ -178,16 +214,24 @@ fn copy_rows<'f>(out: &mut [u8], row_bytes: usize, row: impl Fn(usize) -> &'f [u
     }
 }
 
-/// Nodes, each once and ascending; and for each as it is listed its place among these.
-fn each_once(nodes: &[NodeId]) -> (Vec<NodeId>, Vec<u32>) {
-    let mut listed: Vec<(NodeId, u32)> = nodes.iter().copied().zip(0..).collect();
-    listed.par_sort_unstable();
-    let (mut wanted, mut places) = (Vec::with_capacity(nodes.len()), vec![0; nodes.len()]);
-    for (node, at) in listed {
-        if wanted.last() != Some(&node) {
-            wanted.push(node);
+/// Nodes of so many, each once and ascending; and for each as it is listed its place among these. A bit for each node that there is tells
+/// which are listed, and how many bits are before it which place it has.
+fn each_once(nodes: &[NodeId], n_nodes: usize) -> (Vec<NodeId>, Vec<u32>) {
+    const BITS: usize = u64::BITS as usize;
+    let mut listed = vec![0_u64; n_nodes.div_ceil(BITS)];
+    nodes.iter().for_each(|&node| listed[node as usize / BITS] |= 1 << (node as usize % BITS));
+    let (mut wanted, mut before) = (Vec::with_capacity(nodes.len()), Vec::with_capacity(listed.len()));
+    for (word, &bits) in listed.iter().enumerate() {
+        before.push(wanted.len() as u32);
+        let mut left = bits;
+        while left != 0 {
+            wanted.push((word * BITS) as NodeId + left.trailing_zeros());
+            left &= left - 1;
         }
-        places[at as usize] = wanted.len() as u32 - 1;
     }
-    (wanted, places)
+    let place = |&node: &NodeId| {
+        let (word, bit) = (node as usize / BITS, node as usize % BITS);
+        before[word] + (listed[word] & ((1 << bit) - 1)).count_ones()
+    };
+    (wanted, nodes.par_iter().with_min_len(ROWS_AT_ONCE).map(place).collect())
 }

@@ -149,7 +149,7 @@ impl Mailbox {
         let read = |(place, post): (usize, &Option<(Call, Vec<Parcel>)>)| {
             let (theirs, parcels) = post.as_ref().expect("all have posted");
             if *theirs == call {
-                return Ok(Arc::clone(&parcels[self.place]));
+                return Ok(parcels[self.place].clone());
             }
             Err(CommError::Mismatch {
                 here: self.members[self.place],

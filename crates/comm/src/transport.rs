@@ -1,13 +1,49 @@
 //! [`Transport`]: parcels of bytes between ranks, the one thing that differs from machine to machine.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::CommError;
 
-/// Bytes on their way; a parcel for several ranks is shared.
-pub type Parcel = Arc<[u8]>;
+/// Bytes on their way; a parcel for several ranks is shared. One that is made of a vector is that vector, without a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parcel(Arc<Vec<u8>>);
+
+impl Parcel {
+    /// The vector, unless another rank has the parcel, too.
+    #[must_use]
+    pub fn into_vec(self) -> Option<Vec<u8>> {
+        Arc::into_inner(self.0)
+    }
+}
+
+impl Deref for Parcel {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for Parcel {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(bytes))
+    }
+}
+
+impl From<&[u8]> for Parcel {
+    fn from(bytes: &[u8]) -> Self {
+        bytes.to_vec().into()
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Parcel {
+    fn from(bytes: [u8; N]) -> Self {
+        bytes.to_vec().into()
+    }
+}
 
 /// What a rank calls; ranks whose calls differ are told so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,5 +141,5 @@ pub(crate) fn due(deadline: Duration) -> Instant {
 
 /// Nothing, for ranks that get no bytes.
 pub(crate) fn nothing() -> Parcel {
-    Arc::from([])
+    Parcel::default()
 }

@@ -33,7 +33,7 @@ impl Link {
             return Err(CommError::Operand { operation: call.operation, what });
         }
         for (&member, parcel) in self.members.iter().zip(parcels).filter(|(member, _)| **member != self.world.rank) {
-            let frame = Frame::Parcel { id: id.clone(), call: call.to_string(), parcel: Arc::clone(parcel) };
+            let frame = Frame::Parcel { id: id.clone(), call: call.to_string(), parcel: parcel.clone() };
             self.world.send(member, frame);
         }
         Ok(())

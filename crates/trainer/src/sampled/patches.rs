@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use girih_collective_sampling::{CollectiveError, RankGraph, RankRows};
+use girih_collective_sampling::{CollectiveError, RankGraph, RankRows, SpareReplies};
 use girih_comm::{CardTransport, Collective};
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
@@ -268,7 +268,7 @@ impl<B: Backend> Held<B> {
             Features::Sparse(_) => unreachable!("refused before"),
         };
         let (world, patches, own) = (Arc::clone(&self.worlds[1]), self.patches.clone(), self.features.clone());
-        let fetch = Box::new(RowsOfRanks { world, patches, own });
+        let fetch = Box::new(RowsOfRanks { world, patches, own, spare: SpareReplies::default() });
         let rows = backend.split_rows(SplitRows { n_rows: self.patches.n_nodes(), stored, fetch }, hot)?;
         let rows = rows.ok_or_else(|| {
             TrainError::invalid(

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use girih_collective_sampling::RankRows;
+use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::Collective;
 use girih_compute::{Backend, ComputeError, FetchRows, FetchedRows};
 use girih_datasets::Features;
@@ -23,12 +23,13 @@ pub(super) struct RowsOfRanks<B: Backend> {
     pub(super) patches: Patches,
     /// Those of this rank, which are no sparse ones.
     pub(super) own: Features,
+    pub(super) spare: SpareReplies,
 }
 
 impl<B: Backend> FetchRows for RowsOfRanks<B> {
     fn fetch(&mut self, nodes: &[NodeId]) -> Result<Box<dyn FetchedRows + '_>, ComputeError> {
-        let (own, row_bytes) = self.own.stored_rows().expect("rows of a fixed size");
-        let found = RankRows::again(&*self.world, &self.patches, own, row_bytes).find(nodes);
+        let own = self.own.stored_rows().expect("rows of a fixed size");
+        let found = RankRows::again(&*self.world, &self.patches, own, self.spare.clone()).find(nodes);
         Ok(Box::new(found.map_err(|error| ComputeError::device("rows of other ranks", error.to_string()))?))
     }
 }
@@ -56,7 +57,7 @@ mod tests {
             let (rank, patches) = (world.rank(), Patches::equal(20, 3).expect("patches"));
             let own = patches.range(rank);
             let own = Features::Dense(rows(own.start as usize..own.end as usize));
-            let mut fetch = RowsOfRanks { world, patches, own };
+            let mut fetch = RowsOfRanks { world, patches, own, spare: SpareReplies::default() };
             // A rank may want none, and nodes of any rank in any order.
             let lists: [&[NodeId]; 3] = [&[19, 0, 7, 8], &[], &[12, 12, 1]];
             for round in 0..3 {
