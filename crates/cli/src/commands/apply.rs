@@ -271,7 +271,7 @@ impl Loaded {
             Some(take) => job.handing_logits(take),
             None => job,
         };
-        let (scores, test) = company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?;
+        let (scores, test) = company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done;
         Ok(Applied { description, scores, test })
     }
 
@@ -283,7 +283,7 @@ impl Loaded {
             return Ok(on_backend!(&backend, backend => girih_trainer::recommend(backend, dataset, &checkpoint))?);
         };
         let job = RecommendJob::new(data, &checkpoint, &ranks);
-        company.carry_out(backend, &device, checkpoint.progress.config.precision, job)
+        Ok(company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done)
     }
 
     /// The link predictor applied to all nodes.

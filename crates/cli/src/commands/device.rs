@@ -38,6 +38,21 @@ impl Chosen {
         let Self::Cuda(cuda) = self else { return Ok(None) };
         Room::of(cuda).map(Some)
     }
+
+    /// The most bytes that were allocated at once on a device with memory of its own; zero for the processor.
+    pub fn peak_bytes(&self) -> Result<u64, CliError> {
+        let Self::Cuda(cuda) = self else { return Ok(0) };
+        peak_bytes_of(std::slice::from_ref(&**cuda))
+    }
+}
+
+/// The most bytes that were allocated at once on one of some cards.
+pub fn peak_bytes_of(cards: &[Cuda]) -> Result<u64, CliError> {
+    let mut peak = 0;
+    for cuda in cards {
+        peak = cuda.device().peak_bytes().map_err(|error| CliError::Other(error.to_string()))?.max(peak);
+    }
+    Ok(peak)
 }
 
 /// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the processor

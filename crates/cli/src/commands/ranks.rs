@@ -13,7 +13,7 @@ use girih_trainer::distributed::{RankJob, RankOptions};
 use girih_trainer::{TrainConfig, TrainError};
 
 use super::cards::cards;
-use super::device::Chosen;
+use super::device::{Chosen, peak_bytes_of};
 use super::{launch, process_grid};
 use crate::args::{DeviceArgs, LayoutChoice, PartitionChoice, PartitionKind, RankArgs};
 use crate::error::CliError;
@@ -191,13 +191,14 @@ impl Company {
         device: &DeviceArgs,
         precision: Dtype,
         job: J,
-    ) -> Result<J::Done, CliError> {
+    ) -> Result<Carried<J::Done>, CliError> {
         match first {
-            Chosen::Cpu(cpu) => Ok(self.on_processors(&cpu, precision, job)?),
+            Chosen::Cpu(cpu) => Ok(Carried { done: self.on_processors(&cpu, precision, job)?, peak_device_bytes: 0 }),
             Chosen::Cuda(first) => {
                 let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
                 let cards = cards(*first, device, n_cards, precision)?;
-                Ok(self.on_cards(&cards, job)?)
+                let done = self.on_cards(&cards, job)?;
+                Ok(Carried { done, peak_device_bytes: peak_bytes_of(&cards)? })
             }
         }
     }
@@ -231,6 +232,13 @@ impl Company {
             Self::Mpi { .. } => Err(without_mpi()),
         }
     }
+}
+
+/// What ranks came to.
+pub struct Carried<T> {
+    pub done: T,
+    /// The most bytes that were allocated at once on one of the cards of this process; zero on processors.
+    pub peak_device_bytes: u64,
 }
 
 #[cfg(not(feature = "mpi"))]

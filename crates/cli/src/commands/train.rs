@@ -24,7 +24,7 @@ use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use super::ranks::{Company, Place, check_planned, check_trained, sharing, stages};
+use super::ranks::{Carried, Company, Place, check_planned, check_trained, sharing, stages};
 use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -177,11 +177,12 @@ fn train(
         let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
         observer.observe(&event, marked)
     };
-    let outcome = match ranks {
+    let carried = match ranks {
         None => {
             let dataset = data.into_dataset()?;
             on_backend!(&backend, backend => girih_trainer::train(backend, dataset, config, &session, &mut observe))
                 .map_err(CliError::from)
+                .and_then(|done| Ok(Carried { done, peak_device_bytes: backend.peak_bytes()? }))
         }
         Some(ranks) => {
             let job = TrainJob::new(data, config, ranks, &session, &mut observe);
@@ -189,12 +190,12 @@ fn train(
         }
     };
     let history = observer.finish()?;
-    let outcome = outcome?;
+    let Carried { done: outcome, peak_device_bytes } = carried?;
     timeline.map_or(Ok(()), Timeline::finish)?;
     if !speaks {
         return Ok(());
     }
-    let mut results = facts.results(config, &outcome);
+    let mut results = facts.results(config, &outcome, peak_device_bytes);
     add_arrangement(&mut results, ranks, config, &order);
     if let Some(divided) = divided {
         results.add_hidden("division", divided.to_json());

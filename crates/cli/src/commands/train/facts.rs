@@ -77,8 +77,8 @@ impl Facts {
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
     }
 
-    /// The result of training.
-    pub fn results(&self, config: &TrainConfig, outcome: &Outcome) -> Results {
+    /// The result of training, which took so many bytes of a device with memory of its own.
+    pub fn results(&self, config: &TrainConfig, outcome: &Outcome, peak_device_bytes: u64) -> Results {
         let mut results = Results::default();
         results
             .add("model", self.model, "Model", self.model)
@@ -113,7 +113,7 @@ impl Facts {
         let peak = memory::peak_bytes();
         results
             .add("peak_host_bytes", peak, "Peak memory", peak.map_or(String::new(), readable_bytes))
-            .add_hidden("peak_device_bytes", 0)
+            .add_hidden("peak_device_bytes", peak_device_bytes)
             .add_hidden("nodes", self.n_nodes)
             .add_hidden("edges", self.n_edges);
         results
