@@ -567,7 +567,7 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
         (of("replicated").unwrap(), ["split-features", "patches"].map(of), result["choice"].clone())
     };
     let ((whole, [split, two], choice), (_, [_, four], _)) = (on("2", &[]), on("4", &[]));
-    assert!(split.unwrap() > two.unwrap() && two.unwrap() > four.unwrap(), "{split:?}, {two:?}, {four:?}");
+    assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
     assert_eq!(choice, "replicated", "what needs no other card is quicker");
     // Beside hosts nothing lies in patches of the graph; whole clusters want all of both.
     let [of_hosts, cut] = on("2", &["--feature-cache", "0.1"]).1;
