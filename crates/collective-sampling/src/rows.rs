@@ -157,6 +157,10 @@ impl<'r, B: Backend> RankRows<'r, B> {
                 own.start, own.end
             )));
         }
+        if nodes.is_empty() {
+            // Such as that to this rank itself: memory is for those that are read.
+            return Ok(Vec::new());
+        }
         let mut reply = self.spare.bytes(nodes.len() * self.row_bytes);
         copy_rows(&mut reply, self.row_bytes, |at| row_of(self.rows, (nodes[at] - own.start) as usize, self.row_bytes));
         Ok(reply)

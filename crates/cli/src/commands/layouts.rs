@@ -48,11 +48,11 @@ pub fn run(
     let of_rank = config.of_one_rank(n);
     let plan = replica.plan(&of_rank)?;
     let mut layouts = vec![Planned { layout: Layout::Replicated, needed_bytes: replica.needed(&plan) }];
-    // As cards take them. What cannot lie in patches has one layout.
-    for layout in [Layout::SplitFeatures, Layout::Patches] {
-        let patches = RankOptions { stages: Stages::Parts(1), layout, ..*ranks };
-        let needed_bytes = bytes_of_patches(&patches, dataset, config).ok();
-        layouts.extend(needed_bytes.map(|needed_bytes| Planned { layout, needed_bytes }));
+    // As cards take them. What cannot lie in patches of either kind is left out.
+    if let Ok(cut) = OnPaper::new(dataset, config) {
+        let needed_bytes = |layout| cut.bytes(&RankOptions { stages: Stages::Parts(1), layout, ..*ranks });
+        let planned = |layout| Some(Planned { layout, needed_bytes: needed_bytes(layout).ok()? });
+        layouts.extend([Layout::SplitFeatures, Layout::Patches].into_iter().filter_map(planned));
     }
     // Reads of one's own memory are quicker than those of others'.
     let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
@@ -81,7 +81,7 @@ pub fn run(
 
 /// Refuses patches that do not fit into the memory of cards, of which so much is free, before anything is moved there.
 pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
-    let needed = |config: &TrainConfig| bytes_of_patches(ranks, dataset, config);
+    let needed = |config: &TrainConfig| OnPaper::new(dataset, config)?.bytes(ranks);
     // What cannot be planned is not refused for its size.
     let Ok(bytes) = needed(config) else { return Ok(()) };
     if bytes <= free {
@@ -98,14 +98,27 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
     )))
 }
 
-/// Bytes that have to be free on the card of the rank that needs most.
-fn bytes_of_patches(ranks: &RankOptions, dataset: &Dataset, config: &TrainConfig) -> Result<u64, TrainError> {
-    let sizes = DataSizes::of(dataset);
-    let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-    // Bytes depend on no figures.
-    let (device, network) = (PlanDevice::Card(None), Figures::h200().hosts());
-    let ranks_on_cards = RankPlanner { config, data: &sizes, graph: &graph, device, network };
-    Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
+/// A data set for a configuration, that ranks are to cut.
+struct OnPaper<'a> {
+    config: &'a TrainConfig,
+    sizes: DataSizes,
+    graph: PaperGraph,
+}
+
+impl<'a> OnPaper<'a> {
+    fn new(dataset: &Dataset, config: &'a TrainConfig) -> Result<Self, TrainError> {
+        let sizes = DataSizes::of(dataset);
+        Ok(Self { config, sizes, graph: PaperGraph::of(&dataset.graph, config, &sizes)? })
+    }
+
+    /// Bytes that have to be free on the card of the rank that needs most.
+    fn bytes(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
+        let Self { config, sizes: data, graph } = self;
+        // Bytes depend on no figures.
+        let (device, network) = (PlanDevice::Card(None), Figures::h200().hosts());
+        let ranks_on_cards = RankPlanner { config, data, graph, device, network };
+        Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
+    }
 }
 
 #[cfg(test)]

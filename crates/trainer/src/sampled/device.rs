@@ -50,9 +50,9 @@ impl<'a, B: Backend> Loader<'a, B> {
         Self { backend, reader, n_columns, precision, sums: None }
     }
 
-    /// For a model whose first layer aggregates its rows as they are, and of these reads no others than its destinations', or none.
-    pub(crate) fn for_sums(self, reads_destinations: bool) -> Self {
-        Self { sums: self.reader.sums().map(|sums| (sums, reads_destinations)), ..self }
+    /// For a model whose first layer, as [`summed`](super::session::summed) says, wants sums of rows alone.
+    pub(crate) fn for_sums(self, summed: Option<bool>) -> Self {
+        Self { sums: summed.and_then(|reads_destinations| Some((self.reader.sums()?, reads_destinations))), ..self }
     }
 
     fn room(&self, n_rows: usize, pool: &mut Pool<B>) -> Result<B::Matrix, ComputeError> {

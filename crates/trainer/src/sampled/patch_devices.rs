@@ -59,8 +59,8 @@ impl<B: Backend> PatchDevices<B> {
         Ok(both.map(|((by, rows), graph)| (by, Self { graph, rows, result })).collect())
     }
 
-    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does. Of a model whose first layer
-    /// aggregates rows as they are, `sums` says whether it reads those of destinations beside.
+    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does. First layers want
+    /// rows as [`summed`](super::session::summed) says.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -68,15 +68,11 @@ impl<B: Backend> PatchDevices<B> {
         &'a self,
         backend: &'a B,
         (sampler, batch_size): (&NeighborSampler, usize),
-        (sums, is_ahead): (Option<bool>, bool),
+        (summed, is_ahead): (Option<bool>, bool),
     ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
         let source = self.graph.source(backend, sampler, batch_size)?;
         let (n_columns, precision) = self.result;
-        let loader = Loader::new(backend, (&*self.rows, n_columns, precision));
-        let loader = match sums {
-            Some(reads_destinations) => loader.for_sums(reads_destinations),
-            None => loader,
-        };
+        let loader = Loader::new(backend, (&*self.rows, n_columns, precision)).for_sums(summed);
         Ok(source.map(|source| DeviceBatches::new(source, Some(loader), is_ahead)))
     }
 }

@@ -30,7 +30,7 @@ use super::batch::Whole;
 use super::batches::neighbor_sampler;
 use super::device::DeviceBatches;
 use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, Trial};
-use super::session::reads_in_place;
+use super::session::{check_codes, summed};
 use super::split_rows::RowsOfRanks;
 use super::tiers::{Placements, TierConfig, TierShare};
 use super::{Batches, MiniBatch, Neighborhoods, raw};
@@ -162,7 +162,7 @@ impl<B: Backend> Held<B> {
             precision,
             are_stored_so: wire == Dtype::F32 || precision == Dtype::Bf16,
             placements,
-            sums: reads_in_place(config, needs).then_some(needs.raw_features),
+            sums: summed(config, needs),
             sampler: neighbor_sampler(config, &neighborhoods, false)?,
             neighborhoods,
             options: LoaderOptions { batch_size, ..LoaderOptions::default() },
@@ -329,11 +329,6 @@ fn seeds<B: Backend>(
     let here = split.train.iter().filter(|&&node| labels.is_labelled(node)).map(|node| first + node);
     let all = ranks.join(bytemuck::cast_slice(&here.collect::<Vec<NodeId>>()))?;
     Ok(all.iter().flat_map(|message| numbers(message).map(NodeId::from_le_bytes)).collect())
-}
-
-/// Refuses codes that devices may not read: they do not ask whether a position is a column.
-fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> {
-    codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
 }
 
 /// Refuses settings that ranks of a layout in patches have not.

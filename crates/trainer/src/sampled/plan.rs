@@ -7,7 +7,7 @@ use girih_sampling::Neighbors;
 use girih_tiers::HostReads;
 
 use super::layerwise::NODES_AT_ONCE;
-use super::session::{reads_in_place, sampled_by_device};
+use super::session::{reads_in_place, sampled_by_device, summed};
 use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
@@ -114,9 +114,8 @@ impl BatchPlan {
         let in_place = is_dense && reads_in_place(config, needs);
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
-        let makes_sums = by_device && data.has_code_book && reads_in_place(config, needs);
-        let sums = makes_sums.then_some(needs.raw_features);
-        let features = features + layers.n_inputs() * words_of_arriving(config, data, makes_sums);
+        let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
+        let features = features + layers.n_inputs() * words_of_arriving(config, data, sums.is_some());
         let topology = words_of_topology(config, data, rows);
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
     }

@@ -73,7 +73,7 @@ impl<B: Backend> Material<B> {
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from);
         let scored_from = (by_layers && drawn_from != adjacency).then(|| Neighborhoods::new(&graph, adjacency));
-        let sums = reads_in_place(config, needs).then_some(needs.raw_features);
+        let sums = summed(config, needs);
         let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
         let sparse = match &features {
             Features::Sparse(csr) => Some(csr.clone()),
@@ -147,13 +147,7 @@ impl<B: Backend> Material<B> {
         let Some(graph) = self.on_device.as_ref().filter(|_| self.draws_batches) else { return Ok(None) };
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
         let source = graph.source(backend, &sampler, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE))?;
-        let loader = self.whole(None).read_by().map(|read| {
-            let loader = Loader::new(backend, read);
-            match self.sums {
-                Some(reads_destinations) => loader.for_sums(reads_destinations),
-                None => loader,
-            }
-        });
+        let loader = self.whole(None).read_by().map(|read| Loader::new(backend, read).for_sums(self.sums));
         let is_ahead = config.batch.prefetch > 0;
         Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }
@@ -306,10 +300,17 @@ fn code_rows<B: Backend>(
     let placed = placement.map(|placement| (placement, host_reads(config, placement, &sizes)));
     let reader = backend.code_rows(codes, config.precision, placed)?;
     if reader.is_some() {
-        // Devices do not ask whether a position is a column.
-        codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))?;
+        check_codes(codes)?;
     }
     Ok(reader)
+}
+
+/// Refuses codes that devices may not read: they do not ask whether a position is a column.
+///
+/// # Errors
+/// When one is none.
+pub(super) fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> {
+    codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
 }
 
 /// Whether a device that can makes the batches of these settings by itself: not draws that meet, and not those for links, which leave
@@ -329,6 +330,12 @@ fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
         BatchKind::Cluster => Adjacency { self_loops: false, ..adjacency },
         _ => adjacency,
     }
+}
+
+/// Whether the first layer aggregates features as they are, so that it wants no more of them than sums, and, if so, whether it reads rows of
+/// destinations beside.
+pub(super) fn summed(config: &TrainConfig, needs: &Needs) -> Option<bool> {
+    reads_in_place(config, needs).then_some(needs.raw_features)
 }
 
 /// Whether the first layer aggregates features as they are, so that it need not have the rows of its sources gathered.
