@@ -135,7 +135,7 @@ impl Transport for Process {
         })?;
         let open = |(rank, message): (usize, Option<Vec<u8>>)| match message {
             Some(message) => self.opened(rank, call, &message),
-            None => Ok(Arc::clone(&parcels[rank])),
+            None => Ok(parcels[rank].clone()),
         };
         received.into_iter().enumerate().map(open).collect()
     }
