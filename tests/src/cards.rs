@@ -4,15 +4,27 @@ use girih_comm::CommError;
 use girih_compute::ComputeError;
 use girih_kernels::{Cuda, Device};
 
-/// Backends on as many cards as there are, at most `most`.
+/// How many ranks share a card: `GIRIH_RANKS_PER_GPU`, or one. NCCL has to be asked to let them (`NCCL_MULTI_RANK_GPU_ENABLE=1`).
+///
+/// # Panics
+/// When the variable is no number of ranks.
+#[must_use]
+pub fn ranks_per_gpu() -> usize {
+    let told = std::env::var("GIRIH_RANKS_PER_GPU").ok();
+    told.map_or(1, |told| {
+        told.parse().ok().filter(|&ranks| ranks > 0).expect("GIRIH_RANKS_PER_GPU is a number of ranks")
+    })
+}
+
+/// Backends on as many cards as there are, or as ranks share, at most `most`.
 ///
 /// # Panics
 /// When there is none and `GIRIH_REQUIRE_GPU` is set.
 #[must_use]
 pub fn cards(most: usize) -> Vec<Cuda> {
-    let mut cards = Vec::new();
+    let (mut cards, on_each) = (Vec::new(), ranks_per_gpu());
     while cards.len() < most {
-        match Device::open(cards.len()) {
+        match Device::open(cards.len() / on_each) {
             Ok(device) => cards.push(Cuda::new(device)),
             Err(error) if cards.is_empty() && std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
             Err(error) => {
@@ -24,15 +36,16 @@ pub fn cards(most: usize) -> Vec<Cuda> {
     cards
 }
 
-/// One card, two or four, as many as there are of these.
+/// One card, two, four or eight, as many as there are of these.
 #[must_use]
 pub fn group() -> Option<Vec<Cuda>> {
-    let mut cards = cards(4);
-    cards.truncate(if cards.len() == 3 { 2 } else { cards.len() });
-    (!cards.is_empty()).then_some(cards)
+    let mut cards = cards(8);
+    let n = cards.len().checked_ilog2().map(|log| 1 << log)?;
+    cards.truncate(n);
+    Some(cards)
 }
 
-/// Two cards or four, if there are.
+/// Two cards, four or eight, if there are.
 #[must_use]
 pub fn several() -> Option<Vec<Cuda>> {
     group().filter(|cards| cards.len() > 1)

@@ -25,12 +25,14 @@ use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 const DEADLINE: Duration = Duration::from_secs(60);
 const N: NodeId = 600;
 
-/// Where patches begin, uneven ones, and one of four without nodes.
+/// Where patches begin, uneven ones, of which some have no nodes.
 fn bounds(n_ranks: usize) -> &'static [NodeId] {
     match n_ranks {
         1 => &[0, N],
         2 => &[0, 230, N],
-        _ => &[0, 230, 230, 411, N],
+        4 => &[0, 230, 230, 411, N],
+        8 => &[0, 100, 230, 230, 300, 411, 411, 555, N],
+        n => panic!("no patches for {n} ranks"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The pool that a device's allocations come from, in the order of its stream. Devices without one allocate and free at once.
 
+use std::collections::BTreeSet;
+
 use cudarc::driver::result::{device, mem_pool};
 use cudarc::driver::sys::{
     CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CUmemPool_attribute as Attribute,
@@ -11,6 +13,14 @@ use cudarc::driver::{CudaContext, DriverError};
 /// system anew.
 pub(crate) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     set(context, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
+}
+
+/// Lets no allocation wait for a stream that still uses what was freed on it: who waits may be waited for there.
+pub(crate) fn reuse_only_what_is_free(context: &CudaContext) -> Result<(), DriverError> {
+    let Some(pool) = pool(context)? else { return Ok(()) };
+    let (attribute, mut value) = (Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0_i32);
+    // SAFETY: the pool lives as long as its device; the attribute is a 32-bit number, which is read before the call returns.
+    unsafe { mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) }
 }
 
 /// Bytes that the pool keeps and nobody uses.
@@ -38,8 +48,12 @@ pub(crate) fn share(context: &CudaContext, devices: &[CUdevice]) -> Result<bool,
         location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id },
         flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     };
-    let others: Vec<CUmemAccessDesc> =
-        devices.iter().filter(|&&device| device != context.cu_device()).map(of_device).collect();
+    // Ranks may share a card.
+    let others: BTreeSet<&CUdevice> = devices.iter().filter(|&&device| device != context.cu_device()).collect();
+    let others: Vec<CUmemAccessDesc> = others.into_iter().map(of_device).collect();
+    if others.is_empty() {
+        return Ok(true);
+    }
     // SAFETY: the pool lives as long as its device, and as many descriptions are read before the call returns.
     unsafe { cuMemPoolSetAccess(pool, others.as_ptr(), others.len()) }.result().map(|()| true)
 }

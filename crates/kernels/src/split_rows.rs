@@ -58,8 +58,8 @@ impl Cuda {
         let beside = self.beside_cards(&placed, &copy, (placement, &Group::of(self, OPERATION, placement)?))?;
         let mut fetch = Some(fetch);
         let brought = StagedRows::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
-            let buffers = Buffers::new(self, OPERATION, BUFFER_BYTES)?;
-            Ok(Fetcher { fetch: fetch.take().expect("there is one thread"), row_bytes, buffers })
+            let fetch = fetch.take().expect("there is one thread");
+            Fetcher { fetch, row_bytes }
         })?;
         self.reader((n_rows, row_bytes), Memory::Split(brought, beside), form).map(Some)
     }
@@ -104,16 +104,11 @@ struct Fetcher {
     fetch: Box<dyn FetchRows>,
     /// Bytes of a row as the device has it.
     row_bytes: usize,
-    buffers: Buffers,
 }
 
 impl Brings for Fetcher {
-    fn buffers(&self) -> &Buffers {
-        &self.buffers
-    }
-
-    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError> {
-        let Self { fetch, row_bytes, buffers } = self;
+    fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
+        let Self { fetch, row_bytes } = self;
         let failed = Cuda::failed(buffers.operation);
         let ids = batch.ids.wait().map_err(&failed)?;
         let found = fetch.fetch(ids)?;

@@ -69,7 +69,7 @@ pub(crate) fn prefetch_bytes(bytes: &[u8]) {
     bytes.chunks(LINE_BYTES).for_each(|line| prefetch(line.as_ptr()));
 }
 
-/// What is brought.
+/// What is brought, of rows that are on this host.
 #[derive(Clone)]
 pub(crate) struct Bringing {
     pub(crate) source: Arc<dyn RowSource>,
@@ -196,11 +196,7 @@ impl StagedRows {
         bringing: &Bringing,
     ) -> Result<Self, ComputeError> {
         let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
-        let filler = || {
-            let buffers = Buffers::new(cuda, operation, BUFFER_BYTES)?;
-            Ok(Filler { bringing: bringing.clone(), buffers })
-        };
-        Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), filler)
+        Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), || bringing.clone())
     }
 
     /// Begins so many threads, each with buffers of so many bytes.
@@ -211,7 +207,7 @@ impl StagedRows {
         cuda: &Cuda,
         operation: &'static str,
         (n_threads, buffer_bytes): (usize, usize),
-        mut worker: impl FnMut() -> Result<B, DriverError>,
+        mut worker: impl FnMut() -> B,
     ) -> Result<Self, ComputeError> {
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
         let (asked, threads) = (Vec::new(), Vec::new());
@@ -222,9 +218,9 @@ impl StagedRows {
             ComputeError::device(operation, format!("the host pins no {n_bytes} bytes of buffers ({why}); {remedy}"))
         };
         for _ in 0..n_threads {
-            let worker = worker().map_err(refused)?;
-            let (ask, asked) = channel();
-            let thread = Builder::new().name("girih rows".to_owned()).spawn(move || worker.run(&asked));
+            let buffers = Buffers::new(cuda, operation, buffer_bytes).map_err(refused)?;
+            let (worker, (ask, asked)) = (worker(), channel());
+            let thread = Builder::new().name("girih rows".to_owned()).spawn(move || bring(worker, buffers, &asked));
             let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
             staged.threads.push(thread.map_err(no_thread)?);
             staged.asked.push(ask);
@@ -303,7 +299,7 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Of so many bytes each.
-    pub(crate) fn new(cuda: &Cuda, operation: &'static str, n_bytes: usize) -> Result<Self, DriverError> {
+    fn new(cuda: &Cuda, operation: &'static str, n_bytes: usize) -> Result<Self, DriverError> {
         let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
         let buffer = || Buffer::new(cuda.device.stream.context(), n_bytes, waiting);
         let (stream, buffers) = (cuda.device.urgent_stream()?, [buffer()?, buffer()?]);
@@ -327,53 +323,41 @@ impl Buffers {
 }
 
 /// What a thread does.
-pub(crate) trait Brings: Send + Sized {
-    fn buffers(&self) -> &Buffers;
+pub(crate) trait Brings: Send {
+    /// Brings its share of a batch through buffers; what is recorded behind it.
+    fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError>;
+}
 
-    /// Brings its share of a batch; what is recorded behind it.
-    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError>;
+/// Brings a thread's share of what is asked for until nobody asks any more.
+fn bring(mut worker: impl Brings, mut buffers: Buffers, asked: &Receiver<Arc<Batch>>) {
+    for batch in asked {
+        let outcome = worker.share_of(&batch, &mut buffers);
+        // Whoever gave up waiting is not told.
+        let _ = batch.tell.send(outcome);
+    }
+    let _ = buffers.stream.synchronize();
+}
 
-    /// Brings its share of what is asked for until nobody asks any more.
-    fn run(mut self, asked: &Receiver<Arc<Batch>>) {
-        for batch in asked {
-            let outcome = self.share_of(&batch);
-            // Whoever gave up waiting is not told.
-            let _ = batch.tell.send(outcome);
-        }
-        let _ = self.buffers().stream.synchronize();
+impl Brings for Bringing {
+    fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
+        self.pieces_of(batch, buffers).map_err(Cuda::failed(buffers.operation))
     }
 }
 
-/// Copies rows that are on this host.
-struct Filler {
-    bringing: Bringing,
-    buffers: Buffers,
-}
-
-impl Brings for Filler {
-    fn buffers(&self) -> &Buffers {
-        &self.buffers
-    }
-
-    fn share_of(&mut self, batch: &Batch) -> Result<CudaEvent, ComputeError> {
-        self.pieces_of(batch).map_err(Cuda::failed(self.buffers.operation))
-    }
-}
-
-impl Filler {
+impl Bringing {
     /// Brings pieces of a batch until others have the rest.
-    fn pieces_of(&mut self, batch: &Batch) -> Result<CudaEvent, DriverError> {
-        self.buffers.stream.wait(&batch.ready)?;
-        let Bringing { source, row_bytes } = &self.bringing;
+    fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
+        buffers.stream.wait(&batch.ready)?;
+        let Self { source, row_bytes } = self;
         let (ids, at_once) = (batch.ids.wait()?, rows_at_once(*row_bytes));
         loop {
             let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
             if first >= ids.len() {
-                return self.buffers.stream.record_event(None);
+                return buffers.stream.record_event(None);
             }
             let ids = &ids[first..ids.len().min(first + at_once)];
             let to = batch.to + (first * row_bytes) as u64;
-            self.buffers.bring(ids.len() * row_bytes, to, |rows| fill(source.as_ref(), *row_bytes, ids, rows))?;
+            buffers.bring(ids.len() * row_bytes, to, |rows| fill(source.as_ref(), *row_bytes, ids, rows))?;
         }
     }
 }

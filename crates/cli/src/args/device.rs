@@ -17,6 +17,9 @@ pub struct DeviceArgs {
     /// Threads to compute with [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+    /// Ranks on each CUDA device, as [`device_of`](crate::commands::cards::device_of) takes it from the flags for ranks.
+    #[arg(skip = 1_u16)]
+    pub ranks_per_gpu: u16,
 }
 
 /// A device to compute on.

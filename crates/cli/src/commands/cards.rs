@@ -8,10 +8,19 @@ use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::error::CliError;
 
 /// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for. A process that a launcher
-/// started is on the device of its number on the host, `local_rank`.
+/// started is on the device of its number on the host, `local_rank`, or, where ranks share devices, of that of those who share it.
 pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>) -> Result<DeviceArgs, CliError> {
-    let on = |device| Ok(DeviceArgs { device, ..*args });
+    let on = |device| Ok(DeviceArgs { device, ranks_per_gpu: ranks.ranks_per_gpu, ..*args });
     let usage = |message: String| Err(CliError::Usage(message));
+    let are_several = local_rank.is_some() || ranks.ranks.is_some();
+    let is_on_devices = ranks.gpus.is_some() || are_several && matches!(args.device, Device::Cuda(_));
+    if ranks.ranks_per_gpu > 1 && !is_on_devices {
+        return usage(
+            "--ranks-per-gpu is for ranks on CUDA devices: give --gpus N, or --device cuda with --ranks N or to processes that a launcher \
+             starts; or leave it out"
+                .to_owned(),
+        );
+    }
     if ranks.gpus.is_some() {
         return match args.device {
             _ if local_rank.is_some() => usage(
@@ -25,31 +34,33 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
         };
     }
     match (args.device, local_rank) {
-        (Device::Cuda(0), Some(local_rank)) => on(Device::Cuda(local_rank)),
+        (Device::Cuda(0), Some(local_rank)) => on(Device::Cuda(local_rank / usize::from(ranks.ranks_per_gpu))),
         (Device::Cuda(1..), Some(_)) => usage(FIRST.to_owned()),
         (Device::Cuda(1..), None) if ranks.ranks.is_some() => usage(FIRST.to_owned()),
         (Device::Auto, _) if local_rank.is_some() || ranks.ranks.is_some() => on(Device::Cpu),
-        _ => Ok(*args),
+        (device, _) => on(device),
     }
 }
 
 const FIRST: &str = "ranks are on the CUDA devices from the first one on; give --device cuda, and choose devices by \
                      CUDA_VISIBLE_DEVICES";
 
-/// The first device and those that follow it, as many as there are ranks.
+/// The first device and those that follow it, for as many ranks as there are.
 pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
     std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
 }
 
-/// The devices that follow the first one.
+/// The devices of the ranks that follow the first one, each as if it had it alone.
 pub fn others(
     device: &DeviceArgs,
     n_ranks: usize,
     precision: Dtype,
 ) -> impl Iterator<Item = Result<Cuda, CliError>> + '_ {
-    (1..n_ranks).map(move |ordinal| {
-        open(ordinal, device, precision)
-            .map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))
+    let each = usize::from(device.ranks_per_gpu);
+    (1..n_ranks).map(move |rank| {
+        open(rank / each, device, precision).map_err(|error| {
+            CliError::Other(format!("{n_ranks} ranks, {each} on a device, want more of them, but {error}"))
+        })
     })
 }
 
@@ -64,6 +75,7 @@ mod tests {
         RankArgs {
             ranks,
             gpus,
+            ranks_per_gpu: 1,
             partition: PartitionKind::USUAL,
             chunks: 1,
             transport: None,
@@ -74,10 +86,38 @@ mod tests {
     }
 
     fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {
-        let args = DeviceArgs { device, density_threshold: Tiling::Auto, threads: None };
-        let ranks = rank_args(ranks);
-        let found = device_of(&args, &ranks, local_rank);
-        found.map(|args| args.device).map_err(|error| error.to_string())
+        device_of_several((device, 1), ranks, local_rank)
+    }
+
+    fn device_of_several(
+        (device, ranks_per_gpu): (Device, u16),
+        ranks: (Option<u16>, Option<u16>),
+        local_rank: Option<usize>,
+    ) -> Result<Device, String> {
+        let args = DeviceArgs { device, density_threshold: Tiling::Auto, threads: None, ranks_per_gpu: 1 };
+        let ranks = RankArgs { ranks_per_gpu, ..rank_args(ranks) };
+        let found = device_of(&args, &ranks, local_rank).map_err(|error| error.to_string())?;
+        assert!(found.ranks_per_gpu == ranks_per_gpu || !matches!(found.device, Device::Cuda(_)));
+        Ok(found.device)
+    }
+
+    #[test]
+    fn ranks_share_cards_that_are_asked_for() {
+        let (none, ranks, gpus) = ((None, None), (Some(4), None), (None, Some(2)));
+        for (local_rank, expected) in [0, 0, 1, 1, 2].into_iter().enumerate() {
+            assert_eq!(device_of_several((Device::Cuda(0), 2), none, Some(local_rank)), Ok(Device::Cuda(expected)));
+        }
+        assert_eq!(device_of_several((Device::Auto, 2), gpus, None), Ok(Device::Cuda(0)));
+        assert_eq!(device_of_several((Device::Cuda(0), 3), ranks, None), Ok(Device::Cuda(0)));
+        for (device, ranks, local_rank) in [
+            (Device::Auto, none, None),
+            (Device::Cuda(0), none, None),
+            (Device::Cpu, ranks, None),
+            (Device::Auto, none, Some(1)),
+        ] {
+            let message = device_of_several((device, 2), ranks, local_rank).expect_err("refused");
+            assert!(message.contains("--ranks-per-gpu is for ranks on CUDA devices"), "{message}");
+        }
     }
 
     #[test]

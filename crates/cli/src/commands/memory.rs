@@ -76,8 +76,8 @@ impl Room {
         Ok(Self { device: cuda.device().name(), free: free as u64 })
     }
 
-    /// That of the devices of `n_ranks` ranks of this process, of which `first` is the first: the least of theirs. `None` for the
-    /// processor, whose memory the system extends.
+    /// That of the devices of `n_ranks` ranks of this process, of which `first` is the first: the least of theirs, for each of those who
+    /// share it. `None` for the processor, whose memory the system extends.
     pub fn of_ranks(
         first: &Chosen,
         device: &DeviceArgs,
@@ -88,7 +88,15 @@ impl Room {
         let mut rooms = others(device, n_ranks, precision).map(|card| Self::of(&card?));
         rooms
             .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
-            .map(Some)
+            .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
+    }
+
+    /// What each of so many ranks has of it.
+    fn shared_by(self, n_ranks: u16) -> Self {
+        match n_ranks {
+            1 => self,
+            n => Self { device: format!("each of {n} ranks on {}", self.device), free: self.free / u64::from(n) },
+        }
     }
 
     /// Refuses a session that does not fit, with what would, and what helps whatever is trained.

@@ -84,15 +84,14 @@ impl Place {
 
     /// How ranks share the work, if there are several.
     pub fn options(&self, args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
-        let ranks = match (self.launch(), args.ranks, args.gpus) {
-            (Some(launch), ..) => u16::try_from(launch.size).map_err(|_| too_many(launch.size))?,
-            (None, Some(ranks), _) => {
-                check_threads(ranks)?;
-                ranks
-            }
-            (None, None, Some(gpus)) => gpus,
-            (None, None, None) => return refuse_unused(args).map(|()| None),
+        let ranks = match (self.launch(), args.threads()?) {
+            (Some(launch), _) => u16::try_from(launch.size).map_err(|_| too_many(launch.size))?,
+            (None, Some(ranks)) => ranks,
+            (None, None) => return refuse_unused(args).map(|()| None),
         };
+        if self.launch().is_none() && args.gpus.is_none() {
+            check_threads(ranks)?;
+        }
         if args.transport == Some(CardTransport::Peer) && self.launch().is_some() {
             return Err(CliError::Usage(
                 "--transport peer is for devices of one process, which read each other's memory: give --gpus N instead of starting \
@@ -257,6 +256,9 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
                 .to_owned(),
         ));
     }
+    if partition == PartitionChoice::Auto {
+        refuse_sharing(args, "--partition auto")?;
+    }
     if partition == PartitionChoice::Of(Scheme::OneD) && args.chunks > 1 {
         return Err(CliError::Usage(
             "--chunks is for partitions whose products sums or slices follow: leave it out, or take --partition 1.5d, 2d or 3d"
@@ -304,6 +306,16 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     ))
 }
 
+/// Refuses devices that ranks share where their speed counts.
+fn refuse_sharing(args: &RankArgs, what: &str) -> Result<(), CliError> {
+    match args.ranks_per_gpu {
+        1 => Ok(()),
+        _ => Err(CliError::Usage(format!(
+            "{what} goes by how quick devices are, which ranks that share them are not: leave --ranks-per-gpu out"
+        ))),
+    }
+}
+
 /// Whether there are flags for what is chosen together with a partition.
 fn tells_how(args: &RankArgs) -> bool {
     let PartitionKind { replication, exchange, stages, .. } = args.partition;
@@ -315,6 +327,7 @@ pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
     if args.ranks.is_none() && args.gpus.is_none() {
         return refuse_unused(args);
     }
+    refuse_sharing(args, "--plan")?;
     let is_left = matches!(args.partition.partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
     if is_left && !tells_how(args) && (args.layout, args.rank_deadline) == (None, None) {
         return Ok(());

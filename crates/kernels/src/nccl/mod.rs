@@ -1,15 +1,17 @@
-//! [`NcclRank`]: ranks on cards, one each, that move matrices by NVIDIA's library.
+//! [`NcclRank`]: ranks on cards, one each unless they are asked to share some, that move matrices by NVIDIA's library.
 //!
 //! ```text
 //! Transport (girih-comm)   who is there, who has failed, what was agreed on: bytes, between hosts
 //! Comm (library.rs)        matrices, from card to card, in the order of the device's stream
 //! OneSided (onesided.rs)   rows, copied from the memory of other cards of this process
 //! Lists (lists.rs)         lists of any length, from card to card, for what ranks sample and read together
+//! cards.rs                 which ranks may be on which cards
 //! Peers (peers.rs)         whoever waits for the device looks whether the others are still there
 //! ```
 //! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed by those who wait:
 //! they call off what is under way, and end with an error that names it.
 
+mod cards;
 mod library;
 mod lists;
 mod onesided;
@@ -28,6 +30,7 @@ use girih_comm::{
 };
 use girih_compute::{ComputeError, Dtype, PatchOperand, PatchRowsOperand, Shape};
 
+use self::cards::check_cards;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{Lists, Swapped};
 use self::onesided::{OneSided, OneSidedGroup};
@@ -59,8 +62,8 @@ impl<T: Transport> NcclRank<T> {
     /// than `deadline`. Sums are NCCL's, whatever carries rows.
     ///
     /// # Errors
-    /// When NCCL is missing or too old, two ranks share a card, ranks have different versions of NCCL, or a rank fails or is late; when
-    /// cards shall read each other's memory, and are of several processes, or cannot.
+    /// When NCCL is missing or too old, two ranks share a card that NCCL does not let them share, ranks have different versions of NCCL, or
+    /// a rank fails or is late; when cards shall read each other's memory, and are of several processes, or cannot.
     pub fn connect(
         cuda: &Cuda,
         world: Communicator<T>,
@@ -170,29 +173,6 @@ impl<T: Transport> NcclRank<T> {
         });
         copied.map_err(|error| CommError::Library { operation, message: error.to_string() })
     }
-}
-
-/// Refuses two ranks on one card, and ranks with different libraries, which would wait for each other for ever.
-fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<(), CommError> {
-    const OPERATION: &str = "comparing the cards";
-    let failed = |message: String| CommError::Library { operation: OPERATION, message };
-    let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
-    let version = crate::libraries::nccl_version().unwrap_or_default();
-    let all = all_gather(transport, OPERATION, &[&uuid[..], version.as_bytes()].concat())?;
-    let card = |rank: usize| &all[rank][..uuid.len()];
-    for rank in 0..all.len() {
-        if let Some(other) = (0..rank).find(|&other| card(other) == card(rank)) {
-            let what = format!("ranks {other} and {rank} are on the same card; give each a card of its own");
-            return Err(CommError::Operand { operation: OPERATION, what });
-        }
-        let theirs = &all[rank][uuid.len()..];
-        if *theirs != all[0][uuid.len()..] {
-            let [first, theirs] = [&all[0][uuid.len()..], theirs].map(String::from_utf8_lossy);
-            let what = format!("rank {rank} has NCCL {theirs}, rank 0 has {first}; install one version everywhere");
-            return Err(CommError::Operand { operation: OPERATION, what });
-        }
-    }
-    Ok(())
 }
 
 /// Bytes of so many rows, as they are counted: without what lies between them.
