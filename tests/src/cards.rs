@@ -4,7 +4,8 @@ use girih_comm::CommError;
 use girih_compute::ComputeError;
 use girih_kernels::{Cuda, Device};
 
-/// How many ranks share a card: `GIRIH_RANKS_PER_GPU`, or one. NCCL has to be asked to let them (`NCCL_MULTI_RANK_GPU_ENABLE=1`).
+/// How many ranks share a card: `GIRIH_RANKS_PER_GPU`, or one. The environment has to let them (`NCCL_MULTI_RANK_GPU_ENABLE=1`,
+/// `CUDA_DEVICE_MAX_CONNECTIONS=32`).
 ///
 /// # Panics
 /// When the variable is no number of ranks.

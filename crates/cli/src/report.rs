@@ -26,7 +26,7 @@ const TEST: RGBColor = RGBColor(0x2c, 0x8a, 0x3d);
 struct Curve {
     name: &'static str,
     color: RGBColor,
-    points: Vec<(f64, f64)>,
+    points: Vec<(u64, f64)>,
 }
 
 impl Curve {
@@ -39,7 +39,7 @@ impl Curve {
                 *n += 1;
             }
         }
-        let points = sums.into_iter().map(|(epoch, (sum, n))| (epoch as f64, sum / f64::from(n))).collect();
+        let points = sums.into_iter().map(|(epoch, (sum, n))| (epoch, sum / f64::from(n))).collect();
         Self { name, color, points }
     }
 }
@@ -113,7 +113,7 @@ fn legend(curves: &[Curve]) -> String {
 
 fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
     let all = || curves.iter().flat_map(|c| &c.points);
-    let last = all().map(|p| p.0).fold(1.0, f64::max);
+    let last = all().map(|p| p.0).fold(2, u64::max);
     let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), p| (low.min(p.1), high.max(p.1)));
     let (low, high) = if low < high { (low, high) } else { (0.0, 1.0) };
     let margin = 0.05 * (high - low);
@@ -123,12 +123,12 @@ fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn st
         .margin(10)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d(1.0..last.max(2.0), low - margin..high + margin)?;
+        // Whole numbers, so that ticks are.
+        .build_cartesian_2d(1..last, low - margin..high + margin)?;
     chart
         .configure_mesh()
         .x_desc("epoch")
         .y_desc(what.to_lowercase())
-        .x_label_formatter(&|x| format!("{x:.0}"))
         .light_line_style(WHITE)
         .bold_line_style(RGBColor(0xe4, 0xe4, 0xe4))
         .draw()?;
@@ -156,6 +156,8 @@ mod tests {
         assert_eq!(page.matches("test</span>").count(), 0);
         assert_eq!(page.matches("<svg").count(), 2);
         assert!(page.contains("80 % &lt;of nodes&gt;") && page.contains("gcn &amp; co"));
+        let ticks = page.lines().map(str::trim).filter(|line| line.parse::<u64>().is_ok()).collect::<Vec<_>>();
+        assert_eq!(ticks, ["1", "2", "1", "2"], "each epoch once");
         assert!(!page.contains("http:") || page.contains("http://www.w3.org/2000/svg"), "nothing is fetched");
     }
 }

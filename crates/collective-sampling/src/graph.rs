@@ -19,6 +19,10 @@ pub struct RankGraph<'r, B: Backend> {
     pub(crate) world: &'r dyn Collective<B>,
     pub(crate) patches: &'r Patches,
     pub(crate) patch: Patch<'r>,
+    /// The weights of the patch's edges, if they have some.
+    pub(crate) values: Option<&'r [f32]>,
+    /// Where the edges of each rank begin among those of all, and where they end.
+    pub(crate) first_edges: Vec<u64>,
     pub(crate) bias: Option<&'r Bias>,
     scratch: DrawScratch,
     drawn: DrawnHop,
@@ -50,7 +54,7 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         }
         let mine = [rows.nnz() as u64, u64::from(bias.is_some())];
         let all = world.all_gather_bytes(bytemuck::cast_slice(&mine))?;
-        let mut first_edge = 0;
+        let mut first_edges = vec![0];
         for (other, message) in all.iter().enumerate() {
             let numbers: Vec<u64> =
                 Reader::new(message, other, "a layout").numbers(2)?.map(u64::from_le_bytes).collect();
@@ -59,13 +63,11 @@ impl<'r, B: Backend> RankGraph<'r, B> {
                     "edges have weights on one of the ranks {rank} and {other} alone; give weights to all ranks, or to none"
                 )));
             }
-            if other < rank {
-                first_edge += numbers[0];
-            }
+            first_edges.push(first_edges[other] + numbers[0]);
         }
-        let patch = Patch::new(rows, own.start, first_edge)?;
-        let (scratch, drawn) = Default::default();
-        Ok(Self { world, patches, patch, bias, scratch, drawn, tally: Tally::default() })
+        let patch = Patch::new(rows, own.start, first_edges[rank])?;
+        let ((scratch, drawn), values) = (Default::default(), rows.values());
+        Ok(Self { world, patches, patch, values, first_edges, bias, scratch, drawn, tally: Tally::default() })
     }
 
     /// What this rank has sent so far.

@@ -11,6 +11,7 @@
 //!
 //! - [`RankGraph`]: a rank's patch, and the way to the others: a [`Topology`](girih_sampling::Topology) to sample from. Start here.
 //! - [`RankGraph::walk_until`]: random walks, whose state travels.
+//! - [`RankGraph::values`]: what drawn edges weigh.
 //! - [`RankRows`]: rows of features where they lie, asked for by id.
 //! - [`Tally`]: what was sent, stage by stage.
 //!
@@ -24,6 +25,7 @@ mod exchange;
 mod graph;
 mod rows;
 mod tally;
+mod values;
 mod walks;
 mod wire;
 

@@ -21,11 +21,11 @@ impl AddAssign for Sent {
 /// What one rank has sent in each stage, and how much it had to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frontiers to their owners; and, where nodes divide the draws of a hop, their shares.
+    /// Frontiers to their owners; where nodes divide the draws of a hop, their shares; and positions of edges whose values are wanted.
     pub shuffle: Sent,
     /// The weights of rows, by which nodes divide the draws of a hop.
     pub weights: Sent,
-    /// What was drawn, back to who asked.
+    /// What was drawn, back to who asked, and values of edges.
     pub reshuffle: Sent,
     /// Walks to the owners of their next nodes, and the steps that they took back to who began them.
     pub walks: Sent,

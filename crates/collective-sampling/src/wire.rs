@@ -5,6 +5,7 @@
 //! shares    a share for each node of the request
 //! weights   f64 for each node
 //! reply     edges of each node │ sources │ edge ids, if wanted │ weight of each node, if they differ
+//! values    edge ids; then f32 for each
 //! ```
 
 use girih_sampling::{DrawKey, DrawnHop, Draws, Hop, Neighbors, NodeId};

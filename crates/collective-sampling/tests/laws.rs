@@ -123,6 +123,22 @@ proptest! {
     }
 
     #[test]
+    fn values_come_from_the_ranks_that_have_the_edges((graph, patches) in cut_graphs()) {
+        let values = weights(&graph);
+        on_ranks(patches.len(), |world| {
+            let (rank, range) = (world.rank(), patches.range(world.rank()));
+            let weighted = graph.clone().with_values(Some(values.clone().into())).unwrap();
+            let rows = weighted.row_slice(range.start as usize..range.end as usize);
+            let mut shared = RankGraph::new(world, &patches, &rows, None)?;
+            // In any order, some of them twice; the first rank wants none.
+            let edges: Vec<u64> = (0..rank * graph.nnz()).map(|i| (i * 7 + rank) as u64 % graph.nnz() as u64).collect();
+            let expected: Vec<f32> = edges.iter().map(|&edge| values[edge as usize]).collect();
+            assert_eq!(shared.values(&edges)?, expected);
+            Ok(())
+        }).unwrap();
+    }
+
+    #[test]
     fn walks_over_patches_are_those_of_the_whole_graph(
         (graph, patches) in cut_graphs(),
         is_end in prop::collection::vec(prop::bool::weighted(0.1), 60),

@@ -28,7 +28,7 @@ pub struct RankArgs {
     #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
     /// Ranks on each CUDA device, which share it: to try what more devices would come to, slower than they. Needs NCCL 2.30 or later, and
-    /// NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment
+    /// NCCL_MULTI_RANK_GPU_ENABLE=1 and CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks_per_gpu: u16,
     #[command(flatten)]

@@ -291,7 +291,7 @@ fn too_many(ranks: usize) -> CliError {
 /// Refuses flags of ranks where there are none.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     if args.partition == PartitionKind::USUAL
-        && args.chunks == 1
+        && (args.chunks, args.ranks_per_gpu) == (1, 1)
         && args.transport.is_none()
         && args.layout.is_none()
         && args.rank_deadline.is_none()
@@ -299,8 +299,8 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --layout and --rank-deadline say how ranks work \
-         together; give --ranks N or --gpus N, or start \
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --layout, --ranks-per-gpu and \
+         --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
     ))

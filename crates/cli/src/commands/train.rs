@@ -265,8 +265,8 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
         Some(ranks @ RankOptions { grid, .. }) if holds_all(ranks, config) => {
             results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
         }
-        Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, .. }) => results
-            .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"))
+        Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
+            .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}{}", layout_of(*layout, config)))
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
@@ -286,6 +286,11 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
         "none" => results.add_hidden("reorder", order),
         _ => results.add("reorder", order, "Order of nodes", order),
     };
+}
+
+/// What ranks hold of mini-batches, where it is not everything.
+fn layout_of(layout: Layout, config: &TrainConfig) -> String {
+    if config.batch.is_sampled() { format!(", layout {}", layout.name()) } else { String::new() }
 }
 
 /// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as the

@@ -329,6 +329,7 @@ fn ranks_that_cannot_share_are_refused() {
         ["--chunks", "2"],
         ["--rank-deadline", "9"],
         ["--transport", "peer"],
+        ["--ranks-per-gpu", "2"],
     ] {
         for plan in [&[][..], &["--plan"]] {
             assert!(says(&girih(&[&["train"], &unused[..], plan].concat()).refused(2), "give --ranks N"), "{unused:?}");
@@ -338,6 +339,12 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
     let idle = girih(&["train", "--timeline", "a.json", "--plan", "--memory", "80GB"]).refused(2);
     assert!(says(&idle, "leave one of them out"), "{idle}");
+    let shared = |ranks: &[&str]| refusal(2, &[ranks, &["--ranks-per-gpu", "2"]].concat());
+    assert!(says(&shared(&["--ranks", "2", "--device", "cpu"]), "for ranks on CUDA devices"));
+    assert!(says(&shared(&["--gpus", "40000"]), "are too many"));
+    for by_speed in [["--partition", "auto"].as_slice(), &["--plan"]] {
+        assert!(says(&shared(&[&["--gpus", "2"], by_speed].concat()), "leave --ranks-per-gpu out"), "{by_speed:?}");
+    }
     let rounded = girih(&["partition", "--data", SMALL, "--ranks", "2", "--gather", "9", "--wire", "bf16"]).refused(2);
     assert!(says(&rounded, "leave --wire out"), "{rounded}");
     girih(&["train", "--ranks", "2", "--partition", "4d"]).refused(2);

@@ -2,6 +2,10 @@
 //!
 //! Ranks that share a card show what as many cards would come to, not how fast: they wait for each other's kernels, and hold its memory
 //! together. That is for who has fewer cards than a run wants, so it is never done unasked.
+//!
+//! Ranks that are threads share the driver's context of their card, too. There much that a rank asks for, such as to load a kernel, waits
+//! for all that is under way on the card, also for an exchange that waits for this very rank. So they meet before each exchange
+//! ([`Peers::meet`](super::Peers::meet)): whatever one of them puts on the card to wait for others, these put beside it at once.
 
 use girih_comm::{CommError, Transport, all_gather};
 
@@ -13,22 +17,34 @@ use crate::pool;
 const SHARING_VARIABLE: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 /// The first version that reads it.
 const FIRST_TO_SHARE: (u32, u32) = (2, 30);
+/// The variable that says how many queues a context has, and the most that there can be: work in one queue waits for what is before it there.
+const QUEUES_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+const MOST_QUEUES: &str = "32";
 
 /// Refuses ranks that share a card unless NCCL lets them, and ranks with different libraries, which would wait for each other for ever.
-pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<(), CommError> {
+/// Whether some share the context of a card.
+pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
     const OPERATION: &str = "comparing the cards";
     let failed = |message: String| CommError::Library { operation: OPERATION, message };
     let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
     let version = nccl_version().unwrap_or_default();
     let all = all_gather(transport, OPERATION, &[&uuid[..], version.as_bytes()].concat())?;
     let all: Vec<(&[u8], &[u8])> = all.iter().map(|of_rank| of_rank.split_at(uuid.len())).collect();
-    let asked = std::env::var(SHARING_VARIABLE).is_ok_and(|value| value == "1");
-    let shares = check(&all, asked).map_err(|what| CommError::Operand { operation: OPERATION, what })?;
-    if shares {
-        // No rank's allocation may wait for what another one has on their card: that one may wait for it in turn.
-        pool::reuse_only_what_is_free(cuda.device.stream.context()).map_err(|error| failed(error.to_string()))?;
+    let is_set = |variable, wanted| std::env::var(variable).is_ok_and(|value| value == wanted);
+    let refused = |what| CommError::Operand { operation: OPERATION, what };
+    let shares = check(&all, is_set(SHARING_VARIABLE, "1")).map_err(refused)?;
+    if !(shares && transport.is_one_process()) {
+        return Ok(false);
     }
-    Ok(())
+    if !is_set(QUEUES_VARIABLE, MOST_QUEUES) {
+        return Err(refused(format!(
+            "ranks that share a card in one process want {QUEUES_VARIABLE}={MOST_QUEUES} in the environment, so that what one of them waits \
+             for does not stand behind it"
+        )));
+    }
+    // No rank's allocation may wait for what another one has on their card: that one may wait for it in turn.
+    pool::reuse_only_what_is_free(cuda.device.stream.context()).map_err(|error| failed(error.to_string()))?;
+    Ok(true)
 }
 
 /// Whether some of the ranks, each with its card and its version of NCCL, share a card. `asked` is whether NCCL was asked to let them.

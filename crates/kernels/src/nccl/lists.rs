@@ -102,6 +102,9 @@ impl Lists {
         received: &[Swapped],
     ) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
+        if self.peers.shares_context() {
+            (self.tell)(operation, vec![Parcel::from([]); self.size])?;
+        }
         let bound = stream.context().bind_to_thread().map_err(|error| error.to_string());
         let swapped = bound.and_then(|()| {
             comm.group(stream, |calls| {

@@ -74,8 +74,8 @@ impl<T: Transport> NcclRank<T> {
         let failed = |message: String| CommError::Library { operation: OPERATION, message };
         let (transport, stream) = (Arc::new(world.into_transport()), Arc::clone(&cuda.device.stream));
         let nccl = Nccl::load().map_err(failed)?;
-        check_cards(cuda, &*transport)?;
-        let peers = Arc::new(Peers::new(&transport, deadline));
+        let shares_context = check_cards(cuda, &*transport)?;
+        let peers = Arc::new(Peers::new(&transport, deadline, shares_context));
         cuda.device.join(Arc::clone(&peers));
         let side = stream.context().new_stream().map_err(|error| failed(error.to_string()))?;
         let (is_beginning, counters) = (AtomicBool::new(false), Arc::default());
@@ -134,6 +134,9 @@ impl<T: Transport> NcclRank<T> {
     /// Puts calls on the stream; nothing for a rank alone.
     fn call(&self, operation: &'static str, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
+        if self.peers.shares_context() {
+            all_gather(&*self.transport, operation, &[])?;
+        }
         let bound = self.stream.context().bind_to_thread().map_err(|error| error.to_string());
         bound
             .and_then(|()| comm.group(self.current(), calls))

@@ -33,6 +33,8 @@ pub(crate) struct Peers {
     rank: usize,
     size: usize,
     is_one_process: bool,
+    /// Whether some of them share the context of a card.
+    shares_context: bool,
     deadline: Duration,
     failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
     gather: Box<Gather>,
@@ -43,12 +45,13 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn new<T: Transport>(transport: &Arc<T>, deadline: Duration) -> Self {
+    pub(super) fn new<T: Transport>(transport: &Arc<T>, deadline: Duration, shares_context: bool) -> Self {
         let [watched, asked, opener] = [(); 3].map(|()| Arc::clone(transport));
         Self {
             rank: transport.rank(),
             size: transport.size(),
             is_one_process: transport.is_one_process(),
+            shares_context,
             deadline,
             failure: Box::new(move || watched.failure()),
             gather: Box::new(move |operation, mine| all_gather(&*asked, operation, mine)),
@@ -71,6 +74,11 @@ impl Peers {
     /// Whether all ranks are threads of this process.
     pub(crate) fn is_one_process(&self) -> bool {
         self.is_one_process
+    }
+
+    /// Whether some ranks share the context of a card, so that ranks have to meet before whatever waits for another one is put there.
+    pub(super) fn shares_context(&self) -> bool {
+        self.shares_context
     }
 
     /// Whether all ranks say yes; all of them ask.
@@ -110,12 +118,12 @@ impl Peers {
         self.agree(opened.is_ok())
     }
 
-    /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator. Such a wait must not
-    /// be for a rank that has ended: what that one gives back, such as memory that others can read, it can only when their cards are
-    /// done, and the driver then answers nobody.
+    /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator, or for ranks that share
+    /// its context. Such a wait must not be for a rank that has ended: what that one gives back, such as memory that others can read, it
+    /// can only when their cards are done, and the driver then answers nobody. Nor for one that still asks the driver for something.
     pub(crate) fn meet(&self) -> Result<(), CommError> {
         let waits = self.one_sided.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
-        if waits { self.agree(true).map(drop) } else { Ok(()) }
+        if waits || self.shares_context { self.agree(true).map(drop) } else { Ok(()) }
     }
 
     /// Lets a communicator be called off when a rank fails.

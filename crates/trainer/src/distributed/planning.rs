@@ -83,7 +83,7 @@ impl RankPlanner<'_> {
             ));
         }
         sampled::check_patches(self.config, ranks.layout)?;
-        sampled::check_patches_of(ranks.layout, self.data.weighted, self.data.feature_nnz.is_some())?;
+        sampled::check_patches_of(self.data.feature_nnz.is_some())?;
         self.of_ranks(ranks)
     }
 

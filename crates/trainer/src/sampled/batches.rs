@@ -108,10 +108,18 @@ pub(crate) struct HostBlock {
 }
 
 impl HostBlock {
-    /// The rows that a block stands for.
-    pub(crate) fn new(neighborhoods: &Neighborhoods, block: &Block) -> Result<Self, FormatError> {
+    /// The rows that a block stands for, with what edges weigh that was brought from other ranks.
+    pub(crate) fn new(
+        neighborhoods: &Neighborhoods,
+        block: &Block,
+        brought: Option<&[f32]>,
+    ) -> Result<Self, FormatError> {
         let in_place = (block.columns == Columns::Global).then(|| block.destinations().to_vec());
-        Ok(Self { rows: neighborhoods.rows(block)?, in_place })
+        let rows = match brought {
+            None => neighborhoods.rows(block)?,
+            Some(weights) => neighborhoods.rows_weighted(block, |edge| weights[edge])?,
+        };
+        Ok(Self { rows, in_place })
     }
 }
 
@@ -203,8 +211,22 @@ impl<'a> Batches<'a> {
     }
 
     /// The rows that blocks stand for.
-    fn of_blocks(&self, batch: &MiniBatch, (loss, n_loss): (HostLoss, usize)) -> Result<HostBatch, FormatError> {
-        let layer = |block: &Block| HostBlock::new(self.neighborhoods, block);
+    fn of_blocks(&self, batch: &MiniBatch, of_loss: (HostLoss, usize)) -> Result<HostBatch, FormatError> {
+        self.of_blocks_weighted((batch, None), of_loss)
+    }
+
+    /// The same, with what the edges of all blocks weigh, block after block, where that was brought from other ranks.
+    fn of_blocks_weighted(
+        &self,
+        (batch, brought): (&MiniBatch, Option<&[f32]>),
+        (loss, n_loss): (HostLoss, usize),
+    ) -> Result<HostBatch, FormatError> {
+        let mut first = 0;
+        let layer = |block: &Block| {
+            let edges = first..first + block.n_edges();
+            first = edges.end;
+            HostBlock::new(self.neighborhoods, block, brought.map(|weights| &weights[edges]))
+        };
         let blocks = batch.blocks.iter().map(layer).collect::<Result<Vec<_>, FormatError>>()?;
         let reads_in_place = blocks.first().is_some_and(|block| block.in_place.is_some());
         Ok(HostBatch {
@@ -306,6 +328,8 @@ impl SeedLists for EpochBatches<'_> {
 /// A batch that ranks make together, as far as this one has drawn its share.
 pub(super) struct DrawnPatch {
     batch: MiniBatch,
+    /// What the edges of its blocks weigh, if they have weights and other ranks' rows.
+    weights: Option<Vec<f32>>,
     /// Those of the rank's patch.
     seeds: Vec<NodeId>,
     /// Seeds of all ranks.
@@ -328,7 +352,8 @@ impl EpochBatches<'_> {
     pub(super) fn draw(&self, at: usize) -> Result<DrawnPatch, TrainError> {
         let Source::Patches(source, _) = &self.batches.source else { panic!("batches of patches") };
         let Drawn { mine, n_all, key, .. } = self.seeds(at);
-        Ok(DrawnPatch { batch: source.sample(&mine, key)?, seeds: mine.into_owned(), n_all })
+        let (batch, weights) = source.sample(&mine, key)?;
+        Ok(DrawnPatch { batch, weights, seeds: mine.into_owned(), n_all })
     }
 
     /// What was drawn, with its rows of features; all ranks call it together.
@@ -338,11 +363,14 @@ impl EpochBatches<'_> {
     ///
     /// # Panics
     /// When ranks hold all of the graph.
-    pub(super) fn load(&self, DrawnPatch { batch, seeds, n_all }: DrawnPatch) -> Result<HostBatch, TrainError> {
+    pub(super) fn load(
+        &self,
+        DrawnPatch { batch, weights, seeds, n_all }: DrawnPatch,
+    ) -> Result<HostBatch, TrainError> {
         let Source::Patches(source, _) = &self.batches.source else { panic!("batches of patches") };
         let rows = source.load(&batch)?;
         let loss = HostLoss::Rows { rows: (0..seeds.len() as u32).collect(), weights: None };
-        let host = self.batches.of_blocks(&batch, (loss, n_all))?;
+        let host = self.batches.of_blocks_weighted((&batch, weights.as_deref()), (loss, n_all))?;
         let outputs = seeds.into_iter().map(|seed| seed - source.own().start).collect();
         Ok(HostBatch { rows: Some(rows), outputs, ..host })
     }

@@ -197,7 +197,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         let in_place = sampler.options().inputs == Columns::Global;
         let nodes = if in_place { &[][..] } else { sampled.inputs() };
         let rows = read.whole.rows(backend, &mut state.pool, nodes, in_place)?;
-        let block = HostBlock::new(neighborhoods, &sampled.blocks[0])?;
+        let block = HostBlock::new(neighborhoods, &sampled.blocks[0], None)?;
         let graphs = LayerGraphs::Blocks(vec![upload_block(backend, &block)?]);
         Ok(Inputs { graphs, features: Some(rows), propagated: None, n_nodes: nodes.len(), ranks: None })
     }

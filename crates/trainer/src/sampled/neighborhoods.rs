@@ -44,13 +44,13 @@ impl Neighborhoods {
             return Self { graph: graph.clone(), degrees: None, scales, loops: Loops::AsDrawn };
         }
         let full = graph.with_self_loops();
-        let loops = if full.values().is_some() { Loops::Weights(diagonal(&full)) } else { Loops::Ones };
+        let loops = if full.values().is_some() { Loops::Weights(Self::own_loops(graph, 0)) } else { Loops::Ones };
         let has_loops = full.nnz() != graph.nnz() + graph.n_rows();
         let drawn = if has_loops { graph.without_self_loops() } else { graph.clone() };
         Self { graph: drawn, degrees: None, scales: full.scales(adjacency.norm), loops }
     }
 
-    /// Of the rows of some consecutive nodes from `first` on, without weights: those that are drawn from.
+    /// Of the rows of some consecutive nodes from `first` on: those that are drawn from.
     #[must_use]
     pub(crate) fn rows_to_draw(rows: &Csr, first: NodeId, adjacency: Adjacency) -> Csr {
         let is_loop = |row: usize, column: NodeId| column == first + row as NodeId;
@@ -59,12 +59,31 @@ impl Neighborhoods {
         if has_loops { rows.filtered(|row, column| !is_loop(row, column)) } else { rows.clone() }
     }
 
-    /// Of a patch of a graph without weights: the rows that are drawn from, and of all nodes how many neighbours they have there and
-    /// the factors of `Â`.
+    /// What the edges of some consecutive nodes from `first` on to themselves weigh, where nodes are their own neighbours.
     #[must_use]
-    pub(crate) fn of_patch(rows: Csr, degrees: Vec<u32>, scales: &AllScales, adjacency: Adjacency) -> Self {
+    pub(crate) fn own_loops(rows: &Csr, first: NodeId) -> Vec<f32> {
+        let of_row = |row: usize| {
+            let at = rows.row(row).binary_search(&(first + row as NodeId)).ok()?;
+            Some(rows.values().map_or(1.0, |values| values[rows.row_range(row).start + at]))
+        };
+        (0..rows.n_rows()).map(|row| of_row(row).unwrap_or(1.0)).collect()
+    }
+
+    /// Of a patch of a graph: the rows that are drawn from, and of all nodes how many neighbours they have there, the factors of `Â` and,
+    /// where edges have weights and nodes are their own neighbours, the weights of that.
+    #[must_use]
+    pub(crate) fn of_patch(
+        rows: Csr,
+        (degrees, loops): (Vec<u32>, Option<Vec<f32>>),
+        scales: &AllScales,
+        adjacency: Adjacency,
+    ) -> Self {
         let [left, right] = scales.each_ref().map(|factors| factors.as_ref().map(|factors| factors.to_vec()));
-        let loops = if adjacency.self_loops { Loops::Ones } else { Loops::AsDrawn };
+        let loops = match loops {
+            Some(weights) => Loops::Weights(weights),
+            None if adjacency.self_loops => Loops::Ones,
+            None => Loops::AsDrawn,
+        };
         Self { graph: rows, degrees: Some(degrees), scales: Scales { left, right }, loops }
     }
 
@@ -84,7 +103,7 @@ impl Neighborhoods {
         NeighborOperand { graph: &self.graph, scales: &self.scales, loops: self.self_loops(), placement: None }
     }
 
-    /// The same, of patches with these bounds.
+    /// The same, of patches with these bounds, without weights.
     ///
     /// # Panics
     /// Of a whole graph.
@@ -129,12 +148,18 @@ impl Neighborhoods {
     /// # Panics
     /// When the graph has weights and the block does not have the [positions](Self::needs_edge_ids) of its edges.
     pub fn rows(&self, block: &Block) -> Result<Csr, FormatError> {
+        let weights = self.graph.values();
+        self.rows_weighted(block, |edge| weights.map_or(1.0, |weights| weights[block.edge_ids[edge] as usize]))
+    }
+
+    /// The same, of a graph in which the `e`-th edge of the block weighs `weight(e)`.
+    pub(crate) fn rows_weighted(&self, block: &Block, weight: impl Fn(usize) -> f32) -> Result<Csr, FormatError> {
         let n_entries = block.n_edges() + if self.has_loops() { block.n_destinations } else { 0 };
         let (mut indices, mut values) = (Vec::with_capacity(n_entries), Vec::with_capacity(n_entries));
         let (mut indptr, mut row) = (Vec::with_capacity(block.n_destinations + 1), Vec::new());
         indptr.push(0u64);
         for v in 0..block.n_destinations {
-            self.list_row(block, v, &mut row);
+            self.list_row((block, &weight), v, &mut row);
             row.sort_unstable_by_key(|&(column, _)| column);
             for same in row.chunk_by(|(a, _), (b, _)| a == b) {
                 indices.push(same[0].0);
@@ -150,7 +175,7 @@ impl Neighborhoods {
     }
 
     /// Lists column and value of each entry of row `v`, a column once for each draw.
-    fn list_row(&self, block: &Block, v: usize, row: &mut Vec<(NodeId, f32)>) {
+    fn list_row(&self, (block, weight): (&Block, &impl Fn(usize) -> f32), v: usize, row: &mut Vec<(NodeId, f32)>) {
         row.clear();
         let node = block.nodes[v];
         let range = block.indptr[v] as usize..block.indptr[v + 1] as usize;
@@ -159,12 +184,11 @@ impl Neighborhoods {
         for edge in range {
             let column = block.indices[edge];
             let source = block.node_of_column(column);
-            let stored = self.graph.values().map_or(1.0, |values| values[block.edge_ids[edge] as usize]);
             let counts = block.weights.get(edge).copied().unwrap_or(each);
             let right = factor(self.scales.right.as_deref(), source);
-            row.push((column, left * stored * right * counts));
+            row.push((column, left * weight(edge) * right * counts));
         }
-        let weight = match &self.loops {
+        let own_weight = match &self.loops {
             Loops::AsDrawn => return,
             Loops::Ones => 1.0,
             Loops::Weights(weights) => weights[node as usize],
@@ -173,22 +197,13 @@ impl Neighborhoods {
             Columns::Local => v as NodeId,
             Columns::Global => node,
         };
-        row.push((own, left * weight * factor(self.scales.right.as_deref(), node)));
+        row.push((own, left * own_weight * factor(self.scales.right.as_deref(), node)));
     }
 }
 
 /// The factor of a node; one where there are none.
 fn factor(factors: Option<&[f32]>, node: NodeId) -> f32 {
     factors.map_or(1.0, |factors| factors[node as usize])
-}
-
-/// The weights on the diagonal of a matrix that has all of it.
-fn diagonal(full: &Csr) -> Vec<f32> {
-    let of_row = |row: usize| {
-        let at = full.row(row).binary_search(&(row as NodeId)).expect("every node has a self loop");
-        full.values().map_or(1.0, |values| values[full.row_range(row).start + at])
-    };
-    (0..full.n_rows()).map(of_row).collect()
 }
 
 #[cfg(test)]

@@ -80,11 +80,12 @@ pub(crate) trait PatchSource: Send + Sync {
     /// How seeds become batches.
     fn options(&self) -> LoaderOptions;
 
-    /// Blocks for some seeds; all ranks call it together, batch after batch.
+    /// Blocks for some seeds, with what their edges weigh, block after block, where that lies with other ranks; all ranks call it together,
+    /// batch after batch.
     ///
     /// # Errors
     /// When a rank fails.
-    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<Sampled, TrainError>;
+    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError>;
 
     /// The features of the inputs of a batch; all ranks call it together, batch after batch.
     ///
@@ -122,7 +123,7 @@ impl<B: Backend> Held<B> {
         }
         let NodeRows { features, first_value, labels, splits } = nodes;
         let (own, labels) = (features.expect("checked"), labels.expect("checked"));
-        check_patches_of(layout, rows.values().is_some(), matches!(own, Features::Sparse(_)))?;
+        check_patches_of(matches!(own, Features::Sparse(_)))?;
         let neighborhoods = match layout {
             Layout::SplitFeatures => Neighborhoods::new(&rows, adjacency),
             Layout::Patches | Layout::Replicated => patch(ranks, &rows, &cut, adjacency)?,
@@ -212,6 +213,9 @@ impl<B: Backend> Held<B> {
                 return self.beside_hosts(backend, graph, hot).map(Some);
             }
             DrawnFrom::Whole(graph)
+        } else if self.neighborhoods.needs_edge_ids() {
+            // Devices bring no weights of edges along.
+            return Ok(None);
         } else {
             patch = self.neighborhoods.patch_operand(self.patches.bounds());
             DrawnFrom::Patches(&patch)
@@ -305,18 +309,27 @@ impl<B: Backend> Held<B> {
     }
 }
 
-/// The draws of a patch of a graph, and how many neighbours all nodes have; all ranks call it together.
+/// The draws of a patch of a graph, and how many neighbours all nodes have, and what their edges to themselves weigh; all ranks call it
+/// together.
 fn patch<B: Backend>(
     ranks: &Ranks<B>,
     rows: &Csr,
     cut: &CutAdjacency,
     adjacency: Adjacency,
 ) -> Result<Neighborhoods, TrainError> {
-    let drawn = Neighborhoods::rows_to_draw(rows, ranks.own().start as NodeId, adjacency);
+    let first = ranks.own().start as NodeId;
+    let drawn = Neighborhoods::rows_to_draw(rows, first, adjacency);
     let own_degrees: Vec<u32> = (0..drawn.n_rows()).map(|row| drawn.degree(row) as u32).collect();
     let all = ranks.join(bytemuck::cast_slice(&own_degrees))?;
     let degrees = all.iter().flat_map(|message| numbers(message).map(u32::from_le_bytes)).collect();
-    Ok(Neighborhoods::of_patch(drawn, degrees, cut.scales(), adjacency))
+    let loops = match adjacency.self_loops && rows.values().is_some() {
+        true => {
+            let all = ranks.join(bytemuck::cast_slice(&Neighborhoods::own_loops(rows, first)))?;
+            Some(all.iter().flat_map(|message| numbers(message).map(f32::from_le_bytes)).collect())
+        }
+        false => None,
+    };
+    Ok(Neighborhoods::of_patch(drawn, (degrees, loops), cut.scales(), adjacency))
 }
 
 /// The training nodes of all ranks that have labels, of each from `first` on; all ranks call it together.
@@ -364,14 +377,8 @@ pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), 
 /// Refuses data that cannot lie in patches so.
 ///
 /// # Errors
-/// When draws from patches would need weights of edges, or features are sparse.
-pub(crate) fn check_patches_of(layout: Layout, has_weights: bool, has_sparse_features: bool) -> Result<(), TrainError> {
-    if has_weights && layout == Layout::Patches {
-        return Err(TrainError::invalid(
-            "edges have weights, which draws from patches do not bring along; hold the graph whole: --layout split-features or \
-             replicated",
-        ));
-    }
+/// When features are sparse.
+pub(crate) fn check_patches_of(has_sparse_features: bool) -> Result<(), TrainError> {
     if has_sparse_features {
         return Err(TrainError::invalid(
             "features are sparse, and only rows of a fixed size travel; store them as dense rows or with --codec, or hold \
@@ -420,16 +427,17 @@ impl<B: Backend> PatchSource for Exchanged<'_, B> {
         self.held.options
     }
 
-    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<Sampled, TrainError> {
-        let (sampler, mut batch) = (&self.held.sampler, Sampled::default());
-        match &self.graph {
-            None => sampler.sample_into(self.held.neighborhoods.graph(), seeds, key, &mut batch)?,
-            Some(graph) => {
-                let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
-                sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
-            }
-        }
-        Ok(batch)
+    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError> {
+        let (Held { sampler, neighborhoods, .. }, mut batch) = (self.held, Sampled::default());
+        let Some(graph) = &self.graph else {
+            sampler.sample_into(neighborhoods.graph(), seeds, key, &mut batch)?;
+            return Ok((batch, None));
+        };
+        let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
+        sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
+        let edge_ids = || batch.blocks.iter().flat_map(|block| &block.edge_ids).copied().collect::<Vec<u64>>();
+        let weights = if neighborhoods.needs_edge_ids() { Some(graph.values(&edge_ids())?) } else { None };
+        Ok((batch, weights))
     }
 
     fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError> {

@@ -362,25 +362,32 @@ fn codes_travel_as_codes() {
 }
 
 #[test]
-fn edges_may_have_weights_where_only_features_are_split() {
+fn edges_may_have_weights_wherever_the_graph_lies() {
     let dataset = planted("nodes=300");
     let weights: Vec<f32> = (0..dataset.graph.nnz()).map(|edge| 0.5 + (edge % 7) as f32 / 4.0).collect();
-    let dataset = Dataset { graph: dataset.graph.with_values(Some(weights.into())).unwrap(), ..dataset };
-    let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
-    let config = TrainConfig { batch, batch_size: Some(25), ..plain(ModelKind::Gcn, 3) };
-    let expected = trained(&dataset, &config);
-    for n_ranks in [1, 3] {
-        let difference = largest_difference(&expected, &trained_on_ranks(&dataset, &config, &split_features(n_ranks)));
-        assert!(difference < 2e-5, "{n_ranks} ranks: parameters differ by {difference}");
+    let graph = dataset.graph.clone().with_values(Some(weights.into())).unwrap();
+    // Some nodes have edges to themselves, none of weight one.
+    let looped = graph.with_self_loops().filtered(|row, column| row != column as usize || row % 3 == 0);
+    let weights =
+        looped.values().unwrap().iter().map(|weight| if *weight == 1.0 { 0.8 } else { *weight }).collect::<Vec<_>>();
+    let looped = looped.with_values(Some(weights.into())).unwrap();
+    for (graph, kind) in [(graph, ModelKind::Gcn), (looped.clone(), ModelKind::Gcn), (looped, ModelKind::Sage)] {
+        let dataset = Dataset { graph, ..dataset.clone() };
+        let batch = BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
+        let config = TrainConfig { batch, batch_size: Some(25), ..plain(kind, 3) };
+        let expected = trained(&dataset, &config);
+        for n_ranks in [1, 3] {
+            let [cut, split] =
+                [patches(n_ranks), split_features(n_ranks)].map(|ranks| trained_on_ranks(&dataset, &config, &ranks));
+            let difference = largest_difference(&expected, &cut);
+            assert!(difference < 2e-5, "{n_ranks} ranks: parameters differ by {difference}");
+            assert_eq!(largest_difference(&cut, &split), 0.0, "{n_ranks} ranks");
+        }
     }
 }
 
 #[test]
 fn what_patches_cannot_hold_is_refused() {
-    let weighted = |dataset: Dataset| {
-        let weights = vec![0.5; dataset.graph.nnz()];
-        Dataset { graph: dataset.graph.with_values(Some(weights.into())).unwrap(), ..dataset }
-    };
     let dense = planted("nodes=300");
     let sampled = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
     let full = TrainConfig { batch: BatchConfig::default(), ..sampled.clone() };
@@ -398,7 +405,6 @@ fn what_patches_cannot_hold_is_refused() {
         (&cut, dense.clone(), &far_codes, "a feature cache cannot be had with --layout patches"),
         (&cut, dense.clone(), &topology, "a topology cache cannot be had with --layout patches"),
         (&cut, with_bags_of_words(&dense), &sampled, "features are sparse"),
-        (&cut, weighted(dense.clone()), &sampled, "edges have weights"),
         (&cut, dense.clone(), &full, "full batches cut the graph by their partition"),
         (&split, dense.clone(), &by_layers, "with --layout split-features: ranks that hold patches score"),
         (&split, dense.clone(), &shared, "a share of features that one device each has"),

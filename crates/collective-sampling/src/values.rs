@@ -1,0 +1,58 @@
+//! What edges weigh, asked of the ranks that have them.
+
+use girih_compute::Backend;
+
+use crate::exchange::{exchange, messages};
+use crate::wire::Reader;
+use crate::{CollectiveError, RankGraph};
+
+impl<B: Backend> RankGraph<'_, B> {
+    /// The values that edges have in the rows of their ranks, in the order in which their positions in the whole graph are given
+    /// ([`Block::edge_ids`](girih_sampling::Block::edge_ids)); all ranks call it together.
+    ///
+    /// # Errors
+    /// When the rows of a rank have no values, or it fails.
+    pub fn values(&mut self, edge_ids: &[u64]) -> Result<Vec<f32>, CollectiveError> {
+        let owners: Vec<usize> = edge_ids.iter().map(|&edge| self.owner_of_edge(edge)).collect();
+        let (mut requests, mut n_asked) = (messages(self.world), vec![0; self.world.size()]);
+        for (edge, &owner) in edge_ids.iter().zip(&owners) {
+            requests[owner].extend(edge.to_le_bytes());
+            n_asked[owner] += 1;
+        }
+        let asked = exchange(self.world, &mut self.tally.shuffle, requests)?;
+        let reply = |(rank, message): (usize, &girih_comm::Parcel)| self.values_for(rank, message);
+        let replies = asked.iter().enumerate().map(reply).collect::<Result<_, _>>()?;
+        let received = exchange(self.world, &mut self.tally.reshuffle, replies)?;
+        let mut of_rank = Vec::with_capacity(received.len());
+        for (rank, (message, &n)) in received.iter().zip(&n_asked).enumerate() {
+            let mut reader = Reader::new(message, rank, "values of edges");
+            of_rank.push(reader.numbers(n)?.map(f32::from_le_bytes));
+            reader.end()?;
+        }
+        Ok(owners.iter().filter_map(|&owner| of_rank[owner].next()).collect())
+    }
+
+    /// The rank whose rows have an edge of the whole graph.
+    fn owner_of_edge(&self, edge: u64) -> usize {
+        self.first_edges.partition_point(|&first| first <= edge).saturating_sub(1).min(self.world.size() - 1)
+    }
+
+    /// The values of this rank's edges that a message of `rank` asks for.
+    fn values_for(&self, rank: usize, message: &[u8]) -> Result<Vec<u8>, CollectiveError> {
+        let first = self.first_edges[self.world.rank()];
+        let mut reader = Reader::new(message, rank, "positions of edges");
+        let edges = reader.numbers(message.len() / 8)?.map(u64::from_le_bytes);
+        reader.end()?;
+        let mut reply = Vec::with_capacity(4 * edges.len());
+        for edge in edges {
+            let values = self.values.ok_or_else(|| {
+                CollectiveError::layout(format!(
+                    "rank {rank} asks for values of edges that have none here; give them to all ranks"
+                ))
+            })?;
+            let value = edge.checked_sub(first).and_then(|at| values.get(at as usize));
+            reply.extend(value.ok_or_else(|| reader.garbled())?.to_le_bytes());
+        }
+        Ok(reply)
+    }
+}
