@@ -10,6 +10,9 @@ use super::product::{Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
+/// Products of blocks that are added up where a sum is rounded each time. More of them are added up as `f32`, and rounded once.
+const ROUNDED_MAX: usize = 2;
+
 /// The adjacency as one rank sees it.
 pub struct CutGraph<B: Backend> {
     ranks: Arc<Ranks<B>>,
@@ -103,7 +106,7 @@ impl<B: Backend> CutGraph<B> {
     ) -> Result<(), ComputeError> {
         let mut product = Product { ranks: &self.ranks, backend, pool };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
-        if is_sum && backend.dtype(out) == Dtype::F32 {
+        if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {
             // Nothing follows the steps: they add up where the result belongs.
             return product.steps(blocks, x, &mut Sums::Out(out, epilogue));
         }
