@@ -85,7 +85,9 @@ template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows
 // Rows as they are, of any element. From the host few blocks bring them, which are as large as any.
 extern "C" __global__ void __launch_bounds__(1024) copy_named(PlacedRows rows, Names names, char *out, u64 n) {
     if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, names, out, n);
-    else copy_rows<unsigned short>(rows, names, out, n);
+    else if (rows.row_bytes % 2 == 0) copy_rows<unsigned short>(rows, names, out, n);
+    // Codes of an odd number of columns or kept values.
+    else copy_rows<unsigned char>(rows, names, out, n);
 }
 
 // Which of `n` rows are nowhere, in whatever order: how many, which begins as zero, then their ids; and for whose sake.

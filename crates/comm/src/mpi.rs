@@ -1,11 +1,12 @@
 //! Ranks as processes that MPI started: `mpirun -n 4 PROGRAM`.
 
 use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpi::Threading;
-use mpi::request::scope;
+use mpi::request::{Request, Scope, scope};
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
 
@@ -33,12 +34,14 @@ pub fn run<T, E: Display>(deadline: Duration, work: impl FnOnce(ProcessRank) -> 
     let members = (0..world.size() as usize).collect();
     let process = Process { comm: world, deadline, members };
     let rank = process.rank();
-    match work(Communicator::new(process)) {
-        Ok(result) => Ok(result),
-        Err(error) => {
+    // A panic says itself what it is about.
+    match catch_unwind(AssertUnwindSafe(|| work(Communicator::new(process)))) {
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(error)) => {
             eprintln!("rank {rank}: {error}");
             universe.world().abort(1)
         }
+        Err(_) => universe.world().abort(1),
     }
 }
 
@@ -76,6 +79,32 @@ impl Process {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// Waits until others have taken what was sent to them.
+    fn finish<'a, D: ?Sized, S: Scope<'a>>(
+        &self,
+        mut sends: Vec<(usize, Request<'a, D, S>)>,
+        call: Call,
+    ) -> Result<(), CommError> {
+        let deadline = due(self.deadline);
+        loop {
+            sends = sends.into_iter().filter_map(|(rank, send)| send.test().err().map(|send| (rank, send))).collect();
+            let Some(&(rank, _)) = sends.first() else { return Ok(()) };
+            if Instant::now() >= deadline {
+                // A request may not be dropped.
+                std::mem::forget(sends);
+                let (rank, operation) = (self.members[rank], call.operation);
+                return Err(CommError::Late { rank, operation, deadline: self.deadline });
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends all ranks.
+    fn end(&self, error: &CommError) -> ! {
+        eprintln!("rank {}: {error}", self.members[self.rank()]);
+        self.comm.abort(1)
     }
 
     /// The parcel of a message, when its sender made the same call.
@@ -120,19 +149,15 @@ impl Transport for Process {
         let received = scope(|scope| {
             let others = messages.iter().enumerate().filter(|(rank, _)| *rank != own);
             let sends: Vec<_> = others
-                .map(|(rank, message)| self.comm.process_at_rank(rank as i32).immediate_send(scope, &message[..]))
+                .map(|(rank, message)| {
+                    (rank, self.comm.process_at_rank(rank as i32).immediate_send(scope, &message[..]))
+                })
                 .collect();
-            let received = self.receive(call);
-            if received.is_err() {
-                // What is under way cannot be called back; the caller ends all ranks.
-                sends.into_iter().for_each(|send| send.cancel());
-                return received;
-            }
-            for send in sends {
-                send.wait();
-            }
+            // What is under way cannot be called back, so that whoever is late ends all ranks here.
+            let received = self.receive(call).unwrap_or_else(|error| self.end(&error));
+            self.finish(sends, call).unwrap_or_else(|error| self.end(&error));
             received
-        })?;
+        });
         let open = |(rank, message): (usize, Option<Vec<u8>>)| match message {
             Some(message) => self.opened(rank, call, &message),
             None => Ok(parcels[rank].clone()),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use girih_graph_format::NodeId;
+use girih_graph_format::{NodeId, places_of};
 
 use crate::{Dataset, Features, Labels, Split};
 
@@ -90,10 +90,4 @@ impl Split {
         };
         Self { train: inside(&self.train), val: inside(&self.val), test: inside(&self.test) }
     }
-}
-
-/// Where in an ascending list the ids of a range are.
-pub(crate) fn places_of(ids: &[NodeId], nodes: &Range<usize>) -> Range<usize> {
-    let below = |end: usize| ids.partition_point(|&id| (id as usize) < end);
-    below(nodes.start)..below(nodes.end)
 }

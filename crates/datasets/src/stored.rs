@@ -5,10 +5,9 @@ use std::path::Path;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
-use girih_graph_format::{Buffer, Csr, NodeId};
+use girih_graph_format::{Buffer, Csr, NodeId, places_of};
 
 use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, read_store};
-use crate::rows::places_of;
 use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 
 /// The arrays of sparse features.

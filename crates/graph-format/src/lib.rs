@@ -21,6 +21,8 @@
 //!
 //! Not here: what features and labels mean (`girih-datasets`), how to multiply (`girih-compute`).
 
+use std::ops::Range;
+
 mod blocks;
 mod buffer;
 mod coo;
@@ -55,3 +57,10 @@ pub use tiles::{TileHistogram, TileMatrix};
 
 /// A node, as a position in `0..n_nodes`; always below [`MAX_NODES`].
 pub type NodeId = u32;
+
+/// Where in an ascending list those nodes are that are in a range.
+#[must_use]
+pub fn places_of(nodes: &[NodeId], range: &Range<usize>) -> Range<usize> {
+    let below = |end: usize| nodes.partition_point(|&node| (node as usize) < end);
+    below(range.start)..below(range.end)
+}

@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use crate::Cuda;
 use crate::code_book::{CodeBook, CodeSums};
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
+use crate::device::{BLOCK, Ending, threads_for};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
@@ -52,6 +52,7 @@ struct CudaRows {
     form: Form,
     /// Where what is begun goes on.
     side: Arc<CudaStream>,
+    uses: Ending,
     launch: RowLaunch,
     /// Of codes.
     sums: Option<SumsOfCodes>,
@@ -254,12 +255,13 @@ impl Cuda {
 
     fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
         let side = self.device.urgent_stream().map_err(Self::failed(OPERATION))?;
+        let uses = self.device.ending(&side);
         let (launch, sums) = match &form {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
         };
         let (begun, spare) = (Mutex::default(), Mutex::default());
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, begun, spare })
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, uses, launch, sums, begun, spare })
     }
 }
 
@@ -729,7 +731,7 @@ impl RowStore<Cuda> for CudaRows {
 impl Drop for CudaRows {
     fn drop(&mut self) {
         // What it reads is freed after this.
-        let _ = self.side.synchronize();
+        self.uses.wait();
     }
 }
 

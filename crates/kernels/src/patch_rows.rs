@@ -184,7 +184,7 @@ impl PatchRows {
             own: Arc::clone(own),
             n_rows: bounds.last().map_or(0, |&end| end as usize),
             way,
-            side: Cuda::new(cuda.device.beside().map_err(Cuda::failed(OPERATION))?),
+            side: cuda.beside(OPERATION)?,
             begun: Mutex::default(),
         })
     }

@@ -1,9 +1,7 @@
 //! [`Pinned`]: memory of the host that devices read in place.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CUresult, cuMemHostGetDevicePointer_v2,
     cuMemHostRegister_v2, cuMemHostUnregister,
@@ -13,6 +11,7 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 
 use crate::Cuda;
+use crate::device::Ending;
 use crate::driver::explain;
 
 /// Bytes of a page of the system, at least: one written byte in so many makes all of them there.
@@ -28,7 +27,7 @@ pub(crate) struct Pinned {
     bytes: MmapMut,
     /// Where devices find the first byte.
     address: u64,
-    stream: Arc<CudaStream>,
+    uses: Ending,
 }
 
 impl Pinned {
@@ -41,8 +40,8 @@ impl Pinned {
             let remedy = "free memory, raise `ulimit -l`, or leave the cache out where the device has room for all";
             ComputeError::device(what, format!("the host pins no {n_bytes} bytes ({why}); {remedy}"))
         };
-        let stream = Arc::clone(&cuda.device.stream);
-        stream.context().bind_to_thread().map_err(Cuda::failed(what))?;
+        let uses = cuda.device.ending(&cuda.device.stream);
+        uses.stream().context().bind_to_thread().map_err(Cuda::failed(what))?;
         let mut bytes = MmapMut::map_anon(n_bytes.max(1)).map_err(|error| refused(error.to_string()))?;
         // Where the system has no huge pages, it has small ones.
         #[cfg(target_os = "linux")]
@@ -55,7 +54,7 @@ impl Pinned {
         let checked = |result: CUresult| result.result().map_err(|error| refused(explain(error.0)));
         // SAFETY: as many bytes are mapped there, and stay so until they are given back below.
         checked(unsafe { cuMemHostRegister_v2(first, bytes.len(), flags) })?;
-        let mut pinned = Self { bytes, address: 0, stream };
+        let mut pinned = Self { bytes, address: 0, uses };
         // SAFETY: the memory was registered for devices; the pointer is to a live number.
         checked(unsafe { cuMemHostGetDevicePointer_v2(&raw mut pinned.address, first, 0) })?;
         Ok(pinned)
@@ -78,8 +77,8 @@ impl Pinned {
 impl Drop for Pinned {
     /// Pinned memory is not given back while the device that it was taken for reads it; others see to that themselves.
     fn drop(&mut self) {
-        let _ = self.stream.synchronize();
-        let _ = self.stream.context().bind_to_thread();
+        self.uses.wait();
+        let _ = self.uses.stream().context().bind_to_thread();
         // SAFETY: it was registered, and this is its end.
         let _ = unsafe { cuMemHostUnregister(self.bytes.as_mut_ptr().cast::<c_void>()) };
     }

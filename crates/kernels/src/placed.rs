@@ -12,18 +12,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream};
+use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 use girih_tiers::{Holder, Placement};
 use rayon::prelude::*;
 
 use crate::Cuda;
+use crate::device::Ending;
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 
 /// Rows that a thread of the host copies at a time.
-const ROWS_AT_ONCE: usize = 1 << 14;
+const ROWS_AT_ONCE: usize = 1 << 10;
+/// Bytes of rows that are copied on the host before they go to a card, so that the host need not hold all of them a second time.
+const PIECE_BYTES: usize = 256 << 20;
 
 /// Rows that are to be placed.
 #[derive(Clone, Copy)]
@@ -39,6 +42,18 @@ impl Rows<'_> {
     fn n_bytes(&self, row: usize) -> usize {
         ((self.offset)(row + 1) - (self.offset)(row)) as usize
     }
+
+    /// How many of the first rows have so many bytes together; one at least.
+    fn n_within(&self, nodes: &[NodeId], n_bytes: usize) -> usize {
+        let mut left = n_bytes;
+        let fits = |&&node: &&NodeId| {
+            let row_bytes = self.n_bytes(node as usize);
+            let fits = row_bytes <= left;
+            left = left.saturating_sub(row_bytes);
+            fits
+        };
+        nodes.iter().take_while(fits).count().max(1)
+    }
 }
 
 /// Copies a row.
@@ -53,7 +68,7 @@ pub(crate) struct PlacedRows {
     on_host: Arc<HostPieces>,
     /// `None` where all are in one piece on the host.
     on_cards: Option<OnCards>,
-    stream: Arc<CudaStream>,
+    uses: Ending,
 }
 
 /// All rows in memory of the host, in pieces that follow each other.
@@ -75,7 +90,7 @@ pub(crate) struct OnCards {
     addresses: CudaSlice<u64>,
     /// Whether they are all rows.
     are_all: bool,
-    stream: Arc<CudaStream>,
+    uses: Ending,
 }
 
 /// What a card has.
@@ -111,7 +126,7 @@ impl PlacedRows {
         let address = |row: usize| on_host.address(row, (rows.offset)(row));
         let is_listed = !near.is_none() || group.size > 1;
         let on_cards = is_listed.then(|| OnCards::new(cuda, rows, (&copy, &address), &near, &group)).transpose()?;
-        Ok(Self { on_host, on_cards, stream: Arc::clone(&cuda.device.stream) })
+        Ok(Self { on_host, on_cards, uses: cuda.device.ending(&cuda.device.stream) })
     }
 
     /// All rows, as the host reads them.
@@ -141,7 +156,7 @@ impl PlacedRows {
 impl Drop for PlacedRows {
     /// What the device reads is not given back before it is done.
     fn drop(&mut self) {
-        let _ = self.stream.synchronize();
+        self.uses.wait();
     }
 }
 
@@ -179,7 +194,7 @@ impl OnCards {
             _slabs: slabs,
             addresses,
             are_all: near.len() == rows.n_rows,
-            stream: Arc::clone(&cuda.device.stream),
+            uses: cuda.device.ending(&cuda.device.stream),
         })
     }
 
@@ -197,7 +212,7 @@ impl OnCards {
 impl Drop for OnCards {
     /// As for all rows.
     fn drop(&mut self) {
-        let _ = self.stream.synchronize();
+        self.uses.wait();
     }
 }
 
@@ -274,6 +289,11 @@ impl HostPieces {
 impl Slab {
     /// Copies of some rows on the device.
     fn new(cuda: &Cuda, rows: &Rows<'_>, copy: CopyRow<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
+        let n_bytes = nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum();
+        if n_bytes == 0 {
+            return Ok(Self { _bytes: None, address: 0 });
+        }
+        let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
         // Side by side, and in order.
         let piece = |nodes: &[NodeId]| {
             let mut piece = vec![0; nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum()];
@@ -285,17 +305,16 @@ impl Slab {
             }
             piece
         };
-        let pieces: Vec<Vec<u8>> = nodes.par_chunks(ROWS_AT_ONCE).map(piece).collect();
-        let n_bytes = pieces.iter().map(Vec::len).sum();
-        if n_bytes == 0 {
-            return Ok(Self { _bytes: None, address: 0 });
-        }
-        let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
-        let mut first = 0;
-        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            let mut to = bytes.slice_mut(first..first + piece.len());
-            cuda.device.stream.memcpy_htod(&piece, &mut to).map_err(Cuda::failed(rows.operation))?;
-            first += piece.len();
+        let (mut first, mut left) = (0, nodes);
+        while !left.is_empty() {
+            let (nodes, behind) = left.split_at(rows.n_within(left, PIECE_BYTES));
+            left = behind;
+            let pieces: Vec<Vec<u8>> = nodes.par_chunks(ROWS_AT_ONCE).map(piece).collect();
+            for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+                let mut to = bytes.slice_mut(first..first + piece.len());
+                cuda.device.stream.memcpy_htod(&piece, &mut to).map_err(Cuda::failed(rows.operation))?;
+                first += piece.len();
+            }
         }
         // Others may read it as soon as they know of it.
         cuda.device.wait(rows.operation)?;

@@ -109,10 +109,9 @@ struct Fetcher {
 impl Brings for Fetcher {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
         let Self { fetch, row_bytes } = self;
-        let failed = Cuda::failed(buffers.operation);
-        let ids = batch.ids.wait().map_err(&failed)?;
+        let ids = batch.ids.wait()?;
         let found = fetch.fetch(ids)?;
-        copy_to(batch, (&*found, ids.len(), *row_bytes), buffers).map_err(failed)
+        copy_to(batch, (&*found, ids.len(), *row_bytes), buffers).map_err(Cuda::failed(buffers.operation))
     }
 }
 

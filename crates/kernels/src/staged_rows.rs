@@ -22,7 +22,9 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
+use crate::device::{Ending, Waits};
 use crate::driver::explain;
+use crate::nccl::Until;
 use crate::staging::Buffer;
 
 /// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in less time than
@@ -100,10 +102,13 @@ impl Wanted {
 pub(crate) struct StagedRows {
     operation: &'static str,
     /// A way to each thread.
-    asked: Vec<Sender<Arc<Batch>>>,
+    asked: Vec<Sender<Share>>,
     threads: Vec<JoinHandle<()>>,
     /// For copies of ids, which wait for no copy of rows.
     asking: Arc<CudaStream>,
+    uses: Ending,
+    /// How threads wait for ids.
+    waits: Waits,
     spare_ids: SpareIds,
 }
 
@@ -119,7 +124,12 @@ pub(crate) struct Batch {
     next: AtomicUsize,
     /// Room on the device for a row for each id, in order.
     pub(crate) to: u64,
-    /// Each thread tells what is recorded behind its last copy.
+}
+
+/// What a thread has to do: its share of a batch, and to tell what is recorded behind its last copy. A thread that ends without telling is
+/// noticed, since nobody else has the way.
+struct Share {
+    batch: Arc<Batch>,
     tell: Sender<Result<CudaEvent, ComputeError>>,
 }
 
@@ -130,6 +140,7 @@ pub(crate) struct Ids {
     first: *const NodeId,
     wanted: Wanted,
     copied: CudaEvent,
+    waits: Waits,
     spare: SpareIds,
 }
 
@@ -140,8 +151,8 @@ unsafe impl Sync for Ids {}
 
 impl Ids {
     /// Waits for them.
-    pub(crate) fn wait(&self) -> Result<&[NodeId], DriverError> {
-        self.copied.synchronize()?;
+    pub(crate) fn wait(&self) -> Result<&[NodeId], ComputeError> {
+        self.waits.wait_for(&self.copied)?;
         // SAFETY: as many were copied there, and nobody writes them while this lives.
         let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
         Ok(match self.wanted {
@@ -154,8 +165,12 @@ impl Ids {
 impl Drop for Ids {
     /// The next batch has the memory.
     fn drop(&mut self) {
-        let _ = self.copied.synchronize();
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
+        let memory = self.memory.take();
+        match self.waits.wait_for(&self.copied) {
+            Ok(()) => self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(memory),
+            // The device may still write there.
+            Err(_) => std::mem::forget(memory),
+        }
     }
 }
 
@@ -164,18 +179,17 @@ pub(crate) struct Asked {
     batch: Arc<Batch>,
     told: Receiver<Result<CudaEvent, ComputeError>>,
     n_threads: usize,
-    operation: &'static str,
+    waits: Waits,
 }
 
 impl Asked {
     /// Waits until all copies are on their streams, and has `stream` wait for them; how many rows they bring.
     pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, ComputeError> {
-        let failed = Cuda::failed(self.operation);
         for _ in 0..self.n_threads {
-            let copied = self.told.recv().map_err(|_| gone(self.operation))??;
-            stream.wait(&copied).map_err(&failed)?;
+            let copied = self.waits.receive(&self.told)??;
+            stream.wait(&copied).map_err(Cuda::failed(self.waits.operation))?;
         }
-        Ok(self.batch.ids.wait().map_err(&failed)?.len())
+        Ok(self.batch.ids.wait()?.len())
     }
 }
 
@@ -211,7 +225,8 @@ impl StagedRows {
     ) -> Result<Self, ComputeError> {
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
         let (asked, threads) = (Vec::new(), Vec::new());
-        let mut staged = Self { operation, asked, threads, asking, spare_ids: Arc::default() };
+        let (uses, waits) = (cuda.device.ending(&asking), cuda.device.waits(operation, Until::Asleep));
+        let mut staged = Self { operation, asked, threads, asking, uses, waits, spare_ids: Arc::default() };
         let refused = |error: DriverError| {
             let (n_bytes, why) = (n_threads * BUFFERS * buffer_bytes, explain(error.0));
             let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
@@ -238,9 +253,10 @@ impl StagedRows {
         // SAFETY: the caller's.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
         let (tell, told) = channel();
-        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to, tell });
-        self.asked.iter().try_for_each(|ask| ask.send(Arc::clone(&batch))).map_err(|_| gone(operation))?;
-        Ok(Asked { batch, told, n_threads: self.asked.len(), operation })
+        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to });
+        let share = || Share { batch: Arc::clone(&batch), tell: tell.clone() };
+        self.asked.iter().try_for_each(|ask| ask.send(share())).map_err(|_| gone(operation))?;
+        Ok(Asked { batch, told, n_threads: self.asked.len(), waits: self.waits.clone() })
     }
 
     /// Asks for no rows, where all ranks ask together.
@@ -265,7 +281,8 @@ impl StagedRows {
         }
         copied.record(&self.asking)?;
         let first = on_host.as_ptr();
-        Ok(Ids { memory: Some(memory), first, wanted, copied, spare: Arc::clone(&self.spare_ids) })
+        let (waits, spare) = (self.waits.clone(), Arc::clone(&self.spare_ids));
+        Ok(Ids { memory: Some(memory), first, wanted, copied, waits, spare })
     }
 
     /// Pinned memory for so many ids, used before if there is some.
@@ -284,7 +301,7 @@ impl Drop for StagedRows {
     fn drop(&mut self) {
         self.asked.clear();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        let _ = self.asking.synchronize();
+        self.uses.wait();
     }
 }
 
@@ -329,27 +346,28 @@ pub(crate) trait Brings: Send {
 }
 
 /// Brings a thread's share of what is asked for until nobody asks any more.
-fn bring(mut worker: impl Brings, mut buffers: Buffers, asked: &Receiver<Arc<Batch>>) {
-    for batch in asked {
+fn bring(mut worker: impl Brings, mut buffers: Buffers, asked: &Receiver<Share>) {
+    for Share { batch, tell } in asked {
         let outcome = worker.share_of(&batch, &mut buffers);
         // Whoever gave up waiting is not told.
-        let _ = batch.tell.send(outcome);
+        let _ = tell.send(outcome);
     }
     let _ = buffers.stream.synchronize();
 }
 
 impl Brings for Bringing {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
-        self.pieces_of(batch, buffers).map_err(Cuda::failed(buffers.operation))
+        let ids = batch.ids.wait()?;
+        self.pieces_of(batch, ids, buffers).map_err(Cuda::failed(buffers.operation))
     }
 }
 
 impl Bringing {
     /// Brings pieces of a batch until others have the rest.
-    fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
+    fn pieces_of(&self, batch: &Batch, ids: &[NodeId], buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
         buffers.stream.wait(&batch.ready)?;
         let Self { source, row_bytes } = self;
-        let (ids, at_once) = (batch.ids.wait()?, rows_at_once(*row_bytes));
+        let at_once = rows_at_once(*row_bytes);
         loop {
             let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
             if first >= ids.len() {

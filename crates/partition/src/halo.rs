@@ -1,8 +1,6 @@
 //! [`Halo`]: the rows of other ranks that a rank's own rows name.
 
-use std::ops::Range;
-
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Csr, NodeId, places_of};
 use serde::{Deserialize, Serialize};
 
 use crate::BlockPlan;
@@ -42,7 +40,7 @@ impl Halo {
                 let rows = touched(adjacency, plan.ranks[rank].own.clone(), &(0..plan.n_nodes));
                 for &peer in &peers {
                     let own = &plan.ranks[peer].own;
-                    let of_peer = within(&rows, own);
+                    let of_peer = places_of(&rows, own);
                     halo.ranks[rank].received.push(of_peer.len());
                     let local = rows[of_peer].iter().map(|&id| id - own.start as NodeId).collect();
                     halo.ranks[peer].sent.push(local);
@@ -58,10 +56,4 @@ impl Halo {
     pub fn of(&self, rank: usize) -> &RankHalo {
         &self.ranks[rank]
     }
-}
-
-/// Where the ids inside `range` lie in an ascending list.
-fn within(ids: &[NodeId], range: &Range<usize>) -> Range<usize> {
-    let below = |end: usize| ids.partition_point(|&id| (id as usize) < end);
-    below(range.start)..below(range.end)
 }

@@ -98,7 +98,7 @@ impl Table {
 #[must_use]
 pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
     let grid = |scheme, replication| ProcessGrid::new(scheme, ranks, replication).ok();
-    let replicas = (2..ranks).filter_map(|replicas| grid(Scheme::OneAndHalfD, replicas));
+    let replicas = (2..=ranks).filter_map(|replicas| grid(Scheme::OneAndHalfD, replicas));
     let square = grid(Scheme::TwoD, 1).filter(|_| ranks > 1);
     let cube = grid(Scheme::ThreeD, 1).filter(|_| ranks > 1);
     grid(Scheme::OneD, 1).into_iter().chain(replicas).chain(square).chain(cube).collect()

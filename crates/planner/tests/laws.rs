@@ -70,11 +70,12 @@ fn one_rank_takes_what_one_device_takes() {
 fn every_partition_is_tried() {
     let schemes = |ranks| grids(ranks).iter().map(|grid| (grid.scheme(), grid.replication())).collect::<Vec<_>>();
     assert_eq!(schemes(1), [(Scheme::OneD, 1)]);
-    assert_eq!(schemes(2), [(Scheme::OneD, 1)]);
-    assert_eq!(schemes(4), [(Scheme::OneD, 1), (Scheme::OneAndHalfD, 2), (Scheme::TwoD, 1)]);
+    assert_eq!(schemes(2), [(Scheme::OneD, 1), (Scheme::OneAndHalfD, 2)]);
+    let of_4 = [(Scheme::OneD, 1), (Scheme::OneAndHalfD, 2), (Scheme::OneAndHalfD, 4), (Scheme::TwoD, 1)];
+    assert_eq!(schemes(4), of_4);
     let of_64 = [(Scheme::OneD, 1), (Scheme::OneAndHalfD, 2), (Scheme::OneAndHalfD, 4), (Scheme::OneAndHalfD, 8)];
     assert_eq!(schemes(64)[..4], of_64);
-    assert_eq!(schemes(64)[6..], [(Scheme::TwoD, 1), (Scheme::ThreeD, 1)]);
+    assert_eq!(schemes(64)[7..], [(Scheme::TwoD, 1), (Scheme::ThreeD, 1)]);
 }
 
 #[test]

@@ -215,7 +215,11 @@ impl BatchConfig {
             SaintKind::Node => SaintSampler::nodes(graph, n_draws)?,
             SaintKind::Edge => SaintSampler::edges(graph, n_draws)?,
             SaintKind::Walk => {
-                let n_counted = (COUNTED_PER_BATCH * n_batches) as u32;
+                let n_counted = u32::try_from(COUNTED_PER_BATCH * n_batches).map_err(|_| {
+                    TrainError::invalid(format!(
+                        "{n_batches} batches an epoch are too many to count what they draw; take more walks a batch (--batch-size)"
+                    ))
+                })?;
                 SaintSampler::walks(graph, n_draws, self.walk_length, n_counted, seed)?
             }
         };

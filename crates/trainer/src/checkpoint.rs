@@ -201,12 +201,24 @@ impl Checkpoint {
         hash.finalize()
     }
 
+    /// A hash of all that it holds.
+    #[must_use]
+    pub(crate) fn identity(&self) -> u32 {
+        self.checksum(&serde_json::to_string(&self.progress).expect("progress is numbers and names"))
+    }
+
     /// Writes the checkpoint so that the file holds either the old state or the new one, whole.
     ///
     /// # Errors
-    /// When the file cannot be written; the old one is untouched then.
+    /// When a number of it is not finite, so that nothing could go on from it, or the file cannot be written; the old one is untouched then.
     pub fn save(&self, path: &Path) -> Result<(), TrainError> {
         let failed = |what: String| TrainError::checkpoint(path, what);
+        if let Some((group, name, _)) = self.matrices().find(|(.., matrix)| matrix.check_finite().is_err()) {
+            return Err(failed(format!(
+                "`{group}.{name}` is not finite any more, so that nothing could go on from there; an earlier checkpoint stays as it is; \
+                 train with a lower --lr"
+            )));
+        }
         let tensors = self.matrices().map(|(group, name, matrix)| {
             let view = TensorView::new(Dtype::F32, vec![matrix.n_rows(), matrix.n_cols()], bytes_of(matrix));
             view.map(|view| (format!("{group}.{name}"), view)).map_err(|e| failed(e.to_string()))

@@ -11,7 +11,7 @@ use crate::TrainError;
 use crate::batching::BatchConfig;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::classifier::Task;
-use crate::config::{Metric, TaskKind, TrainConfig};
+use crate::config::{Metric, Schedule, TaskKind, TrainConfig};
 use crate::distributed::Ranks;
 use crate::fullbatch::FullBatch;
 use crate::inputs::Inputs;
@@ -53,6 +53,8 @@ pub enum Event<'e> {
         run: u64,
         /// Epochs a checkpoint had done already.
         epochs_done: u64,
+        /// The checkpoint, as a hash of all that it holds, if there was one.
+        checkpoint: Option<u32>,
     },
     /// A mini-batch is done, and it was not the last one of its epoch.
     Batch {
@@ -232,12 +234,13 @@ fn train_run<'a, B: Backend + 'a>(
     outcome: &mut Outcome,
     reached: &mut Reached,
 ) -> Result<(), TrainError> {
+    let mut checkpoint = None;
     if let Some(path) = file.filter(|path| options.resume && path.exists()) {
-        resume(trainer.state_mut(), path, config, data)?;
+        checkpoint = Some(resume(trainer.state_mut(), path, config, data)?);
         reached.kept = Some(trainer.state().epochs_done());
     }
     let epochs_done = trainer.state().epochs_done();
-    outcome.stopped = observe(Event::RunStarted { run, epochs_done }) == Control::Stop;
+    outcome.stopped = observe(Event::RunStarted { run, epochs_done, checkpoint }) == Control::Stop;
     while !outcome.stopped && !trainer.state().is_finished() {
         reached.epoch = trainer.state().epochs_done() + 1;
         let report = trainer.epoch_until(&mut |done| observe(Event::Batch { run, done }))?;
@@ -441,27 +444,29 @@ pub(crate) fn build_model<B: Backend>(
     Ok((model, init.finish()))
 }
 
-/// Continues a run from the checkpoint at `path`, if it is one of the same run.
+/// Continues a run from the checkpoint at `path`, if it is one of the same run; a hash of all that it holds.
 fn resume<B: Backend>(
     state: &mut RunState<'_, B>,
     path: &Path,
     config: &TrainConfig,
     data: &DataShape,
-) -> Result<(), TrainError> {
+) -> Result<u32, TrainError> {
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // More epochs or runs, or other patience, lengthen the same training. How far batches are made ahead, and how many of the rows that
-    // are placed lie where, changes nothing; anything else would be another training.
+    // More epochs or runs, or other patience, lengthen the same training, unless rates go by how many epochs there are. How far batches are
+    // made ahead, and how many of the rows that are placed lie where, changes nothing; anything else would be another training.
     let comparable = |c: &TrainConfig| {
         let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
-        TrainConfig { epochs: 0, runs: 0, patience: None, batch, tiers: c.tiers.without_shares(), ..c.clone() }
+        let epochs = if c.optimizer.schedule == Schedule::Cosine { c.epochs } else { 0 };
+        TrainConfig { epochs, runs: 0, patience: None, batch, tiers: c.tiers.without_shares(), ..c.clone() }
     };
     if comparable(&saved.config) != comparable(config) {
         let what = "it was trained with other settings; resume with the same ones, or choose another output folder";
         return Err(TrainError::checkpoint(path, what));
     }
-    state.restore(&checkpoint)
+    state.restore(&checkpoint)?;
+    Ok(checkpoint.identity())
 }
 
 #[cfg(test)]

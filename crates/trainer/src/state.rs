@@ -156,7 +156,7 @@ pub trait Run<'a, B: Backend + 'a> {
         state.train_loss = train_loss;
         let epoch = state.epoch;
         let mut scores = None;
-        if epoch.is_multiple_of(state.config.eval_every) || epoch >= state.config.epochs {
+        if state.is_scored() {
             let start = Instant::now();
             scores = Some(self.evaluate()?);
             self.state_mut().keep_if_best(scores)?;
@@ -212,11 +212,17 @@ impl<'a, B: Backend> RunState<'a, B> {
         self.epoch
     }
 
+    /// Whether scores are taken after the epochs that are done: every so many, and at the last.
+    fn is_scored(&self) -> bool {
+        self.epoch.is_multiple_of(self.config.eval_every) || self.epoch >= self.config.epochs
+    }
+
     /// Whether no epoch is left: all are done, or patience ran out.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let impatient = match (self.config.patience, &self.best) {
-            (Some(patience), Some(best)) => self.epoch - best.epoch >= patience,
+            // Epochs behind the last scores may be better than these.
+            (Some(patience), Some(best)) => self.is_scored() && self.epoch - best.epoch >= patience,
             _ => false,
         };
         self.epoch >= self.config.epochs || impatient

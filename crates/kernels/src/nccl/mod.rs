@@ -34,7 +34,7 @@ use self::cards::check_cards;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{Lists, Swapped};
 use self::onesided::{OneSided, OneSidedGroup};
-pub(crate) use self::peers::Peers;
+pub(crate) use self::peers::{Peers, Until};
 use crate::CudaMatrix;
 use crate::backend::Cuda;
 use crate::patch_rows::{OwnRows, PatchRows};
@@ -102,14 +102,22 @@ impl<T: Transport> NcclRank<T> {
     fn lists(&self, operation: &'static str) -> Result<Lists, CommError> {
         let rank = self.transport.rank();
         let transport = Arc::new(self.transport.among(&members(&*self.transport, 0, rank)?));
-        let split = |comm: &Arc<Comm>| {
-            let splitting = comm.begin_split(Some(0), rank).map_err(|message| self.peers.blame(operation, message))?;
-            self.peers.settle(operation, comm)?;
-            let child = splitting.finish(comm).expect("every rank is of the one colour");
-            self.settled(operation, child)
-        };
-        let comm = self.comm.as_ref().map(split).transpose()?;
+        let split = |comm| self.split_off(operation, comm, (Some(0), rank));
+        let comm = self.comm.as_ref().map(split).transpose()?.flatten();
         Ok(Lists::new(transport, comm, Arc::clone(&self.peers)))
+    }
+
+    /// The communicator of those that give the same colour, in the order of their keys; `None` for a rank that gives none. All ranks of
+    /// `comm` make it together.
+    fn split_off(
+        &self,
+        operation: &'static str,
+        comm: &Arc<Comm>,
+        (colour, key): (Option<usize>, usize),
+    ) -> Result<Option<Arc<Comm>>, CommError> {
+        let splitting = comm.begin_split(colour, key).map_err(|message| self.peers.blame(operation, message))?;
+        self.peers.settle(operation, comm)?;
+        splitting.finish(comm).map(|child| self.settled(operation, child)).transpose()
     }
 
     /// Those of some transports by which all ranks can come to each other's patches; all of them ask.
@@ -364,13 +372,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         let comm = match &self.comm {
             // Nobody leaves: all have the same members, and know it.
             Some(comm) if is_whole && members.is_sorted() => Some(Arc::clone(comm)),
-            Some(comm) => {
-                let failed = |message| self.peers.blame(NAME, message);
-                let colour = (members.len() > 1).then_some(colour);
-                let splitting = comm.begin_split(colour, place).map_err(failed)?;
-                self.peers.settle(NAME, comm)?;
-                splitting.finish(comm).map(|child| self.settled(NAME, child)).transpose()?
-            }
+            Some(comm) => self.split_off(NAME, comm, ((members.len() > 1).then_some(colour), place))?,
             None => None,
         };
         let one_sided = self.one_sided.as_ref().map(|group| group.among(&members));
@@ -465,10 +467,9 @@ impl<T: Transport> NcclRank<T> {
 
 impl<T> Drop for NcclRank<T> {
     fn drop(&mut self) {
-        if let Some(group) = &self.one_sided {
-            // Else communicators, which end next, might stand behind waits for a rank that has failed, or does not come.
-            self.peers.end_after(group.all.has_failed());
-        }
+        // Else communicators, which end next, might stand behind waits for a rank that has failed, or does not come.
+        self.peers.end_after(self.one_sided.as_ref().is_some_and(|group| group.all.has_failed()));
+        self.peers.end_soon([&self.stream, &self.side]);
     }
 }
 

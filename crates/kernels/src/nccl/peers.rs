@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUresult, cuStreamQuery};
-use cudarc::driver::{CudaContext, CudaStream, DriverError};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use girih_comm::{CommError, Parcel, Transport, all_gather};
 
 use super::library::Comm;
@@ -16,6 +16,8 @@ use super::onesided::{OneSided, open_memory};
 /// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
 const SPIN: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(50);
+/// How long work may take that is under way when a rank ends.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks for ranks that have failed.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -27,6 +29,15 @@ static NEXT_TICKET: AtomicU64 = AtomicU64::new(0);
 type Gather = dyn Fn(&'static str, &[u8]) -> Result<Vec<Parcel>, CommError> + Send + Sync;
 /// Lets cards read a context's memory.
 type Open = dyn Fn(&'static str, &Arc<CudaContext>) -> Result<(), CommError> + Send + Sync;
+
+/// How a wait begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// For a while it looks all the time: whoever launches steps waits so.
+    Spinning,
+    /// It sleeps between looks, so that others have the core.
+    Asleep,
+}
 
 /// The other ranks, as far as a device is concerned.
 pub(crate) struct Peers {
@@ -145,6 +156,23 @@ impl Peers {
         }
     }
 
+    /// Calls everything off that is under way, unless it ends by itself soon: a rank that has failed has told nobody yet, and others may wait for
+    /// what it will not do.
+    pub(super) fn end_soon(&self, streams: [&CudaStream; 2]) {
+        let start = Instant::now();
+        let is_busy = |stream: &&CudaStream| {
+            stream.context().bind_to_thread().is_ok()
+                // SAFETY: the stream is alive, and its context is bound.
+                && unsafe { cuStreamQuery(stream.cu_stream()) } == CUresult::CUDA_ERROR_NOT_READY
+        };
+        while streams.iter().any(is_busy) {
+            if start.elapsed() > PATIENCE {
+                return self.call_off();
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
     /// Calls everything off that is under way: communicators, and waits, behind which communicators may stand.
     fn call_off(&self) {
         let comms = self.alive();
@@ -166,7 +194,7 @@ impl Peers {
 
     /// Waits until a communicator has done what was asked of it last: to be there, or to put work on the stream.
     pub(super) fn settle(&self, operation: &'static str, comm: &Comm) -> Result<(), CommError> {
-        self.until(operation, || comm.poll().map_err(|message| self.blame(operation, message)))
+        self.until(operation, Until::Spinning, || comm.poll().map_err(|message| self.blame(operation, message)))
     }
 
     /// Waits until the device has done all that is on its stream.
@@ -174,17 +202,25 @@ impl Peers {
         let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
         stream.context().bind_to_thread().map_err(failed)?;
         // SAFETY: the stream is alive, and its context is bound.
-        self.until(operation, || match unsafe { cuStreamQuery(stream.cu_stream()) } {
+        self.until(operation, Until::Spinning, || match unsafe { cuStreamQuery(stream.cu_stream()) } {
             CUresult::CUDA_SUCCESS => Ok(true),
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             error => Err(failed(DriverError(error))),
         })
     }
 
+    /// Waits until the device has come to an event.
+    pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent, first: Until) -> Result<(), CommError> {
+        let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
+        event.context().bind_to_thread().map_err(failed)?;
+        self.until(operation, first, || event.try_is_complete().map_err(failed))
+    }
+
     /// Looks again and again until something is done, a rank has failed, or the deadline is over.
-    fn until(
+    pub(crate) fn until(
         &self,
         operation: &'static str,
+        first: Until,
         mut is_done: impl FnMut() -> Result<bool, CommError>,
     ) -> Result<(), CommError> {
         let start = Instant::now();
@@ -195,7 +231,7 @@ impl Peers {
                 looked = now;
                 self.look(operation, now - start)?;
             }
-            if now - start > SPIN {
+            if first == Until::Asleep || now - start > SPIN {
                 std::thread::sleep(NAP);
             } else {
                 std::hint::spin_loop();

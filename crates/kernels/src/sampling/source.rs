@@ -161,7 +161,7 @@ impl NeighborGraph<Cuda> for CudaGraph {
         if sampler.options().replace {
             return Ok(None);
         }
-        let side = Cuda::new(cuda.device.beside().map_err(Cuda::failed(OPERATION))?);
+        let side = cuda.beside(OPERATION)?;
         let topology = Arc::clone(&self.topology);
         let sampler = match &self.on_host {
             OnHost::Whole(graph) => DeviceSampler::new(&side, topology, graph, sampler, batch_size)?,
@@ -229,7 +229,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 impl CudaNeighbors<'_> {
     /// How large the batch is that was begun; one that exceeds its memory is sampled again.
     fn sizes(&mut self) -> Result<BatchSizes, ComputeError> {
-        self.copied.synchronize().map_err(Cuda::failed(OPERATION))?;
+        self.cuda.device.wait_for(OPERATION, &self.copied)?;
         let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
         let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
         if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }

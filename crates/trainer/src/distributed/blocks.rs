@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use girih_comm::{CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
-use girih_graph_format::{Csr, Matrix, NodeId, Scales};
+use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
 use girih_partition::{Exchange, Step, place_in};
 
 use super::adjacency::AllScales;
@@ -255,12 +255,6 @@ impl Touched {
         }
         (Columns(columns), Lists::Rows { sent, received })
     }
-}
-
-/// Which of some ascending rows are in a range.
-pub(super) fn places_of(rows: &[NodeId], range: &Range<usize>) -> Range<usize> {
-    let below = |end: usize| rows.partition_point(|&row| (row as usize) < end);
-    below(range.start)..below(range.end)
 }
 
 /// For each step, whether rows that are touched are enough fewer than whole panels, over all members of the group.

@@ -34,6 +34,7 @@ mod adjacency;
 mod apply;
 mod blocks;
 mod data;
+mod first;
 mod graph;
 mod job;
 mod looped;
@@ -59,5 +60,6 @@ pub use session::{Layout, RankOptions, TrainJob};
 
 pub(crate) use adjacency::{AllScales, CutAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};
+pub(crate) use first::first_does;
 pub(crate) use ranks::numbers;
 pub(crate) use rows::PeerRows;

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
-use girih_graph_format::Csr;
+use girih_graph_format::{Csr, places_of};
 use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, evenly_touched, part, place_in};
 
-use super::blocks::{BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, places_of, within};
+use super::blocks::{BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, within};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};

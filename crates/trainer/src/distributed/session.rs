@@ -275,7 +275,7 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
 }
 
 /// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told, and start at the
-/// same epoch.
+/// same checkpoint.
 fn together<B: Backend>(
     world: &dyn Collective<B>,
     observe: &mut dyn FnMut(Event<'_>) -> Control,
@@ -283,9 +283,10 @@ fn together<B: Backend>(
 ) -> Result<Outcome, TrainError> {
     let (is_first, mut failure) = (world.rank() == 0, None);
     let mut agree = |event: Event<'_>| {
-        let start = if let Event::RunStarted { epochs_done, .. } = event { epochs_done } else { 0 };
+        let start = if let Event::RunStarted { checkpoint, .. } = event { checkpoint } else { None };
         let mine = if is_first { observe(event) } else { Control::Continue };
-        let message = [&[u8::from(mine == Control::Stop)], &start.to_le_bytes()[..]].concat();
+        let start = [u32::from(start.is_some()), start.unwrap_or(0)];
+        let message = [&[u8::from(mine == Control::Stop)], bytemuck::cast_slice(&start)].concat();
         match world.all_gather_bytes(&message).map_err(TrainError::from).and_then(|all| first_says_stop(&all)) {
             Ok(stop) => stop,
             Err(error) => {
@@ -301,14 +302,14 @@ fn together<B: Backend>(
     }
 }
 
-/// What the first rank says, where all start at the same epoch: processes on several hosts may see other checkpoints.
+/// What the first rank says, where all start from the same checkpoint: processes on several hosts may see others.
 fn first_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
     match all.iter().position(|theirs| theirs[1..] != all[0][1..]) {
         None if all[0][0] == 0 => Ok(Control::Continue),
         None => Ok(Control::Stop),
         Some(rank) => Err(TrainError::rank(
             rank,
-            "it resumes from another epoch than rank 0; give all ranks the same folder of checkpoints",
+            "it goes on from another checkpoint than rank 0; give all ranks --resume and the same folder of checkpoints, or copies of it",
         )),
     }
 }

@@ -257,7 +257,8 @@ impl<'a> Batches<'a> {
     /// The graph that subgraphs stand for.
     fn of_subgraphs(&self, StepSubgraphs { joined, loss, n_loss }: StepSubgraphs) -> Result<HostBatch, FormatError> {
         let block = joined.block;
-        let graphs = if block.weights.is_empty() {
+        // What weighs nodes has weights for edges, too, if there are any: rows of the whole graph's `Â`. Other subgraphs are graphs of their own.
+        let graphs = if joined.loss_weights.is_empty() {
             HostGraphs::Plain(self.weighted_edges(&block)?)
         } else {
             HostGraphs::Weighted(self.neighborhoods.rows(&block)?)

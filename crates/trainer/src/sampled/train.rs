@@ -13,6 +13,7 @@ use super::device::{DeviceBatch, DeviceBatches};
 use super::layerwise::Layerwise;
 use super::together::MadeTogether;
 use crate::TrainError;
+use crate::distributed::first_does;
 use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
@@ -233,16 +234,19 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         state.partial = progress.read(state, lr)?;
         state.pool.give(state.backend, progress.losses);
         let PartialEpoch { loss_sum, n_losses, .. } = state.partial;
+        if is_done && n_losses == 0 {
+            return Err(TrainError::invalid(
+                "no batch of an epoch had a training node with a label, so that nothing was learnt; take larger batches (--batch-size)",
+            ));
+        }
         Ok(is_done.then_some(((loss_sum / n_losses as f64) as f32, times)))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
         let Some(world) = self.world.filter(|_| !self.batches.are_made_together()) else { return self.scores() };
         // One rank takes the scores for all: every rank has the same parameters and the whole graph.
-        let mine = if world.rank() == 0 { Some(self.scores()?) } else { None };
-        let text = mine.map_or_else(Vec::new, |scores| serde_json::to_vec(&scores).expect("scores are numbers"));
-        let all = world.all_gather_bytes(&text)?;
-        serde_json::from_slice(&all[0])
+        let scores = || Ok(serde_json::to_vec(&self.scores()?).expect("scores are numbers"));
+        serde_json::from_slice(&first_does(world, scores)?)
             .map_err(|error| TrainError::rank(0, format!("its scores are unreadable: {error}")))
     }
 
@@ -250,9 +254,12 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let Some(world) = self.world.filter(|_| !self.batches.are_made_together()) else {
             return self.scorer.test_report(&mut self.state);
         };
-        let mine = if world.rank() == 0 { self.scorer.test_report(&mut self.state)? } else { None };
+        let mut mine = None;
         // What the first rank reads stays where it is until it is done.
-        world.all_gather_bytes(&[])?;
+        first_does(world, || {
+            mine = self.scorer.test_report(&mut self.state)?;
+            Ok(Vec::new())
+        })?;
         Ok(mine)
     }
 

@@ -44,7 +44,7 @@ impl Observer {
     pub fn observe(&mut self, event: &Event<'_>, other: Result<(), CliError>) -> Control {
         let done = match event {
             Event::Prepared => Ok(()),
-            Event::RunStarted { run, epochs_done } => self.start(*run, *epochs_done),
+            Event::RunStarted { run, epochs_done, .. } => self.start(*run, *epochs_done),
             Event::Batch { done, .. } => {
                 self.batch(*done);
                 Ok(())
