@@ -355,7 +355,7 @@ fn codes_are_decoded_on_the_device() {
 fn rows_by_id_are_what_the_host_decodes() {
     let Some(cuda) = cuda() else { return };
     let ids: Vec<NodeId> = (0..700).map(|i| (i * 13 + 5) % 300).collect();
-    for (width, codec) in [(600, "topk:8"), (300, "topk-residual:5"), (7, "topk:2"), (20, "topk:100")] {
+    for (width, codec) in [(600, "topk:8"), (300, "topk-residual:5"), (7, "topk:2"), (7, "topk:4"), (20, "topk:100")] {
         let values = (0..300 * width).map(|i| ((i * 7919 + 13) % 1009) as f32 / 64.0 - 8.0).collect::<Vec<_>>();
         let rows = Matrix::new(300, width, values).unwrap();
         let codes = CompressedFeatures::fitted(parse_codec(codec).unwrap().unwrap(), &rows, 1).unwrap();
@@ -434,6 +434,8 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
         (300, "topk-residual:5", Dtype::F32),
         (300, "topk-residual:5", Dtype::Bf16),
         (7, "topk:2", Dtype::F32),
+        // An odd number of bytes a row.
+        (7, "topk:4", Dtype::F32),
         (20, "topk:100", Dtype::Bf16),
     ] {
         let values = (0..300 * width).map(|i| ((i * 7919 + 13) % 1009) as f32 / 64.0 - 8.0).collect::<Vec<_>>();

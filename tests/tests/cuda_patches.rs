@@ -216,7 +216,8 @@ fn read_rows(
 /// Codes lie and travel as codes; what is decoded of them is what the host decodes.
 #[test]
 fn codes_of_patches_are_decoded_where_they_are_wanted() {
-    for (width, dtype) in [(300, Dtype::F32), (20, Dtype::F32), (260, Dtype::Bf16)] {
+    // Seven columns are an odd number of bytes.
+    for (width, dtype) in [(300, Dtype::F32), (20, Dtype::F32), (7, Dtype::F32), (260, Dtype::Bf16)] {
         let Some(cards) = group() else { return };
         let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
         let rows = Matrix::new(N as usize, width, values).expect("as many values");
@@ -397,5 +398,31 @@ fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
     let failure = outcome.expect_err("a rank failed");
     assert_eq!(failure.rank, 1);
     assert!(failure.message.contains("had enough"), "{}", failure.message);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// A rank that fails before its part of a sum: who draws behind that, and waits for the draw, ends with its error.
+#[test]
+fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
+    let Some(cards) = several() else { return };
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let start = Instant::now();
+    let outcome = on_each(&cards, |cuda, world| {
+        let graph = cuda.neighbor_graph(&whole.operand())?.expect("cards draw");
+        let sampler = sampler("5,3", Expand::PerLayer);
+        let mut source = graph.source(cuda, &sampler, 64)?.expect("cards draw so");
+        let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+        for batch in 0..6 {
+            if batch == 3 && world.rank() == 1 {
+                return Err(Failure("rank one has had enough".to_owned()));
+            }
+            world.all_reduce(&mut x)?;
+            source.request(&[1, 2, 3, 400], DrawKey::new(1, 1, batch))?;
+            source.take()?;
+        }
+        Ok(())
+    });
+    let failure = outcome.expect_err("a rank failed");
+    assert!(failure.rank == 1 && failure.message.contains("had enough"), "{}", failure.message);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }

@@ -339,6 +339,32 @@ fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
     }
 }
 
+/// A rank that fails while what others have asked for waits on their cards, and these learn of it elsewhere: they end with its error, not
+/// with their cards.
+#[test]
+fn a_rank_that_fails_ends_those_who_hear_of_it_from_others() {
+    for transport in transports() {
+        let Some(cards) = several() else { return };
+        let start = Instant::now();
+        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+            let cuda = &cards[world.transport().rank()];
+            let world = connect(cuda, world, transport)?;
+            let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
+            world.all_reduce(&mut x)?;
+            world.barrier()?;
+            if world.rank() == 1 {
+                return Err(Failure("rank one has had enough".to_owned()));
+            }
+            world.all_reduce(&mut x)?;
+            world.barrier()?;
+            Ok(())
+        });
+        let failure = outcome.expect_err("a rank failed");
+        assert!(failure.rank == 1 && failure.message.contains("had enough"), "{}", failure.message);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?} by {transport}", start.elapsed());
+    }
+}
+
 /// A rank that fails while the graphs of others wait on their cards for copies, and for a sum behind them.
 #[test]
 fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
