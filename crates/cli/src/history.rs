@@ -94,10 +94,10 @@ impl History {
         Ok(history)
     }
 
-    /// Forgets the points of `run` after `epoch`, and those of later runs: a resumed run trains them again.
+    /// Forgets the points of `run` after `epoch`, which a resumed run trains again. Later runs have checkpoints of their own.
     pub fn truncate(&mut self, run: u64, epoch: u64) -> Result<(), CliError> {
         let before = self.points.len();
-        self.points.retain(|p| (p.run, p.epoch) <= (run, epoch));
+        self.points.retain(|p| p.run != run || p.epoch <= epoch);
         match self.file.take() {
             Some((path, writer)) if before != self.points.len() => {
                 drop(writer);

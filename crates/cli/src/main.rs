@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let handler = |_: &_| Box::new(MietteHandlerOpts::new().wrap_lines(false).break_words(false).build()) as Box<_>;
     miette::set_hook(Box::new(handler)).expect("the first hook");
     start_logging();
-    match commands::run(cli.command) {
+    match commands::run(cli.command).and_then(|code| output::check_printed().map(|()| code)) {
         Ok(code) => code,
         Err(error) => {
             let code = if error.is_usage() { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE };

@@ -1,12 +1,14 @@
 //! Results for people (aligned tables) or for programs (one JSON object a line).
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
 
 use crate::args::OutputArgs;
+use crate::error::CliError;
 
 /// Runs `work` under a sign of life that says `what` is done.
 pub fn under_spinner<T>(what: impl Into<String>, output: OutputArgs, work: impl FnOnce() -> T) -> T {
@@ -18,10 +20,31 @@ pub fn under_spinner<T>(what: impl Into<String>, output: OutputArgs, work: impl 
     result
 }
 
-/// Prints a JSON object on a line of its own; a closed pipe is not an error worth reporting.
+/// Why results could not be printed, the first time.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints a JSON object on a line of its own.
 pub fn print_json(value: &Value) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{value}");
+    let mut out = io::stdout().lock();
+    note(writeln!(out, "{value}"));
+}
+
+/// Takes note of what was not printed. A closed pipe is not worth reporting: nobody reads any more.
+fn note(printed: io::Result<()>) {
+    if let Err(error) = printed
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| error);
+    }
+}
+
+/// Whether all that was printed arrived.
+///
+/// # Errors
+/// When it did not, such as on a full disk.
+pub fn check_printed() -> Result<(), CliError> {
+    note(io::stdout().flush());
+    LOST.get().map_or(Ok(()), |error| Err(CliError::Other(format!("results could not be printed: {error}"))))
 }
 
 /// A result: named values in order, shown as a table or as `{"event":"result", …}`.
@@ -83,11 +106,11 @@ impl Results {
             return print_json(&self.to_json());
         }
         let width = self.shown().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
-        let mut out = std::io::stdout().lock();
+        let mut out = io::stdout().lock();
         for (label, shown) in self.shown() {
             for (i, line) in shown.lines().enumerate() {
                 let label = if i == 0 { label } else { "" };
-                let _ = writeln!(out, "{label:<width$}  {line}");
+                note(writeln!(out, "{label:<width$}  {line}"));
             }
         }
     }

@@ -18,6 +18,8 @@ pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem
      th,td{padding:.15rem 1.5rem .15rem 0}.legend{margin:0}.legend span{margin-left:1.5rem}pre{background:#f5f5f5;padding:1rem;overflow:auto}";
 
 const SIZE: (u32, u32) = (720, 360);
+/// Points of a curve that are marked, where there are so few.
+const MARKED_MAX: usize = 12;
 const TRAIN: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const VAL: RGBColor = RGBColor(0xd6, 0x5f, 0x0e);
 const TEST: RGBColor = RGBColor(0x2c, 0x8a, 0x3d);
@@ -134,6 +136,11 @@ fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn st
         .draw()?;
     for curve in curves.iter().filter(|c| !c.points.is_empty()) {
         chart.draw_series(LineSeries::new(curve.points.iter().copied(), curve.color.stroke_width(2)))?;
+        // A line of few points, or of one, is not seen.
+        if curve.points.len() <= MARKED_MAX {
+            let marks = curve.points.iter().map(|&point| Circle::new(point, 3, curve.color.filled()));
+            chart.draw_series(marks)?;
+        }
     }
     root.present()?;
     Ok(())

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
@@ -14,7 +13,7 @@ use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::{Driver, explain};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
-use crate::nccl::{Peers, Until};
+use crate::nccl::Peers;
 use crate::pool;
 use crate::staging::Staging;
 
@@ -133,17 +132,22 @@ impl Device {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent) -> Result<(), ComputeError> {
-        self.waits(operation, Until::Spinning).wait_for(event)
+        match self.peers() {
+            None => event.synchronize().map_err(|error| ComputeError::device(operation, explain(error.0))),
+            Some(peers) => {
+                peers.wait_for(operation, event).map_err(|error| ComputeError::device(operation, error.to_string()))
+            }
+        }
     }
 
-    /// How threads wait for it, and for each other.
-    pub(crate) fn waits(&self, operation: &'static str, first: Until) -> Waits {
-        Waits { operation, first, peers: self.peers.get().cloned() }
+    /// The ranks that it works with, for what lives longer.
+    pub(crate) fn peers_if_any(&self) -> Option<Arc<Peers>> {
+        self.peers.get().cloned()
     }
 
     /// A stream that is waited for before what it uses is given back.
     pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> Ending {
-        Ending { stream: Arc::clone(stream), peers: self.peers.get().cloned() }
+        Ending { stream: Arc::clone(stream), peers: self.peers_if_any() }
     }
 
     /// Major and minor number of what the card can compute.
@@ -233,50 +237,6 @@ impl Device {
         let kernel = module.code.load_function(name).map_err(KernelError::driver("a kernel is not in its source"))?;
         module.kernels.insert(name.to_owned(), kernel.clone());
         Ok(kernel)
-    }
-}
-
-/// Waits for a device that end when a rank that it works with, if there are others, has failed or is late.
-#[derive(Clone)]
-pub(crate) struct Waits {
-    pub(crate) operation: &'static str,
-    first: Until,
-    peers: Option<Arc<Peers>>,
-}
-
-impl Waits {
-    /// Waits until the device has come to an event.
-    pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<(), ComputeError> {
-        match &self.peers {
-            None => event.synchronize().map_err(|error| self.failed(explain(error.0))),
-            Some(peers) => {
-                peers.wait_for(self.operation, event, self.first).map_err(|error| self.failed(error.to_string()))
-            }
-        }
-    }
-
-    /// What another thread tells; an error where it has ended without a word.
-    pub(crate) fn receive<T>(&self, told: &Receiver<T>) -> Result<T, ComputeError> {
-        let gone = || self.failed("a thread beside it has ended".to_owned());
-        let Some(peers) = &self.peers else { return told.recv().map_err(|_| gone()) };
-        let mut found = None;
-        let is_told = || match told.try_recv() {
-            Ok(word) => {
-                found = Some(Some(word));
-                Ok(true)
-            }
-            Err(TryRecvError::Empty) => Ok(false),
-            Err(TryRecvError::Disconnected) => {
-                found = Some(None);
-                Ok(true)
-            }
-        };
-        peers.until(self.operation, self.first, is_told).map_err(|error| self.failed(error.to_string()))?;
-        found.flatten().ok_or_else(gone)
-    }
-
-    fn failed(&self, why: String) -> ComputeError {
-        ComputeError::device(self.operation, why)
     }
 }
 

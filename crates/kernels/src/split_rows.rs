@@ -109,9 +109,10 @@ struct Fetcher {
 impl Brings for Fetcher {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
         let Self { fetch, row_bytes } = self;
-        let ids = batch.ids.wait()?;
+        let failed = Cuda::failed(buffers.operation);
+        let ids = batch.ids.wait().map_err(&failed)?;
         let found = fetch.fetch(ids)?;
-        copy_to(batch, (&*found, ids.len(), *row_bytes), buffers).map_err(Cuda::failed(buffers.operation))
+        copy_to(batch, (&*found, ids.len(), *row_bytes), buffers).map_err(failed)
     }
 }
 

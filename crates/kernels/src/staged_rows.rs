@@ -22,9 +22,9 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
-use crate::device::{Ending, Waits};
+use crate::device::Ending;
 use crate::driver::explain;
-use crate::nccl::Until;
+use crate::nccl::Peers;
 use crate::staging::Buffer;
 
 /// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in less time than
@@ -106,9 +106,9 @@ pub(crate) struct StagedRows {
     threads: Vec<JoinHandle<()>>,
     /// For copies of ids, which wait for no copy of rows.
     asking: Arc<CudaStream>,
-    uses: Ending,
-    /// How threads wait for ids.
-    waits: Waits,
+    uses: Arc<Ending>,
+    /// Other ranks, of which the device may wait for one that has failed.
+    peers: Option<Arc<Peers>>,
     spare_ids: SpareIds,
 }
 
@@ -140,7 +140,8 @@ pub(crate) struct Ids {
     first: *const NodeId,
     wanted: Wanted,
     copied: CudaEvent,
-    waits: Waits,
+    /// The stream of the copy.
+    uses: Arc<Ending>,
     spare: SpareIds,
 }
 
@@ -151,8 +152,8 @@ unsafe impl Sync for Ids {}
 
 impl Ids {
     /// Waits for them.
-    pub(crate) fn wait(&self) -> Result<&[NodeId], ComputeError> {
-        self.waits.wait_for(&self.copied)?;
+    pub(crate) fn wait(&self) -> Result<&[NodeId], DriverError> {
+        self.copied.synchronize()?;
         // SAFETY: as many were copied there, and nobody writes them while this lives.
         let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
         Ok(match self.wanted {
@@ -165,12 +166,10 @@ impl Ids {
 impl Drop for Ids {
     /// The next batch has the memory.
     fn drop(&mut self) {
-        let memory = self.memory.take();
-        match self.waits.wait_for(&self.copied) {
-            Ok(()) => self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(memory),
-            // The device may still write there.
-            Err(_) => std::mem::forget(memory),
+        if !matches!(self.copied.try_is_complete(), Ok(true)) {
+            self.uses.wait();
         }
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
     }
 }
 
@@ -179,17 +178,29 @@ pub(crate) struct Asked {
     batch: Arc<Batch>,
     told: Receiver<Result<CudaEvent, ComputeError>>,
     n_threads: usize,
-    waits: Waits,
+    operation: &'static str,
+    peers: Option<Arc<Peers>>,
 }
 
 impl Asked {
     /// Waits until all copies are on their streams, and has `stream` wait for them; how many rows they bring.
     pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, ComputeError> {
+        let failed = Cuda::failed(self.operation);
         for _ in 0..self.n_threads {
-            let copied = self.waits.receive(&self.told)??;
-            stream.wait(&copied).map_err(Cuda::failed(self.waits.operation))?;
+            stream.wait(&self.told()??).map_err(&failed)?;
         }
-        Ok(self.batch.ids.wait()?.len())
+        Ok(self.batch.ids.wait().map_err(&failed)?.len())
+    }
+
+    /// What a thread tells. Whoever waits for it looks whether other ranks have failed, and if so ends what the thread waits for.
+    fn told(&self) -> Result<Result<CudaEvent, ComputeError>, ComputeError> {
+        let told = match &self.peers {
+            None => self.told.recv().ok(),
+            Some(peers) => peers
+                .receive(self.operation, &self.told)
+                .map_err(|error| ComputeError::device(self.operation, error.to_string()))?,
+        };
+        told.ok_or_else(|| gone(self.operation))
     }
 }
 
@@ -225,8 +236,8 @@ impl StagedRows {
     ) -> Result<Self, ComputeError> {
         let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
         let (asked, threads) = (Vec::new(), Vec::new());
-        let (uses, waits) = (cuda.device.ending(&asking), cuda.device.waits(operation, Until::Asleep));
-        let mut staged = Self { operation, asked, threads, asking, uses, waits, spare_ids: Arc::default() };
+        let (uses, peers) = (Arc::new(cuda.device.ending(&asking)), cuda.device.peers_if_any());
+        let mut staged = Self { operation, asked, threads, asking, uses, peers, spare_ids: Arc::default() };
         let refused = |error: DriverError| {
             let (n_bytes, why) = (n_threads * BUFFERS * buffer_bytes, explain(error.0));
             let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
@@ -256,7 +267,7 @@ impl StagedRows {
         let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to });
         let share = || Share { batch: Arc::clone(&batch), tell: tell.clone() };
         self.asked.iter().try_for_each(|ask| ask.send(share())).map_err(|_| gone(operation))?;
-        Ok(Asked { batch, told, n_threads: self.asked.len(), waits: self.waits.clone() })
+        Ok(Asked { batch, told, n_threads: self.asked.len(), operation, peers: self.peers.clone() })
     }
 
     /// Asks for no rows, where all ranks ask together.
@@ -281,8 +292,8 @@ impl StagedRows {
         }
         copied.record(&self.asking)?;
         let first = on_host.as_ptr();
-        let (waits, spare) = (self.waits.clone(), Arc::clone(&self.spare_ids));
-        Ok(Ids { memory: Some(memory), first, wanted, copied, waits, spare })
+        let (uses, spare) = (Arc::clone(&self.uses), Arc::clone(&self.spare_ids));
+        Ok(Ids { memory: Some(memory), first, wanted, copied, uses, spare })
     }
 
     /// Pinned memory for so many ids, used before if there is some.
@@ -300,8 +311,9 @@ impl Drop for StagedRows {
     /// Nothing is freed while the device reads or writes it.
     fn drop(&mut self) {
         self.asked.clear();
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        // First, because threads wait for what is copied there.
         self.uses.wait();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -357,17 +369,16 @@ fn bring(mut worker: impl Brings, mut buffers: Buffers, asked: &Receiver<Share>)
 
 impl Brings for Bringing {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
-        let ids = batch.ids.wait()?;
-        self.pieces_of(batch, ids, buffers).map_err(Cuda::failed(buffers.operation))
+        self.pieces_of(batch, buffers).map_err(Cuda::failed(buffers.operation))
     }
 }
 
 impl Bringing {
     /// Brings pieces of a batch until others have the rest.
-    fn pieces_of(&self, batch: &Batch, ids: &[NodeId], buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
+    fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
         buffers.stream.wait(&batch.ready)?;
         let Self { source, row_bytes } = self;
-        let at_once = rows_at_once(*row_bytes);
+        let (ids, at_once) = (batch.ids.wait()?, rows_at_once(*row_bytes));
         loop {
             let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
             if first >= ids.len() {

@@ -117,8 +117,7 @@ impl DataShape {
         if sizes(self) != sizes(other) {
             return Err(format!("it was trained on {self}, not on {other}; choose another output folder"));
         }
-        let of_run = |shape: &Self| shape.fingerprints.get(run as usize % shape.fingerprints.len().max(1)).copied();
-        if of_run(self) != of_run(other) {
+        if self.of_run(run) != other.of_run(run) {
             return Err(format!(
                 "it was trained on {self} with other contents, another split or another order of nodes; resume with the same \
                  --data, --split, --reorder and --reorder-blocks (by default as many as --ranks and --partition have row \
@@ -126,6 +125,18 @@ impl DataShape {
             ));
         }
         Ok(())
+    }
+
+    /// Whether `other` has as many of everything, under the same name, but other contents, another split for the run, or another order.
+    #[must_use]
+    pub fn differs_in_contents(&self, other: &Self, run: u64) -> bool {
+        let sizes = |shape: &Self| Self { fingerprints: Vec::new(), ..shape.clone() };
+        sizes(self) == sizes(other) && self.of_run(run) != other.of_run(run)
+    }
+
+    /// The hash of the contents with the split of a run.
+    fn of_run(&self, run: u64) -> Option<u32> {
+        self.fingerprints.get(run as usize % self.fingerprints.len().max(1)).copied()
     }
 
     /// Whether a recommender trained on this data can be applied to `other`: the same users and items.

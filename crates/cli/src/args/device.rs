@@ -15,7 +15,7 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "SHARE", default_value = "auto")]
     pub density_threshold: Tiling,
     /// Threads to compute with [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Ranks on each CUDA device, as [`device_of`](crate::commands::cards::device_of) takes it from the flags for ranks.
     #[arg(skip = 1_u16)]

@@ -1,5 +1,7 @@
 //! The backend that `--device` asks for.
 
+use std::sync::OnceLock;
+
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError, Tiling};
 
@@ -88,12 +90,15 @@ pub fn open(ordinal: usize, args: &DeviceArgs, precision: Dtype) -> Result<Cuda,
     Ok(Cuda::new(device).storing(precision).tiling(args.density_threshold))
 }
 
-/// Lets everything compute with so many threads; with one per core unless told. To be called once in a process.
+/// Lets everything compute with so many threads; with one per core unless told. To be called before anything computes, always with the same
+/// number.
 ///
 /// # Errors
 /// When they cannot be started.
 pub fn use_threads(threads: Option<u16>) -> Result<(), CliError> {
-    let Some(threads) = threads else { return Ok(()) };
+    static STARTED: OnceLock<u16> = OnceLock::new();
+    let Some(threads) = threads.filter(|threads| STARTED.get() != Some(threads)) else { return Ok(()) };
+    let _ = STARTED.set(threads);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
     pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))
 }

@@ -53,6 +53,13 @@ impl Wanted {
                     .to_owned(),
             ));
         }
+        if self.blocks > graph.n_rows().max(1) {
+            return Err(CliError::Other(format!(
+                "{} blocks are more than the {} nodes of the graph; take fewer (--blocks, in training --reorder-blocks)",
+                self.blocks,
+                graph.n_rows()
+            )));
+        }
         let order = self.kind.order(self.blocks, self.seed);
         if self.kind != OrderKind::Auto {
             return found(&order.name(), output, |progress| Ok((order.order_with(graph, progress)?, None)));

@@ -11,23 +11,27 @@ use crate::FormatError;
 /// Large enough that small writes of numbers cost little.
 const WRITE_BUFFER: usize = 1 << 18;
 
-/// Writes a file through `write`; whatever stood at `path` stays until the new file is complete and on disk.
+/// Writes a file through `write`; whatever stood at `path`, or where that leads as a link, stays until the new file is complete and on disk.
 ///
 /// # Errors
-/// When the file cannot be written, or with the error of `write`; `path` is then as it was.
+/// When there is something that is no regular file, the file cannot be written, or with the error of `write`; `path` is then as it was.
 pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
     let at = |e| FormatError::io(e).at(path);
+    let real = &real_path(path).map_err(at)?;
+    if real.exists() && !real.is_file() {
+        return Err(FormatError::invalid("exists and is no regular file; choose another name").at(path));
+    }
     // The kind alone: the message would name the temporary file, which nobody asked for.
-    let temporary = builder(0o666).tempfile_in(parent(path)).map_err(|e| at(e.kind().into()))?;
+    let temporary = builder(0o666).tempfile_in(parent(real)).map_err(|e| at(e.kind().into()))?;
     let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
     temporary.as_file().sync_all().map_err(at)?;
-    temporary.persist(path).map_err(|e| at(e.error))?;
-    sync_folder(parent(path)).map_err(at)
+    temporary.persist(real).map_err(|e| at(e.error))?;
+    sync_folder(parent(real)).map_err(at)
 }
 
 /// A folder being filled beside its place; [`NewFolder::commit`] moves it there, dropping it removes it.
@@ -52,8 +56,9 @@ impl NewFolder {
                 return Err(FormatError::invalid(message).at(target));
             }
         }
-        let temporary = builder(0o777).tempdir_in(parent(target)).map_err(|e| at(e.kind().into()))?;
-        Ok(Self { target: target.to_owned(), temporary })
+        let target = real_path(target).map_err(at)?;
+        let temporary = builder(0o777).tempdir_in(parent(&target)).map_err(|e| at(e.kind().into()))?;
+        Ok(Self { target, temporary })
     }
 
     /// Where to write meanwhile.
@@ -101,6 +106,11 @@ fn builder(mode: u32) -> Builder<'static, 'static> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
     builder
+}
+
+/// Where a link leads, so that what is written comes to lie there; any other path as it is.
+fn real_path(path: &Path) -> std::io::Result<PathBuf> {
+    if path.is_symlink() && path.exists() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
 fn parent(path: &Path) -> &Path {

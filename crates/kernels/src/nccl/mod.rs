@@ -34,7 +34,7 @@ use self::cards::check_cards;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{Lists, Swapped};
 use self::onesided::{OneSided, OneSidedGroup};
-pub(crate) use self::peers::{Peers, Until};
+pub(crate) use self::peers::Peers;
 use crate::CudaMatrix;
 use crate::backend::Cuda;
 use crate::patch_rows::{OwnRows, PatchRows};

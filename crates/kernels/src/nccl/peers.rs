@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,15 +30,6 @@ static NEXT_TICKET: AtomicU64 = AtomicU64::new(0);
 type Gather = dyn Fn(&'static str, &[u8]) -> Result<Vec<Parcel>, CommError> + Send + Sync;
 /// Lets cards read a context's memory.
 type Open = dyn Fn(&'static str, &Arc<CudaContext>) -> Result<(), CommError> + Send + Sync;
-
-/// How a wait begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// For a while it looks all the time: whoever launches steps waits so.
-    Spinning,
-    /// It sleeps between looks, so that others have the core.
-    Asleep,
-}
 
 /// The other ranks, as far as a device is concerned.
 pub(crate) struct Peers {
@@ -194,7 +186,7 @@ impl Peers {
 
     /// Waits until a communicator has done what was asked of it last: to be there, or to put work on the stream.
     pub(super) fn settle(&self, operation: &'static str, comm: &Comm) -> Result<(), CommError> {
-        self.until(operation, Until::Spinning, || comm.poll().map_err(|message| self.blame(operation, message)))
+        self.until(operation, || comm.poll().map_err(|message| self.blame(operation, message)))
     }
 
     /// Waits until the device has done all that is on its stream.
@@ -202,7 +194,7 @@ impl Peers {
         let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
         stream.context().bind_to_thread().map_err(failed)?;
         // SAFETY: the stream is alive, and its context is bound.
-        self.until(operation, Until::Spinning, || match unsafe { cuStreamQuery(stream.cu_stream()) } {
+        self.until(operation, || match unsafe { cuStreamQuery(stream.cu_stream()) } {
             CUresult::CUDA_SUCCESS => Ok(true),
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             error => Err(failed(DriverError(error))),
@@ -210,17 +202,28 @@ impl Peers {
     }
 
     /// Waits until the device has come to an event.
-    pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent, first: Until) -> Result<(), CommError> {
+    pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent) -> Result<(), CommError> {
         let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
         event.context().bind_to_thread().map_err(failed)?;
-        self.until(operation, first, || event.try_is_complete().map_err(failed))
+        self.until(operation, || event.try_is_complete().map_err(failed))
+    }
+
+    /// What another thread of this rank tells; `None` where it has ended without a word.
+    pub(crate) fn receive<T>(&self, operation: &'static str, told: &Receiver<T>) -> Result<Option<T>, CommError> {
+        let start = Instant::now();
+        loop {
+            match told.recv_timeout(LOOK) {
+                Ok(word) => return Ok(Some(word)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.look(operation, start.elapsed())?,
+            }
+        }
     }
 
     /// Looks again and again until something is done, a rank has failed, or the deadline is over.
-    pub(crate) fn until(
+    fn until(
         &self,
         operation: &'static str,
-        first: Until,
         mut is_done: impl FnMut() -> Result<bool, CommError>,
     ) -> Result<(), CommError> {
         let start = Instant::now();
@@ -231,7 +234,7 @@ impl Peers {
                 looked = now;
                 self.look(operation, now - start)?;
             }
-            if first == Until::Asleep || now - start > SPIN {
+            if now - start > SPIN {
                 std::thread::sleep(NAP);
             } else {
                 std::hint::spin_loop();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use girih_graph_format::file;
 use girih_trainer::TrainConfig;
 
-use super::settings;
+use super::settings::{self, CONFIG_FILE};
 use crate::error::CliError;
 use crate::history::{History, Point};
 use crate::output::Results;
@@ -53,7 +53,7 @@ impl OutputFolder {
     }
 
     fn config_file(&self) -> PathBuf {
-        self.path.join("config.toml")
+        self.path.join(CONFIG_FILE)
     }
 
     /// Makes the folder with its configuration, and opens its history.

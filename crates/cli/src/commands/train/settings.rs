@@ -1,6 +1,6 @@
-//! Settings: the defaults of task and model, then the file, then the flags.
+//! Settings: the defaults of task and model, then the file, or of a session that is resumed its own, then the flags.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use girih_trainer::{ModelKind, TaskKind, TrainConfig};
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::args::TrainArgs;
 use crate::commands::DEFAULT_DATA;
 use crate::error::CliError;
+
+/// What the settings of a session are called in its folder.
+pub const CONFIG_FILE: &str = "config.toml";
 
 /// What a configuration file holds: a [`TrainConfig`], and the data.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,13 +36,19 @@ struct Chosen {
 pub fn resolve(args: &TrainArgs) -> Result<(String, TrainConfig), CliError> {
     let chosen =
         Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.map(ModelKind::from) };
-    let (file_data, mut config) = match &args.config {
-        Some(path) => read(path, chosen)?,
+    let (file_data, mut config) = match args.config.clone().or_else(|| resumed(args)) {
+        Some(path) => read(&path, chosen)?,
         None => (None, TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default())),
     };
     args.settings.override_in(&mut config);
     let spec = args.data.data.clone().or(file_data).unwrap_or_else(|| DEFAULT_DATA.to_owned());
     Ok((spec, config))
+}
+
+/// The settings of the session that is resumed, if it has left some.
+fn resumed(args: &TrainArgs) -> Option<PathBuf> {
+    let file = args.out.as_ref().filter(|_| args.resume)?.join(CONFIG_FILE);
+    file.exists().then_some(file)
 }
 
 /// A complete configuration file.
