@@ -24,7 +24,7 @@ pub struct DataArgs {
     /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Store every edge in both directions [default: as the format's published loader does]
+    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader does]
     #[arg(long, value_name = "BOOL")]
     pub symmetrize: Option<bool>,
     /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]

@@ -177,7 +177,8 @@ impl Company {
     pub fn tell_what_is_read(&self, data: &DataSource) {
         if self.local_rank().is_some() && !data.is_stored() {
             eprintln!(
-                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, its own part"
+                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, and with the \
+                 codec that its features have, its own part"
             );
         }
     }

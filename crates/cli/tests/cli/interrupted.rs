@@ -168,3 +168,55 @@ fn a_full_disk_leaves_no_half_written_data() {
     }
     assert!(names_in(work.folder()).is_empty());
 }
+
+/// What a session was told need not be told again, and what is told counts.
+#[test]
+fn a_resumed_session_keeps_its_settings() {
+    let work = Workspace::new();
+    let out = work.arg("sage");
+    girih(&["train", "--data", SMALL, "--model", "sage", "--hidden", "8", "--epochs", "2", "--out", &out]).ok();
+    let resumed = girih(&["train", "--out", &out, "--resume", "--epochs", "4", "--json"]).ok().result();
+    assert_eq!((&resumed["model"], &resumed["epochs"]), (&"sage".into(), &4.into()));
+    let message = girih(&["train", "--out", &out, "--resume", "--hidden", "9"]).refused(1);
+    assert!(says(&message, "other settings"), "{message}");
+    let nowhere = girih(&["train", "--data", SMALL, "--epochs", "1", "--out", &work.arg("none"), "--resume"]).ok();
+    assert!(says(&nowhere.err, "no checkpoint in"), "{}", nowhere.err);
+}
+
+/// Points of runs that are done already are kept, whichever run is resumed first.
+#[test]
+fn metrics_of_all_runs_are_kept() {
+    let work = Workspace::new();
+    let out = work.arg("runs");
+    let train =
+        |runs| girih(&["train", "--data", SMALL, "--epochs", "3", "--runs", runs, "--out", &out, "--resume"]).ok();
+    train("2");
+    train("3");
+    let metrics = fs::read_to_string(work.path("runs").join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics.lines().count(), 9, "{metrics}");
+}
+
+/// Threads are chosen before anything computes, and results that cannot be printed are no success.
+#[test]
+fn threads_and_lost_output_of_an_evaluation() {
+    let work = Workspace::new();
+    let out = work.arg("run");
+    girih(&["train", "--data", SMALL, "--epochs", "2", "--out", &out]).ok();
+    let evaluate = ["evaluate", "--data", SMALL, "--checkpoint", &out, "--threads", "1"];
+    girih(&evaluate).ok();
+    if cfg!(target_os = "linux") {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let lost = Finished::new(command(&evaluate).stdout(full).output().unwrap()).refused(1);
+        assert!(says(&lost, "could not be printed"), "{lost}");
+    }
+    let pipe = work.arg("pipe.npy");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let message = girih(&["predict", "--data", SMALL, "--checkpoint", &out, "--out", &pipe]).refused(1);
+    assert!(says(&message, "no regular file"), "{message}");
+    // What is written through a link lies where that leads.
+    let (link, target) = (work.path("link.npy"), work.path("target.npy"));
+    fs::write(&target, "").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    girih(&["predict", "--data", SMALL, "--checkpoint", &out, "--out", &work.arg("link.npy")]).ok();
+    assert!(link.is_symlink() && fs::metadata(&target).unwrap().len() > 600);
+}

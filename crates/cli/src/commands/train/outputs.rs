@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::file;
-use girih_trainer::TrainConfig;
+use girih_trainer::{TrainConfig, checkpoint_path};
 
 use super::settings::{self, CONFIG_FILE};
 use crate::error::CliError;
@@ -62,6 +62,9 @@ impl OutputFolder {
     /// When it cannot be written.
     pub fn begin(&self) -> Result<History, CliError> {
         std::fs::create_dir_all(&self.path).map_err(|e| CliError::io(&self.path, e))?;
+        if self.resume && !checkpoint_path(&self.path, 0).exists() {
+            eprintln!("no checkpoint in {}: training begins at its start", self.path.display());
+        }
         file::write_file(&self.config_file(), |out| Ok(out.write_all(self.config.as_bytes())?))?;
         History::open(&self.path.join("metrics.jsonl"), self.resume)
     }
