@@ -195,6 +195,9 @@ impl Company {
         match first {
             Chosen::Cpu(cpu) => Ok(Carried { done: self.on_processors(&cpu, precision, job)?, peak_device_bytes: 0 }),
             Chosen::Cuda(first) => {
+                if device.ranks_per_gpu > 1 && precision == Dtype::Bf16 && self.local_rank().is_none() {
+                    return Err(CliError::Usage(BF16_BY_THREADS.to_owned()));
+                }
                 let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
                 let cards = cards(*first, device, n_cards, precision)?;
                 let done = self.on_cards(&cards, job)?;
@@ -233,6 +236,11 @@ impl Company {
         }
     }
 }
+
+/// Library kernels for products of bf16 have parts that wait for others of the same kernel. On a card that ranks share, processors for
+/// those may be taken by exchanges that wait for this very product; contexts of processes take turns with all of it.
+const BF16_BY_THREADS: &str = "ranks of one process that share a device do not compute in bf16, whose products may wait for each other's exchanges: \
+     start processes, `girih launch --nproc N -- train … --device cuda --ranks-per-gpu R`, or leave --precision bf16 out";
 
 /// What ranks came to.
 pub struct Carried<T> {
