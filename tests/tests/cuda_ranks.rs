@@ -215,7 +215,7 @@ fn cards_learn_what_one_card_does() {
 /// and rounded to bf16 then.
 #[test]
 fn cards_learn_in_bf16_what_one_card_does() {
-    let Some(n) = several().map(|cards| cards.len()).filter(|_| ranks_per_gpu() == 1) else { return };
+    let Some(n) = several().map(|cards| cards.len()) else { return };
     let storing = |cards: Vec<Cuda>| -> Vec<Cuda> { cards.into_iter().map(|card| card.storing(Dtype::Bf16)).collect() };
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
         let base = TrainConfig::for_model(kind);
@@ -256,10 +256,6 @@ fn rows_copied_from_memory_teach_the_same_bits() {
     let ([_, CardTransport::Peer], Some(n)) = (&transports()[..], several().map(|cards| cards.len())) else { return };
     for (kind, precision) in [(ModelKind::Gcn, Dtype::F32), (ModelKind::Gcn, Dtype::Bf16), (ModelKind::Gat, Dtype::F32)]
     {
-        if precision == Dtype::Bf16 && ranks_per_gpu() > 1 {
-            // Products may wait for each other's exchanges there.
-            continue;
-        }
         let config = TrainConfig { epochs: 20, eval_every: 5, precision, ..TrainConfig::for_model(kind) };
         for partition in partitions(n) {
             let by = |transport| {
@@ -514,9 +510,6 @@ fn cards_share_subgraphs_and_patches() {
         (beside_hosts(TrainConfig { precision: Dtype::Bf16, ..sage() }, 0.3), Layout::SplitFeatures, Dtype::Bf16),
         (beside_hosts(coded, 0.3), Layout::SplitFeatures, Dtype::F32),
     ] {
-        if config.precision == Dtype::Bf16 && ranks_per_gpu() > 1 {
-            continue;
-        }
         let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
         let has_choice = layout != Layout::Replicated && config.tiers.is_default();
         let told = transports().into_iter().map(Some).filter(|_| has_choice);

@@ -13,7 +13,6 @@ use girih_reorder::OrderKind;
 
 use super::order::parse_rate;
 use super::{DataArgs, LayoutChoice, OutputArgs, Precision};
-use crate::error::CliError;
 use crate::paths;
 
 /// How ranks share the work.
@@ -27,8 +26,8 @@ pub struct RankArgs {
     /// Work on this many CUDA devices of this machine, a rank each
     #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
-    /// Ranks on each CUDA device, which share it: to try what more devices would come to, slower than they. Needs NCCL 2.30 or later, and
-    /// NCCL_MULTI_RANK_GPU_ENABLE=1 and CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment
+    /// Of processes that a launcher started, so many share each CUDA device: to try what more devices would come to, slower than they. Needs
+    /// NCCL 2.30 or later, and NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks_per_gpu: u16,
     #[command(flatten)]
@@ -53,21 +52,6 @@ pub struct RankArgs {
     /// Where processes that a launcher started meet: rank 0's host and a free port there [default: what the launcher says]
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
-}
-
-impl RankArgs {
-    /// Ranks that are threads of this process, if they are asked for.
-    ///
-    /// # Errors
-    /// When they are more than there can be.
-    pub fn threads(&self) -> Result<Option<u16>, CliError> {
-        let on_gpus = |gpus: u16| {
-            gpus.checked_mul(self.ranks_per_gpu).ok_or_else(|| {
-                CliError::Usage(format!("{} ranks on each of {gpus} CUDA devices are too many", self.ranks_per_gpu))
-            })
-        };
-        self.ranks.map_or_else(|| self.gpus.map(on_gpus).transpose(), |ranks| Ok(Some(ranks)))
-    }
 }
 
 /// Which rank holds and multiplies which block, and what travels.

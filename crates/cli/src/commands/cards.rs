@@ -12,12 +12,10 @@ use crate::error::CliError;
 pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>) -> Result<DeviceArgs, CliError> {
     let on = |device| Ok(DeviceArgs { device, ranks_per_gpu: ranks.ranks_per_gpu, ..*args });
     let usage = |message: String| Err(CliError::Usage(message));
-    let are_several = local_rank.is_some() || ranks.ranks.is_some();
-    let is_on_devices = ranks.gpus.is_some() || are_several && matches!(args.device, Device::Cuda(_));
-    if ranks.ranks_per_gpu > 1 && !is_on_devices {
+    if ranks.ranks_per_gpu > 1 && (local_rank.is_none() || !matches!(args.device, Device::Cuda(_))) {
         return usage(
-            "--ranks-per-gpu is for ranks on CUDA devices: give --gpus N, or --device cuda with --ranks N or to processes that a launcher \
-             starts; or leave it out"
+            "--ranks-per-gpu is for processes on CUDA devices, which take turns there: start them, `girih launch --nproc N -- train … \
+             --device cuda --ranks-per-gpu R`, or leave it out"
                 .to_owned(),
         );
     }
@@ -45,12 +43,12 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
 const FIRST: &str = "ranks are on the CUDA devices from the first one on; give --device cuda, and choose devices by \
                      CUDA_VISIBLE_DEVICES";
 
-/// The first device and those that follow it, for as many ranks as there are.
+/// The first device and those that follow it, as many as there are ranks.
 pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
     std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
 }
 
-/// The devices of the ranks that follow the first one, each as if it had it alone.
+/// The devices that follow the first one.
 pub fn others(
     device: &DeviceArgs,
     n_ranks: usize,
@@ -102,21 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn ranks_share_cards_that_are_asked_for() {
+    fn processes_share_cards_where_they_are_asked_to() {
         let (none, ranks, gpus) = ((None, None), (Some(4), None), (None, Some(2)));
         for (local_rank, expected) in [0, 0, 1, 1, 2].into_iter().enumerate() {
             assert_eq!(device_of_several((Device::Cuda(0), 2), none, Some(local_rank)), Ok(Device::Cuda(expected)));
         }
-        assert_eq!(device_of_several((Device::Auto, 2), gpus, None), Ok(Device::Cuda(0)));
-        assert_eq!(device_of_several((Device::Cuda(0), 3), ranks, None), Ok(Device::Cuda(0)));
         for (device, ranks, local_rank) in [
-            (Device::Auto, none, None),
+            (Device::Auto, gpus, None),
+            (Device::Cuda(0), ranks, None),
             (Device::Cuda(0), none, None),
-            (Device::Cpu, ranks, None),
             (Device::Auto, none, Some(1)),
+            (Device::Cpu, none, Some(1)),
         ] {
             let message = device_of_several((device, 2), ranks, local_rank).expect_err("refused");
-            assert!(message.contains("--ranks-per-gpu is for ranks on CUDA devices"), "{message}");
+            assert!(message.contains("--ranks-per-gpu is for processes on CUDA devices"), "{message}");
         }
     }
 

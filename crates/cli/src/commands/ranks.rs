@@ -84,14 +84,15 @@ impl Place {
 
     /// How ranks share the work, if there are several.
     pub fn options(&self, args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
-        let ranks = match (self.launch(), args.threads()?) {
-            (Some(launch), _) => u16::try_from(launch.size).map_err(|_| too_many(launch.size))?,
-            (None, Some(ranks)) => ranks,
-            (None, None) => return refuse_unused(args).map(|()| None),
+        let ranks = match (self.launch(), args.ranks, args.gpus) {
+            (Some(launch), ..) => u16::try_from(launch.size).map_err(|_| too_many(launch.size))?,
+            (None, Some(ranks), _) => {
+                check_threads(ranks)?;
+                ranks
+            }
+            (None, None, Some(gpus)) => gpus,
+            (None, None, None) => return refuse_unused(args).map(|()| None),
         };
-        if self.launch().is_none() && args.gpus.is_none() {
-            check_threads(ranks)?;
-        }
         if args.transport == Some(CardTransport::Peer) && self.launch().is_some() {
             return Err(CliError::Usage(
                 "--transport peer is for devices of one process, which read each other's memory: give --gpus N instead of starting \
@@ -195,9 +196,6 @@ impl Company {
         match first {
             Chosen::Cpu(cpu) => Ok(Carried { done: self.on_processors(&cpu, precision, job)?, peak_device_bytes: 0 }),
             Chosen::Cuda(first) => {
-                if device.ranks_per_gpu > 1 && precision == Dtype::Bf16 && self.local_rank().is_none() {
-                    return Err(CliError::Usage(BF16_BY_THREADS.to_owned()));
-                }
                 let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
                 let cards = cards(*first, device, n_cards, precision)?;
                 let done = self.on_cards(&cards, job)?;
@@ -237,11 +235,6 @@ impl Company {
     }
 }
 
-/// Library kernels for products of bf16 have parts that wait for others of the same kernel. On a card that ranks share, processors for
-/// those may be taken by exchanges that wait for this very product; contexts of processes take turns with all of it.
-const BF16_BY_THREADS: &str = "ranks of one process that share a device do not compute in bf16, whose products may wait for each other's exchanges: \
-     start processes, `girih launch --nproc N -- train … --device cuda --ranks-per-gpu R`, or leave --precision bf16 out";
-
 /// What ranks came to.
 pub struct Carried<T> {
     pub done: T,
@@ -264,9 +257,6 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
              --chunks out, or name a partition"
                 .to_owned(),
         ));
-    }
-    if partition == PartitionChoice::Auto {
-        refuse_sharing(args, "--partition auto")?;
     }
     if partition == PartitionChoice::Of(Scheme::OneD) && args.chunks > 1 {
         return Err(CliError::Usage(
@@ -315,16 +305,6 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Refuses devices that ranks share where their speed counts.
-fn refuse_sharing(args: &RankArgs, what: &str) -> Result<(), CliError> {
-    match args.ranks_per_gpu {
-        1 => Ok(()),
-        _ => Err(CliError::Usage(format!(
-            "{what} goes by how quick devices are, which ranks that share them are not: leave --ranks-per-gpu out"
-        ))),
-    }
-}
-
 /// Whether there are flags for what is chosen together with a partition.
 fn tells_how(args: &RankArgs) -> bool {
     let PartitionKind { replication, exchange, stages, .. } = args.partition;
@@ -336,7 +316,6 @@ pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
     if args.ranks.is_none() && args.gpus.is_none() {
         return refuse_unused(args);
     }
-    refuse_sharing(args, "--plan")?;
     let is_left = matches!(args.partition.partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
     if is_left && !tells_how(args) && (args.layout, args.rank_deadline) == (None, None) {
         return Ok(());

@@ -53,7 +53,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         if let Some(asked) = asked {
             return asked.plan(args, (&spec, &options, &config), &device);
         }
-        return match args.ranks.threads()? {
+        return match args.ranks.ranks.or(args.ranks.gpus) {
             None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
             Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (&spec, &options, &config), &device),
             Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),

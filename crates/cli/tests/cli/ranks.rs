@@ -339,11 +339,9 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
     let idle = girih(&["train", "--timeline", "a.json", "--plan", "--memory", "80GB"]).refused(2);
     assert!(says(&idle, "leave one of them out"), "{idle}");
-    let shared = |ranks: &[&str]| refusal(2, &[ranks, &["--ranks-per-gpu", "2"]].concat());
-    assert!(says(&shared(&["--ranks", "2", "--device", "cpu"]), "for ranks on CUDA devices"));
-    assert!(says(&shared(&["--gpus", "40000"]), "are too many"));
-    for by_speed in [["--partition", "auto"].as_slice(), &["--plan"]] {
-        assert!(says(&shared(&[&["--gpus", "2"], by_speed].concat()), "leave --ranks-per-gpu out"), "{by_speed:?}");
+    for ranks in [["--ranks", "2", "--device", "cpu"].as_slice(), &["--gpus", "2"], &["--gpus", "2", "--plan"]] {
+        let message = refusal(2, &[ranks, &["--ranks-per-gpu", "2"]].concat());
+        assert!(says(&message, "--ranks-per-gpu is for processes on CUDA devices"), "{message}");
     }
     let rounded = girih(&["partition", "--data", SMALL, "--ranks", "2", "--gather", "9", "--wire", "bf16"]).refused(2);
     assert!(says(&rounded, "leave --wire out"), "{rounded}");

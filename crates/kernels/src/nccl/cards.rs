@@ -5,7 +5,9 @@
 //!
 //! Ranks that are threads share the driver's context of their card, too. There much that a rank asks for, such as to load a kernel, waits
 //! for all that is under way on the card, also for an exchange that waits for this very rank. So they meet before each exchange
-//! ([`Peers::meet`](super::Peers::meet)): whatever one of them puts on the card to wait for others, these put beside it at once.
+//! ([`Peers::meet`](super::Peers::meet)): whatever one of them puts on the card to wait for others, these put beside it at once. That
+//! suffices for exchanges and draws, not always for training, whose kernels may find no room beside those that wait for them: ranks that
+//! train on a card together had better be processes.
 
 use girih_comm::{CommError, Transport, all_gather};
 

@@ -48,7 +48,7 @@ impl Asked {
                 "processes that a launcher started would each find other memory free: give --tier-memory a size, like 80GB, instead of auto",
             )?;
         }
-        let n_ranks = args.ranks.threads()?.map_or(1, usize::from);
+        let n_ranks = args.ranks.ranks.or(args.ranks.gpus).map_or(1, usize::from);
         let is_alone = matches!(place, Place::Alone);
         let reserved = if is_alone && n_ranks == 1 { 0 } else { EXCHANGE_BYTES };
         Ok(Some(Self { memory, n_devices: if is_alone { n_ranks } else { 1 }, reserved }))
