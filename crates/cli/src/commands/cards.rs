@@ -54,11 +54,9 @@ pub fn others(
     n_ranks: usize,
     precision: Dtype,
 ) -> impl Iterator<Item = Result<Cuda, CliError>> + '_ {
-    let each = usize::from(device.ranks_per_gpu);
-    (1..n_ranks).map(move |rank| {
-        open(rank / each, device, precision).map_err(|error| {
-            CliError::Other(format!("{n_ranks} ranks, {each} on a device, want more of them, but {error}"))
-        })
+    (1..n_ranks).map(move |ordinal| {
+        open(ordinal, device, precision)
+            .map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))
     })
 }
 

@@ -180,7 +180,7 @@ fn a_resumed_session_keeps_its_settings() {
     let message = girih(&["train", "--out", &out, "--resume", "--hidden", "9"]).refused(1);
     assert!(says(&message, "other settings"), "{message}");
     let nowhere = girih(&["train", "--data", SMALL, "--epochs", "1", "--out", &work.arg("none"), "--resume"]).ok();
-    assert!(says(&nowhere.err, "no checkpoint in"), "{}", nowhere.err);
+    assert!(nowhere.err.contains("no checkpoint in"), "{}", nowhere.err);
 }
 
 /// Points of runs that are done already are kept, whichever run is resumed first.

@@ -270,7 +270,7 @@ fn ranks_that_differ_are_told_before_the_first_step() {
     girih(&["train", "--data", SMALL, "--epochs", "2", "--out", &folders[1]]).ok();
     let resume = |rank: usize| owned(&["train", "--data", SMALL, "--epochs", "3", "--resume", "--out", &folders[rank]]);
     for said in told(&resume) {
-        assert!(says(&said, "rank 1: it resumes from another epoch than rank 0"), "{said}");
+        assert!(says(&said, "rank 1: it goes on from another checkpoint than rank 0"), "{said}");
     }
 }
 

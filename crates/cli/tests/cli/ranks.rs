@@ -431,15 +431,16 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let plans = result["plans"].as_array().unwrap();
     let partitions: Vec<&str> = plans.iter().map(|plan| plan["grid"].as_str().unwrap()).collect();
     let schemes: Vec<&str> = partitions.iter().map(|grid| grid.split(',').next().unwrap()).collect();
-    let [rows, replicas, square] = [["1d"; 8].as_slice(), &["1.5d"; 8], &["2d"; 10]];
+    let [rows, replicas, square] = [["1d"; 8].as_slice(), &["1.5d"; 12], &["2d"; 10]];
     assert_eq!(schemes, [rows, replicas, square].concat());
     let stages: Vec<&str> = plans.iter().map(|plan| plan["stages"].as_str().unwrap()).collect();
     let of_a_grid = |stages: &[&'static str]| stages.repeat(2);
-    let [rows, replicas, square] =
-        [&["1", "2", "4", "steps"][..], &["1", "2", "4", "1"], &["1", "2", "4", "steps", "1"]];
-    assert_eq!(stages, [of_a_grid(rows), of_a_grid(replicas), of_a_grid(square)].concat());
+    // Four replicas hold all rows, so that none come.
+    let [rows, two, four, square] =
+        [&["1", "2", "4", "steps"][..], &["1", "2", "4", "1"], &["1", "1"], &["1", "2", "4", "steps", "1"]];
+    assert_eq!(stages, [rows, two, four, square].map(of_a_grid).concat());
     let chunks = plans.iter().filter(|plan| plan["chunks"] == 4).map(|plan| &plan["stages"]);
-    assert_eq!(chunks.collect::<Vec<_>>(), ["1"; 4]);
+    assert_eq!(chunks.collect::<Vec<_>>(), ["1"; 6]);
     let epoch = |plan: &serde_json::Value| plan["epoch_ms"].as_f64().unwrap();
     assert!(plans.iter().all(|plan| plan["fits"] == true && epoch(plan) > 0.0), "{result}");
     assert!(plans.iter().all(|plan| epoch(plan) >= epoch(&result["choice"])), "{result}");
@@ -461,7 +462,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     }
     // Processors wait for what is exchanged, so that chunks spare them nothing.
     let on_processor = plan(&["--ranks", "4", "--json"]).ok().result();
-    assert_eq!(on_processor["plans"].as_array().unwrap().len(), 10);
+    assert_eq!(on_processor["plans"].as_array().unwrap().len(), 12);
     let flags = ["--gpus", "2", "--memory", "80GB", "--cuts", "weighted", "--wire", "bf16"];
     let shown = plan(&flags).ok().out;
     for part in ["--stages ", " --cuts weighted --wire bf16"] {
