@@ -17,7 +17,7 @@ pub struct DeviceArgs {
     /// Threads to compute with [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Ranks on each CUDA device, as [`device_of`](crate::commands::cards::device_of) takes it from the flags for ranks.
+    /// Processes that share each CUDA device, as `--ranks-per-gpu` of the flags for ranks says; set where the device is chosen.
     #[arg(skip = 1_u16)]
     pub ranks_per_gpu: u16,
 }
