@@ -1,6 +1,8 @@
 //! Ranks on cards, as tests have them.
 
-use girih_comm::CommError;
+use std::time::{Duration, Instant};
+
+use girih_comm::{CommError, RankFailure};
 use girih_compute::ComputeError;
 use girih_kernels::{Cuda, Device};
 
@@ -50,6 +52,23 @@ pub fn group() -> Option<Vec<Cuda>> {
 #[must_use]
 pub fn several() -> Option<Vec<Cuda>> {
     group().filter(|cards| cards.len() > 1)
+}
+
+/// What rank one fails with on purpose.
+#[must_use]
+pub fn enough() -> Failure {
+    Failure("rank one has had enough".to_owned())
+}
+
+/// Checks that ranks which began at `start` ended soon, with the error of rank one, that had [`enough`].
+///
+/// # Panics
+/// When they did not.
+pub fn check_ended_by_rank_one<T>(outcome: Result<T, RankFailure<Failure>>, start: Instant, what: &str) {
+    let Err(failure) = outcome else { panic!("no rank failed, {what}") };
+    assert_eq!(failure.rank, 1, "{what}");
+    assert!(failure.message.contains("had enough"), "{}, {what}", failure.message);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}, {what}", start.elapsed());
 }
 
 /// Whatever ends a rank.

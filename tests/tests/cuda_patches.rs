@@ -18,7 +18,7 @@ use girih_kernels::{Cuda, NcclRank};
 use girih_partition::Patches;
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
-use girih_tests::cards::{Failure, group, several};
+use girih_tests::cards::{Failure, check_ended_by_rank_one, enough, group, several};
 use girih_tiers::{CacheShares, Placement};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
@@ -364,15 +364,13 @@ fn a_rank_that_fails_ends_those_who_want_rows_of_its_host() {
         let (ids, mut out) = (cuda.upload_ids(&[1, 599, 300])?, cuda.zeros(Shape::new(3, 16), Dtype::F32)?);
         for batch in 0..6 {
             if batch == 3 && world.rank() == 1 {
-                return Err(Failure("rank one has had enough".to_owned()));
+                return Err(enough());
             }
             reader.gather(cuda, &ids, &mut out)?;
         }
         Ok(())
     });
-    let failure = outcome.expect_err("a rank failed");
-    assert!(failure.rank == 1 && failure.message.contains("had enough"), "{}", failure.message);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    check_ended_by_rank_one(outcome, start, "on cards");
 }
 
 /// A rank that fails between two batches: the others, who wait for its draws, end with its error.
@@ -388,17 +386,14 @@ fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
         let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
         for batch in 0..6 {
             if batch == 3 && world.rank() == 1 {
-                return Err(Failure("rank one has had enough".to_owned()));
+                return Err(enough());
             }
             source.request(&[1, 2, 3, 400], DrawKey::new(1, 1, batch))?;
             source.take()?;
         }
         Ok(())
     });
-    let failure = outcome.expect_err("a rank failed");
-    assert_eq!(failure.rank, 1);
-    assert!(failure.message.contains("had enough"), "{}", failure.message);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    check_ended_by_rank_one(outcome, start, "on cards");
 }
 
 /// A rank that fails before its part of a sum: who draws behind that, and waits for the draw, ends with its error.
@@ -414,7 +409,7 @@ fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
         let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
         for batch in 0..6 {
             if batch == 3 && world.rank() == 1 {
-                return Err(Failure("rank one has had enough".to_owned()));
+                return Err(enough());
             }
             world.all_reduce(&mut x)?;
             source.request(&[1, 2, 3, 400], DrawKey::new(1, 1, batch))?;
@@ -422,7 +417,5 @@ fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
         }
         Ok(())
     });
-    let failure = outcome.expect_err("a rank failed");
-    assert!(failure.rank == 1 && failure.message.contains("had enough"), "{}", failure.message);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    check_ended_by_rank_one(outcome, start, "on cards");
 }

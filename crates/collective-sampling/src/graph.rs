@@ -7,7 +7,7 @@ use girih_partition::Patches;
 use girih_sampling::{Bias, DrawScratch, DrawnHop, Hop, HopSource, Patch, Topology};
 
 use crate::exchange::{exchange, messages};
-use crate::wire::{Reader, Request, drawn, put, reply};
+use crate::wire::{Reader, Request, by_owner, drawn, put, reply};
 use crate::{CollectiveError, Tally};
 
 /// A graph of which every rank holds the rows of its patch. As a [`Topology`] it is that of the whole graph: for each hop all
@@ -92,14 +92,8 @@ impl<'r, B: Backend> RankGraph<'r, B> {
             }
         }
         let received = exchange(self.world, &mut self.tally.weights, replies)?;
-        let mut of_rank = Vec::with_capacity(received.len());
-        for (rank, message) in received.iter().enumerate() {
-            let mut reader = Reader::new(message, rank, "the weights of rows");
-            let n_nodes = owners.iter().filter(|&&owner| owner == rank).count();
-            of_rank.push(reader.numbers(n_nodes)?.map(f64::from_le_bytes));
-            reader.end()?;
-        }
-        let weights: Vec<f64> = owners.iter().filter_map(|&owner| of_rank[owner].next()).collect();
+        let weights = by_owner(&received, owners, "the weights of rows")?;
+        let weights: Vec<f64> = weights.into_iter().map(f64::from_le_bytes).collect();
         let mut sent = messages(self.world);
         for (share, &owner) in hop.shares(&weights).unwrap_or_default().into_iter().zip(owners) {
             put(&mut sent[owner], &[share]);

@@ -3,7 +3,7 @@
 use girih_compute::Backend;
 
 use crate::exchange::{exchange, messages};
-use crate::wire::Reader;
+use crate::wire::{Reader, by_owner};
 use crate::{CollectiveError, RankGraph};
 
 impl<B: Backend> RankGraph<'_, B> {
@@ -14,22 +14,14 @@ impl<B: Backend> RankGraph<'_, B> {
     /// When the rows of a rank have no values, or it fails.
     pub fn values(&mut self, edge_ids: &[u64]) -> Result<Vec<f32>, CollectiveError> {
         let owners: Vec<usize> = edge_ids.iter().map(|&edge| self.owner_of_edge(edge)).collect();
-        let (mut requests, mut n_asked) = (messages(self.world), vec![0; self.world.size()]);
-        for (edge, &owner) in edge_ids.iter().zip(&owners) {
-            requests[owner].extend(edge.to_le_bytes());
-            n_asked[owner] += 1;
-        }
+        let mut requests = messages(self.world);
+        edge_ids.iter().zip(&owners).for_each(|(edge, &owner)| requests[owner].extend(edge.to_le_bytes()));
         let asked = exchange(self.world, &mut self.tally.shuffle, requests)?;
         let reply = |(rank, message): (usize, &girih_comm::Parcel)| self.values_for(rank, message);
         let replies = asked.iter().enumerate().map(reply).collect::<Result<_, _>>()?;
         let received = exchange(self.world, &mut self.tally.reshuffle, replies)?;
-        let mut of_rank = Vec::with_capacity(received.len());
-        for (rank, (message, &n)) in received.iter().zip(&n_asked).enumerate() {
-            let mut reader = Reader::new(message, rank, "values of edges");
-            of_rank.push(reader.numbers(n)?.map(f32::from_le_bytes));
-            reader.end()?;
-        }
-        Ok(owners.iter().filter_map(|&owner| of_rank[owner].next()).collect())
+        let values = by_owner(&received, &owners, "values of edges")?;
+        Ok(values.into_iter().map(f32::from_le_bytes).collect())
     }
 
     /// The rank whose rows have an edge of the whole graph.

@@ -8,6 +8,7 @@
 //! values    edge ids; then f32 for each
 //! ```
 
+use girih_comm::Parcel;
 use girih_sampling::{DrawKey, DrawnHop, Draws, Hop, Neighbors, NodeId};
 
 use crate::CollectiveError;
@@ -70,6 +71,23 @@ impl<'m> Reader<'m> {
     pub(crate) fn garbled(&self) -> CollectiveError {
         CollectiveError::garbled(self.rank, self.what)
     }
+}
+
+/// A number of `N` bytes for each thing that was asked of its owner, in the order of the things; each rank's message holds those of its own.
+pub(crate) fn by_owner<const N: usize>(
+    received: &[Parcel],
+    owners: &[usize],
+    what: &'static str,
+) -> Result<Vec<[u8; N]>, CollectiveError> {
+    let mut n_asked = vec![0; received.len()];
+    owners.iter().for_each(|&owner| n_asked[owner] += 1);
+    let mut of_rank = Vec::with_capacity(received.len());
+    for (rank, (message, n)) in received.iter().zip(n_asked).enumerate() {
+        let mut reader = Reader::new(message, rank, what);
+        of_rank.push(reader.numbers(n)?);
+        reader.end()?;
+    }
+    Ok(owners.iter().filter_map(|&owner| of_rank[owner].next()).collect())
 }
 
 /// A request: what a rank asks of another one's patch.

@@ -113,8 +113,7 @@ impl DataShape {
     /// # Errors
     /// When it can not, saying why.
     pub fn check_same(&self, other: &Self, run: u64) -> Result<(), String> {
-        let sizes = |shape: &Self| Self { fingerprints: Vec::new(), ..shape.clone() };
-        if sizes(self) != sizes(other) {
+        if self.sizes() != other.sizes() {
             return Err(format!("it was trained on {self}, not on {other}; choose another output folder"));
         }
         if self.of_run(run) != other.of_run(run) {
@@ -127,11 +126,9 @@ impl DataShape {
         Ok(())
     }
 
-    /// Whether `other` has as many of everything, under the same name, but other contents, another split for the run, or another order.
-    #[must_use]
-    pub fn differs_in_contents(&self, other: &Self, run: u64) -> bool {
-        let sizes = |shape: &Self| Self { fingerprints: Vec::new(), ..shape.clone() };
-        sizes(self) == sizes(other) && self.of_run(run) != other.of_run(run)
+    /// The same without hashes of contents.
+    fn sizes(&self) -> Self {
+        Self { fingerprints: Vec::new(), ..self.clone() }
     }
 
     /// The hash of the contents with the split of a run.
@@ -210,6 +207,18 @@ impl Checkpoint {
             hash.update(bytemuck::cast_slice(values.data()));
         }
         hash.finalize()
+    }
+
+    /// Tells people, where data are of the size of those that it was trained on but not the same, that nodes of its training may be tested.
+    pub(crate) fn note_other_contents(&self, found: &DataShape) {
+        let Progress { data, run, .. } = &self.progress;
+        if data.sizes() == found.sizes() && data.of_run(*run) != found.of_run(*run) {
+            tracing::warn!(
+                "this is not what the checkpoint was trained on, but of the same size: other contents, another split, or, after training with \
+                 --reorder, another order; without the --split, --features, --symmetrize and --normalize-features of the training its nodes \
+                 may be tested"
+            );
+        }
     }
 
     /// A hash of all that it holds.

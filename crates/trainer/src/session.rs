@@ -288,7 +288,9 @@ pub fn apply<B: Backend>(
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_codec(config.codec, config.seed)?;
-    checkpoint.progress.data.check_widths(&DataShape::of(&dataset))?;
+    let found = DataShape::of(&dataset);
+    checkpoint.progress.data.check_widths(&found)?;
+    checkpoint.note_other_contents(&found);
     // What devices do not hold, a processor does.
     let tiers = if backend.has_own_memory() { config.tiers } else { TierConfig::default() };
     let config = &TrainConfig { tiers, ..config.clone() };

@@ -6,10 +6,10 @@ mod similarity;
 
 use std::path::{Path, PathBuf};
 
-use girih_datasets::{DataSource, Dataset, LoadOptions, load};
+use girih_datasets::{DataSource, LoadOptions, load};
 use girih_graph_format::{Matrix, file};
 use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
-use girih_trainer::{Checkpoint, DataShape, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
+use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
 
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend, use_threads};
@@ -224,18 +224,6 @@ fn argmax(row: &[f32]) -> i64 {
     best as i64
 }
 
-/// Tells people where test nodes may be nodes that a model was trained on.
-fn tell_of_other_data(checkpoint: &Checkpoint, dataset: &Dataset) {
-    let (trained, found) = (&checkpoint.progress.data, DataShape::of(dataset));
-    if trained.differs_in_contents(&found, checkpoint.progress.run) {
-        tracing::warn!(
-            "this is not what the checkpoint was trained on, but of the same size: other contents, another split, or, after training with \
-             --reorder, another order; without the --split, --features, --symmetrize and --normalize-features of the training its nodes may \
-             be tested"
-        );
-    }
-}
-
 impl Loaded {
     /// Features are compressed as in training, unless another `codec` is chosen.
     fn new(
@@ -258,11 +246,7 @@ impl Loaded {
         let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
         let data = match ranks {
             Some(_) => DataSource::open(required(data)?, &options)?,
-            None => {
-                let dataset = load(required(data)?, &options)?;
-                tell_of_other_data(&checkpoint, &dataset);
-                dataset.into()
-            }
+            None => load(required(data)?, &options)?.into(),
         };
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..ranks });
         let speaks = company.speaks();

@@ -125,7 +125,9 @@ pub struct Embedded {
 pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_codec(config.codec, config.seed)?;
-    checkpoint.progress.data.check_features(&DataShape::of(&dataset))?;
+    let found = DataShape::of(&dataset);
+    checkpoint.progress.data.check_features(&found)?;
+    checkpoint.note_other_contents(&found);
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;
     trainer.state_mut().restore(checkpoint)?;

@@ -98,7 +98,9 @@ pub fn recommend<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<Recommendations, TrainError> {
     let config = &checkpoint.progress.config;
-    checkpoint.progress.data.check_nodes(&DataShape::of(&dataset))?;
+    let found = DataShape::of(&dataset);
+    checkpoint.progress.data.check_nodes(&found)?;
+    checkpoint.note_other_contents(&found);
     let session = Prepared::new(backend, dataset, config)?;
     Recommendations::of(session.run(backend, config, checkpoint.progress.run)?, checkpoint)
 }

@@ -435,9 +435,11 @@ impl<B: Backend> PatchSource for Exchanged<'_, B> {
         };
         let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
         sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
-        let edge_ids = || batch.blocks.iter().flat_map(|block| &block.edge_ids).copied().collect::<Vec<u64>>();
-        let weights = if neighborhoods.needs_edge_ids() { Some(graph.values(&edge_ids())?) } else { None };
-        Ok((batch, weights))
+        if !neighborhoods.needs_edge_ids() {
+            return Ok((batch, None));
+        }
+        let edge_ids: Vec<u64> = batch.blocks.iter().flat_map(|block| &block.edge_ids).copied().collect();
+        Ok((batch, Some(graph.values(&edge_ids)?)))
     }
 
     fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError> {
