@@ -63,10 +63,16 @@ pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError
     clusters_counted(graph, n_clusters, Alike::Nodes, Idx::MAX as usize)
 }
 
-/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets METIS, of edges; of a graph beyond what METIS counts
-/// of nodes alone.
+/// Nodes that a part has at least, on average, where parts are to have as many edges, too. With fewer there is little to choose from, and
+/// METIS leaves parts empty, which it says on standard output.
+const NODES_WITH_EVEN_EDGES: usize = 16;
+
+/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets METIS, of edges; of a graph beyond what METIS counts,
+/// and of parts of a few nodes, of nodes alone.
 pub(crate) fn even_parts(graph: &Csr, n_parts: usize) -> Result<Vec<u32>, ReorderError> {
-    clusters_counted(graph, n_parts, Alike::NodesAndEdges, Idx::MAX as usize)
+    let is_fine = graph.n_rows() / NODES_WITH_EVEN_EDGES < n_parts;
+    let alike = if is_fine { Alike::Nodes } else { Alike::NodesAndEdges };
+    clusters_counted(graph, n_parts, alike, Idx::MAX as usize)
 }
 
 /// What clusters have nearly equal numbers of.

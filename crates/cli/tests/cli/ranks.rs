@@ -167,6 +167,16 @@ fn a_partition_that_is_chosen_is_not_told_how() {
     }
 }
 
+/// METIS prints where it finds no node for a part, and nothing else may be printed there.
+#[test]
+fn parts_of_a_few_nodes_leave_standard_output_to_the_result() {
+    let data = "synth:planted,nodes=3000,degree=2,features=2,classes=2";
+    for blocks in ["2500", "1000", "375"] {
+        let finished = girih(&["reorder", "--data", data, "--order", "parts", "--blocks", blocks, "--json"]).ok();
+        assert!(finished.out.lines().all(|line| line.starts_with('{')), "{blocks} parts: {}", finished.out);
+    }
+}
+
 #[test]
 fn reorder_writes_the_data_and_the_order() {
     let work = Workspace::new();
