@@ -234,12 +234,16 @@ impl BatchConfig {
         let (name, kind) = (model.kind.name(), self.kind.name());
         let refused = |what: String| Err(TrainError::invalid(what));
         if !self.is_sampled() {
+            let usual = Self::default();
             let unused = [
                 (!self.fanout.is_empty(), "fanout"),
                 (self.replace, "replace"),
                 (self.clusters.is_some(), "clusters"),
                 (self.clusters_per_batch.is_some(), "clusters_per_batch"),
                 (self.subgraphs_per_step != 1, "subgraphs_per_step"),
+                (self.saint != usual.saint, "saint"),
+                (self.walk_length != usual.walk_length, "walk_length"),
+                (self.prefetch != usual.prefetch, "prefetch"),
             ];
             return match unused.iter().find(|(is_set, _)| *is_set) {
                 Some((_, setting)) => refused(format!(
@@ -281,6 +285,8 @@ impl BatchConfig {
     /// At the first such setting, naming what works.
     pub fn check(&self) -> Result<(), TrainError> {
         let (fans_out, clusters) = (self.kind.has_blocks(), self.kind == BatchKind::Cluster);
+        let (saint, usual) = (self.kind == BatchKind::Saint, Self::default());
+        let walks = saint && self.saint == SaintKind::Walk;
         let rules = [
             (fans_out || self.fanout.is_empty(), "fanout", "left out: neighbor and layer batches have one"),
             (fans_out || !self.replace, "replace", "false: neighbor and layer batches can draw with replacement"),
@@ -292,6 +298,12 @@ impl BatchConfig {
             ),
             (self.clusters != Some(0), "clusters", "at least 1"),
             (self.clusters_per_batch != Some(0), "clusters_per_batch", "at least 1"),
+            (saint || self.saint == usual.saint, "saint", "left out: it says what saint batches are drawn by"),
+            (
+                walks || self.walk_length == usual.walk_length,
+                "walk_length",
+                "left out: saint batches that are drawn by walks have one",
+            ),
             (self.walk_length >= 1, "walk_length", "at least 1"),
             (self.subgraphs_per_step >= 1, "subgraphs_per_step", "at least 1"),
             (

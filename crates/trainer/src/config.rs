@@ -288,7 +288,7 @@ pub enum Aggregator {
     Lstm,
 }
 
-/// The network and its sizes.
+/// The network and its sizes. What a network does not read stays as [`TrainConfig::for_model`] has it, or is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
@@ -306,7 +306,7 @@ pub struct ModelConfig {
     /// Whether a first aggregation that is a constant is computed once, before training, instead of in every epoch. The
     /// results agree up to the order of sums. SGC looks only at aggregated features and always computes them once.
     pub aggregate_once: bool,
-    /// How GraphSAGE aggregates; other models do not look at it.
+    /// How GraphSAGE aggregates.
     pub aggregator: Aggregator,
     /// Heads of the hidden layers of attention networks; each is `hidden` wide.
     pub heads: usize,
@@ -322,11 +322,11 @@ pub struct ModelConfig {
     pub teleport: f64,
     /// Whether N-GCN's powers go through a last linear layer; otherwise they are averaged.
     pub mixing: bool,
-    /// Hidden layers add to what they read. Not for SGC, SAGE, N-GCN, APPNP and MLP.
+    /// Hidden layers of GCN, GAT, GATv2 and GIN add to what they read.
     pub residual: bool,
-    /// What normalises hidden layers. Not for SGC, SAGE, N-GCN, APPNP and MLP.
+    /// What normalises hidden layers of GCN, GAT, GATv2 and GIN.
     pub norm: NormKind,
-    /// Whether logits read all hidden layers. Not for SGC, SAGE, N-GCN, APPNP and MLP.
+    /// Whether logits of GCN, GAT, GATv2 and GIN read all hidden layers.
     pub jump: Jump,
 }
 
@@ -360,6 +360,26 @@ impl ModelConfig {
     /// Whether the network is a stack of convolutions, which residual connections, norms and jumps fit around.
     fn stacks(&self) -> bool {
         matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
+    }
+
+    /// The first setting that the network does not read, but that is not as it was, and which networks read it.
+    fn unread(&self) -> Option<(&'static str, &'static str)> {
+        let usual = TrainConfig::for_model(self.kind).model;
+        let (attends, hops) = (self.kind.has_heads(), matches!(self.kind, ModelKind::Ngcn | ModelKind::Appnp));
+        let settings = [
+            (self.stacks() || !self.residual, "residual", "gcn, gat, gatv2 and gin"),
+            (self.stacks() || self.norm == NormKind::None, "norm", "gcn, gat, gatv2 and gin"),
+            (self.stacks() || self.jump == Jump::None, "jump", "gcn, gat, gatv2 and gin"),
+            (self.kind == ModelKind::Sage || self.aggregator == usual.aggregator, "aggregator", "sage"),
+            (attends || self.heads == usual.heads, "heads", "gat and gatv2"),
+            (attends || self.out_heads == usual.out_heads, "out_heads", "gat and gatv2"),
+            (attends || self.attention_dropout == usual.attention_dropout, "attention_dropout", "gat and gatv2"),
+            (attends || self.slope == usual.slope, "slope", "gat and gatv2"),
+            (hops || self.hops == usual.hops, "hops", "ngcn and appnp"),
+            (self.kind == ModelKind::Appnp || self.teleport == usual.teleport, "teleport", "appnp"),
+            (self.kind == ModelKind::Ngcn || self.mixing == usual.mixing, "mixing", "ngcn"),
+        ];
+        settings.into_iter().find(|(is_read_or_usual, ..)| !is_read_or_usual).map(|(_, setting, of)| (setting, of))
     }
 
     /// Share of attention dropped out.
@@ -519,9 +539,6 @@ impl TrainConfig {
             (share.contains(&self.model.slope), "slope", "at least 0 and below 1"),
             (self.model.hops <= 1000, "hops", "at most 1000"),
             ((0.0..=1.0).contains(&self.model.teleport), "teleport", "from 0 to 1"),
-            (self.model.stacks() || !self.model.residual, "residual", "false for this model"),
-            (self.model.stacks() || self.model.norm == NormKind::None, "norm", "none for this model"),
-            (self.model.stacks() || self.model.jump == Jump::None, "jump", "none for this model"),
             (positive(o.lr), "lr", "positive"),
             (not_negative(o.weight_decay), "weight_decay", "zero or positive"),
             (share.contains(&o.beta1), "beta1", "at least 0 and below 1"),
@@ -567,6 +584,12 @@ impl TrainConfig {
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
         ];
+        if let Some((setting, readers)) = self.model.unread() {
+            let name = self.model.kind.name();
+            return Err(TrainError::invalid(format!(
+                "setting `{setting}` must be left out: {name} does not read it, but {readers}"
+            )));
+        }
         match rules.iter().find(|(holds, ..)| !holds) {
             None => {
                 if self.task == TaskKind::Links {
@@ -578,6 +601,43 @@ impl TrainConfig {
                 self.batch.validate(&self.model)
             }
             Some((_, setting, rule)) => Err(TrainError::invalid(format!("setting `{setting}` must be {rule}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The configuration of a network with another value of one setting.
+    fn with(kind: ModelKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
+        let mut config = TrainConfig::for_model(kind);
+        change(&mut config.model);
+        config
+    }
+
+    #[test]
+    fn what_a_network_does_not_read_is_refused_by_name() {
+        use ModelKind::{Appnp, Gat, Gcn, Gin, LightGcn, Mlp, Ngcn, Sage, Sgc};
+        let settings: [(&str, fn(&mut ModelConfig), &[ModelKind], &[ModelKind]); 9] = [
+            ("heads", |m| m.heads = 3, &[Gat], &[Gcn, Sage, Mlp]),
+            ("out_heads", |m| m.out_heads = 3, &[Gat], &[Gin, Appnp]),
+            ("attention_dropout", |m| m.attention_dropout = Some(0.3), &[Gat], &[Gcn, LightGcn]),
+            ("hops", |m| m.hops = 3, &[Ngcn, Appnp], &[Gcn, Sgc]),
+            ("teleport", |m| m.teleport = 0.3, &[Appnp], &[Ngcn]),
+            ("mixing", |m| m.mixing = false, &[Ngcn], &[Appnp]),
+            ("aggregator", |m| m.aggregator = Aggregator::Pool, &[Sage], &[Gcn, Gat]),
+            ("residual", |m| m.residual = true, &[Gcn, Gat, Gin], &[Sage, Mlp]),
+            ("norm", |m| m.norm = NormKind::Layer, &[Gcn, Gat, Gin], &[Sgc, Ngcn]),
+        ];
+        for (setting, change, readers, others) in settings {
+            for &kind in readers {
+                assert!(with(kind, change).validate().is_ok(), "{} reads {setting}", kind.name());
+            }
+            for &kind in others {
+                let message = with(kind, change).validate().unwrap_err().to_string();
+                assert!(message.contains(&format!("`{setting}`")) && message.contains(kind.name()), "{message}");
+            }
         }
     }
 }

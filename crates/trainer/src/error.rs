@@ -50,6 +50,15 @@ impl TrainError {
         Self(Box::new(Kind::Invalid(message.into())))
     }
 
+    /// The rank that failed, of several, if it is known.
+    #[must_use]
+    pub fn failed_rank(&self) -> Option<usize> {
+        match *self.0 {
+            Kind::Rank { rank, .. } => Some(rank),
+            _ => None,
+        }
+    }
+
     /// The failure of a rank.
     pub fn rank(rank: usize, message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Rank { rank, message: message.into() }))

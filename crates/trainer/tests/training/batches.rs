@@ -14,7 +14,7 @@ use girih_trainer::{
     OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TierConfig, TrainConfig, checkpoint_path,
 };
 
-use crate::{config, densified, planted, train, with_bags_of_words};
+use crate::{config, densified, planted, small, train, with_bags_of_words};
 
 /// Networks whose layers read blocks.
 const LAYERED: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin];
@@ -25,8 +25,7 @@ fn batches(kind: BatchKind) -> BatchConfig {
 
 /// Plain gradient descent without dropout: what two ways of training differ by is then what their gradients do.
 fn plain(kind: ModelKind, epochs: u64) -> TrainConfig {
-    let mut config = config(kind, epochs);
-    config.model = ModelConfig { dropout: 0.0, heads: 2, ..config.model };
+    let mut config = small(config(kind, epochs));
     // Sums over neighbours, which nothing normalises, have steep losses.
     let lr = if kind == ModelKind::Gin { 0.002 } else { 0.05 };
     config.optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
@@ -130,9 +129,7 @@ fn of_every_kind() -> Vec<TrainConfig> {
     ];
     let with = |(kind, batch): (ModelKind, BatchConfig)| {
         let batch_size = (batch.kind != BatchKind::Cluster).then_some(25);
-        let mut config = TrainConfig { batch, batch_size, ..config(kind, 3) };
-        config.model.heads = 2;
-        config
+        TrainConfig { batch, batch_size, ..config(kind, 3) }
     };
     kinds.into_iter().map(with).collect()
 }
@@ -483,6 +480,16 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
         (sampled(ModelKind::Gcn, BatchConfig { subgraphs_per_step: 2, ..BatchConfig::default() }), "batch kind"),
         (sampled(ModelKind::Gcn, BatchConfig { subgraphs_per_step: 0, ..batches(BatchKind::Saint) }), "at least 1"),
         (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..BatchConfig::default() }), "batch kind"),
+        (sampled(ModelKind::Gcn, BatchConfig { prefetch: 4, ..BatchConfig::default() }), "batch kind"),
+        (sampled(ModelKind::Gcn, BatchConfig { saint: SaintKind::Edge, ..neighbor() }), "batch.saint"),
+        (sampled(ModelKind::Gcn, BatchConfig { walk_length: 3, ..batches(BatchKind::Cluster) }), "batch.walk_length"),
+        (
+            sampled(
+                ModelKind::Gcn,
+                BatchConfig { walk_length: 3, saint: SaintKind::Node, ..batches(BatchKind::Saint) },
+            ),
+            "drawn by walks",
+        ),
         (TrainConfig { batch_size: Some(5), ..config(ModelKind::Gcn, 1) }, "batch_size"),
         (TrainConfig { batch_size: Some(5), ..sampled(ModelKind::Gcn, batches(BatchKind::Cluster)) }, "batch_size"),
     ];

@@ -8,17 +8,15 @@ use girih_datasets::Dataset;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
-    BatchConfig, BatchKind, Checkpoint, Control, DataSizes, Event, LinkConfig, ModelConfig, ModelKind, Plan, Scores,
-    SessionOptions, TaskKind, TrainConfig, checkpoint_path, embed,
+    BatchConfig, BatchKind, Checkpoint, Control, DataSizes, Event, LinkConfig, ModelKind, Plan, Scores, SessionOptions,
+    TaskKind, TrainConfig, checkpoint_path, embed,
 };
 
-use crate::{ALL_MODELS, config, densified, planted, train, train_into, with_bags_of_words};
+use crate::{ALL_MODELS, config, densified, planted, small, train, train_into, with_bags_of_words};
 
 /// A link predictor without dropout, of which small graphs need none.
 fn links(kind: ModelKind, epochs: u64) -> TrainConfig {
-    let config = config(kind, epochs);
-    let model = ModelConfig { dropout: 0.0, heads: 2, ..config.model };
-    TrainConfig { task: TaskKind::Links, model, ..config }
+    TrainConfig { task: TaskKind::Links, ..small(config(kind, epochs)) }
 }
 
 fn on_batches(config: TrainConfig) -> TrainConfig {

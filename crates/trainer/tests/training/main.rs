@@ -48,6 +48,12 @@ fn config(kind: ModelKind, epochs: u64) -> TrainConfig {
     TrainConfig { model: ModelConfig { kind, ..ModelConfig::default() }, epochs, ..TrainConfig::default() }
 }
 
+/// The configuration without dropout, and with few heads, which make tests slow.
+fn small(config: TrainConfig) -> TrainConfig {
+    let heads = if config.model.kind.has_heads() { 2 } else { config.model.heads };
+    TrainConfig { model: ModelConfig { dropout: 0.0, heads, ..config.model }, ..config }
+}
+
 /// The configuration with another dropout of the input features; zero makes the first aggregation a constant.
 fn with_input_dropout(config: TrainConfig, p: f64) -> TrainConfig {
     TrainConfig { model: ModelConfig { input_dropout: Some(p), ..config.model }, ..config }
