@@ -211,17 +211,31 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
 }
 
 fn load_edge_list(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let n_nodes = match &options.features {
-        Some(features) if is_store(features) => Some(CompressedFeatures::open(features, Verify::Structure)?.n_rows()),
-        Some(features) => Some(Array::map(features)?.expect_2d()?.0),
-        None => None,
+    let edges = match &options.features {
+        Some(features) => edges_among(path, features)?,
+        None => {
+            let edges = read_edge_list(path, &EdgeListOptions::default())?;
+            warn_of_gaps(path, &edges);
+            edges
+        }
     };
-    let edges = read_edge_list(path, &EdgeListOptions { n_nodes })?;
-    if n_nodes.is_none() {
-        warn_of_gaps(path, &edges);
-    }
     let graph = edges.to_csr(Duplicates::Merge).map_err(|e| e.at(path))?;
     topology(path, graph, options.symmetrize.unwrap_or(true))
+}
+
+/// The edges of a list among as many nodes as there are rows of features.
+fn edges_among(path: &Path, features: &Path) -> Result<Coo, DatasetError> {
+    let n_nodes = match is_store(features) {
+        true => CompressedFeatures::open(features, Verify::Structure)?.n_rows(),
+        false => Array::map(features)?.expect_2d()?.0,
+    };
+    read_edge_list(path, &EdgeListOptions { n_nodes: Some(n_nodes) }).map_err(|error| {
+        // A list that reads well by itself names more nodes: which of the two files is wrong, their user knows.
+        match read_edge_list(path, &EdgeListOptions::default()) {
+            Ok(_) => DatasetError::invalid(format!("{error}; {} has a row for each of these", features.display())),
+            Err(_) => error.into(),
+        }
+    })
 }
 
 /// Says when most ids never occur: they may not have been meant as positions.

@@ -178,7 +178,12 @@ fn an_edge_list_with_features_and_labels() {
     write_npy(&labels, &[4], &[0f32, 2.0, 1.0, 1.0]).unwrap();
     assert!(refusal(&path, &options).contains("integers"));
     write_npy(&features, &[2, 2], &[0f32; 4]).unwrap();
-    refusal(&path, &options);
+    let message = refusal(&path, &options);
+    let row_for_each = format!("at most 2 nodes, numbered from 0; the line is \"2,1\"; {}", features.display());
+    assert!(message.contains("line 3") && message.contains(&row_for_each), "{message}");
+    std::fs::write(&path, "0,1\n1,one\n").unwrap();
+    let message = refusal(&path, &options);
+    assert!(message.contains("line 2") && !message.contains("x.npy"), "{message}");
 }
 
 #[test]
