@@ -78,6 +78,14 @@ impl CliError {
         }
     }
 
+    /// The rank that failed, of several, if it is known.
+    pub fn failed_rank(&self) -> Option<usize> {
+        match self {
+            Self::Train(error) => error.failed_rank(),
+            _ => None,
+        }
+    }
+
     /// An error of the operating system about a file.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         FormatError::io(error).at(path).into()

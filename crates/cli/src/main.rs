@@ -38,7 +38,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let code = if error.is_usage() { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE };
-            eprintln!("{:?}", miette::Report::new(error));
+            if commands::has_to_say(&error) {
+                eprintln!("{:?}", miette::Report::new(error));
+            }
             code
         }
     }

@@ -8,6 +8,7 @@ use girih_trainer::distributed::Layout;
 use girih_trainer::{
     Aggregator, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, ScoreBy, TaskKind,
 };
+use serde::{Deserialize, Serialize};
 
 /// Declares a flag's values beside the library's enum that they stand for.
 macro_rules! value_enum {
@@ -95,6 +96,8 @@ value_enum! {
 
 value_enum! {
     /// What rows of features are divided by.
+    #[derive(Deserialize, Serialize)]
+    #[serde(rename_all = "kebab-case")]
     RowDivisor for FeatureNorm { None, Sum, Length, RootLength }
 }
 

@@ -7,6 +7,9 @@ use girih_datasets::{FeatureNorm, LoadOptions};
 
 use super::{CacheArgs, OutputArgs, RowDivisor};
 
+/// The data of `girih train` without `--data`.
+pub const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
+
 const DATA_HELP: &str = "\
 A path (girih folder, Planetoid `ind.*` folder, LightGCN folder, OGB raw folder, `edge_index` or `indptr`/`indices` as `.npy`, `.npz` or \
 `.safetensors`, gnn-benchmark or scipy `.npz`, also in a `.zip`, Matrix Market `.mtx`, METIS `.graph`, edge list \
@@ -14,7 +17,7 @@ A path (girih folder, Planetoid `ind.*` folder, LightGCN folder, OGB raw folder,
 friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synth:planted,nodes=10000,degree=20";
 
 /// Which data, and how files become a data set.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct DataArgs {
     #[arg(long, value_name = "SPEC", help = DATA_HELP)]
     pub data: Option<String>,
@@ -52,6 +55,11 @@ fn parse_split(text: &str) -> Result<SplitChoice, String> {
 }
 
 impl DataArgs {
+    /// What is trained on.
+    pub fn spec(&self) -> &str {
+        self.data.as_deref().unwrap_or(DEFAULT_DATA)
+    }
+
     /// The options for the loaders; `seed` and `n_splits` decide the splits of data that ships none.
     pub fn options(&self, seed: u64, n_splits: usize) -> LoadOptions {
         LoadOptions {

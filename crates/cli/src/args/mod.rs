@@ -19,7 +19,7 @@ pub use self::choices::{
     Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
-pub use self::data::{ConvertArgs, DataArgs, GenerateArgs, StatsArgs};
+pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, SplitChoice, StatsArgs};
 pub use self::device::{Device, DeviceArgs};
 pub use self::order::{CacheArgs, ReorderArgs};
 pub use self::ranks::{LaunchArgs, PartitionArgs, PartitionChoice, PartitionKind, RankArgs};

@@ -60,7 +60,7 @@ pub struct TrainArgs {
 pub struct EvaluateArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Output folder of `girih train`, or one checkpoint file of it
+    /// Output folder of `girih train`, which also says what data it was trained on, or one checkpoint file of it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
     /// Compress features by another codec than in training, or not at all: none
@@ -82,7 +82,7 @@ pub struct EvaluateArgs {
 pub struct PredictArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Output folder of `girih train`, or one checkpoint file of it
+    /// Output folder of `girih train`, which also says what data it was trained on, or one checkpoint file of it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
     /// File to write: an integer class per node; with several labels a node, a row of 0 and 1; of a recommender, a row of

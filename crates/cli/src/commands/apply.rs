@@ -14,6 +14,7 @@ use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, Tes
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend, use_threads};
 use super::ranks::{Company, Place, stages};
+use super::train::data_of;
 use super::{process_grid, required};
 use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, PredictArgs, RankArgs};
 use crate::error::CliError;
@@ -243,10 +244,11 @@ impl Loaded {
         let device = device_of(device, args, company.local_rank())?;
         let backend = choose(&device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
+        let data = data_of(path, data)?;
         let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
         let data = match ranks {
-            Some(_) => DataSource::open(required(data)?, &options)?,
-            None => load(required(data)?, &options)?.into(),
+            Some(_) => DataSource::open(required(&data)?, &options)?,
+            None => load(required(&data)?, &options)?.into(),
         };
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..ranks });
         let speaks = company.speaks();

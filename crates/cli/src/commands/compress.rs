@@ -106,7 +106,7 @@ fn encode(
     source: &dyn RowSource,
     output: OutputArgs,
 ) -> Result<Encoded, CliError> {
-    let interrupted = interrupt::watch()?;
+    let interrupted = interrupt::watch();
     let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new(source.n_rows() as u64) };
     let progress = |progress: Progress| {
         bar.set_position(progress.rows_done);

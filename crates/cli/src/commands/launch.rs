@@ -17,6 +17,10 @@ use crate::error::CliError;
 #[cfg(unix)]
 const LAUNCHER: &str = "GIRIH_LAUNCHER";
 
+/// Tell a process its number among all, and on its host.
+const RANK: &str = "GIRIH_RANK";
+const LOCAL_RANK: &str = "GIRIH_LOCAL_RANK";
+
 /// Starts the processes, and waits for them; the status is that of the rank that failed, if one did.
 pub fn run(args: &LaunchArgs) -> Result<ExitCode, CliError> {
     check(args)?;
@@ -111,15 +115,41 @@ fn check(args: &LaunchArgs) -> Result<(), CliError> {
     }
 }
 
+/// Whether the launcher started this process; one on the way would be somebody else's.
+#[cfg(unix)]
+fn is_launched() -> bool {
+    number(LAUNCHER) == Some(std::os::unix::process::parent_id())
+}
+
+#[cfg(not(unix))]
+fn is_launched() -> bool {
+    false
+}
+
+fn number(variable: &str) -> Option<u32> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Whether this process has to say why it failed. Of those that a launcher started on a host, most would say the same: of what all of them
+/// find wrong the first says it, of a rank that failed that rank, if it still can, and the first of the others.
+pub fn has_to_say(error: &CliError) -> bool {
+    let (true, Some(rank), Some(local)) = (is_launched(), number(RANK), number(LOCAL_RANK)) else { return true };
+    match error.failed_rank() {
+        None => local == 0 || !error.is_usage(),
+        Some(failed) => {
+            let (rank, first) = (rank as usize, (rank - local) as usize);
+            rank == failed || rank == first + usize::from(failed == first)
+        }
+    }
+}
+
 /// Asks for this process to end when the launcher that started it does, also where that is killed.
 pub fn end_with_the_launcher() {
     #[cfg(target_os = "linux")]
     {
         use nix::sys::prctl::set_pdeathsig;
         use nix::sys::signal::Signal;
-        let launcher = std::env::var(LAUNCHER).ok().and_then(|id| id.parse::<u32>().ok());
-        // A launcher on the way would be somebody else's.
-        if launcher == Some(std::os::unix::process::parent_id()) {
+        if is_launched() {
             // Without it, training goes on.
             let _ = set_pdeathsig(Signal::SIGTERM);
         }

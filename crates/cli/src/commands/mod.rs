@@ -21,19 +21,24 @@ mod train;
 
 use std::process::ExitCode;
 
+pub use self::launch::has_to_say;
+
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_partition::ProcessGrid;
 
-use crate::args::{Command, DataArgs, PartitionChoice, PartitionKind};
+use crate::args::{Command, DEFAULT_DATA, DataArgs, PartitionChoice, PartitionKind};
 use crate::error::CliError;
-
-/// The data of `girih train` without `--data`.
-const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
+use crate::interrupt;
 
 /// Runs a command; the status is that of the processes which it starts.
 pub fn run(command: Command) -> Result<ExitCode, CliError> {
+    // The launcher hears signals for those that it started.
+    if let Command::Launch(args) = command {
+        return launch::run(&args);
+    }
+    interrupt::catch()?;
     let done = match command {
-        Command::Launch(args) => return launch::run(&args),
+        Command::Launch(_) => unreachable!("launched above"),
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => apply::evaluate(&args),
         Command::Predict(args) => apply::predict(&args),

@@ -16,6 +16,7 @@ use self::division::Asked;
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
+pub use self::settings::data_of;
 use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
@@ -25,7 +26,7 @@ use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
 use super::ranks::{Carried, Company, Place, check_planned, check_trained, sharing, stages};
-use crate::args::{DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -35,12 +36,13 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if args.reorder == OrderKind::None && args.reorder_blocks.is_some() {
         return Err(CliError::Usage("--reorder-blocks needs an order to apply; give --reorder ORDER too".to_owned()));
     }
-    let (spec, config) = settings::resolve(args)?;
+    let (data, config) = settings::resolve(args)?;
+    let spec = data.spec();
     let asked = Asked::of(args, &place, &config)?;
     if asked.is_none() {
         config.validate()?;
     }
-    let options = LoadOptions { codec: config.codec, ..args.data.options(config.seed, config.runs as usize) };
+    let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         check_planned(&args.ranks)?;
@@ -51,18 +53,18 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         }
         let device = device_of(&args.device, &args.ranks, None)?;
         if let Some(asked) = asked {
-            return asked.plan(args, (&spec, &options, &config), &device);
+            return asked.plan(args, (spec, &options, &config), &device);
         }
         return match args.ranks.ranks.or(args.ranks.gpus) {
-            None => plan::run(&spec, &options, &config, (&device, args.memory), args.output),
-            Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (&spec, &options, &config), &device),
-            Some(n) => plan_ranks(args, n, (&spec, &options, &config), &device),
+            None => plan::run(spec, &options, &config, (&device, args.memory), args.output),
+            Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (spec, &options, &config), &device),
+            Some(n) => plan_ranks(args, n, (spec, &options, &config), &device),
         };
     }
     let ranks = place.options(&args.ranks)?;
     ranks.map_or(Ok(()), |_| check_trained(&args.ranks, &config))?;
     place
-        .with_the_others(&args.ranks, |company| train(args, (&spec, &config, &options), asked, ranks.as_ref(), company))
+        .with_the_others(&args.ranks, |company| train(args, (&data, &config, &options), asked, ranks.as_ref(), company))
 }
 
 /// The data in the order of nodes that training on `n` ranks would have.
@@ -117,15 +119,17 @@ fn plan_layouts(
 /// Trains as all of the company, or as one of it.
 fn train(
     args: &TrainArgs,
-    (spec, config, options): (&str, &TrainConfig, &LoadOptions),
+    (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
     asked: Option<Asked>,
     ranks: Option<&RankOptions>,
     company: Company,
 ) -> Result<(), CliError> {
+    let spec = asked_data.spec();
     let speaks = company.speaks();
     // Of several processes one speaks to people, as if the others spoke to programs.
     let output = OutputArgs { json: args.output.json || !speaks };
-    let outputs = args.out.as_deref().map(|path| OutputFolder::new(path, spec, config, args.resume)).transpose()?;
+    let outputs =
+        args.out.as_deref().map(|path| OutputFolder::new(path, asked_data, config, args.resume)).transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank())?;
     let backend = choose(&device, config.precision)?;
     let to_divide =
@@ -157,7 +161,7 @@ fn train(
     }
     let (ranks, divided) = (ranks.as_ref(), divided.as_ref());
     let config = &divided.map_or_else(|| config.clone(), |divided| divided.config(config));
-    let outputs = outputs.map(|folder| folder.with(spec, config)).transpose()?;
+    let outputs = outputs.map(|folder| folder.with(asked_data, config)).transpose()?;
     if !output.json {
         let is_cut = ranks.is_some_and(|ranks| !holds_all(ranks, config));
         eprintln!("{}", facts.headline());
@@ -172,7 +176,7 @@ fn train(
         resume: args.resume,
         writes: true,
     };
-    let mut observer = Observer::new(config, output.json, outputs.clone())?;
+    let mut observer = Observer::new(config, output.json, outputs.clone());
     let mut observe = |event: Event<'_>| {
         let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
         observer.observe(&event, marked)
@@ -195,7 +199,7 @@ fn train(
     if !speaks {
         return Ok(());
     }
-    let mut results = facts.results(config, &outcome, peak_device_bytes);
+    let mut results = facts.results(config, &outcome, history.points(), peak_device_bytes);
     add_arrangement(&mut results, ranks, config, &order);
     if let Some(divided) = divided {
         results.add_hidden("division", divided.to_json());

@@ -5,7 +5,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, names_in, says};
 
@@ -43,13 +45,26 @@ fn assert_resumes_to_the_same_end(work: &Workspace) {
     assert!(checkpoint("out") == checkpoint("straight"), "the checkpoints differ");
 }
 
+fn signal(name: &str, child: &Child) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
 #[test]
 fn ctrl_c_stops_after_the_epoch_and_resume_goes_on() {
+    stops_after_the_epoch_and_goes_on("-INT");
+}
+
+/// As schedulers of clusters do at the end of a job's time.
+#[test]
+fn sigterm_stops_after_the_epoch_and_resume_goes_on() {
+    stops_after_the_epoch_and_goes_on("-TERM");
+}
+
+fn stops_after_the_epoch_and_goes_on(name: &str) {
     let work = Workspace::new();
     let out = work.arg("out");
     let (child, mut rest) = start_and_read(&arguments(&out), 5);
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    signal(name, &child);
     let mut text = String::new();
     rest.read_to_string(&mut text).unwrap();
     let finished = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok();
@@ -74,7 +89,7 @@ fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
     let (out, straight) = (work.arg("out"), work.arg("straight"));
     let args = train(&out);
     let (child, mut rest) = start_and_read(&args.iter().map(String::as_str).collect::<Vec<_>>(), 2);
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    signal("-INT", &child);
     let mut text = String::new();
     rest.read_to_string(&mut text).unwrap();
     let stopped = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok().result();
@@ -83,6 +98,35 @@ fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
     girih(&train(&straight)).ok();
     let checkpoint = |folder: &str| fs::read(work.path(folder).join("run-000.safetensors")).unwrap();
     assert!(checkpoint("out") == checkpoint("straight"), "the checkpoints differ");
+}
+
+/// Nothing waits for a command that writes one file, and what it has of that is of no use.
+#[test]
+fn a_signal_ends_other_commands_without_a_trace() {
+    for (name, number) in [("-INT", 2), ("-TERM", 15)] {
+        let work = Workspace::new();
+        let spec = "planted,nodes=200000,degree=10,features=256";
+        let mut child = command(&["generate", spec, "--out", &work.arg("graph")]).spawn().unwrap();
+        let unfinished = || names_in(work.folder()).iter().any(|name| name.starts_with(".girih-"));
+        while !unfinished() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        signal(name, &child);
+        assert_eq!(child.wait().unwrap().signal(), Some(number));
+        assert_eq!(names_in(work.folder()), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_finished_session_that_is_resumed_keeps_its_result() {
+    let work = Workspace::new();
+    let args = ["train", "--data", SMALL, "--epochs", "4", "--out", &work.arg("out"), "--json"];
+    let first = girih(&args).ok().result();
+    let again = girih(&[&args[..], &["--resume"]].concat()).ok().result();
+    for key in ["epoch_ms_median", "epoch_ms_min", "test_accuracy", "train_loss", "epochs"] {
+        assert!(!first[key].is_null() && again[key] == first[key], "{key}: {} and {}", first[key], again[key]);
+    }
 }
 
 #[test]

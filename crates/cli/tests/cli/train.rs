@@ -428,3 +428,17 @@ fn memory_that_cannot_be_divided_is_refused() {
     let launched = Finished::new(launched).refused(2);
     assert!(says(&launched, "give --tier-memory a size, like 80GB, instead of auto"), "{launched}");
 }
+
+#[test]
+fn a_model_is_applied_to_data_as_it_was_trained_on_them() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let train = ["train", "--data", SMALL, "--split", "1", "--runs", "2", "--epochs", "3", "--out", &out, "--json"];
+    girih(&train).ok();
+    let evaluate = |flags: &[&str]| girih(&[&["evaluate", "--checkpoint", &out, "--json"], flags].concat()).ok();
+    let same = evaluate(&[]);
+    assert_eq!(same.result(), evaluate(&["--data", SMALL, "--split", "1"]).result());
+    assert!(!same.err.contains("another split"), "{}", same.err);
+    let other = evaluate(&["--split", "0"]);
+    assert!(other.err.contains("another split"), "{}", other.err);
+}

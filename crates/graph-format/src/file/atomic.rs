@@ -1,8 +1,10 @@
 //! Output that appears whole or not at all: written beside its place, flushed to disk, renamed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, TempDir};
 
@@ -26,6 +28,7 @@ pub fn write_file(
     }
     // The kind alone: the message would name the temporary file, which nobody asked for.
     let temporary = builder(0o666).tempfile_in(parent(real)).map_err(|e| at(e.kind().into()))?;
+    let _unfinished = Unfinished::begin(temporary.path());
     let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
@@ -39,6 +42,7 @@ pub fn write_file(
 pub struct NewFolder {
     target: PathBuf,
     temporary: TempDir,
+    _unfinished: Unfinished,
 }
 
 impl NewFolder {
@@ -58,7 +62,8 @@ impl NewFolder {
         }
         let target = real_path(target).map_err(at)?;
         let temporary = builder(0o777).tempdir_in(parent(&target)).map_err(|e| at(e.kind().into()))?;
-        Ok(Self { target, temporary })
+        let unfinished = Unfinished::begin(temporary.path());
+        Ok(Self { target, temporary, _unfinished: unfinished })
     }
 
     /// Where to write meanwhile.
@@ -95,6 +100,40 @@ impl NewFolder {
             return Err(at(error));
         }
         sync_folder(parent(&self.target)).map_err(at)
+    }
+}
+
+/// What is being written beside its place by any thread of the process.
+static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    // A set of paths is whole whenever a thread panics.
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what [`write_file`] and [`NewFolder`] are writing: for a process that is told to end, and ends right after it. What is
+/// complete stays.
+pub fn remove_unfinished() {
+    for path in unfinished().iter() {
+        // Whatever cannot be removed lies there as after a crash.
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+}
+
+/// A temporary path that is listed as long as this lives.
+#[derive(Debug)]
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn begin(path: &Path) -> Self {
+        unfinished().insert(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        unfinished().remove(&self.0);
     }
 }
 

@@ -28,7 +28,7 @@ mod tensors;
 mod text;
 
 pub use array::{Array, Element, Values};
-pub use atomic::{NewFolder, write_file};
+pub use atomic::{NewFolder, remove_unfinished, write_file};
 pub use csv::{Missing, parse_csv, read_csv, read_integers};
 pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge_list};
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};

@@ -6,6 +6,7 @@ use super::{best_checkpoint, describe};
 use crate::args::{CodecChoice, EvaluateArgs};
 use crate::commands::device::{choose, on_backend};
 use crate::commands::load_required;
+use crate::commands::train::data_of;
 use crate::error::CliError;
 
 /// Prints mean cosines between the network on features as they are and on their codes.
@@ -21,7 +22,8 @@ pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
     let checkpoint = best_checkpoint(&args.checkpoint)?;
     let config = &checkpoint.progress.config;
     let backend = choose(&args.device, config.precision)?;
-    let dataset = load_required(&args.data, &args.data.options(config.seed, config.runs as usize))?;
+    let data = data_of(&args.checkpoint, &args.data)?;
+    let dataset = load_required(&data, &data.options(config.seed, config.runs as usize))?;
     let mut results = describe(&checkpoint, &backend);
     let found = on_backend!(&backend, backend => girih_trainer::similarity(backend, dataset, &checkpoint, chosen))?;
     let Similarity { codec, inputs, initial, trained } = found;

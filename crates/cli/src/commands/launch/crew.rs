@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{LAUNCHER, Orders};
+use super::{LAUNCHER, LOCAL_RANK, Orders, RANK};
 use crate::error::CliError;
 
 /// How often the launcher looks around.
@@ -92,11 +92,8 @@ impl Crew {
     fn pass_signals_on(&mut self) {
         let signals: Vec<i32> = self.signals.pending().collect();
         for signal in signals {
+            // The first asks ranks to end well, which may take an epoch.
             self.send(if signal == SIGINT { Signal::SIGINT } else { Signal::SIGTERM });
-            // Ctrl-C asks ranks to end well, which may take an epoch.
-            if signal == SIGTERM && matches!(self.ending, Ending::NotYet | Ending::LastWords(_)) {
-                self.ending = Ending::Asked(Instant::now() + PATIENCE);
-            }
         }
     }
 
@@ -179,9 +176,9 @@ impl Member {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(&orders.command)
-            .env("GIRIH_RANK", rank.to_string())
+            .env(RANK, rank.to_string())
             .env("GIRIH_SIZE", orders.size.to_string())
-            .env("GIRIH_LOCAL_RANK", local.to_string())
+            .env(LOCAL_RANK, local.to_string())
             .env("GIRIH_RENDEZVOUS", &orders.rendezvous)
             .env("GIRIH_JOB", &orders.job)
             .env(LAUNCHER, std::process::id().to_string())

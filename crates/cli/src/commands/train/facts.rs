@@ -10,6 +10,7 @@ use girih_trainer::{
     TrainConfig, mean_over_labels,
 };
 
+use crate::history::Point;
 use crate::output::Results;
 
 /// What is known before training.
@@ -77,8 +78,14 @@ impl Facts {
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
     }
 
-    /// The result of training, which took so many bytes of a device with memory of its own.
-    pub fn results(&self, config: &TrainConfig, outcome: &Outcome, peak_device_bytes: u64) -> Results {
+    /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with memory of its own.
+    pub fn results(
+        &self,
+        config: &TrainConfig,
+        outcome: &Outcome,
+        points: &[Point],
+        peak_device_bytes: u64,
+    ) -> Results {
         let mut results = Results::default();
         results
             .add("model", self.model, "Model", self.model)
@@ -108,7 +115,7 @@ impl Facts {
                 format!("{:.2} %", 100.0 * error),
             );
         }
-        add_times(&mut results, outcome);
+        add_times(&mut results, outcome, points);
         add_tiers(&mut results, &outcome.tiers);
         let peak = memory::peak_bytes();
         results
@@ -234,9 +241,15 @@ fn add_ranking(results: &mut Results, outcome: &Outcome) {
         .add_hidden("train_loss", mean(outcome.over_runs(|run| Some(f64::from(run.train_loss)))));
 }
 
-fn add_times(results: &mut Results, outcome: &Outcome) {
+/// Times of the epochs of this session; where all were trained in earlier ones, of those.
+fn add_times(results: &mut Results, outcome: &Outcome, points: &[Point]) {
     let ms = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e3);
-    let median = ms(outcome.median(|t| Some(t.steps)));
+    let mut steps: Vec<f64> = outcome.times.iter().map(|t| t.steps.as_secs_f64() * 1e3).collect();
+    if steps.is_empty() {
+        steps = points.iter().map(|point| point.ms).collect();
+    }
+    steps.sort_unstable_by(f64::total_cmp);
+    let (median, fastest) = (steps.get(steps.len() / 2).copied(), steps.first().copied());
     let stage = |stage: fn(StageTimes) -> Duration| ms(outcome.median(|t| t.stages.map(stage)));
     let stages = serde_json::json!({
         "batches": stage(|t| t.batches),
@@ -245,7 +258,6 @@ fn add_times(results: &mut Results, outcome: &Outcome) {
         "optimizer": stage(|t| t.optimizer),
         "evaluate": ms(outcome.median(|t| Some(t.evaluate))),
     });
-    let fastest = ms(outcome.times.iter().map(|t| t.steps).min());
     results
         .add("epoch_ms_median", median, "Epoch, median", median.map_or(String::new(), |ms| format!("{ms:.2} ms")))
         .add_hidden("epoch_ms_min", fastest)

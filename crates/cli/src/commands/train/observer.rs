@@ -1,7 +1,6 @@
 //! [`Observer`]: follows training, prints and records it, and stops it on Ctrl-C.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use girih_trainer::{BatchDone, Control, Event, RunSummary, TrainConfig};
@@ -22,14 +21,15 @@ pub struct Observer {
     history: History,
     epochs: u64,
     runs: u64,
-    interrupted: Arc<AtomicBool>,
+    /// Whether Ctrl-C asks for an end.
+    interrupted: &'static AtomicBool,
     failure: Option<CliError>,
 }
 
 impl Observer {
     /// An observer of `config`'s training that fills `outputs`, if there are any.
-    pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Result<Self, CliError> {
-        let interrupted = interrupt::watch()?;
+    pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Self {
+        let interrupted = interrupt::watch();
         let show_bar = !json && std::io::stderr().is_terminal();
         let bar = show_bar.then(|| {
             let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
@@ -37,7 +37,7 @@ impl Observer {
             ProgressBar::new(config.epochs).with_style(style)
         });
         let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
-        Ok(Self { json, bar, outputs, history, epochs, runs, interrupted, failure: None })
+        Self { json, bar, outputs, history, epochs, runs, interrupted, failure: None }
     }
 
     /// Takes note of an event, and of whether another has; says to stop on Ctrl-C and when something cannot be written.

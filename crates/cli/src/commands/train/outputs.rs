@@ -7,6 +7,7 @@ use girih_graph_format::file;
 use girih_trainer::{TrainConfig, checkpoint_path};
 
 use super::settings::{self, CONFIG_FILE};
+use crate::args::DataArgs;
 use crate::error::CliError;
 use crate::history::{History, Point};
 use crate::output::Results;
@@ -27,8 +28,8 @@ impl OutputFolder {
     ///
     /// # Errors
     /// When files are there already and training does not resume, or none can be written.
-    pub fn new(path: &Path, spec: &str, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
-        let folder = Self { path: path.to_owned(), config: settings::to_toml(spec, config)?, resume };
+    pub fn new(path: &Path, data: &DataArgs, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
+        let folder = Self { path: path.to_owned(), config: settings::to_toml(data, config)?, resume };
         paths::check(path)?;
         let used = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
         if used && !resume {
@@ -43,8 +44,8 @@ impl OutputFolder {
     ///
     /// # Errors
     /// Never in practice: every setting has a TOML form.
-    pub fn with(self, spec: &str, config: &TrainConfig) -> Result<Self, CliError> {
-        Ok(Self { config: settings::to_toml(spec, config)?, ..self })
+    pub fn with(self, data: &DataArgs, config: &TrainConfig) -> Result<Self, CliError> {
+        Ok(Self { config: settings::to_toml(data, config)?, ..self })
     }
 
     /// Where it is.

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use girih_trainer::{ModelKind, TaskKind, TrainConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::args::TrainArgs;
-use crate::commands::DEFAULT_DATA;
+use crate::args::{DataArgs, RowDivisor, SplitChoice, TrainArgs};
 use crate::error::CliError;
 
 /// What the settings of a session are called in its folder.
@@ -18,8 +17,55 @@ struct FileConfig {
     /// As `--data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
+    #[serde(default, skip_serializing_if = "ReadConfig::is_usual")]
+    read: ReadConfig,
     #[serde(flatten)]
     train: toml::Table,
+}
+
+/// How data are read, as the flags of the same names say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ReadConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    features: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symmetrize: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalize_features: Option<RowDivisor>,
+    /// The split set of all runs; `None` for one a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split: Option<usize>,
+}
+
+impl ReadConfig {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn of(args: &DataArgs) -> Self {
+        let split = match args.split {
+            None | Some(SplitChoice::All) => None,
+            Some(SplitChoice::One(split)) => Some(split),
+        };
+        let DataArgs { features, labels, symmetrize, normalize_features, .. } = args.clone();
+        Self { features, labels, symmetrize, normalize_features, split }
+    }
+
+    /// What flags say, and where they say nothing, this.
+    fn below(self, flags: &DataArgs) -> DataArgs {
+        let flags = flags.clone();
+        DataArgs {
+            data: flags.data,
+            features: flags.features.or(self.features),
+            labels: flags.labels.or(self.labels),
+            symmetrize: flags.symmetrize.or(self.symmetrize),
+            normalize_features: flags.normalize_features.or(self.normalize_features),
+            split: flags.split.or(self.split.map(SplitChoice::One)),
+        }
+    }
 }
 
 /// What flags say of that which decides the defaults.
@@ -29,20 +75,45 @@ struct Chosen {
     model: Option<ModelKind>,
 }
 
-/// The data SPEC and the configuration that the arguments ask for.
+/// The data that the arguments ask for, and the configuration.
 ///
 /// # Errors
 /// When the file cannot be read or says something that is no setting.
-pub fn resolve(args: &TrainArgs) -> Result<(String, TrainConfig), CliError> {
+pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let chosen =
         Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.map(ModelKind::from) };
-    let (file_data, mut config) = match args.config.clone().or_else(|| resumed(args)) {
+    let (spec, reading, mut config) = match args.config.clone().or_else(|| resumed(args)) {
         Some(path) => read(&path, chosen)?,
-        None => (None, TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default())),
+        None => {
+            let config = TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default());
+            (None, ReadConfig::default(), config)
+        }
     };
     args.settings.override_in(&mut config);
-    let spec = args.data.data.clone().or(file_data).unwrap_or_else(|| DEFAULT_DATA.to_owned());
-    Ok((spec, config))
+    Ok((below(spec, reading, &args.data), config))
+}
+
+/// The data that flags of `girih evaluate` and `girih predict` ask for: where they say nothing, those of the session that wrote the
+/// checkpoint, or of which it is one, if its configuration is there.
+///
+/// # Errors
+/// When the configuration cannot be read.
+pub fn data_of(checkpoint: &Path, flags: &DataArgs) -> Result<DataArgs, CliError> {
+    let folder = if checkpoint.is_dir() { Some(checkpoint) } else { checkpoint.parent() };
+    match folder.map(|folder| folder.join(CONFIG_FILE)).filter(|file| file.exists()) {
+        Some(file) => {
+            let (spec, reading, _) = read(&file, Chosen::default())?;
+            Ok(below(spec, reading, flags))
+        }
+        None => Ok(flags.clone()),
+    }
+}
+
+/// What flags say of data, and where they say nothing, a file. How it has its own data read says nothing of others.
+fn below(spec: Option<String>, reading: ReadConfig, flags: &DataArgs) -> DataArgs {
+    let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;
+    let read_so = if is_its_own { reading.below(flags) } else { flags.clone() };
+    DataArgs { data: flags.data.clone().or(spec), ..read_so }
 }
 
 /// The settings of the session that is resumed, if it has left some.
@@ -55,19 +126,20 @@ fn resumed(args: &TrainArgs) -> Option<PathBuf> {
 ///
 /// # Errors
 /// Never in practice: every setting has a TOML form.
-pub fn to_toml(spec: &str, config: &TrainConfig) -> Result<String, CliError> {
+pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError> {
     let other = |e: toml::ser::Error| CliError::Other(e.to_string());
     let train = toml::Table::try_from(config).map_err(other)?;
-    toml::to_string(&FileConfig { data: Some(spec.to_owned()), train }).map_err(other)
+    toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read: ReadConfig::of(data), train })
+        .map_err(other)
 }
 
 /// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the file's.
-fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, TrainConfig), CliError> {
+fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadConfig, TrainConfig), CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::io(path, e))?;
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };
     let file: FileConfig = toml::from_str(&text).map_err(wrong)?;
-    // Without `data` the text is a configuration as it stands, and messages show the line.
-    let stated: TrainConfig = if file.data.is_some() {
+    // Without data the text is a configuration as it stands, and messages show the line.
+    let stated: TrainConfig = if file.data.is_some() || !file.read.is_usual() {
         file.train.clone().try_into().map_err(wrong)?
     } else {
         toml::from_str(&text).map_err(wrong)?
@@ -76,7 +148,7 @@ fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, TrainConfig), Cl
     let mut table =
         toml::Table::try_from(TrainConfig::for_task(task, model)).map_err(|e| CliError::Other(e.to_string()))?;
     overlay(&mut table, file.train);
-    Ok((file.data, table.try_into().map_err(wrong)?))
+    Ok((file.data, file.read, table.try_into().map_err(wrong)?))
 }
 
 /// Puts the settings of `file` in the place of those of `config`, in `[model]` and `[optimizer]` one by one.
@@ -91,13 +163,16 @@ fn overlay(config: &mut toml::Table, file: toml::Table) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Cli, Command};
 
     fn read_text(text: &str, chosen: Chosen) -> TrainConfig {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         std::fs::write(&path, text).unwrap();
-        read(&path, chosen).unwrap().1
+        read(&path, chosen).unwrap().2
     }
 
     #[test]
@@ -125,8 +200,36 @@ mod tests {
             (TaskKind::Links, ModelKind::Sage),
         ] {
             let config = TrainConfig::for_task(task, kind);
-            assert_eq!(read_text(&to_toml("data", &config).unwrap(), Chosen::default()), config);
+            let data = DataArgs { data: Some("data".to_owned()), ..DataArgs::default() };
+            assert_eq!(read_text(&to_toml(&data, &config).unwrap(), Chosen::default()), config);
         }
+    }
+
+    #[test]
+    fn how_data_are_read_survives_its_file_and_belongs_to_these_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.toml");
+        let read_so = DataArgs {
+            data: Some("edges.csv".to_owned()),
+            features: Some("x.npy".into()),
+            labels: Some("y.npy".into()),
+            symmetrize: Some(false),
+            normalize_features: Some(RowDivisor::RootLength),
+            split: Some(SplitChoice::One(3)),
+        };
+        std::fs::write(&file, to_toml(&read_so, &TrainConfig::default()).unwrap()).unwrap();
+        let resolved = |flags: &[&str]| {
+            let program = ["girih", "train", "--config", file.to_str().unwrap()];
+            let cli = Cli::parse_from(program.into_iter().chain(flags.iter().copied()));
+            let Command::Train(args) = cli.command else { panic!("not train") };
+            resolve(&args).unwrap().0
+        };
+        assert_eq!(resolved(&[]), read_so);
+        let flags = ["--data", "edges.csv", "--labels", "z.npy", "--split", "all"];
+        let labels = Some("z.npy".into());
+        assert_eq!(resolved(&flags), DataArgs { labels, split: Some(SplitChoice::All), ..read_so.clone() });
+        let other = Some("other.npz".to_owned());
+        assert_eq!(resolved(&["--data", "other.npz"]), DataArgs { data: other, ..DataArgs::default() });
     }
 
     #[test]
