@@ -17,8 +17,8 @@ struct FileConfig {
     /// As `--data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
-    #[serde(default, skip_serializing_if = "ReadConfig::is_usual")]
-    read: ReadConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<ReadConfig>,
     #[serde(flatten)]
     train: toml::Table,
 }
@@ -41,10 +41,6 @@ struct ReadConfig {
 }
 
 impl ReadConfig {
-    fn is_usual(&self) -> bool {
-        *self == Self::default()
-    }
-
     fn of(args: &DataArgs) -> Self {
         let split = match args.split {
             None | Some(SplitChoice::All) => None,
@@ -52,19 +48,6 @@ impl ReadConfig {
         };
         let DataArgs { features, labels, symmetrize, normalize_features, .. } = args.clone();
         Self { features, labels, symmetrize, normalize_features, split }
-    }
-
-    /// What flags say, and where they say nothing, this.
-    fn below(self, flags: &DataArgs) -> DataArgs {
-        let flags = flags.clone();
-        DataArgs {
-            data: flags.data,
-            features: flags.features.or(self.features),
-            labels: flags.labels.or(self.labels),
-            symmetrize: flags.symmetrize.or(self.symmetrize),
-            normalize_features: flags.normalize_features.or(self.normalize_features),
-            split: flags.split.or(self.split.map(SplitChoice::One)),
-        }
     }
 }
 
@@ -82,7 +65,7 @@ struct Chosen {
 pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let chosen =
         Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.map(ModelKind::from) };
-    let (spec, reading, mut config) = match args.config.clone().or_else(|| resumed(args)) {
+    let (spec, read_so, mut config) = match args.config.clone().or_else(|| resumed(args)) {
         Some(path) => read(&path, chosen)?,
         None => {
             let config = TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default());
@@ -90,7 +73,7 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
         }
     };
     args.settings.override_in(&mut config);
-    Ok((below(spec, reading, &args.data), config))
+    Ok((below(spec, read_so, &args.data), config))
 }
 
 /// The data that flags of `girih evaluate` and `girih predict` ask for: where they say nothing, those of the session that wrote the
@@ -102,18 +85,26 @@ pub fn data_of(checkpoint: &Path, flags: &DataArgs) -> Result<DataArgs, CliError
     let folder = if checkpoint.is_dir() { Some(checkpoint) } else { checkpoint.parent() };
     match folder.map(|folder| folder.join(CONFIG_FILE)).filter(|file| file.exists()) {
         Some(file) => {
-            let (spec, reading, _) = read(&file, Chosen::default())?;
-            Ok(below(spec, reading, flags))
+            let (spec, read_so, _) = read(&file, Chosen::default())?;
+            Ok(below(spec, read_so, flags))
         }
         None => Ok(flags.clone()),
     }
 }
 
-/// What flags say of data, and where they say nothing, a file. How it has its own data read says nothing of others.
-fn below(spec: Option<String>, reading: ReadConfig, flags: &DataArgs) -> DataArgs {
+/// What flags say of data, and where they say nothing, a file. How its own data are read says nothing of others.
+fn below(spec: Option<String>, read: ReadConfig, flags: &DataArgs) -> DataArgs {
     let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;
-    let read_so = if is_its_own { reading.below(flags) } else { flags.clone() };
-    DataArgs { data: flags.data.clone().or(spec), ..read_so }
+    let read = if is_its_own { read } else { ReadConfig::default() };
+    let flags = flags.clone();
+    DataArgs {
+        data: flags.data.or(spec),
+        features: flags.features.or(read.features),
+        labels: flags.labels.or(read.labels),
+        symmetrize: flags.symmetrize.or(read.symmetrize),
+        normalize_features: flags.normalize_features.or(read.normalize_features),
+        split: flags.split.or(read.split.map(SplitChoice::One)),
+    }
 }
 
 /// The settings of the session that is resumed, if it has left some.
@@ -129,8 +120,8 @@ fn resumed(args: &TrainArgs) -> Option<PathBuf> {
 pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError> {
     let other = |e: toml::ser::Error| CliError::Other(e.to_string());
     let train = toml::Table::try_from(config).map_err(other)?;
-    toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read: ReadConfig::of(data), train })
-        .map_err(other)
+    let read = Some(ReadConfig::of(data)).filter(|read| *read != ReadConfig::default());
+    toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
 }
 
 /// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the file's.
@@ -139,7 +130,7 @@ fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadConfig, Trai
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };
     let file: FileConfig = toml::from_str(&text).map_err(wrong)?;
     // Without data the text is a configuration as it stands, and messages show the line.
-    let stated: TrainConfig = if file.data.is_some() || !file.read.is_usual() {
+    let stated: TrainConfig = if file.data.is_some() || file.read.is_some() {
         file.train.clone().try_into().map_err(wrong)?
     } else {
         toml::from_str(&text).map_err(wrong)?
@@ -148,7 +139,7 @@ fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadConfig, Trai
     let mut table =
         toml::Table::try_from(TrainConfig::for_task(task, model)).map_err(|e| CliError::Other(e.to_string()))?;
     overlay(&mut table, file.train);
-    Ok((file.data, file.read, table.try_into().map_err(wrong)?))
+    Ok((file.data, file.read.unwrap_or_default(), table.try_into().map_err(wrong)?))
 }
 
 /// Puts the settings of `file` in the place of those of `config`, in `[model]` and `[optimizer]` one by one.
