@@ -1,8 +1,8 @@
 //! cuSPARSE, NVIDIA's library of sparse products: what girih's own are held against on its devices.
 //!
-//! It is looked for when a suite runs; nothing is linked. [`CuSparse`] is the library on the first device, [`Adjacency`] a
-//! pattern with values of one, because cuSPARSE knows no matrix without values, [`Operands`] a width of the product, and
-//! [`Product`] the product by one [`Algorithm`], prepared as far as the library prepares.
+//! It is looked for when a suite runs; nothing is linked. [`CuSparse`] is the library on the first device,
+//! [`Adjacency`] a pattern with values of one, because cuSPARSE knows no matrix without values, [`Operands`] a width of
+//! the product, and [`Product`] the product by one [`Algorithm`], prepared as far as the library prepares.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -135,8 +135,8 @@ pub struct Adjacency<'l> {
 }
 
 impl Adjacency<'_> {
-    /// The operand `x` of `width` columns, stored as the values are, and memory for the result. Numbers of `x` have to be
-    /// representable: bf16 cuts off the rest.
+    /// The operand `x` of `width` columns, stored as the values are, and memory for the result. Numbers of `x` have to
+    /// be representable: bf16 cuts off the rest.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -229,8 +229,8 @@ type OfProduct = unsafe fn(
     *mut c_void,
 ) -> sys::cusparseStatus_t;
 
-/// A product by one algorithm, prepared: descriptors, working memory and what the library finds out beforehand. Each has a
-/// sparse descriptor of its own, because preparing for an algorithm changes it.
+/// A product by one algorithm, prepared: descriptors, working memory and what the library finds out beforehand. Each
+/// has a sparse descriptor of its own, because preparing for an algorithm changes it.
 pub struct Product<'o> {
     operands: &'o Operands<'o>,
     algorithm: Algorithm,
@@ -262,8 +262,8 @@ impl<'o> Product<'o> {
         let base = sys::cusparseIndexBase_t::CUSPARSE_INDEX_BASE_ZERO;
         let (indptr, indices) = (operands.pointer(&adjacency.indptr), operands.pointer(&adjacency.indices));
         let values = operands.pointer(&adjacency.values);
-        // SAFETY: the arrays hold `n_rows + 1` offsets and `nnz` indices and values of the types that are named; they and
-        // the product borrow from the same operands, which outlive the descriptor.
+        // SAFETY: the arrays hold `n_rows + 1` offsets and `nnz` indices and values of the types that are named; they
+        // and the product borrow from the same operands, which outlive the descriptor.
         let status = unsafe {
             sys::cusparseCreateCsr(
                 &raw mut self.a,
@@ -316,8 +316,8 @@ impl<'o> Product<'o> {
 
     /// Calls one of the two functions that take the prepared operands and working memory.
     fn call(&self, name: &str, function: OfProduct) -> Result<(), Error> {
-        // SAFETY: as in `work_bytes`; the working memory has the size that was asked for. Descriptors and what they refer to
-        // live as long as the product, and all that reads or writes them is put on the library's one stream.
+        // SAFETY: as in `work_bytes`; the working memory has the size that was asked for. Descriptors and what they
+        // refer to live as long as the product, and all that reads or writes them is put on the library's one stream.
         let status = unsafe {
             function(
                 self.handle(),
@@ -369,7 +369,8 @@ impl<'o> Product<'o> {
 }
 
 impl Drop for Product<'_> {
-    /// Destroys the descriptors that were made. Work that is still on the stream does not need them: they live on the host.
+    /// Destroys the descriptors that were made. Work that is still on the stream does not need them: they live on the
+    /// host.
     fn drop(&mut self) {
         if !self.a.is_null() {
             // SAFETY: it was made by `describe` and is destroyed here alone. A failure leaves nothing to do.

@@ -4,7 +4,8 @@
 //! - [`timing`]: warm-up, repeats and their summary; contestants take turns, so that a busy minute hits all of them.
 //! - [`provenance`]: from which commit, and when; machine and ceilings come from `girih-machine`, in the same run.
 //! - [`record`]: a [`Report`] as JSON, and the comparison with an earlier one.
-//! - [`cusparse`]: NVIDIA's library of sparse products, which suites of devices run beside girih; [`sampled`] checks both.
+//! - [`cusparse`]: NVIDIA's library of sparse products, which suites of devices run beside girih; [`sampled`] checks
+//!   both.
 //! - [`peer`]: the same work in another library, in a Python process that takes turns with girih.
 //!
 //! A number travels with its machine, its method and its ceiling, or it is not written down.

@@ -58,11 +58,12 @@ struct Arguments {
     /// Record timelines of devices, too, and write them to this folder (suite gpu-ranks).
     #[arg(long, value_name = "DIR")]
     timelines: Option<PathBuf>,
-    /// What multiplies blocks in the suite gpu-spmm: wgmma, mma, or paper, tiles of 32 × 32 without tensor cores; each of them
-    /// runs [default: the fastest that the card has].
+    /// What multiplies blocks in the suite gpu-spmm: wgmma, mma, or paper, tiles of 32 × 32 without tensor cores; each
+    /// of them runs [default: the fastest that the card has].
     #[arg(long, value_name = "KERNEL,…", value_delimiter = ',')]
     kernel: Vec<BlockKernel>,
-    /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64 on synth:products, else 128]
+    /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64
+    /// on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
     /// Folder of documents in which the suite scaling puts its table and plot.
@@ -74,8 +75,8 @@ struct Arguments {
     /// What carries rows between devices, nccl or peer, each of which runs (suite gpu-ranks) [default: nccl]
     #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
     transport: Vec<CardTransport>,
-    /// Ways to train that run, by the names of their cases, in gpu-ranks without what all ways are measured for; again for each (suites
-    /// gpu-minibatch, gpu-large and gpu-ranks) [default: all]
+    /// Ways to train that run, by the names of their cases, in gpu-ranks without what all ways are measured for; again
+    /// for each (suites gpu-minibatch, gpu-large and gpu-ranks) [default: all]
     #[arg(long, value_name = "NAME")]
     way: Vec<String>,
 }

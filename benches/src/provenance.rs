@@ -21,8 +21,8 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// What this program was built from: the commit that `cargo xtask dist` noted beside it, or the one checked out at `root`;
-    /// `None` without a note and without git.
+    /// What this program was built from: the commit that `cargo xtask dist` noted beside it, or the one checked out at
+    /// `root`; `None` without a note and without git.
     #[must_use]
     pub fn of_program(root: &Path) -> Option<Self> {
         let noted =

@@ -1,4 +1,5 @@
-//! [`Transfer`]: rows of a batch on their way to a device as loaders have brought them: gathered as a whole, then copied.
+//! [`Transfer`]: rows of a batch on their way to a device as loaders have brought them: gathered as a whole, then
+//! copied.
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PinnedHostSlice};
 use girih_graph_format::{Matrix, NodeId};

@@ -6,8 +6,9 @@ use girih_comm::{CommError, RankFailure};
 use girih_compute::ComputeError;
 use girih_kernels::{Cuda, Device};
 
-/// How many ranks share a card: `GIRIH_RANKS_PER_GPU`, or one. The environment has to let them (`NCCL_MULTI_RANK_GPU_ENABLE=1`,
-/// `CUDA_DEVICE_MAX_CONNECTIONS=32`). That is for exchanges and draws: threads that train on a card that they share may hang.
+/// How many ranks share a card: `GIRIH_RANKS_PER_GPU`, or one. The environment has to let them
+/// (`NCCL_MULTI_RANK_GPU_ENABLE=1`, `CUDA_DEVICE_MAX_CONNECTIONS=32`). That is for exchanges and draws: threads that
+/// train on a card that they share may hang.
 ///
 /// # Panics
 /// When the variable is no number of ranks.

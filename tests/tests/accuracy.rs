@@ -93,7 +93,8 @@ fn lightgcn_on_gowalla() {
     assert!((0.105..0.156).contains(&ranking.ndcg_at_20), "{ranking:?}");
 }
 
-/// Checks ROC-AUC on the test links of Cora. Auto-encoders of the same shape reach 0.91 ± 0.02 (Kipf and Welling, 2016); features alone, the control, stay behind.
+/// Checks ROC-AUC on the test links of Cora. Auto-encoders of the same shape reach 0.91 ± 0.02 (Kipf and Welling,
+/// 2016); features alone, the control, stay behind.
 fn assert_links_of_cora(range: std::ops::Range<f64>, kind: ModelKind, batch: Option<BatchConfig>, epochs: u64) {
     let mut config = TrainConfig { epochs, ..TrainConfig::for_task(TaskKind::Links, kind) };
     if let Some(batch) = batch {

@@ -56,8 +56,8 @@ fn check_losses(cuda: &Cuda, spec: &str, config: &TrainConfig) {
 #[test]
 fn large_graphs_are_learned_alike() {
     let Some(cuda) = cuda() else { return };
-    // Features fill pinned buffers several times over, in rows with gaps; products are long, and every block of threads has
-    // several tiles.
+    // Features fill pinned buffers several times over, in rows with gaps; products are long, and every block of threads
+    // has several tiles.
     let spec = "synth:planted,nodes=70000,degree=40,features=602,classes=41";
     let base = TrainConfig::for_model(ModelKind::Gcn);
     for aggregate_once in [true, false] {

@@ -1,5 +1,5 @@
-//! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and pass, unless
-//! `GIRIH_REQUIRE_GPU` is set.
+//! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and
+//! pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose};
 use girih_graph_format::Matrix;
@@ -230,7 +230,8 @@ fn gradients_go_back_through_an_activation_with_the_product() {
     }
 }
 
-/// Compares a product on its way back through an activation with the product and a pass, and sums of its columns in `f64`.
+/// Compares a product on its way back through an activation with the product and a pass, and sums of its columns in
+/// `f64`.
 fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, dtype: Dtype) {
     let upload = |shape, seed| cuda.upload(&random(shape, seed, dtype), dtype).expect("memory");
     let (grad, weight) = (upload(Shape::new(LONG, depth), seed), upload(Shape::new(cols, depth), seed + 1));

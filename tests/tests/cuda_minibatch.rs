@@ -1,5 +1,5 @@
-//! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor. Without a
-//! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+//! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor.
+//! Without a device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use std::time::{Duration, Instant};
 
@@ -520,8 +520,8 @@ fn features_may_stay_in_a_mapped_file() {
     drop(cuda);
 }
 
-/// Rows that fill all pinned buffers several times over come whole while those of the next batch are on their way, into memory that held
-/// something else.
+/// Rows that fill all pinned buffers several times over come whole while those of the next batch are on their way, into
+/// memory that held something else.
 #[test]
 fn buffers_are_not_written_while_they_are_read() {
     let Some(cuda) = cuda() else { return };
@@ -555,8 +555,8 @@ fn buffers_are_not_written_while_they_are_read() {
     }
 }
 
-/// A step waits for the rows of its own batch, and not for those of the next one, which it is there to hide. Who waits for both never
-/// has the first much sooner; who does not may be held up, so that it may try again.
+/// A step waits for the rows of its own batch, and not for those of the next one, which it is there to hide. Who waits
+/// for both never has the first much sooner; who does not may be held up, so that it may try again.
 #[test]
 fn rows_that_are_begun_later_hold_up_nothing() {
     let Some(cuda) = cuda() else { return };

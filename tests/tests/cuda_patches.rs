@@ -1,5 +1,5 @@
-//! Ranks on CUDA devices that each have the rows of a patch, of graph and features: what they draw and read together, against the processor
-//! with all of it. With one card there is one patch.
+//! Ranks on CUDA devices that each have the rows of a patch, of graph and features: what they draw and read together,
+//! against the processor with all of it. With one card there is one patch.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a device the tests say so and
-//! pass, unless `GIRIH_REQUIRE_GPU` is set.
+//! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a
+//! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm, Scales};
@@ -28,8 +28,8 @@ fn cudas(tiling: Tiling) -> Vec<(BlockKernel, Cuda)> {
 /// Rows and columns of the graph: no multiple of what kernels work in.
 const N_NODES: usize = 2999;
 
-/// A symmetric graph with dense corners: groups of 150 nodes, of which every third pair is joined, edges anywhere, and one
-/// node that is everyone's neighbour.
+/// A symmetric graph with dense corners: groups of 150 nodes, of which every third pair is joined, edges anywhere, and
+/// one node that is everyone's neighbour.
 fn graph() -> Csr {
     let mut stream = Key::new(7, 1).stream(0, 0);
     let mut rows = vec![std::collections::BTreeSet::new(); N_NODES];
@@ -132,7 +132,8 @@ fn products_by_blocks_are_as_exact_as_their_storage() {
     }
 }
 
-/// Products with and without factors, in both storages: relative errors below a bound in `f32`, and what rounding makes in bf16.
+/// Products with and without factors, in both storages: relative errors below a bound in `f32`, and what rounding makes
+/// in bf16.
 fn check_products(cuda: &Cuda, csr: &Csr, width: usize, how: &str) {
     let (x, bias) = (random(N_NODES, width, width as u64), small_bias(width));
     for scales in [csr.scales(Norm::Symmetric), Scales { left: None, right: None }] {

@@ -1,5 +1,5 @@
-//! Ranks on CUDA devices, one each, against ranks on the processor and against one device. Tests that want two devices say so and pass
-//! where there are fewer.
+//! Ranks on CUDA devices, one each, against ranks on the processor and against one device. Tests that want two devices
+//! say so and pass where there are fewer.
 
 use std::iter;
 use std::time::{Duration, Instant};
@@ -211,8 +211,8 @@ fn cards_learn_what_one_card_does() {
     }
 }
 
-/// Rows travel as they are stored, and what one card would multiply is multiplied; sums of a product are added in another order,
-/// and rounded to bf16 then.
+/// Rows travel as they are stored, and what one card would multiply is multiplied; sums of a product are added in
+/// another order, and rounded to bf16 then.
 #[test]
 fn cards_learn_in_bf16_what_one_card_does() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -336,8 +336,8 @@ fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
     }
 }
 
-/// A rank that fails while what others have asked for waits on their cards, and these learn of it elsewhere: they end with its error, not
-/// with their cards.
+/// A rank that fails while what others have asked for waits on their cards, and these learn of it elsewhere: they end
+/// with its error, not with their cards.
 #[test]
 fn a_rank_that_fails_ends_those_who_hear_of_it_from_others() {
     for transport in transports() {
@@ -449,7 +449,8 @@ fn outcome(cards: &[Cuda], config: &TrainConfig, how: impl FnOnce(RankOptions) -
     (losses.expect("training on cards"), outcome.expect("just trained"))
 }
 
-/// Rows that are multiplied and rows that attention fetches travel rounded, and what it comes to is measured behind the last step.
+/// Rows that are multiplied and rows that attention fetches travel rounded, and what it comes to is measured behind the
+/// last step.
 #[test]
 fn rounding_on_the_wire_is_small_on_cards() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -464,8 +465,9 @@ fn rounding_on_the_wire_is_small_on_cards() {
     }
 }
 
-/// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step or not, by cards or, where
-/// draws may meet or rows travel rounded, by the host. Cards ask each other, or read each other's memory, or find out what is faster.
+/// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step or not,
+/// by cards or, where draws may meet or rows travel rounded, by the host. Cards ask each other, or read each other's
+/// memory, or find out what is faster.
 #[test]
 fn cards_share_subgraphs_and_patches() {
     let Some(n) = several().map(|cards| cards.len()) else { return };

@@ -42,7 +42,8 @@ fn with_model(config: &TrainConfig, change: impl FnOnce(&mut ModelConfig)) -> Tr
     config
 }
 
-/// What training leaves: the losses of all epochs, and the bytes of the last checkpoint, with moments and best parameters.
+/// What training leaves: the losses of all epochs, and the bytes of the last checkpoint, with moments and best
+/// parameters.
 type Left = (Vec<f32>, Vec<u8>);
 
 /// Trains up to `epochs`, from the checkpoint in `folder` if there is one.

@@ -1,5 +1,5 @@
-//! Mini-batches and walks of a CUDA device against those of the processor, to the bit. Without a device the tests say so and pass,
-//! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+//! Mini-batches and walks of a CUDA device against those of the processor, to the bit. Without a device the tests say
+//! so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use std::sync::Arc;
 
@@ -337,7 +337,8 @@ fn positions_that_a_word_does_not_decide_are_those_of_the_processor() {
 #[test]
 fn graphs_of_many_nodes_are_scanned_in_larger_tiles() {
     let Some(cuda) = cuda() else { return };
-    // So many that threads scan eight words each where few nodes are new; node 7's are all in one tile, too many to be staged.
+    // So many that threads scan eight words each where few nodes are new; node 7's are all in one tile, too many to be
+    // staged.
     const N: usize = 9_000_011;
     let mut stream = Key::new(10, 79).stream(0, 0);
     let graph = graph_of(N, |v| match v {

@@ -1,8 +1,9 @@
 //! `cargo xtask dist` and `cargo xtask gpu-test`: what runs on a machine with a GPU, and the record that it did.
 //!
-//! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver and
-//! CUDA's libraries: `girih`, the benchmarks, the tests that need a GPU, this program, and the hashes of the CUDA sources in them. There,
-//! `DIR/xtask gpu-test --prebuilt DIR` runs the tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
+//! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver
+//! and CUDA's libraries: `girih`, the benchmarks, the tests that need a GPU, this program, and the hashes of the CUDA
+//! sources in them. There, `DIR/xtask gpu-test --prebuilt DIR` runs the tests and writes the record; with Rust, `cargo
+//! xtask gpu-test` does both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -70,7 +71,8 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the tests, from source or from a folder that [`dist`] made, one program after the other or all `together`, and writes the record.
+/// Runs the tests, from source or from a folder that [`dist`] made, one program after the other or all `together`, and
+/// writes the record.
 ///
 /// # Errors
 /// When a test fails or none ran, or the record cannot be written.
@@ -118,8 +120,8 @@ fn test_programs(root: &Path) -> Result<Vec<PathBuf>, String> {
     built(root, &["test", "--no-run"], "--test", &TESTS)
 }
 
-/// Builds targets, given as package and name, in release; where cargo put their programs, in the order given. One call for
-/// all of them: what they share is then compiled once, not for each one's choice of features.
+/// Builds targets, given as package and name, in release; where cargo put their programs, in the order given. One call
+/// for all of them: what they share is then compiled once, not for each one's choice of features.
 fn built(root: &Path, command: &[&str], kind: &str, targets: &[(&str, &str)]) -> Result<Vec<PathBuf>, String> {
     let mut arguments = command.to_vec();
     for (package, name) in targets {

@@ -1,9 +1,9 @@
 //! `cargo xtask kernels`: every CUDA source through nvcc, for every architecture, with what its kernels need.
 //!
-//! At run time kernels are compiled for the card at hand. This finds, without a card, what would fail to compile there, and
-//! shows registers and spills. A source names the types that it is compiled with in a line `// Elements: X, Y`: it is compiled
-//! with `f32` for all, with `bf16` for each alone, and for all. Other sources name what they are compiled with in lines
-//! `// Constants: A=1 B=2`, one for each variant.
+//! At run time kernels are compiled for the card at hand. This finds, without a card, what would fail to compile there,
+//! and shows registers and spills. A source names the types that it is compiled with in a line `// Elements: X, Y`: it
+//! is compiled with `f32` for all, with `bf16` for each alone, and for all. Other sources name what they are compiled
+//! with in lines `// Constants: A=1 B=2`, one for each variant.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,8 @@ struct Needs {
     spilled_bytes: u32,
 }
 
-/// Compiles everything and prints a table. `install` fetches the compiler with pip, into `target/`, where there is none.
+/// Compiles everything and prints a table. `install` fetches the compiler with pip, into `target/`, where there is
+/// none.
 ///
 /// # Errors
 /// When there is no compiler, or a source does not compile.

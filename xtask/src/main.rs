@@ -44,8 +44,8 @@ enum Task {
         #[arg(long)]
         install: bool,
     },
-    /// Build a folder of programs for a machine with a GPU and no Rust: girih, the benchmarks, the tests that need a GPU,
-    /// this program.
+    /// Build a folder of programs for a machine with a GPU and no Rust: girih, the benchmarks, the tests that need a
+    /// GPU, this program.
     Dist {
         /// The folder.
         #[arg(long, default_value = "target/dist")]

@@ -1,7 +1,7 @@
 //! `attention`: whole training epochs of two-layer attention networks, 8 heads of 8 columns and then one head.
 //!
-//! Beside DGL and, where its messages fit into memory (eight times 64 floats an edge), PyG. Features are not dropped out;
-//! hidden activations and shares of attention are.
+//! Beside DGL and, where its messages fit into memory (eight times 64 floats an edge), PyG. Features are not dropped
+//! out; hidden activations and shares of attention are.
 
 use std::ffi::OsStr;
 use std::path::Path;

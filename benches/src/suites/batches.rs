@@ -1,8 +1,8 @@
 //! `batches`: whether mini-batches learn what the full graph learns.
 //!
-//! On each data set, networks are trained on the full graph and on mini-batches, in runs whose seeds and splits both share. All
-//! are scored on the full graph, on the test nodes, at the best epoch of the validation nodes. Networks are as `girih train`
-//! trains them unless it is told, but wider.
+//! On each data set, networks are trained on the full graph and on mini-batches, in runs whose seeds and splits both
+//! share. All are scored on the full graph, on the test nodes, at the best epoch of the validation nodes. Networks are
+//! as `girih train` trains them unless it is told, but wider.
 
 use std::collections::BTreeMap;
 

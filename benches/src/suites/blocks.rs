@@ -1,10 +1,10 @@
-//! `blocks` and `gpu-blocks`: the products of the blocks that a partition gives to its ranks, one after the other on one device, by
-//! order of nodes: the blocks of paper A's figure 5 and the products of its figure 9. What travels between ranks is not in it; whole
-//! epochs with it are `gpu-ranks`.
+//! `blocks` and `gpu-blocks`: the products of the blocks that a partition gives to its ranks, one after the other on
+//! one device, by order of nodes: the blocks of paper A's figure 5 and the products of its figure 9. What travels
+//! between ranks is not in it; whole epochs with it are `gpu-ranks`.
 //!
-//! Nodes are in an order of the whole graph, cut into equal numbers of nodes (`whole`) or into equal shares of nodes and edges
-//! (`weighted`), or in one that stays inside the row blocks of the partition (`inside`). A rank takes as long as its blocks, one
-//! behind the other, and a product as long as the slowest rank.
+//! Nodes are in an order of the whole graph, cut into equal numbers of nodes (`whole`) or into equal shares of nodes
+//! and edges (`weighted`), or in one that stays inside the row blocks of the partition (`inside`). A rank takes as long
+//! as its blocks, one behind the other, and a product as long as the slowest rank.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,8 @@ const WIDTH: usize = 128;
 /// The orders that are compared unless the suite is told.
 const ORDERS: [OrderKind; 6] =
     [OrderKind::None, OrderKind::Degree, OrderKind::Slashburn, OrderKind::Rcm, OrderKind::Metis, OrderKind::Community];
-/// The partitions of the paper, and the square: scheme, ranks, replication. Those that order nodes inside as many ranges follow each
-/// other.
+/// The partitions of the paper, and the square: scheme, ranks, replication. Those that order nodes inside as many
+/// ranges follow each other.
 const PLANS: [(Scheme, usize, usize); 6] = [
     (Scheme::OneD, 2, 1),
     (Scheme::OneAndHalfD, 4, 2),

@@ -1,7 +1,8 @@
 //! `codecs`: what compressed features cost in accuracy, and how fast codecs are.
 //!
-//! Two kinds of cases for each data set. Codecs alone, `DATA/codec/CODEC`: one thread encodes all rows, and decodes some by id.
-//! Trainings, `DATA/MODEL/CODEC`: runs whose seeds and splits those without a codec share, as Ma et al. 2024 compare them.
+//! Two kinds of cases for each data set. Codecs alone, `DATA/codec/CODEC`: one thread encodes all rows, and decodes
+//! some by id. Trainings, `DATA/MODEL/CODEC`: runs whose seeds and splits those without a codec share, as Ma et al.
+//! 2024 compare them.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ use super::trainings::{Trained, network, on_batches};
 use crate::timing::{Contestant, Protocol, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
-/// Correlated features of the widths of Reddit and MAG240M, of which a network without neighbours makes what it is known to make of
-/// the real ones: about 70 and 52 % accuracy, and 6 to 11 points less from codes (Ma et al. 2024).
+/// Correlated features of the widths of Reddit and MAG240M, of which a network without neighbours makes what it is
+/// known to make of the real ones: about 70 and 52 % accuracy, and 6 to 11 points less from codes (Ma et al. 2024).
 const GRAPHS: [&str; 2] = [
     "synth:reddit@0.05,degree=50,factors=64,signal=12,stray=0.25",
     "synth:mag240m@0.00005,degree=20,factors=64,signal=24,stray=0.4,train=0.5,val=0.1",
@@ -73,8 +74,8 @@ struct Codecs {
 }
 
 impl Codecs {
-    /// For bags of words: what is learned says little of the features that the code book is made for, and takes long where there are
-    /// thousands. The paper's codec, others of no more bytes, and what is nearest to the features.
+    /// For bags of words: what is learned says little of the features that the code book is made for, and takes long
+    /// where there are thousands. The paper's codec, others of no more bytes, and what is nearest to the features.
     fn few(width: usize) -> Self {
         let paper = Self::of(width).paper;
         let (k, bytes) = (paper.setting().unwrap_or(1), paper.row_bytes(width) as u32);
@@ -174,7 +175,8 @@ fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -
     Ok(())
 }
 
-/// Networks that read neighbours lose little, and less than the one that does not; the code book less than as many components.
+/// Networks that read neighbours lose little, and less than the one that does not; the code book less than as many
+/// components.
 fn add_goals(data: &str, codecs: &Codecs, lost: &BTreeMap<(&str, String), f64>, report: &mut Report) {
     let of = |model: ModelKind, codec: CodecSpec| lost[&(model.name(), codec.to_string())];
     let paper = codecs.paper;

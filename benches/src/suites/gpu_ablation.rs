@@ -1,8 +1,9 @@
-//! `gpu-ablation`: what each part of sparse products on a CUDA device brings, as in tables 4 and 5 of Miao et al. 2023: ids as
-//! they are and rows alone, then orders of nodes, then dense blocks for tensor cores, by share and by the device's own choice.
+//! `gpu-ablation`: what each part of sparse products on a CUDA device brings, as in tables 4 and 5 of Miao et al. 2023:
+//! ids as they are and rows alone, then orders of nodes, then dense blocks for tensor cores, by share and by the
+//! device's own choice.
 //!
-//! Epochs are those of `gpu-fullbatch` with the first aggregation computed once; products sum neighbours in rows as wide as
-//! the hidden layer.
+//! Epochs are those of `gpu-fullbatch` with the first aggregation computed once; products sum neighbours in rows as
+//! wide as the hidden layer.
 
 use std::borrow::Cow;
 
@@ -113,8 +114,9 @@ impl Arm {
         }
     }
 
-    /// How far this choice of blocks is from the best of `all` in the same order and storage type, in epochs and products: by the
-    /// shortest times, because epochs of a millisecond vary by a fifth with what the host does beside them.
+    /// How far this choice of blocks is from the best of `all` in the same order and storage type, in epochs and
+    /// products: by the shortest times, because epochs of a millisecond vary by a fifth with what the host does beside
+    /// them.
     fn goals(&self, all: &[Self]) -> [Goal; 2] {
         let beside_best = |name: &str, seconds: fn(&Self) -> f64| {
             let same = all.iter().filter(|arm| arm.order == self.order && arm.precision == self.precision);
@@ -126,7 +128,8 @@ impl Arm {
     }
 }
 
-/// Milliseconds of an epoch, and of a product behind them, with a row for each order and a column for each choice of blocks.
+/// Milliseconds of an epoch, and of a product behind them, with a row for each order and a column for each choice of
+/// blocks.
 fn paper_table(precision: Dtype, arms: &[Arm]) -> String {
     let mut rows: Vec<Vec<String>> = vec![vec![precision.name().to_owned()]];
     for arm in arms.iter().filter(|arm| arm.precision == precision) {

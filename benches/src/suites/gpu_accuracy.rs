@@ -1,10 +1,11 @@
 //! `gpu-accuracy`: whether a CUDA device learns what the processor learns, and bf16 what `f32` learns.
 //!
-//! Of each data set the loss of 50 epochs in `f32`, on the processor and on the device; then whole trainings on the device in
-//! both storage types, each run with a seed of its own that both types share, scored on the test nodes at the best epoch of
-//! the validation nodes. The network is a GCN as `girih train` trains it unless it is told, but on two classes, where accuracy
-//! says little (there it is the published one for such data, and the area under the receiver operating characteristic counts),
-//! and on generated graphs, whose 41 classes want more than 16 hidden columns: there it is that of Miao et al. 2023.
+//! Of each data set the loss of 50 epochs in `f32`, on the processor and on the device; then whole trainings on the
+//! device in both storage types, each run with a seed of its own that both types share, scored on the test nodes at the
+//! best epoch of the validation nodes. The network is a GCN as `girih train` trains it unless it is told, but on two
+//! classes, where accuracy says little (there it is the published one for such data, and the area under the receiver
+//! operating characteristic counts), and on generated graphs, whose 41 classes want more than 16 hidden columns: there
+//! it is that of Miao et al. 2023.
 
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::Dataset;
@@ -22,7 +23,8 @@ const CURVE_MILLIONTHS: f64 = 100.0;
 /// How far bf16 may be from `f32`, in points of the score.
 const SCORE_POINTS: f64 = 0.3;
 
-/// Adds four cases for each data set: the loss curve on the processor and on the device, and a score for each storage type.
+/// Adds four cases for each data set: the loss curve on the processor and on the device, and a score for each storage
+/// type.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut cuda = gpu::open_device(report)?;
     let default = [setup.graph_or(graphs::FULL).to_owned()];

@@ -1,8 +1,9 @@
-//! `gpu-fullbatch`: whole training epochs of a two-layer GCN on a CUDA device, as `girih train` runs them, in each order of
-//! nodes and storage type, with the first aggregation computed once and in every epoch.
+//! `gpu-fullbatch`: whole training epochs of a two-layer GCN on a CUDA device, as `girih train` runs them, in each
+//! order of nodes and storage type, with the first aggregation computed once and in every epoch.
 //!
-//! Nothing is dropped out. The device works while the host goes on, so that only whole epochs are timed: each waits for the
-//! one before, and nothing runs between them. For the same reason the peer does not take turns but runs after girih.
+//! Nothing is dropped out. The device works while the host goes on, so that only whole epochs are timed: each waits for
+//! the one before, and nothing runs between them. For the same reason the peer does not take turns but runs after
+//! girih.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

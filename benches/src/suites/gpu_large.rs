@@ -1,7 +1,9 @@
-//! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a graph of which devices keep a part of the features, or their codes, on one
-//! device and on all there are. Each way is a case, with what every kind of memory holds and serves.
+//! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a graph of which devices keep a part of the features, or
+//! their codes, on one device and on all there are. Each way is a case, with what every kind of memory holds and
+//! serves.
 //!
-//! Nothing is scored: only epochs are timed, each with all of its batches. On one device also in `f32`, as features are without a codec.
+//! Nothing is scored: only epochs are timed, each with all of its batches. On one device also in `f32`, as features are
+//! without a codec.
 
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;

@@ -1,8 +1,9 @@
-//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices: graph and features in their memory, in that of others, read in
-//! place or exchanged, or in that of the host, beside PyG's loader. Each way is a case, so that the report is the table of what each of them costs.
+//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices: graph and features in their memory, in
+//! that of others, read in place or exchanged, or in that of the host, beside PyG's loader. Each way is a case, so that
+//! the report is the table of what each of them costs.
 //!
-//! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer runs after
-//! girih instead of taking turns.
+//! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer
+//! runs after girih instead of taking turns.
 
 use girih_comm::CardTransport;
 use girih_compress::CodecSpec;

@@ -1,8 +1,9 @@
-//! `gpu-profile`: one product on a CUDA device for each order of nodes, choice of blocks and storage type, between marks for
-//! profilers; and, with `--ncu`, what NVIDIA's profiler counts in it: bytes moved and hits of the L2 cache, before and after
-//! reordering, as in figure 8 of Miao et al. 2023.
+//! `gpu-profile`: one product on a CUDA device for each order of nodes, choice of blocks and storage type, between
+//! marks for profilers; and, with `--ncu`, what NVIDIA's profiler counts in it: bytes moved and hits of the L2 cache,
+//! before and after reordering, as in figure 8 of Miao et al. 2023.
 //!
-//! The suite starts the profiler on itself. What it lists are kernels; a kernel that no product needs tells the products apart.
+//! The suite starts the profiler on itself. What it lists are kernels; a kernel that no product needs tells the
+//! products apart.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -181,7 +182,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// From the profiler's table: a line of names, one of units, and one for each kernel; before it there may be messages.
+    /// From the profiler's table: a line of names, one of units, and one for each kernel; before it there may be
+    /// messages.
     fn list(text: &str) -> Result<Vec<Self>, Error> {
         let mut lines = text.lines().skip_while(|line| !line.starts_with("\"ID\"")).map(fields);
         let names = lines.next().ok_or_else(|| format!("no table of kernels, but: {}", text.trim()))?;

@@ -1,9 +1,11 @@
-//! `gpu-ranks`: whole training epochs of a GCN on one CUDA device and on several, by partition, exchange and order of nodes.
+//! `gpu-ranks`: whole training epochs of a GCN on one CUDA device and on several, by partition, exchange and order of
+//! nodes.
 //!
-//! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row blocks of the
-//! partition, `inside`, in which every device keeps its share of the edges. One device works in the order of the whole graph. The last
-//! part of a name says in how many stages rows travel; `/peer` behind it, that they are copied from the memory of other devices. With `--timelines DIR` every case
-//! on several trains a few epochs more, of which a timeline is written there, and says what the busiest device did in one.
+//! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row
+//! blocks of the partition, `inside`, in which every device keeps its share of the edges. One device works in the order
+//! of the whole graph. The last part of a name says in how many stages rows travel; `/peer` behind it, that they are
+//! copied from the memory of other devices. With `--timelines DIR` every case on several trains a few epochs more, of
+//! which a timeline is written there, and says what the busiest device did in one.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -184,8 +186,8 @@ impl Ranks {
         Ok(Epochs::of(self.protocol, &mut [], |observe| several.train(dataset, &config, observe))?.epoch())
     }
 
-    /// A few epochs more, whose timeline is written to `folder` by the case's name: adds what the device did in one that computed
-    /// longest.
+    /// A few epochs more, whose timeline is written to `folder` by the case's name: adds what the device did in one
+    /// that computed longest.
     fn traced(&self, dataset: &Dataset, several: &Several, case: Case, folder: &Path) -> Result<Case, Error> {
         let timeline = Timeline::begin()?;
         let config = TrainConfig { epochs: TRACED, eval_every: TRACED, ..self.config(several.precision) };

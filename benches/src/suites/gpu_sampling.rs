@@ -1,7 +1,7 @@
 //! `gpu-sampling`: mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
 //!
-//! A repetition is some batches one after the other, none of which the host waits for; times are those of a batch by the
-//! device's clock. A hop takes what batches with it take longer than batches without.
+//! A repetition is some batches one after the other, none of which the host waits for; times are those of a batch by
+//! the device's clock. A hop takes what batches with it take longer than batches without.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ const N_BATCHES: [usize; 2] = [48, 2];
 const N_HOST_BATCHES: usize = 4;
 /// Batches that capacities are made from.
 const N_MEASURED: usize = 12;
-/// Milliseconds for a batch of 1024 on Products, with local ids for all hops and with global ones for the last: those of a
-/// prototype, on an H200.
+/// Milliseconds for a batch of 1024 on Products, with local ids for all hops and with global ones for the last: those
+/// of a prototype, on an H200.
 const PROTOTYPE_MS: [f64; 2] = [0.071, 0.052];
 
 /// What columns of the last hop are, and which nodes draw.
@@ -40,8 +40,8 @@ const FORMS: [(&str, Columns, Expand); 4] = [
     ("global once", Columns::Global, Expand::Once),
 ];
 
-/// Adds a case for each size of a batch and form of blocks, those of its hops, of local ids from a hash table, of a graph in memory of the
-/// host, and of the processor.
+/// Adds a case for each size of a batch and form of blocks, those of its hops, of local ids from a hash table, of a
+/// graph in memory of the host, and of the processor.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let cuda = gpu::open_device(report)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;

@@ -1,5 +1,5 @@
-//! `gpu-spmm`: `A·X` on a CUDA device, with the plain adjacency: sums of neighbours. cuSPARSE takes turns, by each of its
-//! algorithms on the same order of nodes; the best of them counts.
+//! `gpu-spmm`: `A·X` on a CUDA device, with the plain adjacency: sums of neighbours. cuSPARSE takes turns, by each of
+//! its algorithms on the same order of nodes; the best of them counts.
 
 use std::borrow::Cow;
 
@@ -161,7 +161,8 @@ impl Work {
         (self.nnz * self.width * self.dtype.n_bytes()) as f64
     }
 
-    /// Bytes that have to pass the memory even if caches hold everything: offsets, indices, operand and result, once each.
+    /// Bytes that have to pass the memory even if caches hold everything: offsets, indices, operand and result, once
+    /// each.
     fn compulsory_bytes(&self) -> f64 {
         let pattern = (self.n_rows + 1) * size_of::<u64>() + self.nnz * size_of::<u32>();
         (pattern + 2 * self.n_rows * self.width * self.dtype.n_bytes()) as f64

@@ -1,11 +1,12 @@
-//! `gpu-steps`: what a mini-batch takes to be sampled and to be brought to a CUDA device, step by step, as in paper D's tables: neighbours
-//! relabelled by hash maps, by bitmaps, while they are drawn, and on the device; rows of features gathered in memory that the system may move, in pinned
-//! memory, piece by piece beside copies, and read in place.
+//! `gpu-steps`: what a mini-batch takes to be sampled and to be brought to a CUDA device, step by step, as in paper D's
+//! tables: neighbours relabelled by hash maps, by bitmaps, while they are drawn, and on the device; rows of features
+//! gathered in memory that the system may move, in pinned memory, piece by piece beside copies, and read in place.
 //!
-//! Then the three stages of training, each alone, and all of them side by side: an epoch should take little longer than the slowest.
+//! Then the three stages of training, each alone, and all of them side by side: an epoch should take little longer than
+//! the slowest.
 //!
-//! A repetition is some batches one after the other, each of which is there before the next is begun but where pieces overlap; times are
-//! those of a batch.
+//! A repetition is some batches one after the other, each of which is there before the next is begun but where pieces
+//! overlap; times are those of a batch.
 
 use std::sync::Arc;
 use std::time::Instant;

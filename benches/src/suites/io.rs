@@ -1,7 +1,8 @@
 //! `io`: generating a graph, writing it and reading it, in every format that can be written.
 //!
 //! Files are written to the system's temporary folder and read back at once, so that reading measures parsing and
-//! checking, not the disk. Text is read with one thread, too: its speed per core does not depend on the machine's cores.
+//! checking, not the disk. Text is read with one thread, too: its speed per core does not depend on the machine's
+//! cores.
 
 use std::fs;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `minibatch`: steps of GraphSAGE on sampled neighbours, with batches made ahead and without, beside DGL's.
 //!
-//! A repetition is an epoch of some steps, so that nothing is made ahead during the turn of a peer; times are those of a step with
-//! all that it takes: sampling, features, both passes and the optimiser.
+//! A repetition is an epoch of some steps, so that nothing is made ahead during the turn of a peer; times are those of
+//! a step with all that it takes: sampling, features, both passes and the optimiser.
 
 use std::time::Duration;
 

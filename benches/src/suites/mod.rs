@@ -87,7 +87,8 @@ pub enum Suite {
     GpuRanks,
     /// Mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
     GpuSampling,
-    /// Sampling a mini-batch and bringing its rows to a CUDA device, step by step, as loaders have done it and as girih does.
+    /// Sampling a mini-batch and bringing its rows to a CUDA device, step by step, as loaders have done it and as girih
+    /// does.
     GpuSteps,
     /// Epochs on sampled neighbours on a CUDA device, beside `PyG`'s loader.
     GpuMinibatch,
@@ -189,8 +190,8 @@ pub struct Setup {
     pub hidden: Option<usize>,
     /// Layers of the network, for the suite that trains deeper ones.
     pub layers: Option<usize>,
-    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that; none for those that
-    /// the suite would take.
+    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that; none for those
+    /// that the suite would take.
     pub tilings: Vec<Tiling>,
     /// Trainings with seeds of their own, for suites that ask how well a model learns.
     pub runs: u64,

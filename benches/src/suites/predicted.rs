@@ -71,8 +71,8 @@ impl Predictions {
         case.with("bound_ms", bound).with("x_bound", measured / bound)
     }
 
-    /// How far predictions are off at most, how much slower what they would choose is than the best, and how far the best of any session is
-    /// from what its plan takes at least.
+    /// How far predictions are off at most, how much slower what they would choose is than the best, and how far the
+    /// best of any session is from what its plan takes at least.
     pub(super) fn goals(&self) -> [Goal; 3] {
         let best = |group: &str| self.least(group, |outcome| outcome.measured);
         let worst = |share: &dyn Fn(&Outcome) -> f64| self.outcomes.iter().map(share).fold(0.0, f64::max);

@@ -26,8 +26,8 @@ pub(super) fn n_devices() -> usize {
     (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1)
 }
 
-/// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says and gets the rest by the transport, or
-/// by the faster one.
+/// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says and gets the
+/// rest by the transport, or by the faster one.
 pub(super) fn train_on(
     (n_devices, layout, transport): (usize, Layout, Option<CardTransport>),
     dataset: &Dataset,

@@ -1,8 +1,8 @@
-//! `sampling`: mini-batches of sampled neighbours, by how they are relabelled and by how many threads, as in paper D's table
-//! (classic, two bitmaps, fused) and beside DGL's sampler.
+//! `sampling`: mini-batches of sampled neighbours, by how they are relabelled and by how many threads, as in paper D's
+//! table (classic, two bitmaps, fused) and beside DGL's sampler.
 //!
-//! A repetition is some batches of 1000 seeds each, one after the other on one thread or side by side on all; times are those
-//! of a batch. DGL uses its threads inside a batch.
+//! A repetition is some batches of 1000 seeds each, one after the other on one thread or side by side on all; times are
+//! those of a batch. DGL uses its threads inside a batch.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -22,14 +22,16 @@ use crate::{Case, Error, Goal, Report, graphs};
 const GRAPH: &str = "synth:reddit,degree=98";
 const FAN_OUTS: [&str; 2] = ["15,10,5", "25,10,10"];
 const BATCH_SIZE: usize = 1000;
-/// Batches of a repetition: an epoch has five times as many, and what only the first ones cost should not count for more.
+/// Batches of a repetition: an epoch has five times as many, and what only the first ones cost should not count for
+/// more.
 const BATCHES: usize = 32;
 /// How DGL can sample: ids of 32 bits hop by hop, or of 64 bits with its fused operator.
 const DGL_IDS: [&str; 2] = ["int32", "int64"];
 
 /// How many times faster than the classic way, the first of all, each other way to relabel has to be, on one thread.
 const TIMES_CLASSIC: [f64; 3] = [1.6, 2.0, 5.0];
-/// How many times faster than the fastest peer girih has to be with the last way, its default, on one thread and on all.
+/// How many times faster than the fastest peer girih has to be with the last way, its default, on one thread and on
+/// all.
 const TIMES_PEER: [f64; 2] = [8.0, 15.0];
 
 /// Adds a case for each fan-out, way to relabel and number of threads; DGL takes turns with them.

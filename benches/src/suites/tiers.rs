@@ -1,7 +1,8 @@
 //! `tiers`: the share of reads that a cache of the hottest nodes serves, by what tells which nodes are hot.
 //!
-//! Of each graph, batches of 1024 training nodes, fan-out 15,10,5, of an epoch that is not trained say what is presampled; hit rates
-//! are counted in batches of the first epoch that is. A time is that of finding the order of nodes; of presampling, with its batches.
+//! Of each graph, batches of 1024 training nodes, fan-out 15,10,5, of an epoch that is not trained say what is
+//! presampled; hit rates are counted in batches of the first epoch that is. A time is that of finding the order of
+//! nodes; of presampling, with its batches.
 
 use std::time::Instant;
 

@@ -13,16 +13,17 @@ use crate::{Case, Error};
 /// Hidden columns on real data, of all heads together.
 const HIDDEN: usize = 64;
 
-/// How many neighbours an attention network samples in each hop of a dense graph, and how many a node of one has at least.
+/// How many neighbours an attention network samples in each hop of a dense graph, and how many a node of one has at
+/// least.
 const DENSE_FANOUT: i64 = 25;
 const DENSE: usize = 100;
 
 /// How many times fewer epochs are trained on batches of generated graphs.
 const FEWER_EPOCHS: u64 = 2;
 
-/// A network for generated graphs, whose 41 classes want more than 16 hidden columns: 128, on features that are not dropped
-/// out; attention networks drop nothing. Weights do not decay, which would hold back those that read features that many neighbours have evened out; the rate
-/// falls to zero, so that the last epochs of two runs differ little.
+/// A network for generated graphs, whose 41 classes want more than 16 hidden columns: 128, on features that are not
+/// dropped out; attention networks drop nothing. Weights do not decay, which would hold back those that read features
+/// that many neighbours have evened out; the rate falls to zero, so that the last epochs of two runs differ little.
 pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     let model = ModelConfig { kind, hidden: 128, input_dropout: Some(0.0), ..ModelConfig::default() };
     let model = if kind.has_heads() { ModelConfig { hidden: 128 / model.heads, dropout: 0.0, ..model } } else { model };
@@ -33,8 +34,8 @@ pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     }
 }
 
-/// A network for a data set, on the full graph: on real data with 64 hidden columns, as Shchur et al. (2018) compare networks.
-/// With 16, the noise of batches leaves too few rectifiers alive in some runs.
+/// A network for a data set, on the full graph: on real data with 64 hidden columns, as Shchur et al. (2018) compare
+/// networks. With 16, the noise of batches leaves too few rectifiers alive in some runs.
 pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
     if dataset.generated {
         return wide(model);
@@ -44,8 +45,9 @@ pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
     TrainConfig { model: ModelConfig { hidden: HIDDEN / heads, ..published.model }, ..published }
 }
 
-/// A configuration on mini-batches of a kind, or still on the full graph; in fewer epochs on generated graphs, two thirds of whose
-/// nodes train. Shares of attention are those among the sampled neighbours: where nodes have hundreds, more are sampled of them.
+/// A configuration on mini-batches of a kind, or still on the full graph; in fewer epochs on generated graphs, two
+/// thirds of whose nodes train. Shares of attention are those among the sampled neighbours: where nodes have hundreds,
+/// more are sampled of them.
 pub(super) fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) -> TrainConfig {
     let epochs = if dataset.generated { full.epochs / FEWER_EPOCHS } else { full.epochs };
     let is_wide =

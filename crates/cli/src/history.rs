@@ -85,8 +85,8 @@ impl History {
         Self { points: Vec::new(), file: None }
     }
 
-    /// A history in `path`. What a file there holds already is kept when `resume`; a last line that a crash cut short is
-    /// dropped.
+    /// A history in `path`. What a file there holds already is kept when `resume`; a last line that a crash cut short
+    /// is dropped.
     pub fn open(path: &Path, resume: bool) -> Result<Self, CliError> {
         let points = if resume && path.exists() { read(path)? } else { Vec::new() };
         let mut history = Self { points, file: None };
@@ -94,7 +94,8 @@ impl History {
         Ok(history)
     }
 
-    /// Forgets the points of `run` after `epoch`, which a resumed run trains again. Later runs have checkpoints of their own.
+    /// Forgets the points of `run` after `epoch`, which a resumed run trains again. Later runs have checkpoints of
+    /// their own.
     pub fn truncate(&mut self, run: u64, epoch: u64) -> Result<(), CliError> {
         let before = self.points.len();
         self.points.retain(|p| p.run != run || p.epoch <= epoch);

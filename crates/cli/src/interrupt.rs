@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM. A command that watches for them is asked by the first for an end after what is under way; the second, and
-//! the first of any other command, ends the process, which leaves no unfinished file behind.
+//! Ctrl-C and SIGTERM. A command that watches for them is asked by the first for an end after what is under way; the
+//! second, and the first of any other command, ends the process, which leaves no unfinished file behind.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use girih_graph_format::file;
 
 use crate::error::CliError;
 
-/// Signals that come so soon after the first are the same request: launchers pass on what the terminal has sent, and the system tells a
-/// process of the end of each thread of the one that started it.
+/// Signals that come so soon after the first are the same request: launchers pass on what the terminal has sent, and
+/// the system tells a process of the end of each thread of the one that started it.
 const ONE_REQUEST: Duration = Duration::from_millis(500);
 
 /// Whether the first signal asks for an end, instead of ending the process.

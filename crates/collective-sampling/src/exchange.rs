@@ -5,8 +5,8 @@ use girih_compute::Backend;
 
 use crate::Sent;
 
-/// Sends the `i`-th message to rank `i`; what came from each rank, in the order of ranks. What a rank has for itself is a message
-/// like others, but not counted.
+/// Sends the `i`-th message to rank `i`; what came from each rank, in the order of ranks. What a rank has for itself is
+/// a message like others, but not counted.
 pub(crate) fn exchange<B: Backend>(
     world: &dyn Collective<B>,
     sent: &mut Sent,

@@ -10,11 +10,11 @@ use crate::exchange::{exchange, messages};
 use crate::wire::{Reader, Request, by_owner, drawn, put, reply};
 use crate::{CollectiveError, Tally};
 
-/// A graph of which every rank holds the rows of its patch. As a [`Topology`] it is that of the whole graph: for each hop all
-/// ranks exchange their frontiers, each draws for the nodes of its patch, and what was drawn goes back.
+/// A graph of which every rank holds the rows of its patch. As a [`Topology`] it is that of the whole graph: for each
+/// hop all ranks exchange their frontiers, each draws for the nodes of its patch, and what was drawn goes back.
 ///
-/// A rank without seeds samples with none, so that it takes part in each hop. Ranks may be at different batches, whose keys
-/// travel with the requests; their samplers have the same hops.
+/// A rank without seeds samples with none, so that it takes part in each hop. Ranks may be at different batches, whose
+/// keys travel with the requests; their samplers have the same hops.
 pub struct RankGraph<'r, B: Backend> {
     pub(crate) world: &'r dyn Collective<B>,
     pub(crate) patches: &'r Patches,
@@ -30,12 +30,12 @@ pub struct RankGraph<'r, B: Backend> {
 }
 
 impl<'r, B: Backend> RankGraph<'r, B> {
-    /// This rank's part of a graph: `rows` are those of its patch, with columns of all nodes, and `bias` their weights where
-    /// edges are not all drawn alike. All ranks call it together.
+    /// This rank's part of a graph: `rows` are those of its patch, with columns of all nodes, and `bias` their weights
+    /// where edges are not all drawn alike. All ranks call it together.
     ///
     /// # Errors
-    /// When there is not a patch for each rank, the rows are not those of this rank's, or ranks do not agree on the patches or
-    /// on whether there are weights.
+    /// When there is not a patch for each rank, the rows are not those of this rank's, or ranks do not agree on the
+    /// patches or on whether there are weights.
     pub fn new(
         world: &'r dyn Collective<B>,
         patches: &'r Patches,
@@ -76,8 +76,8 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         self.tally
     }
 
-    /// Asks owners for the weights of the rows of all nodes, and divides the draws of a hop by them: the shares of the nodes
-    /// asked of each rank, and those of the nodes that each rank asks for here.
+    /// Asks owners for the weights of the rows of all nodes, and divides the draws of a hop by them: the shares of the
+    /// nodes asked of each rank, and those of the nodes that each rank asks for here.
     fn divide(
         &mut self,
         hop: &Hop<'_>,

@@ -16,8 +16,8 @@ use crate::{CollectiveError, Tally};
 /// Rows that a thread copies at least.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Rows of a fixed number of bytes, one for each node, of which every rank holds those of its patch: features, or the codes of
-/// a codec, which travel as they are (Cai et al., DSP, PPoPP 2023, section 4, loader).
+/// Rows of a fixed number of bytes, one for each node, of which every rank holds those of its patch: features, or the
+/// codes of a codec, which travel as they are (Cai et al., DSP, PPoPP 2023, section 4, loader).
 pub struct RankRows<'r, B: Backend> {
     world: &'r dyn Collective<B>,
     patches: &'r Patches,
@@ -27,7 +27,8 @@ pub struct RankRows<'r, B: Backend> {
     spare: SpareReplies,
 }
 
-/// Memory of replies that nobody reads any more: the next ones are written there, since new memory takes longer to get than rows to copy.
+/// Memory of replies that nobody reads any more: the next ones are written there, since new memory takes longer to get
+/// than rows to copy.
 #[derive(Clone, Debug, Default)]
 pub struct SpareReplies(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -48,8 +49,8 @@ impl<'r, B: Backend> RankRows<'r, B> {
     /// The rows of this rank's patch, one behind the other. All ranks call it together.
     ///
     /// # Errors
-    /// When there is not a patch for each rank or not a row for each of its nodes, or ranks disagree on patches or on the bytes
-    /// of a row.
+    /// When there is not a patch for each rank or not a row for each of its nodes, or ranks disagree on patches or on
+    /// the bytes of a row.
     pub fn new(
         world: &'r dyn Collective<B>,
         patches: &'r Patches,
@@ -96,8 +97,8 @@ impl<'r, B: Backend> RankRows<'r, B> {
         self.tally
     }
 
-    /// The rows of some nodes, one behind the other in `out`, whose content is lost. A node that is listed several times is
-    /// asked for once. All ranks call it together, some perhaps for no nodes.
+    /// The rows of some nodes, one behind the other in `out`, whose content is lost. A node that is listed several
+    /// times is asked for once. All ranks call it together, some perhaps for no nodes.
     ///
     /// # Errors
     /// When a node does not exist, or a rank fails.
@@ -218,8 +219,8 @@ fn copy_rows<'f>(out: &mut [u8], row_bytes: usize, row: impl Fn(usize) -> &'f [u
     }
 }
 
-/// Nodes of so many, each once and ascending; and for each as it is listed its place among these. A bit for each node that there is tells
-/// which are listed, and how many bits are before it which place it has.
+/// Nodes of so many, each once and ascending; and for each as it is listed its place among these. A bit for each node
+/// that there is tells which are listed, and how many bits are before it which place it has.
 fn each_once(nodes: &[NodeId], n_nodes: usize) -> (Vec<NodeId>, Vec<u32>) {
     const BITS: usize = u64::BITS as usize;
     let mut listed = vec![0_u64; n_nodes.div_ceil(BITS)];

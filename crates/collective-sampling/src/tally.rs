@@ -21,7 +21,8 @@ impl AddAssign for Sent {
 /// What one rank has sent in each stage, and how much it had to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frontiers to their owners; where nodes divide the draws of a hop, their shares; and positions of edges whose values are wanted.
+    /// Frontiers to their owners; where nodes divide the draws of a hop, their shares; and positions of edges whose
+    /// values are wanted.
     pub shuffle: Sent,
     /// The weights of rows, by which nodes divide the draws of a hop.
     pub weights: Sent,
@@ -44,8 +45,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The stages of sampling blocks and of gathering their rows, in the order in which they come: shuffle, weights, reshuffle,
-    /// requests, rows.
+    /// The stages of sampling blocks and of gathering their rows, in the order in which they come: shuffle, weights,
+    /// reshuffle, requests, rows.
     #[must_use]
     pub fn stages(&self) -> [Sent; 5] {
         [self.shuffle, self.weights, self.reshuffle, self.requests, self.rows]

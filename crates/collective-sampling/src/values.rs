@@ -7,8 +7,8 @@ use crate::wire::{Reader, by_owner};
 use crate::{CollectiveError, RankGraph};
 
 impl<B: Backend> RankGraph<'_, B> {
-    /// The values that edges have in the rows of their ranks, in the order in which their positions in the whole graph are given
-    /// ([`Block::edge_ids`](girih_sampling::Block::edge_ids)); all ranks call it together.
+    /// The values that edges have in the rows of their ranks, in the order in which their positions in the whole graph
+    /// are given ([`Block::edge_ids`](girih_sampling::Block::edge_ids)); all ranks call it together.
     ///
     /// # Errors
     /// When the rows of a rank have no values, or it fails.

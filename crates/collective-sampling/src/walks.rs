@@ -13,11 +13,11 @@ const STATE: usize = 6;
 const STEP: usize = 3;
 
 impl<B: Backend> RankGraph<'_, B> {
-    /// A walk from each of `starts`, as [`RandomWalks::walk_until`] takes it on the whole graph. Walk `i` of this rank is walk
-    /// `first + i` of the batch, whose walks all ranks take together, with the same key and the same ends.
+    /// A walk from each of `starts`, as [`RandomWalks::walk_until`] takes it on the whole graph. Walk `i` of this rank
+    /// is walk `first + i` of the batch, whose walks all ranks take together, with the same key and the same ends.
     ///
-    /// A rank goes on with a walk as long as it stays in its patch. Nodes that a walk came to are told to who began it once, at
-    /// the end.
+    /// A rank goes on with a walk as long as it stays in its patch. Nodes that a walk came to are told to who began it
+    /// once, at the end.
     ///
     /// # Errors
     /// When a start does not exist, walks are of second order or have weights of their own, or a rank fails.

@@ -73,7 +73,8 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// A number of `N` bytes for each thing that was asked of its owner, in the order of the things; each rank's message holds those of its own.
+/// A number of `N` bytes for each thing that was asked of its owner, in the order of the things; each rank's message
+/// holds those of its own.
 pub(crate) fn by_owner<const N: usize>(
     received: &[Parcel],
     owners: &[usize],

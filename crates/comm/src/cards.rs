@@ -11,8 +11,8 @@ pub enum CardTransport {
     /// NCCL, whose kernels send and receive: between processes and hosts, too.
     #[default]
     Nccl,
-    /// Each card takes what it wants from the memory of the others: for cards of one process that can read each other's memory. Its copy
-    /// engines copy rows of matrices; its kernels read rows of patches in place.
+    /// Each card takes what it wants from the memory of the others: for cards of one process that can read each other's
+    /// memory. Its copy engines copy rows of matrices; its kernels read rows of patches in place.
     Peer,
 }
 

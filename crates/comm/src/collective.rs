@@ -100,16 +100,16 @@ impl Counters {
 
 /// One rank among [`size`](Self::size) of them, moving matrices of backend `B`.
 ///
-/// Every rank of the communicator calls every operation, in the same order and with operands that fit. Rows are cut into
-/// consecutive pieces, one for each rank, of which some may be empty. A rank that breaks the rules gets an error, and so do
-/// all others; none hangs.
+/// Every rank of the communicator calls every operation, in the same order and with operands that fit. Rows are cut
+/// into consecutive pieces, one for each rank, of which some may be empty. A rank that breaks the rules gets an error,
+/// and so do all others; none hangs.
 ///
 /// # Bytes
-/// [`traffic`](Self::traffic) counts what leaves a rank for others, by these rules, which plans rely on. A broadcast of `b`
-/// bytes to `g` ranks: the root sends `(g − 1)·b`, each other rank receives `b`. An all-reduce cuts the elements into `g`
-/// nearly equal slices; a rank sends each other's slice of its own elements to the slice's rank, and its own slice, summed,
-/// to all others. The other operations send each piece to the rank that it is for. What a rank keeps is not counted, nor
-/// are control messages.
+/// [`traffic`](Self::traffic) counts what leaves a rank for others, by these rules, which plans rely on. A broadcast of
+/// `b` bytes to `g` ranks: the root sends `(g − 1)·b`, each other rank receives `b`. An all-reduce cuts the elements
+/// into `g` nearly equal slices; a rank sends each other's slice of its own elements to the slice's rank, and its own
+/// slice, summed, to all others. The other operations send each piece to the rank that it is for. What a rank keeps is
+/// not counted, nor are control messages.
 pub trait Collective<B: Backend>: Send + Sync {
     /// The number of this rank, from 0.
     fn rank(&self) -> usize;
@@ -123,8 +123,8 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else.
     fn broadcast(&self, root: usize, matrix: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Makes `matrix` the sum over all ranks, on every rank with the same bits. Sums are `f32`, in the order of ranks, or on
-    /// devices in one that their links suggest, the same each time.
+    /// Makes `matrix` the sum over all ranks, on every rank with the same bits. Sums are `f32`, in the order of ranks,
+    /// or on devices in one that their links suggest, the same each time.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
@@ -138,8 +138,9 @@ pub trait Collective<B: Backend>: Send + Sync {
         matrices.iter_mut().try_for_each(|matrix| self.all_reduce(matrix))
     }
 
-    /// Makes calls that may go on beside what the backend is asked for next, until they are [finished](Self::finish): before that, nobody
-    /// reads what they write, or writes what they read. Where nothing goes on by itself they are done when this returns.
+    /// Makes calls that may go on beside what the backend is asked for next, until they are [finished](Self::finish):
+    /// before that, nobody reads what they write, or writes what they read. Where nothing goes on by itself they are
+    /// done when this returns.
     ///
     /// # Errors
     /// Those of the calls.
@@ -168,7 +169,8 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
     fn all_gather(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Stacks the pieces of all other ranks, `rows[i]` rows from rank `i`, on every rank; `rows` has this rank's own, too, which it sends.
+    /// Stacks the pieces of all other ranks, `rows[i]` rows from rank `i`, on every rank; `rows` has this rank's own,
+    /// too, which it sends.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
@@ -193,16 +195,17 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else.
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError>;
 
-    /// Sends the `i`-th message to rank `i`, and returns what each rank sent here, in the order of ranks: for lists, of any
-    /// lengths.
+    /// Sends the `i`-th message to rank `i`, and returns what each rank sent here, in the order of ranks: for lists, of
+    /// any lengths.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; when there is not a message for each rank.
     fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
-    /// The patches of all ranks as one graph that their devices draw from, if they sample by themselves: for each of the transports by which
-    /// these can, which all ranks name alike. A batch is [taken](girih_compute::NeighborSource::take) by all ranks together, with one key; a rank that has no
-    /// seeds for it draws for the others.
+    /// The patches of all ranks as one graph that their devices draw from, if they sample by themselves: for each of
+    /// the transports by which these can, which all ranks name alike. A batch is
+    /// [taken](girih_compute::NeighborSource::take) by all ranks together, with one key; a rank that has no seeds for
+    /// it draws for the others.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
@@ -215,9 +218,11 @@ pub trait Collective<B: Backend>: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Rows of which every rank has those of its patch, as all ranks' devices read them by id, if they come to such rows of each other: for each of
-    /// the transports by which they can, which all ranks name alike. `own` are those of this one, and `bounds` where patches begin, and how many rows there are. Codes travel as codes; positions in them have to be columns. Rows are [begun](RowReader::begin) and
-    /// [gathered](RowReader::gather) by all ranks together.
+    /// Rows of which every rank has those of its patch, as all ranks' devices read them by id, if they come to such
+    /// rows of each other: for each of the transports by which they can, which all ranks name alike. `own` are those of
+    /// this one, and `bounds` where patches begin, and how many rows there are. Codes travel as codes; positions in
+    /// them have to be columns. Rows are [begun](RowReader::begin) and [gathered](RowReader::gather) by all ranks
+    /// together.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
@@ -243,8 +248,8 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// When a rank fails, is late, or calls something else.
     fn barrier(&self) -> Result<(), CommError>;
 
-    /// What is known now, without waiting, of a rank that has failed; for whoever waits for something else, a device for
-    /// instance. `None` under MPI, where the rank that fails ends the process of everybody.
+    /// What is known now, without waiting, of a rank that has failed; for whoever waits for something else, a device
+    /// for instance. `None` under MPI, where the rank that fails ends the process of everybody.
     fn failure(&self) -> Option<CommError>;
 
     /// Bytes of matrices exchanged so far.

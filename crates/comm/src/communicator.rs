@@ -54,7 +54,8 @@ impl<T: Transport> Communicator<T> {
         self.exchange(call, vec![parcel; self.transport.size()])
     }
 
-    /// Stacks the pieces of all ranks, `rows[i]` rows from rank `i`, of which `kept` are wanted: all of a piece, or none of it.
+    /// Stacks the pieces of all ranks, `rows[i]` rows from rank `i`, of which `kept` are wanted: all of a piece, or
+    /// none of it.
     fn gather<M: HostMatrix>(
         &self,
         operation: &'static str,

@@ -87,7 +87,8 @@ const LAUNCHERS: [Variables; 5] = [
 const JOB: &str = "GIRIH_JOB";
 
 impl Launch {
-    /// What the environment says; `None` for a process that was started alone. `rendezvous` is what the user says of it.
+    /// What the environment says; `None` for a process that was started alone. `rendezvous` is what the user says of
+    /// it.
     ///
     /// # Errors
     /// When variables are missing, are no numbers, or contradict each other.
@@ -153,8 +154,8 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         Ok(Some(Launch { launcher: of.launcher, rank, size, local_rank, rendezvous: None, job }))
     }
 
-    /// Whether `srun` started this process with others. In the script of a batch job, which runs once, Slurm sets the number of
-    /// tasks, too, but nothing of a step.
+    /// Whether `srun` started this process with others. In the script of a batch job, which runs once, Slurm sets the
+    /// number of tasks, too, but nothing of a step.
     fn is_step_of_several(&self) -> Result<bool, CommError> {
         let tasks = match self.number("SLURM_STEP_NUM_TASKS")? {
             Some(tasks) => Some(tasks),

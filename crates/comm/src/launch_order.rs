@@ -1,7 +1,8 @@
 //! [`coordinator`]: the launch order of ranks that a transport joins.
 //!
-//! A thread of each rank takes part in rounds: exchanges in which every rank gives all others what its coordinator has to say.
-//! The leader begins a round when it has something to say, and otherwise every [`BEAT`], so that others are heard; they answer at once.
+//! A thread of each rank takes part in rounds: exchanges in which every rank gives all others what its coordinator has
+//! to say. The leader begins a round when it has something to say, and otherwise every [`BEAT`], so that others are
+//! heard; they answer at once.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -20,9 +21,9 @@ const BEAT: Duration = Duration::from_millis(10);
 
 /// The coordinator of this rank, for one epoch. All ranks call it together, with the same rules.
 ///
-/// Messages travel on a transport of their own, on a thread of its own. Dropping the last of the coordinator waits for that thread,
-/// which ends when all workers of all ranks have signed off, when a rank has failed, or when the others have not ended within the
-/// deadline.
+/// Messages travel on a transport of their own, on a thread of its own. Dropping the last of the coordinator waits for
+/// that thread, which ends when all workers of all ranks have signed off, when a rank has failed, or when the others
+/// have not ended within the deadline.
 ///
 /// # Errors
 /// When rules differ, or nothing could be launched by them; when a rank fails or is late.

@@ -4,7 +4,8 @@
 //! - [`threads::run`]: ranks as threads of this process.
 //! - [`tcp::run`]: ranks as processes that speak over sockets, on one host or several.
 //! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
-//! - [`launch_order::coordinator`]: one order of launches for all ranks, where several threads of a rank call collectives.
+//! - [`launch_order::coordinator`]: one order of launches for all ranks, where several threads of a rank call
+//!   collectives.
 //! - [`Launch`]: what the launcher of processes says, whichever it was.
 //!
 //! ```text
@@ -15,11 +16,11 @@
 //!      ├ tcp      frames between processes
 //!      └ mpi      messages between processes
 //! ```
-//! Ranks on CUDA devices (`girih-kernels`) move matrices by a library of their own; a transport tells them who they are and who has
-//! failed.
+//! Ranks on CUDA devices (`girih-kernels`) move matrices by a library of their own; a transport tells them who they are
+//! and who has failed.
 //!
-//! Sums are added in the order of ranks, whoever computes them: every rank gets the same bits. No call waits for ever: it
-//! has a deadline, and a rank that fails ends the calls of all others with an error that names it.
+//! Sums are added in the order of ranks, whoever computes them: every rank gets the same bits. No call waits for ever:
+//! it has a deadline, and a rank that fails ends the calls of all others with an error that names it.
 //!
 //! Not here: who sends what to whom (`girih-partition`), and what it is good for (`girih-trainer`).
 

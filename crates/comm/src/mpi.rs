@@ -18,8 +18,8 @@ pub type ProcessRank = Communicator<Process>;
 
 /// Runs `work` as one of the processes that were started together.
 ///
-/// A rank that fails says so on standard error, with its number, and ends all others (`MPI_Abort`); no operation waits for a
-/// rank longer than `deadline`.
+/// A rank that fails says so on standard error, with its number, and ends all others (`MPI_Abort`); no operation waits
+/// for a rank longer than `deadline`.
 ///
 /// # Errors
 /// When MPI was started already, or cannot be called from several threads.
@@ -59,8 +59,8 @@ unsafe impl Send for Process {}
 unsafe impl Sync for Process {}
 
 impl Process {
-    /// What every other rank sends, in the order of ranks; nothing for this one. Messages of one rank arrive in order, so
-    /// that the next one of each is that of this exchange.
+    /// What every other rank sends, in the order of ranks; nothing for this one. Messages of one rank arrive in order,
+    /// so that the next one of each is that of this exchange.
     fn receive(&self, call: Call) -> Result<Vec<Option<Vec<u8>>>, CommError> {
         let (size, deadline) = (self.size(), due(self.deadline));
         let mut messages = vec![None; size];

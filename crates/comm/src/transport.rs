@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::CommError;
 
-/// Bytes on their way; a parcel for several ranks is shared. One that is made of a vector is that vector, without a copy.
+/// Bytes on their way; a parcel for several ranks is shared. One that is made of a vector is that vector, without a
+/// copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parcel(Arc<Vec<u8>>);
 
@@ -74,12 +75,12 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// When a rank has failed, is late, or makes another call.
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
-    /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the same
-    /// exchange; their lists are equal or share no rank.
+    /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the
+    /// same exchange; their lists are equal or share no rank.
     fn among(&self, members: &[usize]) -> Self;
 
-    /// What is known now, without waiting, of a rank of the whole world that has failed; `None` also where a transport does
-    /// not learn of it.
+    /// What is known now, without waiting, of a rank of the whole world that has failed; `None` also where a transport
+    /// does not learn of it.
     fn failure(&self) -> Option<CommError>;
 
     /// Whether all ranks are threads of one process, so that an address means the same to each.

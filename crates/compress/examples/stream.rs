@@ -1,7 +1,7 @@
 //! Encodes features that are generated on the fly, of any size, and prints time and peak memory.
 //!
-//! `cargo run --release -p girih-compress --example stream -- FILE GIGABYTES [CODEC] [WIDTH]`; interrupted, the same call
-//! goes on.
+//! `cargo run --release -p girih-compress --example stream -- FILE GIGABYTES [CODEC] [WIDTH]`; interrupted, the same
+//! call goes on.
 
 use std::error::Error;
 use std::ops::ControlFlow;

@@ -26,8 +26,8 @@ impl CompressedFeatures {
     /// Aggregates the features of the neighbours of each destination: row `v` of `out` (`width` features) is over
     /// `neighbors(v)`, such as a row of a graph or block, added in that order.
     ///
-    /// For codecs other than `topk-residual` and `pca` the result is that of decoding all neighbours and adding them up in
-    /// order, bit for bit; those two add what all rows share once instead of every time.
+    /// For codecs other than `topk-residual` and `pca` the result is that of decoding all neighbours and adding them up
+    /// in order, bit for bit; those two add what all rows share once instead of every time.
     ///
     /// # Errors
     /// When a neighbour is not below the number of rows; `out` then has rows of any kind.
@@ -52,7 +52,8 @@ impl CompressedFeatures {
         })
     }
 
-    /// As [`aggregate`](Self::aggregate), each neighbour times its weight: `weights(v)` has one for each of `neighbors(v)`.
+    /// As [`aggregate`](Self::aggregate), each neighbour times its weight: `weights(v)` has one for each of
+    /// `neighbors(v)`.
     ///
     /// # Errors
     /// As [`aggregate`](Self::aggregate).

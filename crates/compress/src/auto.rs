@@ -35,8 +35,8 @@ pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box
     }
 }
 
-/// The codecs whose codes have at most `row_bytes` bytes, each with its largest setting; what decodes with the least work
-/// comes first.
+/// The codecs whose codes have at most `row_bytes` bytes, each with its largest setting; what decodes with the least
+/// work comes first.
 fn candidates(row_bytes: usize, width: usize) -> Vec<CodecSpec> {
     let half_bytes = 2 * width;
     let k = largest_k(row_bytes, width);

@@ -106,8 +106,8 @@ pub(crate) fn check_finite(row: &[f32]) -> Result<(), Refused> {
     Err(Refused { column, value: row[column], expected: "features must be finite, replace or drop it" })
 }
 
-/// Fits a codec to a sample of rows; the seed decides what a codec draws while it learns. Warns, by `tracing`, where a code book is
-/// asked for and values tie in most groups, as in bags of words.
+/// Fits a codec to a sample of rows; the seed decides what a codec draws while it learns. Warns, by `tracing`, where a
+/// code book is asked for and values tie in most groups, as in bags of words.
 ///
 /// # Errors
 /// When the setting does not suit the width, a codec that learns gets fewer than two rows, or a value is not finite.

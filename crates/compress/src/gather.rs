@@ -14,8 +14,8 @@ const ROWS_AHEAD: usize = 8;
 const BYTES_AHEAD: usize = 256;
 
 impl CompressedFeatures {
-    /// Decodes the rows of `ids` into `out`, one after the other: `ids.len() · width` features. All threads of rayon's pool
-    /// take part.
+    /// Decodes the rows of `ids` into `out`, one after the other: `ids.len() · width` features. All threads of rayon's
+    /// pool take part.
     ///
     /// # Errors
     /// When an id is not below the number of rows; `out` then has rows of any kind.

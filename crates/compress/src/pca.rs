@@ -5,9 +5,9 @@
 //! iteration, then a small singular value decomposition. faer's partial decomposition (a restarted Lanczos method) may
 //! give back fewer components than asked for where the spectrum is flat, as that of noise is; this does not.
 //!
-//! A coefficient is stored as `f16` after division by the deviation of the first component's, so that the range of features
-//! does not matter and twice as many components fit as with `f32`. One scale serves all: half precision keeps eleven bits of
-//! coefficients down to 2⁻¹⁴ of it, and smaller ones hardly count.
+//! A coefficient is stored as `f16` after division by the deviation of the first component's, so that the range of
+//! features does not matter and twice as many components fit as with `f32`. One scale serves all: half precision keeps
+//! eleven bits of coefficients down to 2⁻¹⁴ of it, and smaller ones hardly count.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -163,8 +163,8 @@ fn largest(row: &[f32]) -> (usize, f32) {
     row.iter().copied().enumerate().fold((0, 0.0f32), |max, new| if new.1.abs() > max.1.abs() { new } else { max })
 }
 
-/// Up to `n_components` right singular vectors of the centred sample, as columns, and the largest singular value. All on one
-/// thread, so that results do not depend on how many there are.
+/// Up to `n_components` right singular vectors of the centred sample, as columns, and the largest singular value. All
+/// on one thread, so that results do not depend on how many there are.
 fn principal_components(
     centred: MatRef<'_, f32>,
     n_components: usize,

@@ -10,8 +10,8 @@ use crate::{CompressError, FeatureCodec, RowSource};
 pub struct ErrorReport {
     /// Rows compared.
     pub n_rows: usize,
-    /// Mean over rows of the cosine between a row and what it decodes to. Two rows of zeros have the cosine one, a row of
-    /// zeros and another one zero.
+    /// Mean over rows of the cosine between a row and what it decodes to. Two rows of zeros have the cosine one, a row
+    /// of zeros and another one zero.
     pub cosine_mean: f64,
     /// The norm of all errors over the norm of all features; zero where both are zero.
     pub relative_error: f64,

@@ -48,8 +48,8 @@ impl Default for SampleOptions {
     }
 }
 
-/// Draws different rows of a source, of which every set is as likely as any other, and reads them in order of rows. Fewer
-/// rows are drawn where they would take more than 64 MiB.
+/// Draws different rows of a source, of which every set is as likely as any other, and reads them in order of rows.
+/// Fewer rows are drawn where they would take more than 64 MiB.
 ///
 /// # Errors
 /// When the source cannot be read.
@@ -89,7 +89,8 @@ pub(crate) fn mean_row(sample: &Matrix) -> Vec<f32> {
     })
 }
 
-/// The mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on threads.
+/// The mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on
+/// threads.
 pub(crate) fn mean_of(n: usize, sample: &Matrix, add: impl Fn(&[f32], &mut [f64]) + Sync) -> Vec<f32> {
     let parts: Vec<Vec<f64>> = sample
         .data()

@@ -7,7 +7,8 @@ use girih_graph_format::{Csr, Matrix};
 
 use crate::{CompressError, CompressedFeatures};
 
-/// Rows of features that need not be in memory all at once; any thread may read any of them, and a row is always the same.
+/// Rows of features that need not be in memory all at once; any thread may read any of them, and a row is always the
+/// same.
 pub trait RowSource: Sync {
     /// Number of rows.
     fn n_rows(&self) -> usize;
@@ -140,8 +141,8 @@ pub struct GeneratedRows<F> {
 }
 
 impl<F: Fn(usize, &mut [f32]) + Sync> GeneratedRows<F> {
-    /// `generate` fills the row of a number, always with the same values; `fingerprint` stands for the function, such as
-    /// the seed that it draws from.
+    /// `generate` fills the row of a number, always with the same values; `fingerprint` stands for the function, such
+    /// as the seed that it draws from.
     #[must_use]
     pub fn new(n_rows: usize, width: usize, fingerprint: u64, generate: F) -> Self {
         Self { n_rows, width, fingerprint, generate }

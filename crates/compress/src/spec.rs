@@ -63,8 +63,8 @@ impl CodecSpec {
         }
     }
 
-    /// Whether a code is positions in each group of columns, and a byte of it stands for one value in all rows: what devices decode, and
-    /// sum up without decoding.
+    /// Whether a code is positions in each group of columns, and a byte of it stands for one value in all rows: what
+    /// devices decode, and sum up without decoding.
     #[must_use]
     pub fn has_book(self) -> bool {
         matches!(self, Self::Topk(_) | Self::TopkResidual(_))

@@ -112,8 +112,8 @@ pub struct Epilogue<'a, M> {
     pub bias: Option<&'a M>,
     /// Applied to the sum.
     pub activation: Activation,
-    /// Masks what is stored. After [`Activation::Relu`] only: of what the mask or the activation has made zero the derivative is
-    /// zero, so that the result alone tells the way back.
+    /// Masks what is stored. After [`Activation::Relu`] only: of what the mask or the activation has made zero the
+    /// derivative is zero, so that the result alone tells the way back.
     pub dropout: Option<Dropout>,
 }
 
@@ -170,8 +170,8 @@ pub struct SparseOperand<'a> {
     pub names: Option<EntryNames>,
 }
 
-/// What the entries of a piece of a sparse matrix are called in the whole. Draws for an entry or a row are keyed by these
-/// names, so that the pieces draw what the whole would.
+/// What the entries of a piece of a sparse matrix are called in the whole. Draws for an entry or a row are keyed by
+/// these names, so that the pieces draw what the whole would.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryNames {
     /// The row of the whole that is the piece's first; its rows are consecutive ones of the whole.
@@ -251,8 +251,8 @@ pub struct SgdUpdate<'a, M> {
 
 /// Attention over the entries of a sparse pattern, with one or more heads side by side.
 ///
-/// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`, so that one vector
-/// of coefficients serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
+/// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`, so that one
+/// vector of coefficients serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
 ///
 /// ```text
 /// score   e = leaky(destination[i, h] + source[j, h])                          without `vector` (GAT)
@@ -260,9 +260,9 @@ pub struct SgdUpdate<'a, M> {
 /// share   α = softmax of e over the entries of row i
 /// result  out[i, c] = Σ_j mask(i, j, h) · α · values[j, c]
 /// ```
-/// with `leaky(x) = x` for positive `x` and `slope · x` otherwise, and [`Dropout::entry_factor`] as the mask. Values and
-/// scales of the sparse matrix play no part. Rows without entries become zero. Sources: Veličković et al., ICLR 2018;
-/// Brody et al., ICLR 2022.
+/// with `leaky(x) = x` for positive `x` and `slope · x` otherwise, and [`Dropout::entry_factor`] as the mask. Values
+/// and scales of the sparse matrix play no part. Rows without entries become zero. Sources: Veličković et al., ICLR
+/// 2018; Brody et al., ICLR 2022.
 pub struct Attention<'a, B: Backend + ?Sized> {
     /// The pattern, `n × m`.
     pub graph: &'a B::Sparse,
@@ -360,8 +360,8 @@ pub trait Backend: Send + Sync + 'static {
     /// A short name for logs and results: `cpu`, `cuda:0`.
     fn name(&self) -> String;
 
-    /// How results that have a row for each node are to be stored, and their gradients. Weights, their gradients, sums and
-    /// losses are `f32` everywhere.
+    /// How results that have a row for each node are to be stored, and their gradients. Weights, their gradients, sums
+    /// and losses are `f32` everywhere.
     fn activations(&self) -> Dtype {
         Dtype::F32
     }
@@ -371,19 +371,19 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
-    /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand something
-    /// to the host, and the host's clock tells nothing of the others.
+    /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand
+    /// something to the host, and the host's clock tells nothing of the others.
     fn is_asynchronous(&self) -> bool {
         false
     }
 
-    /// Takes a step that is like the one before but for its `inputs`: by running `step`, or, on a device that has recorded what
-    /// `step` asked of it, without. What happens on the host must therefore not matter to later steps, which find their results
-    /// in the matrices where the last run of `step` left them.
+    /// Takes a step that is like the one before but for its `inputs`: by running `step`, or, on a device that has
+    /// recorded what `step` asked of it, without. What happens on the host must therefore not matter to later steps,
+    /// which find their results in the matrices where the last run of `step` left them.
     ///
-    /// From the first step on, whatever `step` touches on the device has to stay: matrices live until `recording` is dropped,
-    /// and those that it writes as it goes may be used in between, but keep nothing from one step to the next. Nobody else may
-    /// use the backend meanwhile.
+    /// From the first step on, whatever `step` touches on the device has to stay: matrices live until `recording` is
+    /// dropped, and those that it writes as it goes may be used in between, but keep nothing from one step to the next.
+    /// Nobody else may use the backend meanwhile.
     ///
     /// # Errors
     /// When `step` fails, or the device does.
@@ -402,8 +402,8 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device's memory does not suffice.
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<Self::Matrix, ComputeError>;
 
-    /// Gives `matrix` another shape, with unspecified contents, if the memory that it holds suffices; whether it did. Steps whose
-    /// shapes change need not ask the system for memory again.
+    /// Gives `matrix` another shape, with unspecified contents, if the memory that it holds suffices; whether it did.
+    /// Steps whose shapes change need not ask the system for memory again.
     fn resize(&self, _matrix: &mut Self::Matrix, _shape: Shape) -> bool {
         false
     }
@@ -426,9 +426,9 @@ pub trait Backend: Send + Sync + 'static {
     /// When shapes differ.
     fn write(&self, host: &Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Overwrites `out` with rows that `fill` makes, keeping its storage: `fill(first, rows)` writes whole rows of `f32`, that
-    /// of number `first` and those behind it. It is called for a few rows at a time, on any threads and in any order, for
-    /// every row once. A device that computes in main memory need not have the rows twice.
+    /// Overwrites `out` with rows that `fill` makes, keeping its storage: `fill(first, rows)` writes whole rows of
+    /// `f32`, that of number `first` and those behind it. It is called for a few rows at a time, on any threads and in
+    /// any order, for every row once. A device that computes in main memory need not have the rows twice.
     ///
     /// # Errors
     /// When the device fails.
@@ -451,12 +451,13 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
 
-    /// Keeps `rows`, which are read rounded to `dtype`, in memory of the host, and on devices those that a placement puts there, too;
-    /// how devices get the others says [`HostReads`]. `None` where the device's memory is the host's. Of several ranks in one process all call it together, and each holds a part.
+    /// Keeps `rows`, which are read rounded to `dtype`, in memory of the host, and on devices those that a placement
+    /// puts there, too; how devices get the others says [`HostReads`]. `None` where the device's memory is the host's.
+    /// Of several ranks in one process all call it together, and each holds a part.
     ///
     /// # Errors
-    /// When the host gives no such memory, that of a device does not suffice, the placement is for other devices than there are, or one
-    /// cannot read what another has.
+    /// When the host gives no such memory, that of a device does not suffice, the placement is for other devices than
+    /// there are, or one cannot read what another has.
     fn far_rows(
         &self,
         _rows: &Matrix,
@@ -469,8 +470,9 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Keeps codes of features in the device's memory, or where a placement puts them as [`far_rows`](Self::far_rows) does,
-    /// and decodes rows to `dtype` as they are asked for, which wants codes that [are sound](CompressedFeatures::check_codes); `None` where the device cannot, so that the host decodes and uploads.
+    /// Keeps codes of features in the device's memory, or where a placement puts them as [`far_rows`](Self::far_rows)
+    /// does, and decodes rows to `dtype` as they are asked for, which wants codes that [are
+    /// sound](CompressedFeatures::check_codes); `None` where the device cannot, so that the host decodes and uploads.
     ///
     /// # Errors
     /// As [`far_rows`](Self::far_rows).
@@ -486,9 +488,10 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Reads rows that ranks have in memory of their hosts, but for those that a placement gives to every device, which are brought there at
-    /// once. All ranks call it together, with the same placement, and [begin](RowReader::begin) to read as often. `None` where the device's
-    /// memory is the host's, or the device does not decode such codes, which have to be [sound](CompressedFeatures::check_codes).
+    /// Reads rows that ranks have in memory of their hosts, but for those that a placement gives to every device, which
+    /// are brought there at once. All ranks call it together, with the same placement, and [begin](RowReader::begin) to
+    /// read as often. `None` where the device's memory is the host's, or the device does not decode such codes, which
+    /// have to be [sound](CompressedFeatures::check_codes).
     ///
     /// # Errors
     /// When the device's memory does not suffice, the placement gives rows to single devices, or a rank fails.
@@ -503,7 +506,8 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Room for rows in memory of the host that the device writes and reads; `None` where the device's memory is the host's.
+    /// Room for rows in memory of the host that the device writes and reads; `None` where the device's memory is the
+    /// host's.
     ///
     /// # Errors
     /// When the host gives no such memory.
@@ -514,7 +518,8 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// A graph where the device samples mini-batches from it; `None` where it does not, so that the host samples and uploads.
+    /// A graph where the device samples mini-batches from it; `None` where it does not, so that the host samples and
+    /// uploads.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -561,7 +566,8 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `out = epilogue(X·W + Y·V)` for pairs `(X, W)` and `(Y, V)`: the product of a concatenation `[X ‖ Y]`, which is not stored.
+    /// `out = epilogue(X·W + Y·V)` for pairs `(X, W)` and `(Y, V)`: the product of a concatenation `[X ‖ Y]`, which is
+    /// not stored.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -578,9 +584,10 @@ pub trait Backend: Send + Sync + 'static {
         self.gemm((second.0, no), None, (second.1, no), Epilogue { accumulate: true, ..epilogue }, out)
     }
 
-    /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again; a backend
-    /// may offer to do so with `f32`, see [`Cpu::gathering`](crate::Cpu::gathering). `weights` (`nnz × 1`, in the order of the untransposed entries) stand in for the values of `A` if given.
-    /// With several heads, `nnz × heads`, each weighs its own columns, interleaved as in [`Attention`].
+    /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again; a backend may offer
+    /// to do so with `f32`, see [`Cpu::gathering`](crate::Cpu::gathering). `weights` (`nnz × 1`, in the order of the
+    /// untransposed entries) stand in for the values of `A` if given. With several heads, `nnz × heads`, each weighs
+    /// its own columns, interleaved as in [`Attention`].
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -604,8 +611,8 @@ pub trait Backend: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Takes a gradient back through an epilogue: `grad ⊙= slope(y)` in place, where `y` is the epilogue's result, and, if
-    /// wanted, `bias_grad = column sums of grad` (overwritten, one row).
+    /// Takes a gradient back through an epilogue: `grad ⊙= slope(y)` in place, where `y` is the epilogue's result, and,
+    /// if wanted, `bias_grad = column sums of grad` (overwritten, one row).
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -617,8 +624,8 @@ pub trait Backend: Send + Sync + 'static {
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// `out = (op(A)·op(B)) ⊙ slope(y)`, and, if wanted, `bias_grad = column sums of out`: the gradient of `y` as a dense
-    /// product, taken back through the epilogue whose result `y` is. Both results are overwritten.
+    /// `out = (op(A)·op(B)) ⊙ slope(y)`, and, if wanted, `bias_grad = column sums of out`: the gradient of `y` as a
+    /// dense product, taken back through the epilogue whose result `y` is. Both results are overwritten.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -712,8 +719,8 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device fails, or there are no columns.
     fn argmax_rows(&self, x: &Self::Matrix) -> Result<Vec<u32>, ComputeError>;
 
-    /// How many of `rows` have their largest element (the first of equals) in the column that `classes` names for them. A row
-    /// that is named twice counts twice; a class that is no column is never right.
+    /// How many of `rows` have their largest element (the first of equals) in the column that `classes` names for them.
+    /// A row that is named twice counts twice; a class that is no column is never right.
     ///
     /// # Errors
     /// When the device fails, there are no columns, no class for each row of `x`, or a row is out of range.
@@ -725,15 +732,16 @@ pub trait Backend: Send + Sync + 'static {
     /// On shapes that do not fit, other storage than `f32`, or step 0.
     fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
-    /// One step of stochastic gradient descent, likewise: `v = momentum·v + grad + weight_decay·param`, `param -= lr·v`.
+    /// One step of stochastic gradient descent, likewise: `v = momentum·v + grad + weight_decay·param`, `param -=
+    /// lr·v`.
     ///
     /// # Errors
     /// On shapes that do not fit, or other storage than `f32`.
     fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
-    /// `out[e, h] = l[i] · r[j] · Σ_k x[i, c]·y[j, c]` with `c = k · heads + h`, for each entry `e = (i, j)` of `L·A·R`:
-    /// the product of `X` and `Yᵀ` sampled at the entries; values of `A` play no part. `x` is `n × (heads·d)`, `y` is `m × (heads·d)`, and `out`
-    /// is `nnz × heads`. It is the gradient of a sparse product's weights.
+    /// `out[e, h] = l[i] · r[j] · Σ_k x[i, c]·y[j, c]` with `c = k · heads + h`, for each entry `e = (i, j)` of
+    /// `L·A·R`: the product of `X` and `Yᵀ` sampled at the entries; values of `A` play no part. `x` is `n × (heads·d)`,
+    /// `y` is `m × (heads·d)`, and `out` is `nnz × heads`. It is the gradient of a sparse product's weights.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -745,7 +753,8 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Softmax over the entries of each row of the pattern of `a`, for each column of `scores` (`nnz × heads`), in place.
+    /// Softmax over the entries of each row of the pattern of `a`, for each column of `scores` (`nnz × heads`), in
+    /// place.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -807,9 +816,9 @@ pub trait Backend: Send + Sync + 'static {
         grads: AttentionGrads<'_, Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with
-    /// `rstd = 1 / √(variance + eps)`; `gain` and `bias` are one row. Row `i` of `moments` (two columns) receives the mean
-    /// and `rstd` of row `i`.
+    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with `rstd = 1 /
+    /// √(variance + eps)`; `gain` and `bias` are one row. Row `i` of `moments` (two columns) receives the mean and
+    /// `rstd` of row `i`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -874,8 +883,8 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<(), ComputeError>;
 
     /// Takes a gradient back through [`normalize_columns`](Self::normalize_columns) and the moments themselves: `grad`
-    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)` in place. The two means (one row
-    /// each) are over all rows that the moments are of.
+    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)` in place. The two means (one
+    /// row each) are over all rows that the moments are of.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -970,9 +979,10 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device's memory does not suffice.
     fn zero_ids(&self, len: usize) -> Result<Self::Ids, ComputeError>;
 
-    /// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of `a` names, and, if
-    /// wanted, number `i·cols + c` of `winners` the first row that holds it. Rows of `a` without entries give zeros, and
-    /// winners without meaning. A NaN is larger than any number. Only the pattern of `a` counts, not its values or scales.
+    /// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of `a` names,
+    /// and, if wanted, number `i·cols + c` of `winners` the first row that holds it. Rows of `a` without entries give
+    /// zeros, and winners without meaning. A NaN is larger than any number. Only the pattern of `a` counts, not its
+    /// values or scales.
     ///
     /// # Errors
     /// On shapes that do not fit, or when there is not one winner for each element of `out`.
@@ -984,8 +994,8 @@ pub trait Backend: Send + Sync + 'static {
         winners: Option<&mut Self::Ids>,
     ) -> Result<(), ComputeError>;
 
-    /// The backward of [`segment_max`](Self::segment_max): `x_grad` becomes the gradient of `x`, of which each element of
-    /// `grad` goes to its winner.
+    /// The backward of [`segment_max`](Self::segment_max): `x_grad` becomes the gradient of `x`, of which each element
+    /// of `grad` goes to its winner.
     ///
     /// # Errors
     /// As [`segment_max`](Self::segment_max).
@@ -997,13 +1007,14 @@ pub trait Backend: Send + Sync + 'static {
         x_grad: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Row `i` of `out` becomes the last state of an LSTM that reads the rows of `inputs` which row `i` of `a` names, one
-    /// after the other: as they are stored, or in an order drawn below the key and the row, if there is a key. Rows of `a`
-    /// without entries give zeros. Only the pattern of `a` counts, not its values or scales.
+    /// Row `i` of `out` becomes the last state of an LSTM that reads the rows of `inputs` which row `i` of `a` names,
+    /// one after the other: as they are stored, or in an order drawn below the key and the row, if there is a key. Rows
+    /// of `a` without entries give zeros. Only the pattern of `a` counts, not its values or scales.
     ///
-    /// With states of `h` columns, `inputs` (`n × 4h`) holds what the inputs add to the gates, biases and all, and `weight`
-    /// (`h × 4h`) takes a state to what it adds to the next gates: input, forget, cell, output, in this order. State and
-    /// memory start at zero (Hochreiter and Schmidhuber, Neural Computation 1997, with the forget gate of Gers et al., 2000).
+    /// With states of `h` columns, `inputs` (`n × 4h`) holds what the inputs add to the gates, biases and all, and
+    /// `weight` (`h × 4h`) takes a state to what it adds to the next gates: input, forget, cell, output, in this order.
+    /// State and memory start at zero (Hochreiter and Schmidhuber, Neural Computation 1997, with the forget gate of
+    /// Gers et al., 2000).
     ///
     /// # Errors
     /// On shapes that do not fit, or states without columns.
@@ -1016,7 +1027,8 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<(), ComputeError>;
 
     /// The backward of [`segment_lstm`](Self::segment_lstm): `inputs_grad` and `weight_grad` are overwritten with the
-    /// gradients of `inputs` and `weight`, given that of the result. Steps are computed again, so that forward keeps none.
+    /// gradients of `inputs` and `weight`, given that of the result. Steps are computed again, so that forward keeps
+    /// none.
     ///
     /// # Errors
     /// As [`segment_lstm`](Self::segment_lstm).

@@ -88,7 +88,8 @@ pub fn gemm(a: (Shape, Transpose), b: (Shape, Transpose), bias_shape: Option<Sha
 /// `out = epilogue(op(L·A·R)·X)`, where `A` has `nnz` entries.
 ///
 /// # Errors
-/// When `weights` is not `nnz × heads` for a number of heads that divides the width of `x`, or `x`, `out` or `bias_shape` does not fit.
+/// When `weights` is not `nnz × heads` for a number of heads that divides the width of `x`, or `x`, `out` or
+/// `bias_shape` does not fit.
 pub fn spmm(
     a: (Shape, Transpose),
     nnz: usize,
@@ -191,7 +192,8 @@ pub fn attention(shapes: &AttentionShapes, out: Shape, log_sums: Shape) -> Check
     expect("attention", "log_sums", log_sums, Shape::new(graph.rows, n_heads))
 }
 
-/// The backward of [`attention`]: gradients shaped like their operands, in the order destination, source, vector, values.
+/// The backward of [`attention`]: gradients shaped like their operands, in the order destination, source, vector,
+/// values.
 ///
 /// # Errors
 /// When a shape does not fit, or the gradient of the vector is missing where there is a vector, or given where not.
@@ -501,12 +503,12 @@ pub fn top_k_rows(x: Shape, excluded: Shape) -> Checked {
     expect("top_k_rows", "excluded", excluded, x)
 }
 
-/// Row `i` of `out` becomes the maximum of the rows of `x` that row `i` of a pattern names; `backward` is checked the same
-/// way, with gradients in the place of `x` and `out`.
+/// Row `i` of `out` becomes the maximum of the rows of `x` that row `i` of a pattern names; `backward` is checked the
+/// same way, with gradients in the place of `x` and `out`.
 ///
 /// # Errors
-/// When `x` has not a row for each column of the pattern, `out` not one for each of its rows, widths differ, or there is
-/// not one winner for each element of `out`.
+/// When `x` has not a row for each column of the pattern, `out` not one for each of its rows, widths differ, or there
+/// is not one winner for each element of `out`.
 pub fn segment_max(operation: &'static str, a: Shape, x: Shape, out: Shape, n_winners: Option<usize>) -> Checked {
     expect(operation, "x", x, Shape::new(a.cols, x.cols))?;
     expect(operation, "out", out, Shape::new(a.rows, x.cols))?;
@@ -516,8 +518,8 @@ pub fn segment_max(operation: &'static str, a: Shape, x: Shape, out: Shape, n_wi
 /// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of a pattern names.
 ///
 /// # Errors
-/// When `weight` is not `h × 4h` for an `h` above zero, `inputs` not as wide, or the rows of `inputs` or `out` are not the
-/// columns and rows of the pattern.
+/// When `weight` is not `h × 4h` for an `h` above zero, `inputs` not as wide, or the rows of `inputs` or `out` are not
+/// the columns and rows of the pattern.
 pub fn segment_lstm(operation: &'static str, a: Shape, inputs: Shape, weight: Shape, out: Shape) -> Checked {
     let width = weight.rows;
     if width == 0 {

@@ -5,9 +5,9 @@ use girih_random::Key;
 /// Zeroes each element with probability `p` and scales the others by `1 / (1 - p)`.
 ///
 /// Whether element `e` (its row-major position) stays depends on `key` and `e` alone: it uses the 16-bit half `e mod 8`
-/// (low halves of words first) of the Philox block at counter `e / 8`, and is dropped when that half is below `threshold`.
-/// Neighbours share a block, so that whoever has a piece of a row draws for it alone; `docs/formats.md` fixes this for
-/// every device.
+/// (low halves of words first) of the Philox block at counter `e / 8`, and is dropped when that half is below
+/// `threshold`. Neighbours share a block, so that whoever has a piece of a row draws for it alone; `docs/formats.md`
+/// fixes this for every device.
 ///
 /// A matrix that is a piece of a larger one, cut by rows, is masked as that piece of it: see
 /// [`from_row`](Self::from_row).

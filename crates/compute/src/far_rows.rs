@@ -1,5 +1,5 @@
-//! [`RowReader`], [`RowSums`], [`FarRows`], [`SplitRows`] and [`RowStore`]: rows that a device reads by id, wherever they lie and however they are
-//! stored.
+//! [`RowReader`], [`RowSums`], [`FarRows`], [`SplitRows`] and [`RowStore`]: rows that a device reads by id, wherever
+//! they lie and however they are stored.
 
 use std::sync::Arc;
 
@@ -16,8 +16,9 @@ pub trait RowReader<B: Backend>: Send + Sync {
     /// On shapes or storage that do not fit, an id out of range, or when the device fails.
     fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError>;
 
-    /// Begins to [`gather`](Self::gather): after all that was asked of the device before, and beside what is asked of it until
-    /// [`finish`](Self::finish). Until then `ids` stay, and nobody touches `out` or frees it. The next may be begun before.
+    /// Begins to [`gather`](Self::gather): after all that was asked of the device before, and beside what is asked of
+    /// it until [`finish`](Self::finish). Until then `ids` stay, and nobody touches `out` or frees it. The next may be
+    /// begun before.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -39,7 +40,8 @@ pub trait RowReader<B: Backend>: Send + Sync {
     }
 }
 
-/// Sums of rows that a device makes from how they are stored (Ma et al., 2024, whose codes the first layer then reads instead of rows).
+/// Sums of rows that a device makes from how they are stored (Ma et al., 2024, whose codes the first layer then reads
+/// instead of rows).
 pub trait RowSums<B: Backend>: Send + Sync {
     /// Begins to bring what is stored for the rows of `ids`, as [`RowReader::begin`] does; `ids` stay until
     /// [`finish`](Self::finish). The next may be begun before.
@@ -48,8 +50,8 @@ pub trait RowSums<B: Backend>: Send + Sync {
     /// On an id out of range, or when the device fails.
     fn begin(&self, backend: &B, ids: &B::Ids) -> Result<(), ComputeError>;
 
-    /// Of what was begun first and not finished, makes `sums` the product of a block with the rows of `ids`, one for each column, and
-    /// `own` the rows of the first of them, as many as it has.
+    /// Of what was begun first and not finished, makes `sums` the product of a block with the rows of `ids`, one for
+    /// each column, and `own` the rows of the first of them, as many as it has.
     ///
     /// # Errors
     /// On shapes or storage that do not fit, or when the device fails.

@@ -33,7 +33,8 @@ pub struct Cost {
     pub moved_bytes: f64,
     /// Floating-point operations.
     pub flops: f64,
-    /// Seconds that the operations would take, one after the other; with ranks, what the device waits for exchanges, too.
+    /// Seconds that the operations would take, one after the other; with ranks, what the device waits for exchanges,
+    /// too.
     pub seconds: f64,
     /// Seconds of the operations alone.
     pub computed_seconds: f64,
@@ -96,7 +97,8 @@ impl Meter {
         Self { speed: Speed::Processor(rates), cuda: false, activations: Dtype::F32, cost: Arc::default() }
     }
 
-    /// A CUDA device that stores activations as `activations`. Without rates only the memory counts: all seconds are zero.
+    /// A CUDA device that stores activations as `activations`. Without rates only the memory counts: all seconds are
+    /// zero.
     #[must_use]
     pub fn cuda(activations: Dtype, rates: Option<CardRates>) -> Self {
         let speed = rates.map_or(Speed::Unknown, Speed::Card);
@@ -142,7 +144,8 @@ impl Meter {
         matrix
     }
 
-    /// A sparse matrix of which only the size is known; `symmetric` when it is its own transpose, which else is stored, too.
+    /// A sparse matrix of which only the size is known; `symmetric` when it is its own transpose, which else is stored,
+    /// too.
     #[must_use]
     pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, symmetric: bool) -> MeterSparse {
         let words = if self.cuda {
@@ -172,8 +175,8 @@ impl Meter {
         }
     }
 
-    /// An operation reads the transpose, which on a CUDA device is made when it is first needed. A symmetric matrix stands for
-    /// it unless other weights take the place of its values.
+    /// An operation reads the transpose, which on a CUDA device is made when it is first needed. A symmetric matrix
+    /// stands for it unless other weights take the place of its values.
     fn need_transpose(&self, a: &MeterSparse, other_weights: bool) {
         if self.cuda && (other_weights || !a.symmetric) {
             let words = || Shape::new(cuda::transpose(a).div_ceil(size_of::<u32>()), 1);

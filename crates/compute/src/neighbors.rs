@@ -1,4 +1,5 @@
-//! [`NeighborGraph`] and [`NeighborSource`]: mini-batches that a device samples by itself, and leaves where they are used.
+//! [`NeighborGraph`] and [`NeighborSource`]: mini-batches that a device samples by itself, and leaves where they are
+//! used.
 //!
 //! ```text
 //! NeighborGraph   a graph where the device draws from it, for any number of sources
@@ -28,12 +29,13 @@ pub struct NeighborOperand<'a> {
     pub scales: &'a Scales,
     /// The weight of a node's edge to itself.
     pub loops: SelfLoops<'a>,
-    /// Where neighbours lie that are drawn from; `None`: all on the device. Of several ranks in one process all have one, or none has,
-    /// and each holds a part.
+    /// Where neighbours lie that are drawn from; `None`: all on the device. Of several ranks in one process all have
+    /// one, or none has, and each holds a part.
     pub placement: Option<&'a Placement>,
 }
 
-/// A graph without weights of which every rank has the rows of its patch, a range of nodes: what a rank tells its device of it.
+/// A graph without weights of which every rank has the rows of its patch, a range of nodes: what a rank tells its
+/// device of it.
 ///
 /// Rows of sampled blocks hold what those of a [`NeighborOperand`] hold.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use girih_random::Key;
 
-/// Overwrites `sequence` with the columns of a row of a pattern: as they are stored, or shuffled by the draws of `order`
-/// at the counter `(name, 0)`, where `name` is what the row is called.
+/// Overwrites `sequence` with the columns of a row of a pattern: as they are stored, or shuffled by the draws of
+/// `order` at the counter `(name, 0)`, where `name` is what the row is called.
 ///
 /// A pure function of key and row: no order is stored, the backward pass draws it again. `docs/formats.md` fixes it.
 pub(crate) fn read(order: Option<Key>, name: u32, columns: impl Iterator<Item = u32>, sequence: &mut Vec<u32>) {

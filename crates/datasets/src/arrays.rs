@@ -43,8 +43,8 @@ pub(crate) fn labels_or_nan(array: Array) -> Result<Labels, DatasetError> {
     labels_of_table(Matrix::new(values.len(), 1, values)?, &origin)
 }
 
-/// Labels from a table of numbers, one row a node: a column of classes, NaN or negative where unknown; or several columns
-/// of 0 and 1.
+/// Labels from a table of numbers, one row a node: a column of classes, NaN or negative where unknown; or several
+/// columns of 0 and 1.
 ///
 /// # Errors
 /// When a class is no whole number or beyond 2¹⁶, or a row of several columns has a NaN, naming the row.

@@ -96,7 +96,8 @@ impl Dataset {
         self.splits.first().map(|split| &split.train[..]).filter(|train| !train.is_empty())
     }
 
-    /// The nodes that mini-batches are made for: the training nodes of the first split, or all nodes where there are none.
+    /// The nodes that mini-batches are made for: the training nodes of the first split, or all nodes where there are
+    /// none.
     #[must_use]
     pub fn seeds(&self) -> Vec<NodeId> {
         self.training_nodes().map_or_else(|| (0..self.n_nodes() as NodeId).collect(), <[NodeId]>::to_vec)
@@ -151,8 +152,8 @@ impl Dataset {
         hash.finalize()
     }
 
-    /// A hash for each split, of it and of all that splits share; of data without splits, the one of what there is. More
-    /// splits leave those of the first ones as they are.
+    /// A hash for each split, of it and of all that splits share; of data without splits, the one of what there is.
+    /// More splits leave those of the first ones as they are.
     #[must_use]
     pub fn fingerprints(&self) -> Vec<u32> {
         let contents = self.contents();

@@ -1,7 +1,7 @@
 //! [`RowsDigest`]: hashes of the rows that a rank reads, which together are those of a whole data set.
 //!
-//! CRCs of pieces make the CRC of what they are pieces of. So ranks that each hash their own rows find the same fingerprint as
-//! one that hashes all, and see whether what all of them read has the checksums of the manifest.
+//! CRCs of pieces make the CRC of what they are pieces of. So ranks that each hash their own rows find the same
+//! fingerprint as one that hashes all, and see whether what all of them read has the checksums of the manifest.
 
 use std::ops::Range;
 
@@ -152,9 +152,9 @@ impl StoredDataset {
         Ok(Some(Piece::new(nodes, array.mapped_bytes().unwrap_or_default(), used)))
     }
 
-    /// [`Dataset::fingerprints`](crate::Dataset::fingerprints), from the hashes of ranges of nodes, one behind the other, that
-    /// cover all of them. The checksum of every array that is used is compared with that of the manifest; codes of compressed features
-    /// have checksums of their own, which are not.
+    /// [`Dataset::fingerprints`](crate::Dataset::fingerprints), from the hashes of ranges of nodes, one behind the
+    /// other, that cover all of them. The checksum of every array that is used is compared with that of the manifest;
+    /// codes of compressed features have checksums of their own, which are not.
     ///
     /// # Errors
     /// At the first array whose pieces do not fit each other or the manifest.

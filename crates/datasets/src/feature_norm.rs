@@ -16,7 +16,8 @@ pub enum FeatureNorm {
     /// Its Euclidean length.
     Length,
     /// The square root of its Euclidean length, halfway between nothing and the length. Bags of hundreds of words get a
-    /// size that the usual learning rate and weight decay can work with: shares are too small for them, counts too large.
+    /// size that the usual learning rate and weight decay can work with: shares are too small for them, counts too
+    /// large.
     RootLength,
 }
 
@@ -24,7 +25,8 @@ impl FeatureNorm {
     /// Divides the rows of `features`.
     ///
     /// # Errors
-    /// When a quotient is not finite: a row of values that cancel out; and of compressed features, which cannot be divided.
+    /// When a quotient is not finite: a row of values that cancel out; and of compressed features, which cannot be
+    /// divided.
     pub fn apply(self, features: Features) -> Result<Features, DatasetError> {
         if self == Self::None {
             return Ok(features);

@@ -143,8 +143,8 @@ fn write_labels(folder: &mut FolderWriter, labels: &Labels) -> Result<(), Datase
     Ok(())
 }
 
-/// The name of the data set that [`Dataset::save`] wrote to a folder; `None` when there is no such folder. Arrays are not
-/// read.
+/// The name of the data set that [`Dataset::save`] wrote to a folder; `None` when there is no such folder. Arrays are
+/// not read.
 #[must_use]
 pub fn saved_name(path: &Path) -> Option<String> {
     let folder = Folder::open(path, Verify::Structure).ok()?;

@@ -97,11 +97,11 @@ pub struct Planted {
     pub gamma: f64,
     /// Norm of a class's centre in the features, where the noise has variance one in each dimension.
     pub signal: f64,
-    /// Latent factors that half of the variance comes from, of noise and centres alike, so that features are correlated as
-    /// embeddings are; 0 for none.
+    /// Latent factors that half of the variance comes from, of noise and centres alike, so that features are correlated
+    /// as embeddings are; 0 for none.
     pub factors: usize,
-    /// Share of nodes whose features are around a centre drawn at random. It bounds what features tell without neighbours, however
-    /// strong the signal.
+    /// Share of nodes whose features are around a centre drawn at random. It bounds what features tell without
+    /// neighbours, however strong the signal.
     pub stray: f64,
     /// Share of labels that are drawn at random.
     pub noise: f64,
@@ -175,8 +175,8 @@ impl Recipe {
         self.generate_encoded(name, n_splits, None)
     }
 
-    /// As [`generate`](Self::generate), with features as codes, if a codec and the seed that it is fitted with are given: there
-    /// are then never more than a few rows of features at a time.
+    /// As [`generate`](Self::generate), with features as codes, if a codec and the seed that it is fitted with are
+    /// given: there are then never more than a few rows of features at a time.
     ///
     /// # Errors
     /// As [`generate`](Self::generate), and when the codec does not suit the features.

@@ -6,9 +6,9 @@
 //! labels                                            one integer per node
 //! ```
 //! Other members, such as `class_names` (pickled objects), are never read. As `PyG` does: weights and self loops are
-//! dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay. The paper keeps the
-//! largest connected component only (section 3); so splits are drawn from its nodes, and the others are neither trained
-//! on nor tested.
+//! dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay. The paper keeps
+//! the largest connected component only (section 3); so splits are drawn from its nodes, and the others are neither
+//! trained on nor tested.
 
 use girih_graph_format::file::{Npz, sparse_from_npz};
 use girih_graph_format::{Csr, NodeId};

@@ -6,7 +6,8 @@ use crate::DatasetError;
 
 /// The meetings of users and items that a recommender learns from and is scored on.
 ///
-/// In the graph of a [`Dataset`](crate::Dataset) users come first: user `u` is node `u`, item `i` is node `n_users + i`.
+/// In the graph of a [`Dataset`](crate::Dataset) users come first: user `u` is node `u`, item `i` is node `n_users +
+/// i`.
 ///
 /// # Invariants
 /// Checked by [`Interactions::new`]. Both matrices are `n_users × n_items` without weights; every user has a training

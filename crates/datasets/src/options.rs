@@ -12,9 +12,9 @@ pub struct LoadOptions {
     /// What rows of features are divided by; `None`: the sum for Planetoid, as its users do, the root of the length for
     /// the bags of words of gnn-benchmark, nothing elsewhere.
     pub feature_norm: Option<FeatureNorm>,
-    /// Store every edge in both directions; `None`: as the format's convention is (yes for Planetoid, gnn-benchmark, the
-    /// heterophilous graphs, OGB and edge lists; no for girih's own folder, named arrays and matrices, which stay as they
-    /// are).
+    /// Store every edge in both directions; `None`: as the format's convention is (yes for Planetoid, gnn-benchmark,
+    /// the heterophilous graphs, OGB and edge lists; no for girih's own folder, named arrays and matrices, which stay
+    /// as they are).
     pub symmetrize: Option<bool>,
     /// Seed of everything that is drawn: splits of data that ships none.
     pub seed: u64,
@@ -22,8 +22,8 @@ pub struct LoadOptions {
     pub n_splits: usize,
     /// Which split set to keep, counted from 0, of those that the data ships or that are drawn; `None`: all.
     pub split: Option<usize>,
-    /// Dense features (`.npy`) or compressed ones (`.codes`), one row per node, for formats that hold none, such as edge
-    /// lists.
+    /// Dense features (`.npy`) or compressed ones (`.codes`), one row per node, for formats that hold none, such as
+    /// edge lists.
     pub features: Option<PathBuf>,
     /// How features are compressed as they are read, by a codec fitted with `seed`; `None`: as the data has them.
     pub codec: Option<CodecSpec>,

@@ -23,8 +23,8 @@ pub struct Outline {
     pub multi_label: bool,
     /// Split sets.
     pub n_splits: usize,
-    /// Users among the nodes, of data for a recommender: the first ones. All others are items, and each interaction is two
-    /// edges.
+    /// Users among the nodes, of data for a recommender: the first ones. All others are items, and each interaction is
+    /// two edges.
     pub n_users: Option<usize>,
 }
 

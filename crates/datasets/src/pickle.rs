@@ -2,8 +2,8 @@
 //!
 //! A pickle is a program for a stack machine whose `GLOBAL` and `REDUCE` instructions call anything that Python can
 //! import. This reader knows a fixed list of names ([`Global`]) and calls none of them: `REDUCE` and `BUILD` only note
-//! down what would be called with what, and `arrays` reads NumPy arrays and `SciPy` matrices out of such notes. Any other
-//! name is refused by that name.
+//! down what would be called with what, and `arrays` reads NumPy arrays and `SciPy` matrices out of such notes. Any
+//! other name is refused by that name.
 //!
 //! ```text
 //! bytes ──machine──▶ Pickle { objects, root } ──arrays──▶ PickledArray, Csr

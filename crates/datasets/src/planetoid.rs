@@ -1,12 +1,13 @@
-//! Planetoid's `ind.NAME.*` files (Yang et al., "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016).
+//! Planetoid's `ind.NAME.*` files (Yang et al., "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML
+//! 2016).
 //!
 //! ```text
 //! node    0 … |x|                 … |allx|            … n
 //!         └ x, y: train ┘ 500: val       test.index, in shuffled order: row i of tx, ty is node test.index[i]
 //!         └────── allx, ally ──────────┘ └─────────── ids that test.index skips: zero features, no label ──┘
 //! ```
-//! `graph` is a dictionary of lists of neighbours, with one key per node. As `PyG` does, repeated edges are merged and self
-//! loops dropped, and test nodes that have neither features nor label stay as nodes.
+//! `graph` is a dictionary of lists of neighbours, with one key per node. As `PyG` does, repeated edges are merged and
+//! self loops dropped, and test nodes that have neither features nor label stay as nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,8 @@ use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, S
 /// Nodes after the training nodes that validate.
 const N_VAL: usize = 500;
 
-/// Loads the data set whose files are `DIR/ind.NAME.*`; `path` is the folder, or the folder and `ind.NAME` when it holds
-/// several. Rows of features are divided by their sums unless `options` say otherwise.
+/// Loads the data set whose files are `DIR/ind.NAME.*`; `path` is the folder, or the folder and `ind.NAME` when it
+/// holds several. Rows of features are divided by their sums unless `options` say otherwise.
 ///
 /// # Errors
 /// When files are missing, damaged or contradict each other; each error names its file.

@@ -39,7 +39,8 @@ impl Dataset {
 }
 
 impl Features {
-    /// All rows, one behind the other as they are stored, and the bytes of each; `None` where rows differ in size: sparse ones.
+    /// All rows, one behind the other as they are stored, and the bytes of each; `None` where rows differ in size:
+    /// sparse ones.
     #[must_use]
     pub fn stored_rows(&self) -> Option<(&[u8], usize)> {
         match self {

@@ -17,7 +17,8 @@ pub enum DataSource {
 }
 
 impl DataSource {
-    /// The data of a SPEC: where it is a folder of girih's whose arrays are used as they are, nothing but their sizes is read.
+    /// The data of a SPEC: where it is a folder of girih's whose arrays are used as they are, nothing but their sizes
+    /// is read.
     ///
     /// # Errors
     /// As [`load()`].
@@ -43,7 +44,8 @@ impl DataSource {
         }
     }
 
-    /// A hash that differs between different data: of all that is in memory, or of the sizes and checksums that a folder states.
+    /// A hash that differs between different data: of all that is in memory, or of the sizes and checksums that a
+    /// folder states.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         match self {
@@ -91,8 +93,8 @@ impl DataSource {
         }
     }
 
-    /// The same with its features as codes, if a codec is named, as [`Dataset::with_codec`]; features that are to be encoded are
-    /// read whole.
+    /// The same with its features as codes, if a codec is named, as [`Dataset::with_codec`]; features that are to be
+    /// encoded are read whole.
     ///
     /// # Errors
     /// As [`Dataset::with_codec`] and [`load()`].

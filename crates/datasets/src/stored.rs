@@ -29,9 +29,9 @@ pub struct StoredDataset {
 }
 
 impl StoredDataset {
-    /// The folder that a SPEC names; `None` when it names something else, or data that have to be read as a whole: they are
-    /// changed on the way (other features or labels, features to be encoded), are users and items, or are stored in types that
-    /// girih does not write.
+    /// The folder that a SPEC names; `None` when it names something else, or data that have to be read as a whole: they
+    /// are changed on the way (other features or labels, features to be encoded), are users and items, or are stored in
+    /// types that girih does not write.
     ///
     /// # Errors
     /// When the SPEC is wrong, or the folder is damaged as far as it is read.

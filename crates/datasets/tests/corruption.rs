@@ -153,7 +153,8 @@ fn topologies_with_attached_arrays() {
     }
 }
 
-/// Cuts `file` after every `step`-th byte. What still loads must hold every edge: files with counts are never read in half.
+/// Cuts `file` after every `step`-th byte. What still loads must hold every edge: files with counts are never read in
+/// half.
 fn survive_cuts(spec: &Path, file: &Path, step: usize, options: &LoadOptions) {
     let spec = spec.to_str().unwrap();
     let whole = load(spec, options).unwrap();

@@ -1,4 +1,5 @@
-//! [`BlockMatrix`]: dense blocks of a pattern as bitmaps in the order in which a GPU's kernels read them, the rest as a CSR.
+//! [`BlockMatrix`]: dense blocks of a pattern as bitmaps in the order in which a GPU's kernels read them, the rest as a
+//! CSR.
 
 use rayon::prelude::*;
 
@@ -8,8 +9,8 @@ use crate::{Csr, FormatError, rows};
 /// What blocks look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockLayout {
-    /// 256 × 64, for tensor cores: 32 words for each 16 rows, one for each lane of a warp, whose bits are the left operands
-    /// of four products of 16 × 16 (`mma.m16n8k16`, and a quarter of `wgmma.m64nNk16`).
+    /// 256 × 64, for tensor cores: 32 words for each 16 rows, one for each lane of a warp, whose bits are the left
+    /// operands of four products of 16 × 16 (`mma.m16n8k16`, and a quarter of `wgmma.m64nNk16`).
     Fragments,
     /// 32 × 32, as the tiles of a [`TileMatrix`](crate::TileMatrix): a word for each row, a bit for each column.
     Tiles,
@@ -71,8 +72,8 @@ pub struct BlockMatrix {
 }
 
 impl BlockMatrix {
-    /// Splits a pattern: blocks with at least `entries_min` entries, at least one, become bitmaps. O(entries × log of the
-    /// blocks in a block row), in parallel, the same result on any number of threads.
+    /// Splits a pattern: blocks with at least `entries_min` entries, at least one, become bitmaps. O(entries × log of
+    /// the blocks in a block row), in parallel, the same result on any number of threads.
     ///
     /// # Errors
     /// When the matrix has weights, which bits cannot hold.

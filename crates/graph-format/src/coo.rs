@@ -71,8 +71,8 @@ impl Coo {
         Ok(Self { n_rows, n_cols, rows, cols, values })
     }
 
-    /// The edges `sources[e] → destinations[e]` of a graph: destinations are rows. Without a number of nodes there are as
-    /// many as the largest id needs.
+    /// The edges `sources[e] → destinations[e]` of a graph: destinations are rows. Without a number of nodes there are
+    /// as many as the largest id needs.
     ///
     /// # Errors
     /// As [`Coo::new`]; without a number of nodes, when the largest id is out of all proportion to the number of edges,

@@ -14,7 +14,8 @@ use rayon::prelude::*;
 
 use crate::{Buffer, FormatError, NodeId};
 
-/// The most nodes a graph may have. Ids fit in `i32`, too: what NumPy and `SciPy` store, with a bit to spare in kernels.
+/// The most nodes a graph may have. Ids fit in `i32`, too: what NumPy and `SciPy` store, with a bit to spare in
+/// kernels.
 pub const MAX_NODES: usize = i32::MAX as usize;
 
 /// A sparse matrix by rows, with an optional `f32` weight on every entry; without weights every entry is one.

@@ -2,13 +2,13 @@
 
 use crate::{Csr, NodeId};
 
-/// For every size of an ideal cache that keeps what was read last, the share of reads that it serves, when the rows of a
-/// product are computed one after the other: each entry reads the operand's row of its column.
+/// For every size of an ideal cache that keeps what was read last, the share of reads that it serves, when the rows of
+/// a product are computed one after the other: each entry reads the operand's row of its column.
 ///
-/// A read is served by a cache of `k` rows when fewer than `k` distinct other rows were read since its row was read before
-/// (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970). Large matrices are
-/// looked at through a random share of their columns, whose distances are scaled up (Waldspurger et al., "Efficient MRC
-/// Construction with SHARDS", FAST 2015).
+/// A read is served by a cache of `k` rows when fewer than `k` distinct other rows were read since its row was read
+/// before (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970). Large
+/// matrices are looked at through a random share of their columns, whose distances are scaled up (Waldspurger et al.,
+/// "Efficient MRC Construction with SHARDS", FAST 2015).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReuseCurve {
     /// One column of so many is looked at.

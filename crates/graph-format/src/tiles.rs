@@ -41,7 +41,8 @@ pub struct TileMatrix {
     rest: Csr,
 }
 
-/// How many entries tiles have: bucket `b` counts tiles with `2^b` to `2^(b + 1) - 1` entries; empty ones count nowhere.
+/// How many entries tiles have: bucket `b` counts tiles with `2^b` to `2^(b + 1) - 1` entries; empty ones count
+/// nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TileHistogram {
     /// Number of tiles in each bucket.

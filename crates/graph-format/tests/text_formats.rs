@@ -100,8 +100,8 @@ proptest! {
         prop_assert_eq!(matrix.n_rows(), values.len() / width);
     }
 
-    // Wherever a file of counts is cut, it is refused, unless only its last number or line end is touched. A last number
-    // that lost a digit is another number, perhaps one that was there before, so that an entry may be missing.
+    // Wherever a file of counts is cut, it is refused, unless only its last number or line end is touched. A last
+    // number that lost a digit is another number, perhaps one that was there before, so that an entry may be missing.
     #[test]
     fn cut_files_are_refused(a in undirected(), at in any::<proptest::sample::Index>()) {
         let home = tempfile::tempdir().unwrap();

@@ -42,14 +42,15 @@ impl Cuda {
         Self { device, tiling, block_kernel, precision: Dtype::F32, recorder }
     }
 
-    /// The same card, for work that goes on beside this one's: with a stream of its own, and steps as graphs where this one has them.
+    /// The same card, for work that goes on beside this one's: with a stream of its own, and steps as graphs where this
+    /// one has them.
     pub(crate) fn beside(&self, operation: &'static str) -> Result<Self, ComputeError> {
         let device = self.device.beside().map_err(Self::failed(operation))?;
         Ok(Self::new(device).recording(self.recorder.is_enabled()))
     }
 
-    /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of bf16
-    /// round the other one to bf16, too, so that tensor cores take them; sums are `f32` throughout.
+    /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of
+    /// bf16 round the other one to bf16, too, so that tensor cores take them; sums are `f32` throughout.
     #[must_use]
     pub fn storing(self, precision: Dtype) -> Self {
         Self { precision, ..self }

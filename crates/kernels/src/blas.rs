@@ -24,16 +24,16 @@ impl DenseLibraries {
     }
 }
 
-/// A handle of cuBLAS whose work goes to one stream. cudarc's own panics when it is dropped after the device has failed, which
-/// would hide why.
+/// A handle of cuBLAS whose work goes to one stream. cudarc's own panics when it is dropped after the device has
+/// failed, which would hide why.
 pub(crate) struct Blas {
     handle: sys::cublasHandle_t,
     stream: Arc<CudaStream>,
     workspace: Workspace,
 }
 
-/// Memory that dense products use on their way, one after the other, because all are on one stream. Products that brought their
-/// own could not be captured.
+/// Memory that dense products use on their way, one after the other, because all are on one stream. Products that
+/// brought their own could not be captured.
 pub(crate) type Workspace = Arc<CudaSlice<u8>>;
 
 /// Its bytes, as NVIDIA suggests for its latest cards.
@@ -52,16 +52,16 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    /// A handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32 is not
-    /// rounded to fewer bits, which is cuBLAS's default unless a process asks otherwise.
+    /// A handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32
+    /// is not rounded to fewer bits, which is cuBLAS's default unless a process asks otherwise.
     fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
         let failed = |error: result::CublasError| Kind::Blas(describe(error));
         stream.context().bind_to_thread().map_err(KernelError::driver("cannot use the CUDA device"))?;
         let blas = Self { handle: result::create_handle().map_err(failed)?, stream, workspace };
         let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
         let workspace = blas.workspace.device_ptr(&blas.stream).0;
-        // SAFETY: the handle is live, and it holds on to the stream and the workspace. It takes the latter for the stream that
-        // it has then.
+        // SAFETY: the handle is live, and it holds on to the stream and the workspace. It takes the latter for the
+        // stream that it has then.
         unsafe {
             result::set_stream(blas.handle, blas.stream.cu_stream().cast()).map_err(failed)?;
             sys::cublasSetWorkspace_v2(blas.handle, workspace as *mut c_void, WORKSPACE).result().map_err(failed)?;

@@ -1,7 +1,8 @@
 //! [`CodeBook`]: codes of features that a device decodes, or sums up as they are (Ma et al., 2024).
 //!
-//! A row is a few positions in each group of columns, and a byte of it stands for one value in all rows. To add up rows it is enough to read
-//! their codes: [`CodeSums`] reads 48 bytes for each neighbour where the rows of 768 columns take 3072, and none of these is ever stored.
+//! A row is a few positions in each group of columns, and a byte of it stands for one value in all rows. To add up rows
+//! it is enough to read their codes: [`CodeSums`] reads 48 bytes for each neighbour where the rows of 768 columns take
+//! 3072, and none of these is ever stored.
 
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compress::CompressedFeatures;
@@ -130,11 +131,12 @@ impl CodeSums {
         Ok(Some(Self { kernel, book: book.argument(cuda), warps }))
     }
 
-    /// `out = block·X` on the device's stream, where row `j` of `X` is the one that `ids[j]` names, or row `j` where there are no ids.
+    /// `out = block·X` on the device's stream, where row `j` of `X` is the one that `ids[j]` names, or row `j` where
+    /// there are no ids.
     ///
     /// # Safety
-    /// Columns of the block have to be ids, or rows; ids rows, each of which lies where the argument says; positions columns of their
-    /// group; and `out` has a row for each of the block, stored as the book says.
+    /// Columns of the block have to be ids, or rows; ids rows, each of which lies where the argument says; positions
+    /// columns of their group; and `out` has a row for each of the block, stored as the book says.
     pub(crate) unsafe fn put(
         &self,
         cuda: &Cuda,

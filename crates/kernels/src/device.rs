@@ -48,7 +48,8 @@ impl Device {
     /// Opens a card by its number.
     ///
     /// # Errors
-    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such card, or it is too old.
+    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such card, or it is
+    /// too old.
     pub fn open(ordinal: usize) -> Result<Self, KernelError> {
         let driver = Driver::load()?;
         libraries::COMPILER.load()?;
@@ -71,8 +72,8 @@ impl Device {
         Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
     }
 
-    /// The same card, for work that goes on beside what is put on this one's stream: with a stream of its own, and kernels. Whatever is
-    /// used on both, one stream has to wait for the other before.
+    /// The same card, for work that goes on beside what is put on this one's stream: with a stream of its own, and
+    /// kernels. Whatever is used on both, one stream has to wait for the other before.
     pub(crate) fn beside(&self) -> Result<Self, DriverError> {
         Ok(Self {
             context: Arc::clone(&self.context),
@@ -86,7 +87,8 @@ impl Device {
         })
     }
 
-    /// A stream whose launches come before those of others that wait: for what brings the next batch, which is little and is waited for.
+    /// A stream whose launches come before those of others that wait: for what brings the next batch, which is little
+    /// and is waited for.
     pub(crate) fn urgent_stream(&self) -> Result<Arc<CudaStream>, DriverError> {
         self.context.bind_to_thread()?;
         let (_, first) = result::stream::get_priority_range()?;
@@ -203,8 +205,8 @@ impl Device {
         Ok(unused)
     }
 
-    /// The most bytes that this process had allocated on the card at once since the last [`reset_peak`](Self::reset_peak);
-    /// zero on a card that does not count.
+    /// The most bytes that this process had allocated on the card at once since the last
+    /// [`reset_peak`](Self::reset_peak); zero on a card that does not count.
     ///
     /// # Errors
     /// When the driver fails.

@@ -49,7 +49,8 @@ impl Driver {
     pub(crate) fn load() -> Result<Self, KernelError> {
         let path = libraries::DRIVER.load()?;
         let mut version = 0;
-        // SAFETY: the driver is loaded, the pointer is to a live number, and this may be asked before the driver starts.
+        // SAFETY: the driver is loaded, the pointer is to a live number, and this may be asked before the driver
+        // starts.
         let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
         asked.result().map_err(KernelError::driver("cannot ask the CUDA driver for its version"))?;
         let cuda = CudaVersion { major: version / 1000, minor: version % 1000 / 10 };
@@ -90,7 +91,8 @@ fn release() -> Option<String> {
     release_in(&fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
 
-/// The first word with a dot between numbers, of a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  …`.
+/// The first word with a dot between numbers, of a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
+/// …`.
 fn release_in(text: &str) -> Option<String> {
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)

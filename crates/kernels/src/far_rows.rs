@@ -1,11 +1,12 @@
-//! [`CudaRows`]: features that are read by id, wherever they lie: rows where a placement puts them, on this card, on others, or in pinned
-//! memory of the host; or codes there or on the device, decoded as they are read; or either in memory of the hosts of other ranks; or rows that
-//! the device itself wrote to the host.
+//! [`CudaRows`]: features that are read by id, wherever they lie: rows where a placement puts them, on this card, on
+//! others, or in pinned memory of the host; or codes there or on the device, decoded as they are read; or either in
+//! memory of the hosts of other ranks; or rows that the device itself wrote to the host.
 //!
-//! A batch reads each of its rows once. Those on cards are read in place, from the device's memory or over links between cards. Those on
-//! the host lie in pinned memory that the same launch reads over the bus, or are brought by its cores and by copies
-//! ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. Of a code book (paper B) only codes travel, and where sums of
-//! rows are all that is wanted, these are made from codes ([`code_book`](crate::code_book)).
+//! A batch reads each of its rows once. Those on cards are read in place, from the device's memory or over links
+//! between cards. Those on the host lie in pinned memory that the same launch reads over the bus, or are brought by its
+//! cores and by copies ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. Of a code book (paper B) only
+//! codes travel, and where sums of rows are all that is wanted, these are made from codes
+//! ([`code_book`](crate::code_book)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,9 +36,9 @@ pub(crate) const OPERATION: &str = "rows by id";
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// As before, for rows in memory of the device itself.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
-/// Blocks, and threads of each, that keep the bus busy with rows as they are, and no more: blocks of a step's products that take all of a
-/// multiprocessor wait for those that read, and its commands, which come over the bus, too, wait behind the reads under way. A warp that
-/// decodes has one code under way, so that more of them are wanted.
+/// Blocks, and threads of each, that keep the bus busy with rows as they are, and no more: blocks of a step's products
+/// that take all of a multiprocessor wait for those that read, and its commands, which come over the bus, too, wait
+/// behind the reads under way. A warp that decodes has one code under way, so that more of them are wanted.
 const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 /// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
@@ -330,8 +331,8 @@ impl HostRows for RowsOnHost {
     }
 }
 
-/// Rows of a matrix, rounded when they are read if they have to be. It may be mapped: rows are then on disk, or where the system keeps
-/// what was read of it.
+/// Rows of a matrix, rounded when they are read if they have to be. It may be mapped: rows are then on disk, or where
+/// the system keeps what was read of it.
 struct RowsOfMatrix {
     rows: Matrix,
     form: Dense,
@@ -421,7 +422,8 @@ impl CudaRows {
         self.begun().pop_front()
     }
 
-    /// Checks that ids are rows, and that a result is for as many as there are, as they are read; whether it has any values.
+    /// Checks that ids are rows, and that a result is for as many as there are, as they are read; whether it has any
+    /// values.
     fn check(&self, ids: &CudaIds, out: &CudaMatrix) -> Result<bool, ComputeError> {
         checks::gather_rows(Shape::new(self.n_rows, self.form.result().0), ids.range, out.shape)?;
         self.check_storage(out)?;
@@ -466,7 +468,8 @@ impl CudaRows {
         let Some(rows) = self.argument(cuda) else { return Ok(false) };
         let names = Names::of(cuda.pointer(Some(&ids.ids)));
         let to = (to, ids.range.len as u64);
-        // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for each id.
+        // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for
+        // each id.
         let launched = unsafe { launch.put(stream, self.threads(launch), rows, names, to) };
         launched.map(|()| true).map_err(Cuda::failed(OPERATION))
     }
@@ -514,8 +517,8 @@ impl CudaRows {
         Ok(Begun { asked: Some(staged.ask_for_none(ready)?), ..Begun::default() })
     }
 
-    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere; what is stored as it was
-    /// comes back. It waits for nothing that was begun later, which the step would then not hide.
+    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere; what
+    /// is stored as it was comes back. It waits for nothing that was begun later, which the step would then not hide.
     fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<Option<Room>, ComputeError> {
         let (stream, Begun { launched, asked, arriving, stored }) = (&cuda.device.stream, begun);
         let failed = Cuda::failed(OPERATION);
@@ -610,7 +613,8 @@ impl CudaRows {
         self.side.memset_zeros(&mut absent.counted.slice_mut(..1))?;
         let mut launch = self.side.launch_builder(&beside.list_absent);
         launch.arg(&rows).arg(&ids).arg(&n_ids).arg(&mut absent.counted).arg(&mut absent.places);
-        // SAFETY: there is an address for each row, which ids are; and room for each of them, and for their number before them.
+        // SAFETY: there is an address for each row, which ids are; and room for each of them, and for their number
+        // before them.
         unsafe { launch.launch(threads_for(n)) }?;
         Ok(Wanted::Counted(cuda.pointer(Some(&absent.counted)), n))
     }
@@ -688,7 +692,8 @@ impl RowSums<Cuda> for CudaRows {
         let (rows, ids) = stored.as_ref().map_or(here, |room| (self.stored_in(cuda, &room.rows), 0));
         if let Some(own) = own.filter(|own| !own.shape.is_empty()) {
             let (names, to) = (Names::of(ids), (cuda.pointer(Some(&own.data)), own.shape.rows as u64));
-            // SAFETY: ids are rows, or there is one for each; codes were checked; `own` has no more rows than there are.
+            // SAFETY: ids are rows, or there is one for each; codes were checked; `own` has no more rows than there
+            // are.
             unsafe { self.launch.put(&cuda.device.stream, IN_DEVICE, rows, names, to) }
                 .map_err(Cuda::failed(OPERATION))?;
         }

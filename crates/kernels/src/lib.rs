@@ -1,14 +1,15 @@
 //! CUDA: devices found at run time, kernels compiled for the card at hand, and [`Cuda`], the backend made of them.
 //!
-//! Nothing here is linked against CUDA: the driver, the run-time compiler, cuBLAS and cuBLASLt are loaded when a device is
-//! opened. On a machine without them [`Device::open`] fails with a message that says what is missing; [`Survey`] looks at each
-//! piece.
+//! Nothing here is linked against CUDA: the driver, the run-time compiler, cuBLAS and cuBLASLt are loaded when a device
+//! is opened. On a machine without them [`Device::open`] fails with a message that says what is missing; [`Survey`]
+//! looks at each piece.
 //!
 //! - [`Device`]: a card, its stream, its kernels.
 //! - [`NcclRank`]: ranks on cards, one each, that work together.
 //! - [`Timeline`]: what cards do when, to look at.
 //! - [`DeviceSampler`]: mini-batches that are sampled on it; [`DeviceWalks`]: random walks.
-//! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in `kernels/`.
+//! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in
+//!   `kernels/`.
 //!
 //! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
 

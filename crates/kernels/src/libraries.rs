@@ -1,8 +1,9 @@
-//! Where CUDA's libraries are: the system's loader is asked first, then the folders where installers and Python environments
-//! put them.
+//! Where CUDA's libraries are: the system's loader is asked first, then the folders where installers and Python
+//! environments put them.
 //!
-//! cudarc asks the loader for names like `libnvrtc.so.13`, and the loader answers with a library of that name which the process
-//! has loaded already, from wherever. So what the loader does not find by itself is loaded by its path first, and never unloaded.
+//! cudarc asks the loader for names like `libnvrtc.so.13`, and the loader answers with a library of that name which the
+//! process has loaded already, from wherever. So what the loader does not find by itself is loaded by its path first,
+//! and never unloaded.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

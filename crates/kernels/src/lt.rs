@@ -3,9 +3,9 @@
 //! What cuBLASLt does not take, or all where it is not installed, is left to cuBLAS and a pass. So are activations: its
 //! rectifier is documented as `max(x, 0)`, which may turn what is no number into zero and hide a diverging model.
 //!
-//! How to multiply is looked up once for all products of nearly the same shape ([`Product::class`]): it takes the host a tenth of a
-//! millisecond, which cuBLAS spends on every new shape, and no two mini-batches have the same number of rows. The choice depends on the
-//! shape alone, so that a run gives the same bits again.
+//! How to multiply is looked up once for all products of nearly the same shape ([`Product::class`]): it takes the host
+//! a tenth of a millisecond, which cuBLAS spends on every new shape, and no two mini-batches have the same number of
+//! rows. The choice depends on the shape alone, so that a run gives the same bits again.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -41,8 +41,8 @@ pub(crate) struct Product {
 const EXACT: u64 = 512;
 
 impl Product {
-    /// What products are multiplied in the same way as: one whose sides that vary from batch to batch are a little longer. Those along
-    /// which elements lie side by side are told by pitches, and stay.
+    /// What products are multiplied in the same way as: one whose sides that vary from batch to batch are a little
+    /// longer. Those along which elements lie side by side are told by pitches, and stay.
     fn class(self) -> Self {
         let [ta, tb] = self.transposed;
         let cols = if tb { self.cols } else { rounded(self.cols) };
@@ -93,12 +93,13 @@ impl Lt {
         Some(Self { stream: Arc::clone(stream), handle, workspace, plans: Mutex::default() })
     }
 
-    /// Puts `out = alpha · op(a)·op(b) + beta · out + bias` on the stream. `false`, and nothing is done, where cuBLASLt does not
-    /// offer the product.
+    /// Puts `out = alpha · op(a)·op(b) + beta · out + bias` on the stream. `false`, and nothing is done, where cuBLASLt
+    /// does not offer the product.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start of an allocation, which live until all work that was put on the stream before they are freed is
-    /// done; `out` may be written, and overlaps none of the others.
+    /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start of
+    /// an allocation, which live until all work that was put on the stream before they are freed is done; `out` may be
+    /// written, and overlaps none of the others.
     pub(crate) unsafe fn multiply(
         &self,
         product: Product,
@@ -135,9 +136,10 @@ impl Lt {
         }
         let Layouts { a, b, out } = Layouts::of(product)?;
         let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
-        // SAFETY: the caller vouches for the matrices; descriptors are those of the product and alive; the workspace is as large
-        // as the algorithm was chosen for, and used by one product at a time, because all are on one stream; alpha and beta
-        // are numbers on the host and are read before the call returns; cuBLASLt checks that the algorithm suits the product.
+        // SAFETY: the caller vouches for the matrices; descriptors are those of the product and alive; the workspace is
+        // as large as the algorithm was chosen for, and used by one product at a time, because all are on one stream;
+        // alpha and beta are numbers on the host and are read before the call returns; cuBLASLt checks that the
+        // algorithm suits the product.
         unsafe {
             result::matmul(
                 self.handle,
@@ -220,8 +222,8 @@ impl Layouts {
     }
 }
 
-/// What is to be computed. Sums are in f32, and f32 operands are not rounded to fewer bits, which would be another compute
-/// type.
+/// What is to be computed. Sums are in f32, and f32 operands are not rounded to fewer bits, which would be another
+/// compute type.
 struct Desc(sys::cublasLtMatmulDesc_t);
 
 impl Desc {
@@ -267,8 +269,8 @@ impl Drop for Layout {
     }
 }
 
-/// What the heuristic may choose from: algorithms that use no more than the workspace, and where several blocks share a sum,
-/// add it in f32 and in a fixed order.
+/// What the heuristic may choose from: algorithms that use no more than the workspace, and where several blocks share a
+/// sum, add it in f32 and in a fixed order.
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {

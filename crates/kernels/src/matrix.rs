@@ -13,12 +13,13 @@ use crate::ops::Found;
 pub struct CudaMatrix {
     pub(crate) shape: Shape,
     pub(crate) dtype: Dtype,
-    /// [`len`](Self::len) elements or, once it was resized, more; at least one byte, because a device allocates no nothing.
+    /// [`len`](Self::len) elements or, once it was resized, more; at least one byte, because a device allocates no
+    /// nothing.
     pub(crate) data: CudaSlice<u8>,
 }
 
-/// Elements from row to row of a matrix of so many columns: rows begin where the widest loads may and where tensor cores want
-/// them, but for the narrowest. `kernels/common.cuh` says the same.
+/// Elements from row to row of a matrix of so many columns: rows begin where the widest loads may and where tensor
+/// cores want them, but for the narrowest. `kernels/common.cuh` says the same.
 pub(crate) fn pitch(cols: usize) -> usize {
     if cols < WIDE { cols } else { cols.next_multiple_of(WIDE) }
 }
@@ -53,8 +54,8 @@ pub struct CudaIds {
     pub(crate) derived: Derived,
 }
 
-/// What operations have worked out from a list. Most lists are the same in every step, which neither waits for the host nor
-/// uploads anything once this is known.
+/// What operations have worked out from a list. Most lists are the same in every step, which neither waits for the host
+/// nor uploads anything once this is known.
 #[derive(Default)]
 pub(crate) struct Derived {
     /// Positions of equal ids, together.
@@ -90,8 +91,8 @@ impl CudaIds {
 
 /// `L·A·R`, with its transpose where products or gradients need it.
 pub struct CudaSparse {
-    /// The pattern and values on the host: what the transpose and schedules are made from; `None` where the device has made the
-    /// matrix. Columns of a row then have any order.
+    /// The pattern and values on the host: what the transpose and schedules are made from; `None` where the device has
+    /// made the matrix. Columns of a row then have any order.
     pub(crate) host: Option<Csr>,
     pub(crate) symmetric: bool,
     pub(crate) names: Option<EntryNames>,

@@ -1,5 +1,5 @@
-//! Measurements that decide how sums are ordered, on disk beside compiled kernels: whoever measures first decides for all later
-//! runs.
+//! Measurements that decide how sums are ordered, on disk beside compiled kernels: whoever measures first decides for
+//! all later runs.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use girih_machine::cache_folder;
 
 use crate::compile::{Source, digest};
 
-/// What was measured `of` something with kernels of these sources: what is on disk, if it is `valid`, else what `measure` returns
-/// now. `None` where there is no folder that it could be kept in, or nothing is measured.
+/// What was measured `of` something with kernels of these sources: what is on disk, if it is `valid`, else what
+/// `measure` returns now. `None` where there is no folder that it could be kept in, or nothing is measured.
 pub(crate) fn kept(
     of: &str,
     sources: &[Source],

@@ -1,5 +1,5 @@
-//! [`PatchRows`]: rows of features of which every rank's card has those of a patch, brought from card to card (Cai et al., DSP, PPoPP 2023,
-//! section 4, loader).
+//! [`PatchRows`]: rows of features of which every rank's card has those of a patch, brought from card to card (Cai et
+//! al., DSP, PPoPP 2023, section 4, loader).
 //!
 //! ```text
 //! asked     ids by their owners                        card; the host reads how many, and tells the others
@@ -7,8 +7,8 @@
 //!           rows where the batch wants them            card; own rows from where they are
 //! in place  rows where the batch wants them            card, which reads the memory of all cards of the process
 //! ```
-//! Codes of a code book (paper B) lie, travel and arrive as codes, and are decoded as they are put where they are wanted.
-//! All of it on a stream of its own, beside the step before.
+//! Codes of a code book (paper B) lie, travel and arrive as codes, and are decoded as they are put where they are
+//! wanted. All of it on a stream of its own, beside the step before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -160,7 +160,8 @@ impl PatchRows {
         Self::new(cuda, own, bounds, Way::Asked(asking))
     }
 
-    /// The same of ranks whose cards read each other's memory, as they have to be [let](Peers::lets_read) before; all ranks call it together.
+    /// The same of ranks whose cards read each other's memory, as they have to be [let](Peers::lets_read) before; all
+    /// ranks call it together.
     pub(crate) fn reading_others(
         cuda: &Cuda,
         own: &Arc<OwnRows>,
@@ -271,8 +272,8 @@ impl PatchRows {
         if n == 0 {
             return Ok(());
         }
-        // SAFETY: ids were checked, and those that were asked for are own rows; places are rows of the result, and there is room for a row of
-        // each; positions in codes are columns, as the caller of `patch_rows` vouches.
+        // SAFETY: ids were checked, and those that were asked for are own rows; places are rows of the result, and
+        // there is room for a row of each; positions in codes are columns, as the caller of `patch_rows` vouches.
         unsafe { launch.put(&self.side.device.stream, IN_DEVICE, rows, names, (to, n)) }
             .map_err(Cuda::failed(OPERATION))
     }

@@ -21,8 +21,8 @@ const TOUCHED_BYTES: usize = 2 << 20;
 
 /// Bytes that all devices of the process read in place.
 ///
-/// They are pages of the system, in huge ones where it has some, made by all threads and then pinned: of 24 GB that takes a second, the
-/// driver's own allocation eleven.
+/// They are pages of the system, in huge ones where it has some, made by all threads and then pinned: of 24 GB that
+/// takes a second, the driver's own allocation eleven.
 pub(crate) struct Pinned {
     bytes: MmapMut,
     /// Where devices find the first byte.

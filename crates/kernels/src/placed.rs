@@ -1,13 +1,13 @@
-//! [`PlacedRows`]: rows that a placement puts on this card, on others, or in memory of the host (DSP's layout: Cai et al., PPoPP 2023,
-//! section 4, with reads of single rows instead of exchanges).
+//! [`PlacedRows`]: rows that a placement puts on this card, on others, or in memory of the host (DSP's layout: Cai et
+//! al., PPoPP 2023, section 4, with reads of single rows instead of exchanges).
 //!
 //! ```text
 //! host    all rows: a piece from each rank of the process ─────────┐
 //! cards   copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each card: a word for each row
 //! ```
-//! Kernels read a row where the list says, whether it lies here, on another card or, pinned, on the host: one launch reads all of them.
-//! Where nothing is on cards and the host has one piece there is no list. Rows that the host brings ([`staged_rows`](crate::staged_rows)) have no
-//! address there: the list says zero, and kernels leave them out.
+//! Kernels read a row where the list says, whether it lies here, on another card or, pinned, on the host: one launch
+//! reads all of them. Where nothing is on cards and the host has one piece there is no list. Rows that the host brings
+//! ([`staged_rows`](crate::staged_rows)) have no address there: the list says zero, and kernels leave them out.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use crate::pinned::Pinned;
 
 /// Rows that a thread of the host copies at a time.
 const ROWS_AT_ONCE: usize = 1 << 10;
-/// Bytes of rows that are copied on the host before they go to a card, so that the host need not hold all of them a second time.
+/// Bytes of rows that are copied on the host before they go to a card, so that the host need not hold all of them a
+/// second time.
 const PIECE_BYTES: usize = 256 << 20;
 
 /// Rows that are to be placed.
@@ -108,11 +109,12 @@ pub(crate) struct Group<'c> {
 }
 
 impl PlacedRows {
-    /// Puts rows where a placement says, in pinned memory where that is the host; all ranks of the process do so together.
+    /// Puts rows where a placement says, in pinned memory where that is the host; all ranks of the process do so
+    /// together.
     ///
     /// # Errors
-    /// When the host pins no memory for the rows, that of a card does not suffice, the placement is for other cards than there are, cards
-    /// cannot read each other's memory, or a rank fails.
+    /// When the host pins no memory for the rows, that of a card does not suffice, the placement is for other cards
+    /// than there are, cards cannot read each other's memory, or a rank fails.
     pub(crate) fn new(
         cuda: &Cuda,
         rows: &Rows<'_>,
@@ -161,7 +163,8 @@ impl Drop for PlacedRows {
 }
 
 impl OnCards {
-    /// Those that a placement gives to cards, as `copy` tells them; `None` where it gives them none. All ranks of the process do so together.
+    /// Those that a placement gives to cards, as `copy` tells them; `None` where it gives them none. All ranks of the
+    /// process do so together.
     ///
     /// # Errors
     /// As [`PlacedRows::new`], but for memory of the host.

@@ -1,4 +1,5 @@
-//! The pool that a device's allocations come from, in the order of its stream. Devices without one allocate and free at once.
+//! The pool that a device's allocations come from, in the order of its stream. Devices without one allocate and free at
+//! once.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaContext, DriverError};
 
-/// Lets the pool keep what is freed. By default it returns that whenever the host waits, so that every step would ask the
-/// system anew.
+/// Lets the pool keep what is freed. By default it returns that whenever the host waits, so that every step would ask
+/// the system anew.
 pub(crate) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     set(context, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
 }
@@ -19,7 +20,8 @@ pub(crate) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError
 pub(crate) fn reuse_only_what_is_free(context: &CudaContext) -> Result<(), DriverError> {
     let Some(pool) = pool(context)? else { return Ok(()) };
     let (attribute, mut value) = (Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0_i32);
-    // SAFETY: the pool lives as long as its device; the attribute is a 32-bit number, which is read before the call returns.
+    // SAFETY: the pool lives as long as its device; the attribute is a 32-bit number, which is read before the call
+    // returns.
     unsafe { mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) }
 }
 
@@ -40,8 +42,8 @@ pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
     set(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
 }
 
-/// Lets other devices, which can reach this one, read all that is allocated here, also earlier and in graphs that are captured later;
-/// whether there is a pool for that.
+/// Lets other devices, which can reach this one, read all that is allocated here, also earlier and in graphs that are
+/// captured later; whether there is a pool for that.
 pub(crate) fn share(context: &CudaContext, devices: &[CUdevice]) -> Result<bool, DriverError> {
     let Some(pool) = pool(context)? else { return Ok(false) };
     let of_device = |&id: &CUdevice| CUmemAccessDesc {

@@ -186,8 +186,8 @@ impl Recorder {
 }
 
 impl Cuda {
-    /// The same, with or without steps of training as CUDA graphs. With them, which is the default, the host asks once for all
-    /// that a step does; profilers and checkers tell more of single operations without.
+    /// The same, with or without steps of training as CUDA graphs. With them, which is the default, the host asks once
+    /// for all that a step does; profilers and checkers tell more of single operations without.
     #[must_use]
     pub fn recording(mut self, enabled: bool) -> Self {
         self.recorder.enabled = enabled;
@@ -278,8 +278,8 @@ impl Cuda {
             }
             Err(why) => {
                 tracing::debug!("a step runs without a graph: {why}");
-                // What was freed while the stream was captured is noted as an error, and would be taken for that of the next
-                // operation. One of the device itself comes again.
+                // What was freed while the stream was captured is noted as an error, and would be taken for that of the
+                // next operation. One of the device itself comes again.
                 let _ = self.device.stream.context().check_err();
                 step()?;
                 Ok(Stage::Unfit)
@@ -315,8 +315,8 @@ impl Cuda {
         Ok(Graph { graph, stream: Arc::clone(stream), page })
     }
 
-    /// Whether a graph may take what steps compute on their way a second time, beside what the pool keeps for them. It must not
-    /// take what others will ask for: all that fits without graphs fits with them.
+    /// Whether a graph may take what steps compute on their way a second time, beside what the pool keeps for them. It
+    /// must not take what others will ask for: all that fits without graphs fits with them.
     fn check_memory(&self) -> Result<(), String> {
         if !self.device.stream.context().has_async_alloc() {
             return Err("the card allocates no memory in the order of its stream".to_owned());

@@ -1,4 +1,5 @@
-//! [`RowLaunch`]: `kernels/rows.cu` on rows in any memory that a device reads: copies of those that are named, as they are or decoded.
+//! [`RowLaunch`]: `kernels/rows.cu` on rows in any memory that a device reads: copies of those that are named, as they
+//! are or decoded.
 
 use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
@@ -72,11 +73,12 @@ impl RowLaunch {
         self.decoding.is_some()
     }
 
-    /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if nothing is decoded.
+    /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if
+    /// nothing is decoded.
     ///
     /// # Safety
-    /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes, positions have to be
-    /// columns of their group.
+    /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes,
+    /// positions have to be columns of their group.
     pub(crate) unsafe fn put(
         &self,
         stream: &CudaStream,

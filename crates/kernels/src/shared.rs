@@ -16,8 +16,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What every rank shares, in the order of ranks: of this one `memory`, which begins at `address` and is written when all is done that the
-    /// device was asked for. Cards have to be [let read it](Peers::lets_read) before; all ranks call it together.
+    /// What every rank shares, in the order of ranks: of this one `memory`, which begins at `address` and is written
+    /// when all is done that the device was asked for. Cards have to be [let read it](Peers::lets_read) before; all
+    /// ranks call it together.
     ///
     /// # Errors
     /// When the device or a rank fails.

@@ -5,7 +5,8 @@
 //! others  ids ──▶ host ──▶ one thread: ask the ranks that have them ──▶ all cores: fill a pinned buffer ──▶ copy ──▶ as rows of one host
 //! ```
 //! A batch is fetched by all ranks together, a rank that wants nothing taking part; what brings it is the trainer's
-//! ([`FetchRows`]), so that nothing here knows of hosts. From pinned buffers on it is as in [`staged_rows`](crate::staged_rows).
+//! ([`FetchRows`]), so that nothing here knows of hosts. From pinned buffers on it is as in
+//! [`staged_rows`](crate::staged_rows).
 
 use cudarc::driver::{CudaEvent, DriverError};
 use girih_compute::{ComputeError, FetchRows, FetchedRows, RowReader, SplitRows, StoredAs};

@@ -1,14 +1,15 @@
-//! [`StagedRows`]: rows of the host that its cores gather, and copies bring to a device (Li et al., 2025, pinned and parallel transfer).
+//! [`StagedRows`]: rows of the host that its cores gather, and copies bring to a device (Li et al., 2025, pinned and
+//! parallel transfer).
 //!
 //! ```text
 //! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or room on the device,
 //!                               while the other is copied         from which one launch takes them there
 //! ```
-//! Where cards have some of the rows, the device lists the others first, so that pieces are whole whatever share it has.
-//! Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any memory, also in a mapped
-//! file. Threads of their own take pieces of a batch in turn and wait for nobody but their own copies: a batch goes in pieces
-//! whatever its size, so that the pinned area need not grow with it, and from one batch to the next without a pause. Events say when
-//! a buffer may be written again.
+//! Where cards have some of the rows, the device lists the others first, so that pieces are whole whatever share it
+//! has. Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any
+//! memory, also in a mapped file. Threads of their own take pieces of a batch in turn and wait for nobody but their own
+//! copies: a batch goes in pieces whatever its size, so that the pinned area need not grow with it, and from one batch
+//! to the next without a pause. Events say when a buffer may be written again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,8 +28,8 @@ use crate::driver::explain;
 use crate::nccl::Peers;
 use crate::staging::Buffer;
 
-/// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in less time than
-/// the others take to copy theirs.
+/// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in
+/// less time than the others take to copy theirs.
 const BUFFERS: usize = 2;
 const BUFFER_BYTES: usize = 1 << 20;
 /// Threads at most: more than these are not needed to keep a bus busy.
@@ -126,8 +127,8 @@ pub(crate) struct Batch {
     pub(crate) to: u64,
 }
 
-/// What a thread has to do: its share of a batch, and to tell what is recorded behind its last copy. A thread that ends without telling is
-/// noticed, since nobody else has the way.
+/// What a thread has to do: its share of a batch, and to tell what is recorded behind its last copy. A thread that ends
+/// without telling is noticed, since nobody else has the way.
 struct Share {
     batch: Arc<Batch>,
     tell: Sender<Result<CudaEvent, ComputeError>>,
@@ -192,7 +193,8 @@ impl Asked {
         Ok(self.batch.ids.wait().map_err(&failed)?.len())
     }
 
-    /// What a thread tells. Whoever waits for it looks whether other ranks have failed, and if so ends what the thread waits for.
+    /// What a thread tells. Whoever waits for it looks whether other ranks have failed, and if so ends what the thread
+    /// waits for.
     fn told(&self) -> Result<Result<CudaEvent, ComputeError>, ComputeError> {
         let told = match &self.peers {
             None => self.told.recv().ok(),
@@ -210,7 +212,8 @@ fn gone(operation: &'static str) -> ComputeError {
 }
 
 impl StagedRows {
-    /// Begins threads that bring rows, of [`ROW_BYTES_MAX`] bytes at most, to a device: as many as cores, shared by `n_ranks`, can spare.
+    /// Begins threads that bring rows, of [`ROW_BYTES_MAX`] bytes at most, to a device: as many as cores, shared by
+    /// `n_ranks`, can spare.
     ///
     /// # Errors
     /// When the system pins no buffers or gives no threads, or the device's memory does not suffice.
@@ -257,8 +260,8 @@ impl StagedRows {
     /// Asks for rows after `ready`; they come to `to` in order.
     ///
     /// # Safety
-    /// Ids have to be rows. They stay as they are, and the destination has room for them and is used by nobody else, until what follows
-    /// [`Asked::wait_on`].
+    /// Ids have to be rows. They stay as they are, and the destination has room for them and is used by nobody else,
+    /// until what follows [`Asked::wait_on`].
     pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<Asked, ComputeError> {
         let operation = self.operation;
         // SAFETY: the caller's.
@@ -335,7 +338,8 @@ impl Buffers {
         Ok(Self { operation, stream, buffers, turn: 0 })
     }
 
-    /// Puts on the stream a copy of so many bytes to an address, which are written here first; no more than a buffer holds.
+    /// Puts on the stream a copy of so many bytes to an address, which are written here first; no more than a buffer
+    /// holds.
     pub(crate) fn bring(&mut self, n_bytes: usize, to: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
         let buffer = &mut self.buffers[self.turn % BUFFERS];
         self.turn += 1;
@@ -344,7 +348,8 @@ impl Buffers {
         let bytes = &mut buffer.memory.as_mut_slice()?[..n_bytes];
         fill(bytes);
         if !bytes.is_empty() {
-            // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the event.
+            // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the
+            // event.
             unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?;
         }
         buffer.copied.record(&self.stream)

@@ -1,7 +1,7 @@
 //! [`Staging`]: main memory on its way to a device, through pinned memory.
 //!
-//! What the system may move is staged by the driver: 21 GB/s where an H200 takes 51. Here all cores fill one pinned buffer while
-//! the device empties the other.
+//! What the system may move is staged by the driver: 21 GB/s where an H200 takes 51. Here all cores fill one pinned
+//! buffer while the device empties the other.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -107,8 +107,8 @@ impl Device {
     /// Puts a copy of `bytes`, row after row, on the stream. They may change when the call returns.
     ///
     /// # Safety
-    /// `bytes` are whole rows; from the address on there is room for as many, a pitch apart, which may be written and lives until
-    /// all work that was put on the stream before it is freed is done.
+    /// `bytes` are whole rows; from the address on there is room for as many, a pitch apart, which may be written and
+    /// lives until all work that was put on the stream before it is freed is done.
     pub(crate) unsafe fn upload_rows(&self, bytes: &[u8], to: Rows) -> Result<(), DriverError> {
         self.stream.context().bind_to_thread()?;
         let staging = if bytes.len() < STAGED_MIN { None } else { self.staging() };
@@ -162,8 +162,8 @@ fn fill(buffer: &mut [u8], bytes: &[u8]) {
 /// Puts the copy of a piece on the stream.
 ///
 /// # Safety
-/// `bytes` are those of the piece, which is one of the rows `to`, where there is room for them; if they are pinned, they stay
-/// until the copy is done.
+/// `bytes` are those of the piece, which is one of the rows `to`, where there is room for them; if they are pinned,
+/// they stay until the copy is done.
 unsafe fn copy(stream: &CudaStream, bytes: &[u8], piece: &Piece, to: &Rows) -> Result<(), DriverError> {
     let address = to.address + piece.to as u64;
     if piece.n_rows == 1 {

@@ -37,8 +37,8 @@ const FORCED: u32 = 1;
 /// The recording that is under way in this process, if there is one.
 static RECORDING: Mutex<Option<Recorder>> = Mutex::new(None);
 
-/// A recording of what all cards of this process do, the last 200 000 kernels and copies of it. It costs each kernel about a
-/// microsecond. Whatever is captured as a graph has to be captured after the recording began.
+/// A recording of what all cards of this process do, the last 200 000 kernels and copies of it. It costs each kernel
+/// about a microsecond. Whatever is captured as a graph has to be captured after the recording began.
 #[derive(Debug)]
 pub struct Timeline(());
 
@@ -113,8 +113,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// Ends the recording, once all that was asked of the cards is done. A group of the trace is a card, `cuda:0`, a row one of its
-    /// streams; the first row of all is what was marked. Time starts with the recording.
+    /// Ends the recording, once all that was asked of the cards is done. A group of the trace is a card, `cuda:0`, a
+    /// row one of its streams; the first row of all is what was marked. Time starts with the recording.
     ///
     /// # Errors
     /// When the library fails.

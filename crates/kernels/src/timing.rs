@@ -20,8 +20,8 @@ impl Cuda {
         self.device.wait("synchronize")
     }
 
-    /// Seconds by the device's clock that it works on what `work` asks of it. What was asked before is waited for and not
-    /// counted; what the host does between two requests is, where it keeps the device waiting.
+    /// Seconds by the device's clock that it works on what `work` asks of it. What was asked before is waited for and
+    /// not counted; what the host does between two requests is, where it keeps the device waiting.
     ///
     /// # Errors
     /// When `work` fails, or the device does.
@@ -34,8 +34,8 @@ impl Cuda {
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// Measures the device's memory: bytes a second, in 10⁹, of copying a large block from one place to another, read and
-    /// written bytes counted both.
+    /// Measures the device's memory: bytes a second, in 10⁹, of copying a large block from one place to another, read
+    /// and written bytes counted both.
     ///
     /// # Errors
     /// When 2 GiB of its memory are not free, or the device fails.

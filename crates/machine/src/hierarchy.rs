@@ -13,7 +13,8 @@ pub struct Cache {
     pub gb_s: f64,
 }
 
-/// What a product with a sparse matrix takes on a device: rows of the operand come from the nearest cache that holds them.
+/// What a product with a sparse matrix takes on a device: rows of the operand come from the nearest cache that holds
+/// them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hierarchy {
     /// The caches, nearest first.
@@ -43,8 +44,9 @@ pub const PASS_BYTES_MIN: usize = 128;
 const CACHE_BYTES_GUESS: u64 = 32 << 20;
 
 impl Hierarchy {
-    /// A processor: sizes as the system tells them, rates per core as sparse products with rows of 128 to 512 bytes reached
-    /// them on Zen 5 (`benches/record/README.md`). What follows from them are ratios between ways to compute the same.
+    /// A processor: sizes as the system tells them, rates per core as sparse products with rows of 128 to 512 bytes
+    /// reached them on Zen 5 (`benches/record/README.md`). What follows from them are ratios between ways to compute
+    /// the same.
     #[must_use]
     pub fn of_processor(machine: &Machine) -> Self {
         let cores = machine.cores as f64;
@@ -71,8 +73,8 @@ impl Hierarchy {
         1e-9 * (product.n_rows as f64 * self.row_ns + product.nnz as f64 * entry_ns)
     }
 
-    /// Seconds of a product that works through the columns of the operand in as many passes as are quickest; a pass reads
-    /// [`PASS_BYTES_MIN`] of each row at least.
+    /// Seconds of a product that works through the columns of the operand in as many passes as are quickest; a pass
+    /// reads [`PASS_BYTES_MIN`] of each row at least.
     pub fn seconds_in_passes(&self, product: &Product, hit_rate: impl Fn(usize) -> f64) -> f64 {
         let in_passes = |n: usize| {
             let pass = Product { row_bytes: product.row_bytes.div_ceil(n), ..*product };

@@ -1,8 +1,8 @@
 //! Huge pages for what is large and read here and there.
 //!
-//! A processor keeps translations for a few thousand pages. Rows gathered from a panel of 30 MB lie on 7 000 pages of 4 KiB, on
-//! pages of 2 MiB they lie on 15: sparse products take 6 to 10 % less time (Zen 5), and draws of neighbours from 90 MB of edges
-//! 20 % (Zen 4).
+//! A processor keeps translations for a few thousand pages. Rows gathered from a panel of 30 MB lie on 7 000 pages of 4
+//! KiB, on pages of 2 MiB they lie on 15: sparse products take 6 to 10 % less time (Zen 5), and draws of neighbours
+//! from 90 MB of edges 20 % (Zen 4).
 
 /// Bytes from which memory is worth huge pages.
 #[cfg(target_os = "linux")]
@@ -17,8 +17,8 @@ pub fn zeros<T: Clone + Default>(len: usize) -> Vec<T> {
     values
 }
 
-/// Asks the system to back memory for `len` values from `start` on with huge pages; best before the first write, which is when
-/// memory gets its pages. A hint: where it is not taken, pages stay small.
+/// Asks the system to back memory for `len` values from `start` on with huge pages; best before the first write, which
+/// is when memory gets its pages. A hint: where it is not taken, pages stay small.
 pub fn advise_huge_pages<T>(start: *const T, len: usize) {
     #[cfg(target_os = "linux")]
     if len * size_of::<T>() >= BYTES_MIN {

@@ -70,8 +70,8 @@ impl ProcessGrid {
     /// An arrangement of `ranks`, of which `replication` hold the same rows (1.5D alone; 1 elsewhere).
     ///
     /// # Errors
-    /// When there are no ranks, when `replication` does not divide them or is given to a scheme without replicas, and when
-    /// the ranks form no square (2D) or cube (3D).
+    /// When there are no ranks, when `replication` does not divide them or is given to a scheme without replicas, and
+    /// when the ranks form no square (2D) or cube (3D).
     pub fn new(scheme: Scheme, ranks: usize, replication: usize) -> Result<Self, PartitionError> {
         let refuse = |message: String| Err(PartitionError::invalid(message));
         if ranks == 0 || replication == 0 {

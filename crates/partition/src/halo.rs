@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::BlockPlan;
 use crate::schedule::touched;
 
-/// For operations over neighbours that are no sums (attention, maxima, sequences): which rows of which ranks a rank needs
-/// beside its adjacency's own rows. Ranks of equal replica number exchange them.
+/// For operations over neighbours that are no sums (attention, maxima, sequences): which rows of which ranks a rank
+/// needs beside its adjacency's own rows. Ranks of equal replica number exchange them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Halo {
     ranks: Vec<RankHalo>,

@@ -7,8 +7,8 @@ use girih_graph_format::{Csr, NodeId};
 use crate::plan::weighted;
 use crate::{PartitionError, imbalance};
 
-/// Consecutive ranges of ids that together are all nodes, of which some may be empty: finding an owner is a search among a few
-/// bounds (Cai et al., DSP, PPoPP 2023, section 4).
+/// Consecutive ranges of ids that together are all nodes, of which some may be empty: finding an owner is a search
+/// among a few bounds (Cai et al., DSP, PPoPP 2023, section 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patches {
     /// Where each patch begins, and the number of nodes.
@@ -44,8 +44,8 @@ impl Patches {
         Self::new((0..=n_patches).map(|patch| (n_nodes * patch / n_patches.max(1)) as NodeId).collect())
     }
 
-    /// Ranges of ids with nearly equal shares of nodes and of stored edges, half of either, of a graph of which row `v` ends at
-    /// `indptr[v + 1]`.
+    /// Ranges of ids with nearly equal shares of nodes and of stored edges, half of either, of a graph of which row `v`
+    /// ends at `indptr[v + 1]`.
     ///
     /// # Errors
     /// When there are to be no patches.

@@ -47,8 +47,8 @@ pub enum Stages {
     /// One for each step, as the papers have it: a rank's panel at a time, which takes least memory.
     #[default]
     Steps,
-    /// So many, in each of which a part of every panel: links are used in all directions, and all parts but the first travel while those
-    /// before are multiplied.
+    /// So many, in each of which a part of every panel: links are used in all directions, and all parts but the first
+    /// travel while those before are multiplied.
     Parts(usize),
 }
 
@@ -87,9 +87,9 @@ impl FromStr for Stages {
 
 /// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
 ///
-/// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per node. Rows of a
-/// product are taken in *chunks*: a chunk has a part of the rows of every rank, so that what follows the steps goes on for one of them
-/// while the next is multiplied.
+/// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per
+/// node. Rows of a product are taken in *chunks*: a chunk has a part of the rows of every rank, so that what follows
+/// the steps goes on for one of them while the next is multiplied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockPlan {
     /// How ranks are arranged.
@@ -133,8 +133,8 @@ pub struct RankPlan {
     pub reduce: Reduce,
 }
 
-/// One step: the panel goes from the root to its group, and each member multiplies its block with it. A rank is root of at most one
-/// of the steps of a group, and steps follow each other as their roots do in the group.
+/// One step: the panel goes from the root to its group, and each member multiplies its block with it. A rank is root of
+/// at most one of the steps of a group, and steps follow each other as their roots do in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The panel of the operand, and the block column of the adjacency.
@@ -216,7 +216,8 @@ fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
 }
 
 impl BlockPlan {
-    /// The plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in a stage of its own, and products in one chunk.
+    /// The plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in a stage of its own, and products
+    /// in one chunk.
     ///
     /// # Errors
     /// When there are fewer nodes than ranks.
@@ -274,7 +275,8 @@ impl BlockPlan {
         self
     }
 
-    /// The stages of a rank in order: the steps whose panels travel together, and which part of each. One at least, if without a step.
+    /// The stages of a rank in order: the steps whose panels travel together, and which part of each. One at least, if
+    /// without a step.
     #[must_use]
     pub fn stages_of(&self, rank: usize) -> Vec<(Range<usize>, usize)> {
         let n_steps = self.ranks[rank].steps.len();
@@ -290,8 +292,8 @@ impl BlockPlan {
         part(&self.panels[panel], i, self.stages.n_parts())
     }
 
-    /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one where nothing
-    /// follows the steps.
+    /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one
+    /// where nothing follows the steps.
     #[must_use]
     pub fn in_chunks(mut self, n_chunks: usize) -> Self {
         let is_followed =
@@ -308,7 +310,8 @@ impl BlockPlan {
         part(own, chunk, self.n_chunks)
     }
 
-    /// The rows of a panel that are in a chunk: a range for each of the ranks that hold the panel together, in their order.
+    /// The rows of a panel that are in a chunk: a range for each of the ranks that hold the panel together, in their
+    /// order.
     pub fn chunk_of(&self, panel: usize, chunk: usize) -> impl Iterator<Item = Range<usize>> {
         let holders = self.ranks.iter().filter(move |plan| plan.panel == panel && plan.replica == 0);
         holders.map(move |plan| self.own_of(&plan.own, chunk))
@@ -332,8 +335,8 @@ impl BlockPlan {
     }
 }
 
-/// Panels with nearly equal shares of nodes and of stored edges, half of either: a node costs dense work, an edge sparse. Each has
-/// at least `least` nodes.
+/// Panels with nearly equal shares of nodes and of stored edges, half of either: a node costs dense work, an edge
+/// sparse. Each has at least `least` nodes.
 pub(crate) fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usize>> {
     let n_nodes = indptr.len() - 1;
     let (nnz, nodes) = (u128::from(indptr[n_nodes].max(1)), n_nodes as u128);
@@ -384,9 +387,10 @@ fn one_and_half_d(groups: usize, r: usize, rank: usize, panels: &[Range<usize>])
     }
 }
 
-/// Rank `(i, j)` of a square, row after row. The ranks of row `i` hold panel `i` in pieces, and multiply block row `i`, each
-/// for its slice of the columns of the operand; step `k` sends slice `j` of panel `k` down column `j`. The blocks of the
-/// adjacency are constant, so that each rank keeps its whole block row instead of being sent it again in every product.
+/// Rank `(i, j)` of a square, row after row. The ranks of row `i` hold panel `i` in pieces, and multiply block row `i`,
+/// each for its slice of the columns of the operand; step `k` sends slice `j` of panel `k` down column `j`. The blocks
+/// of the adjacency are constant, so that each rank keeps its whole block row instead of being sent it again in every
+/// product.
 fn two_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     let (i, j) = (rank / q, rank % q);
     RankPlan {

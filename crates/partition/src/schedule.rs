@@ -23,8 +23,8 @@ pub enum Exchange {
 }
 
 impl Exchange {
-    /// Whether lists of rows are sent, `n_rows` to all members of a group, in the place of whole panels, of `n_whole` rows. Those that are listed are
-    /// copied before they travel, which takes about a fifth of their way between cards.
+    /// Whether lists of rows are sent, `n_rows` to all members of a group, in the place of whole panels, of `n_whole`
+    /// rows. Those that are listed are copied before they travel, which takes about a fifth of their way between cards.
     #[must_use]
     pub fn sends_rows(self, n_rows: usize, n_whole: usize) -> bool {
         match self {
@@ -63,8 +63,8 @@ impl FromStr for Exchange {
 pub enum StepExchange {
     /// The whole panel.
     Dense,
-    /// Rows of the panel, counted from its first and ascending; one list for each member of the group. The root's own is
-    /// not sent.
+    /// Rows of the panel, counted from its first and ascending; one list for each member of the group. The root's own
+    /// is not sent.
     Rows {
         /// The lists.
         lists: Vec<Vec<NodeId>>,

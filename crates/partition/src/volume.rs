@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, Reduce, Schedule, Slicing, StepExchange, place_in};
 
-/// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them: what it keeps is not counted.
+/// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them: what it keeps is not
+/// counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Bytes that leave the rank.
@@ -24,8 +25,8 @@ impl AddAssign for Volume {
 }
 
 impl BlockPlan {
-    /// What each rank moves in one product with an operand of `cols` columns of `element` bytes; without a schedule, whole
-    /// panels travel.
+    /// What each rank moves in one product with an operand of `cols` columns of `element` bytes; without a schedule,
+    /// whole panels travel.
     #[must_use]
     pub fn volumes(&self, schedule: Option<&Schedule>, cols: usize, element: usize) -> Vec<Volume> {
         (0..self.ranks.len()).map(|rank| self.volume(rank, schedule, cols, element)).collect()

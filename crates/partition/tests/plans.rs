@@ -1,4 +1,5 @@
-//! Laws of plans: every block is multiplied once, bytes are those of the closed forms, nothing depends on a rank running.
+//! Laws of plans: every block is multiplied once, bytes are those of the closed forms, nothing depends on a rank
+//! running.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -103,7 +104,8 @@ proptest! {
         }
     }
 
-    /// Chunks have each row of a rank's products once, and of every rank that gets some of them the same part of its own rows.
+    /// Chunks have each row of a rank's products once, and of every rank that gets some of them the same part of its
+    /// own rows.
     #[test]
     fn chunks_have_every_row_once(grid in grids(), extra in 0..50usize, n_chunks in 1..6usize) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_chunks(n_chunks);
@@ -303,8 +305,8 @@ fn volumes_are_the_closed_forms() {
         );
     }
     for (p, r) in [(4u64, 2u64), (8, 2), (16, 4)] {
-        // Each rank roots the step of its own panel when that is one of its share, and receives the rest of the share; the
-        // group of r adds up n·r/p rows.
+        // Each rank roots the step of its own panel when that is one of its share, and receives the rest of the share;
+        // the group of r adds up n·r/p rows.
         let (groups, panel) = (p / r, matrix * r / p);
         let reduce = 2 * (r - 1) * panel / r;
         for (rank, volume) in volumes(Scheme::OneAndHalfD, p as usize, r as usize).iter().enumerate() {

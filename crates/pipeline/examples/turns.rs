@@ -3,8 +3,8 @@
 //! ```text
 //! cargo run --release -p girih-pipeline --example turns
 //! ```
-//! A turn is measured from when all workers begin until all have signed off, divided by the launches of one rank: as long as
-//! the others have work meanwhile, it is what the order costs.
+//! A turn is measured from when all workers begin until all have signed off, divided by the launches of one rank: as
+//! long as the others have work meanwhile, it is what the order costs.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -54,7 +54,8 @@
 //!    item is not interrupted: stopping takes as long as the longest item under way.
 //! 5. **Nothing is lost.** Every item that the source gave comes out once, or is dropped after a failure or a stop.
 //!
-//! Every interleaving of small pipelines is checked against these by loom (`model.rs`, `order/model.rs`); `sync.rs` is how.
+//! Every interleaving of small pipelines is checked against these by loom (`model.rs`, `order/model.rs`); `sync.rs` is
+//! how.
 //!
 //! # Why a monitor for each queue
 //! Channels of a library between stages would need a buffer behind each stage to restore the order, with a bound of its

@@ -153,8 +153,8 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
     /// Stops `coordinator` when the pipeline fails or is left before its end, and puts times waited for turns into
     /// the report: those of a worker into the row of the stage with its name, all others into that of the consumer.
     ///
-    /// Stages take their [`Participant`](crate::order::Participant)s themselves, where they make their state; it is dropped, and the
-    /// worker signed off, with that state.
+    /// Stages take their [`Participant`](crate::order::Participant)s themselves, where they make their state; it is
+    /// dropped, and the worker signed off, with that state.
     ///
     /// # Panics
     /// When the pipeline is coordinated already.

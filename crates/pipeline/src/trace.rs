@@ -55,8 +55,8 @@ impl Trace {
         &self.tracks
     }
 
-    /// Writes one JSON object in Chromium's Trace Event Format: a process a group, a thread a row, an event for each stretch, in
-    /// microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
+    /// Writes one JSON object in Chromium's Trace Event Format: a process a group, a thread a row, an event for each
+    /// stretch, in microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
     ///
     /// # Errors
     /// When `out` fails.
@@ -108,7 +108,8 @@ fn micros(time: Duration) -> f64 {
 }
 
 impl Track {
-    /// What a thread of a pipeline did, if it was traced: work under the name of its stage, so that stages have colours of their own.
+    /// What a thread of a pipeline did, if it was traced: work under the name of its stage, so that stages have colours
+    /// of their own.
     pub(crate) fn of_thread(name: String, log: Log) -> Option<Self> {
         let stage = name.clone();
         let named = move |activity| match activity {
@@ -124,8 +125,8 @@ impl Track {
         Some(Self { group: "pipeline".to_owned(), name, events: events.collect() })
     }
 
-    /// What was launched, and what waited for its turn, a row for each worker. The log counts from `began`, the trace from
-    /// `started`.
+    /// What was launched, and what waited for its turn, a row for each worker. The log counts from `began`, the trace
+    /// from `started`.
     pub(crate) fn of_launches(order: &OrderLog, began: Instant, started: Instant) -> Vec<Self> {
         let at = |seconds| (began + Duration::from_secs_f64(seconds)).saturating_duration_since(started);
         let event = |name: &str, category, from, to, item| Event {

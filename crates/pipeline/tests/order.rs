@@ -16,8 +16,8 @@ const TAKES: [usize; 3] = [3, 2, 4];
 const SHORT: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The cards of all ranks. A launched collective takes its slots as soon as they are free and nothing launched before it on
-/// that card waits for some, and keeps them until it has started on all cards.
+/// The cards of all ranks. A launched collective takes its slots as soon as they are free and nothing launched before
+/// it on that card waits for some, and keeps them until it has started on all cards.
 struct Cards(Mutex<Vec<Card>>);
 
 #[derive(Default)]

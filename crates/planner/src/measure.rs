@@ -40,8 +40,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Of the memory that is free, what a product that is measured may take.
 const FREE_SHARE: usize = 3;
 
-/// The figures of the cards, of which there is at least one, with rows carried by `transport`: from the first time that such cards
-/// were met. What cannot be measured by one operation after the other, launching as a graph, is that of the H200.
+/// The figures of the cards, of which there is at least one, with rows carried by `transport`: from the first time that
+/// such cards were met. What cannot be measured by one operation after the other, launching as a graph, is that of the
+/// H200.
 ///
 /// # Errors
 /// When a card fails.
@@ -192,8 +193,8 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
     })
 }
 
-/// The share of its speed that a card loses in sparse products while it exchanges: from these products alone, the exchange alone,
-/// and both, as [`Network::slowdown`](girih_trainer::distributed::Network::slowdown) would have it.
+/// The share of its speed that a card loses in sparse products while it exchanges: from these products alone, the
+/// exchange alone, and both, as [`Network::slowdown`](girih_trainer::distributed::Network::slowdown) would have it.
 fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommError> {
     let size = world.size();
     let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
@@ -243,8 +244,8 @@ fn scattered(n: usize, degree: usize) -> Csr {
     Csr::new(n, n, indptr, indices, None).expect("ascending columns")
 }
 
-/// What an exchange takes of a step that is repeated as training repeats steps: from its second or third time on, devices need no host
-/// for it.
+/// What an exchange takes of a step that is repeated as training repeats steps: from its second or third time on,
+/// devices need no host for it.
 fn seconds_of(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,

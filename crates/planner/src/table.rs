@@ -10,8 +10,8 @@ use crate::PlannerError;
 /// Bytes of a card that NCCL takes for the buffers of its channels, at most.
 pub const EXCHANGE_BYTES: u64 = 1 << 30;
 
-/// Chunks that are planned where there may be several: a quarter of what follows is left with nothing to go on beside it, and another
-/// split of it in two would gain less than the launches and exchanges that it takes.
+/// Chunks that are planned where there may be several: a quarter of what follows is left with nothing to go on beside
+/// it, and another split of it in two would gain less than the launches and exchanges that it takes.
 const CHUNKS: usize = 4;
 
 /// Parts in which rows are planned to come where products go on meanwhile: each costs another pass over the result.
@@ -45,7 +45,8 @@ pub struct Forecast {
     pub fits: bool,
     /// Milliseconds of an epoch, the slowest rank's.
     pub epoch_ms: f64,
-    /// Milliseconds that it takes at least, however much goes on at once: those of its operations or of its exchanges, whichever are more.
+    /// Milliseconds that it takes at least, however much goes on at once: those of its operations or of its exchanges,
+    /// whichever are more.
     pub bound_ms: f64,
     /// Milliseconds of it in products with the adjacency.
     pub product_ms: f64,
@@ -105,9 +106,9 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 }
 
 impl Planner<'_> {
-    /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come all at
-    /// once, in parts or step by step, and where sums or slices follow, with these in one piece or under the products. Nodes are cut and rows travel
-    /// as in `like`.
+    /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come
+    /// all at once, in parts or step by step, and where sums or slices follow, with these in one piece or under the
+    /// products. Nodes are cut and rows travel as in `like`.
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
@@ -125,8 +126,8 @@ impl Planner<'_> {
         Ok(Table { forecasts })
     }
 
-    /// In which stages rows come, and in how many chunks products are taken: in parts and in chunks where products go on beside what comes
-    /// for them and what follows them.
+    /// In which stages rows come, and in how many chunks products are taken: in parts and in chunks where products go
+    /// on beside what comes for them and what follows them.
     fn turns(&self, grid: &ProcessGrid) -> Vec<(Stages, usize)> {
         let overlaps = self.ranks.network.overlaps;
         let parts = if overlaps && grid.side() > 1 { &PARTS[..] } else { &[1] };
@@ -160,7 +161,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Bytes that have to be free for the rank that needs most, where ranks train on mini-batches and each hold a patch.
+    /// Bytes that have to be free for the rank that needs most, where ranks train on mini-batches and each hold a
+    /// patch.
     ///
     /// # Errors
     /// As [`RankPlanner::plan_patches`].

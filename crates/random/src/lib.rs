@@ -8,7 +8,8 @@
 //! - [`Key::block`]: four 32-bit words at a 128-bit counter; everything else is derived from it.
 //! - [`Stream`]: the draws of one counter prefix in order, for code that wants a sequence.
 //! - [`purpose`]: the purposes that there are.
-//! - [`PHILOX_MULTIPLIERS`], [`PHILOX_WEYL`], [`PHILOX_ROUNDS`]: for kernels that compute blocks in vectors of their own.
+//! - [`PHILOX_MULTIPLIERS`], [`PHILOX_WEYL`], [`PHILOX_ROUNDS`]: for kernels that compute blocks in vectors of their
+//!   own.
 //! - [`bounded`], [`bounded_word`]: an unbiased integer below a bound, from 64 bits or mostly from 32.
 //!
 //! What each purpose puts into its counter is written down in `docs/formats.md`.
@@ -42,9 +43,10 @@ pub fn bounded(bits: u64, bound: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
 
-/// An integer in `0..bound` from 32 random bits: the high half of `word × bound`, unless the low half is below `2³² mod bound`
-/// (Lemire, "Fast Random Integer Generation in an Interval", TOMACS 29(1), 2019). What is left is as likely for every integer;
-/// `None` says that other bits have to decide, which happens with a chance below `bound / 2³²`. A bound of zero gives zero.
+/// An integer in `0..bound` from 32 random bits: the high half of `word × bound`, unless the low half is below `2³² mod
+/// bound` (Lemire, "Fast Random Integer Generation in an Interval", TOMACS 29(1), 2019). What is left is as likely for
+/// every integer; `None` says that other bits have to decide, which happens with a chance below `bound / 2³²`. A bound
+/// of zero gives zero.
 #[inline]
 #[must_use]
 pub fn bounded_word(word: u32, bound: u32) -> Option<u32> {
@@ -61,7 +63,8 @@ mod tests {
 
     #[test]
     fn words_that_are_kept_give_every_integer_alike() {
-        // Of the product's 2³² low halves, those kept for each integer are counted exactly, by where they begin and end.
+        // Of the product's 2³² low halves, those kept for each integer are counted exactly, by where they begin and
+        // end.
         for bound in [1, 2, 3, 10, 1000, 65_537, (1 << 31) + 1, u32::MAX] {
             let kept = |word| bounded_word(word, bound);
             let share = (1u64 << 32) / u64::from(bound);

@@ -10,15 +10,16 @@ use crate::{OrderKind, Progress, Reorder, ReorderError, square};
 /// Reads that predictions look at: half a percent of error is less than what the device's figures are off.
 const READS_LOOKED_AT: usize = 1 << 20;
 /// Orders worth a try, the quickest to find first, with the non-zeros that two cores number in a second, about. Figures
-/// instead of the clock, so that the same graph and device give the same order. Clusters of METIS and SlashBurn take ten
-/// times as long, and were ahead of communities on no graph (`docs/reordering.md`).
+/// instead of the clock, so that the same graph and device give the same order. Clusters of METIS and SlashBurn take
+/// ten times as long, and were ahead of communities on no graph (`docs/reordering.md`).
 const CANDIDATES: [(OrderKind, f64); 3] =
     [(OrderKind::Degree, 1e9), (OrderKind::Community, 2e7), (OrderKind::Rcm, 1e7)];
 /// An order has to be predicted to leave less than this share of the time; predictions are not better than that.
 const WORTH_IT: f64 = 0.97;
 
-/// Tries orders on a graph, predicts from how often caches would hold what a product reads ([`ReuseCurve`]) how long one
-/// takes on a device, and picks the quickest. Orders that take longer to find than they could still save are not tried.
+/// Tries orders on a graph, predicts from how often caches would hold what a product reads ([`ReuseCurve`]) how long
+/// one takes on a device, and picks the quickest. Orders that take longer to find than they could still save are not
+/// tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Auto {
     /// What multiplies.

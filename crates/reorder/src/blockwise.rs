@@ -7,11 +7,12 @@ use rayon::prelude::*;
 
 use crate::{Progress, Reorder, ReorderError, square};
 
-/// Cuts the ids into `blocks` equal ranges and orders each diagonal block as a graph of its own (Miao et al., Journal of
-/// Software 34(9), 2023, algorithm 2).
+/// Cuts the ids into `blocks` equal ranges and orders each diagonal block as a graph of its own (Miao et al., Journal
+/// of Software 34(9), 2023, algorithm 2).
 ///
-/// Nodes stay in their range, so that every block of the adjacency keeps its non-zeros and the work of ranks its balance,
-/// while the blocks off the diagonal gain locality too: a cluster spread over them becomes consecutive in each.
+/// Nodes stay in their range, so that every block of the adjacency keeps its non-zeros and the work of ranks its
+/// balance, while the blocks off the diagonal gain locality too: a cluster spread over them becomes consecutive in
+/// each.
 #[derive(Clone, Debug)]
 pub struct Blockwise<R> {
     /// Number of ranges.

@@ -12,9 +12,9 @@ use crate::{Progress, Reorder, ReorderError, square, undirected};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Clusters of about `size` nodes, the nodes of a cluster consecutive (Miao et al., Journal of Software 34(9), 2023, take
-/// 200). Clusters are ordered by reverse Cuthill-McKee on the graph of clusters, so that neighbouring ones are near; inside
-/// a cluster nodes come by falling degree.
+/// Clusters of about `size` nodes, the nodes of a cluster consecutive (Miao et al., Journal of Software 34(9), 2023,
+/// take 200). Clusters are ordered by reverse Cuthill-McKee on the graph of clusters, so that neighbouring ones are
+/// near; inside a cluster nodes come by falling degree.
 ///
 /// An edge counts in both directions; self-loops do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl Reorder for MetisClusters {
 }
 
 /// The cluster of every node, in `n_clusters` clusters of nearly equal size with few edges between them: METIS's k-way
-/// partition (Karypis and Kumar, SIAM J. Sci. Comput. 1998). METIS counts edges in 32 bits; a graph beyond that is clustered
-/// by [`streaming_clusters`] instead, which a warning in the log says.
+/// partition (Karypis and Kumar, SIAM J. Sci. Comput. 1998). METIS counts edges in 32 bits; a graph beyond that is
+/// clustered by [`streaming_clusters`] instead, which a warning in the log says.
 ///
 /// An edge counts in both directions; self-loops do not count.
 ///
@@ -63,12 +63,12 @@ pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError
     clusters_counted(graph, n_clusters, Alike::Nodes, Idx::MAX as usize)
 }
 
-/// Nodes that a part has at least, on average, where parts are to have as many edges, too. With fewer there is little to choose from, and
-/// METIS leaves parts empty, which it says on standard output.
+/// Nodes that a part has at least, on average, where parts are to have as many edges, too. With fewer there is little
+/// to choose from, and METIS leaves parts empty, which it says on standard output.
 const NODES_WITH_EVEN_EDGES: usize = 16;
 
-/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets METIS, of edges; of a graph beyond what METIS counts,
-/// and of parts of a few nodes, of nodes alone.
+/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets METIS, of edges; of a graph beyond
+/// what METIS counts, and of parts of a few nodes, of nodes alone.
 pub(crate) fn even_parts(graph: &Csr, n_parts: usize) -> Result<Vec<u32>, ReorderError> {
     let is_fine = graph.n_rows() / NODES_WITH_EVEN_EDGES < n_parts;
     let alike = if is_fine { Alike::Nodes } else { Alike::NodesAndEdges };

@@ -13,12 +13,12 @@ use crate::quality::{Block, coverage_of};
 use crate::simple::visited;
 use crate::{Progress, Reorder, ReorderError, square, undirected};
 
-/// Communities within communities, each of them consecutive, as the dendrogram of Louvain's method nests them (Blondel et
-/// al., J. Stat. Mech. 2008; orders of this kind: Arai et al., Rabbit Order, IPDPS 2016).
+/// Communities within communities, each of them consecutive, as the dendrogram of Louvain's method nests them (Blondel
+/// et al., J. Stat. Mech. 2008; orders of this kind: Arai et al., Rabbit Order, IPDPS 2016).
 ///
-/// Communities that are small enough are not opened any further: their nodes come by falling degree, so that the busiest
-/// rows and columns of a community meet in few dense tiles. Communities inside one come either by how busy they are or so
-/// that neighbours follow each other, whichever leaves more non-zeros in blocks of [`Block::LARGE`] that are
+/// Communities that are small enough are not opened any further: their nodes come by falling degree, so that the
+/// busiest rows and columns of a community meet in few dense tiles. Communities inside one come either by how busy they
+/// are or so that neighbours follow each other, whichever leaves more non-zeros in blocks of [`Block::LARGE`] that are
 /// [`DENSE`](Self::DENSE) enough for tensor cores. An edge counts in both directions; self-loops do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Community {
@@ -29,7 +29,8 @@ pub struct Community {
 }
 
 impl Community {
-    /// The share of a block that has to be filled for tensor cores to pay (measured on one GPU of compute capability 9.0).
+    /// The share of a block that has to be filled for tensor cores to pay (measured on one GPU of compute capability
+    /// 9.0).
     pub const DENSE: f64 = 0.02;
 }
 

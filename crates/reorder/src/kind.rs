@@ -63,8 +63,8 @@ impl OrderKind {
         }
     }
 
-    /// The order with its usual settings; `seed` is that of the random one. With more than one block, inside equal ranges
-    /// of ids ([`Blockwise`]), which `parts` chooses anew.
+    /// The order with its usual settings; `seed` is that of the random one. With more than one block, inside equal
+    /// ranges of ids ([`Blockwise`]), which `parts` chooses anew.
     #[must_use]
     pub fn order(self, blocks: usize, seed: u64) -> Box<dyn Reorder> {
         fn cut<R: Reorder + 'static>(blocks: usize, inner: R) -> Box<dyn Reorder> {

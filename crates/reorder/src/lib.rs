@@ -1,14 +1,14 @@
 //! Orders of nodes: new numberings that bring neighbours together, for caches and for dense tiles.
 //!
 //! A product with a sparse matrix gathers one row of the operand per entry. What it costs depends on which rows lie in
-//! the cache, and so on how nodes are numbered. An order is found once, before training, and applied to graph, features,
-//! labels and splits together.
+//! the cache, and so on how nodes are numbered. An order is found once, before training, and applied to graph,
+//! features, labels and splits together.
 //!
 //! - [`Reorder`]: a way to number nodes; [`OrderKind`] names those that come with girih. Start here.
-//! - [`Degree`], [`SlashBurn`], [`ReverseCuthillMckee`], [`MetisClusters`]: the orders of Miao et al. (Journal of Software
-//!   34(9), 2023); [`Community`] goes beyond them.
-//! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition; [`Parts`]: ranges that few edges
-//!   leave.
+//! - [`Degree`], [`SlashBurn`], [`ReverseCuthillMckee`], [`MetisClusters`]: the orders of Miao et al. (Journal of
+//!   Software 34(9), 2023); [`Community`] goes beyond them.
+//! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition; [`Parts`]: ranges
+//!   that few edges leave.
 //! - [`Auto`]: predicts what each brings on a device, and picks one.
 //! - [`quality`]: how good an order is, for caches and for tiles.
 //!

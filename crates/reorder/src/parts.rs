@@ -6,12 +6,13 @@ use crate::clusters::even_parts;
 use crate::simple::visited;
 use crate::{Blockwise, Community, Progress, Reorder, ReorderError};
 
-/// As many parts as there will be ranks, of nearly equal numbers of nodes and of edges, with few edges between them (METIS's k-way
-/// partition with two constraints: Karypis and Kumar, SIAM J. Sci. Comput. 1998, and SC 1998), each a range of ids, and
-/// [communities](Community) inside.
+/// As many parts as there will be ranks, of nearly equal numbers of nodes and of edges, with few edges between them
+/// (METIS's k-way partition with two constraints: Karypis and Kumar, SIAM J. Sci. Comput. 1998, and SC 1998), each a
+/// range of ids, and [communities](Community) inside.
 ///
-/// It moves neighbours into the same range, as an order of the whole graph does, and keeps the work of ranges even, as [`Blockwise`]
-/// orders do. METIS lets parts differ by a few percent, so that some nodes at the ends of equal ranges belong to the part beside.
+/// It moves neighbours into the same range, as an order of the whole graph does, and keeps the work of ranges even, as
+/// [`Blockwise`] orders do. METIS lets parts differ by a few percent, so that some nodes at the ends of equal ranges
+/// belong to the part beside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     /// Number of parts.

@@ -1,6 +1,7 @@
 //! How good an order is: for caches, and for dense tiles.
 //!
-//! Each figure looks at the graph as it is numbered; permute it first ([`Csr::permuted`](girih_graph_format::Csr::permuted)).
+//! Each figure looks at the graph as it is numbered; permute it first
+//! ([`Csr::permuted`](girih_graph_format::Csr::permuted)).
 
 mod gaps;
 mod tiles;

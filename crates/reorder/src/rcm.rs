@@ -5,10 +5,10 @@ use girih_graph_format::{Csr, NodeId, Permutation};
 use crate::simple::visited;
 use crate::{Progress, Reorder, ReorderError, square, undirected};
 
-/// Breadth-first search from a node on the rim of each component, neighbours by rising degree, all of it reversed (Cuthill
-/// and McKee, 1969; George, 1971; rims as George and Liu, ACM TOMS 1979, find them). Components come by their first node. Of
-/// searches from both ends of a component, with neighbours of equal degree by rising or by falling id, the one with the
-/// smallest bandwidth counts.
+/// Breadth-first search from a node on the rim of each component, neighbours by rising degree, all of it reversed
+/// (Cuthill and McKee, 1969; George, 1971; rims as George and Liu, ACM TOMS 1979, find them). Components come by their
+/// first node. Of searches from both ends of a component, with neighbours of equal degree by rising or by falling id,
+/// the one with the smallest bandwidth counts.
 ///
 /// An edge counts in both directions.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,9 +7,9 @@ const N_PASSES: usize = 5;
 /// Nodes that a cluster may hold beyond an even share.
 const SLACK: f64 = 1.05;
 
-/// The cluster of every node of an undirected graph: each node goes where most of its neighbours are, less where a cluster
-/// is filling up (linear deterministic greedy: Stanton and Kliot, KDD 2012), and again in further passes (restreaming:
-/// Nishimura and Ugander, KDD 2013). Memory is one number a node and a cluster.
+/// The cluster of every node of an undirected graph: each node goes where most of its neighbours are, less where a
+/// cluster is filling up (linear deterministic greedy: Stanton and Kliot, KDD 2012), and again in further passes
+/// (restreaming: Nishimura and Ugander, KDD 2013). Memory is one number a node and a cluster.
 ///
 /// # Panics
 /// When there are no clusters.

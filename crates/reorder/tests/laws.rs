@@ -107,7 +107,8 @@ proptest! {
         prop_assert!(degrees.is_sorted_by(|a, b| a >= b));
     }
 
-    /// What is left after a number of rounds is what removing as many hubs leaves: the first hubs are the highest degrees.
+    /// What is left after a number of rounds is what removing as many hubs leaves: the first hubs are the highest
+    /// degrees.
     #[test]
     fn slashburn_takes_the_same_number_of_hubs_each_round(csr in graphs(true), share in 0.02..0.3f64) {
         let k = ((share * csr.n_rows() as f64).ceil() as usize).max(1);

@@ -1,5 +1,5 @@
-//! Blocks of three hops on a generated graph, by each way to relabel, on one thread and with a batch on each of two; and
-//! batches of the other samplers on one thread.
+//! Blocks of three hops on a generated graph, by each way to relabel, on one thread and with a batch on each of two;
+//! and batches of the other samplers on one thread.
 //!
 //! `cargo bench -p girih-sampling`; `GIRIH_GRAPH` names another graph than `synth:reddit,degree=98,features=0`.
 

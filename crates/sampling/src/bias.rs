@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use crate::SampleError;
 
-/// Weights of a graph's edges as running sums of integers, eight bytes an edge: a draw is one binary search and exact to
-/// the bit on every machine.
+/// Weights of a graph's edges as running sums of integers, eight bytes an edge: a draw is one binary search and exact
+/// to the bit on every machine.
 ///
 /// Integers are relative to the largest weight of a row: weights above 2⁻⁸ of it are exact, smaller ones are off by
 /// at most 2⁻³² of it, and none but zero becomes zero.

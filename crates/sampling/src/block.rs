@@ -41,9 +41,9 @@ pub struct Block {
     pub indices: Vec<NodeId>,
     /// Position of each edge in the graph's `indices`; empty unless asked for.
     pub edge_ids: Vec<u64>,
-    /// What each edge counts, where a sampler makes up for the edges that it leaves out: the weighted sum over the edges of a
-    /// row then has the sum over all edges of that node in the graph as its expectation, whatever is summed. Empty where the
-    /// mean over the edges of a row stands for the mean over all.
+    /// What each edge counts, where a sampler makes up for the edges that it leaves out: the weighted sum over the
+    /// edges of a row then has the sum over all edges of that node in the graph as its expectation, whatever is summed.
+    /// Empty where the mean over the edges of a row stands for the mean over all.
     pub weights: Vec<f32>,
     /// What `indices` count.
     pub columns: Columns,
@@ -83,8 +83,8 @@ impl Block {
         }
     }
 
-    /// The block as a matrix of `n_destinations × n_columns`: columns ascend within a row, and a source that a row lists
-    /// several times is one entry, with the sum of its edges' weights or, without weights, with their number.
+    /// The block as a matrix of `n_destinations × n_columns`: columns ascend within a row, and a source that a row
+    /// lists several times is one entry, with the sum of its edges' weights or, without weights, with their number.
     ///
     /// # Errors
     /// When the block's arrays were changed into something that is no matrix.
@@ -107,8 +107,9 @@ impl Block {
         Csr::new(self.n_destinations, self.n_columns, indptr, indices, values)
     }
 
-    /// Some of the rows, and of the nodes those that they need: their own, then sources of theirs that are no such node, in the order
-    /// that they have here. Beside it the positions here of the nodes that the block needs, which with global columns are the rows.
+    /// Some of the rows, and of the nodes those that they need: their own, then sources of theirs that are no such
+    /// node, in the order that they have here. Beside it the positions here of the nodes that the block needs, which
+    /// with global columns are the rows.
     fn of_rows(&self, rows: &[usize]) -> (Self, Vec<usize>) {
         let edges = |row: usize| self.indptr[row] as usize..self.indptr[row + 1] as usize;
         let mut part = Self { n_destinations: rows.len(), columns: self.columns, indptr: vec![0], ..Self::default() };
@@ -184,8 +185,8 @@ impl MiniBatch {
         self.blocks.iter().map(Block::n_edges).sum()
     }
 
-    /// What some of the seeds, by their positions, need of the batch: the same rows, of these nodes alone. Ranks that share a batch whose
-    /// layers are drawn for all of its seeds together each take their part of it so.
+    /// What some of the seeds, by their positions, need of the batch: the same rows, of these nodes alone. Ranks that
+    /// share a batch whose layers are drawn for all of its seeds together each take their part of it so.
     ///
     /// # Panics
     /// When there are not so many seeds.

@@ -19,8 +19,8 @@ impl Chances {
         Self { running }
     }
 
-    /// Of nodes, in proportion to the squared norms of their columns: what a node adds to the mean over neighbours, summed over
-    /// all rows (Chen et al., FastGCN, ICLR 2018, section 3.1).
+    /// Of nodes, in proportion to the squared norms of their columns: what a node adds to the mean over neighbours,
+    /// summed over all rows (Chen et al., FastGCN, ICLR 2018, section 3.1).
     pub(crate) fn of_columns(graph: &Csr) -> Self {
         let mut norms = vec![0.0; graph.n_cols()];
         for row in 0..graph.n_rows() {
@@ -45,8 +45,9 @@ impl Chances {
         sums.weight(i as u32) as f64 / sums.total() as f64
     }
 
-    /// The factor that turns weights into chances of things that are each taken or not, so that `count` are on average: the
-    /// `rate` of [`poisson`](Self::poisson). Chances end at one, and what that takes from the sum goes to the others.
+    /// The factor that turns weights into chances of things that are each taken or not, so that `count` are on average:
+    /// the `rate` of [`poisson`](Self::poisson). Chances end at one, and what that takes from the sum goes to the
+    /// others.
     pub(crate) fn poisson_rate(&self, count: u32) -> f64 {
         let (sums, mut rate) = (self.sums(), 0.0);
         loop {

@@ -9,8 +9,8 @@ use crate::subgraph::InducerPool;
 use crate::{DrawKey, NodeId, SampleError, Subgraph, SubgraphSampler};
 
 /// Some clusters at a time, and all edges among their nodes: stochastic multiple partitions (Chiang et al., KDD 2019,
-/// section 3.2). Clusters have few edges to the outside, so that little is lost; and which ones meet changes from epoch to
-/// epoch, so that nothing is lost for ever.
+/// section 3.2). Clusters have few edges to the outside, so that little is lost; and which ones meet changes from epoch
+/// to epoch, so that nothing is lost for ever.
 ///
 /// An epoch has each node once. How the edges of a batch are normalised is left to whoever computes with them.
 ///

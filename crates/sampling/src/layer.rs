@@ -10,16 +10,16 @@ use crate::sampler::{check_graph, check_nodes, check_seeds};
 use crate::subgraph::list_edges;
 use crate::{Block, DrawKey, FanOut, MiniBatch, Neighbors, NodeId, SampleError, Sampler};
 
-/// Draws the sources of a hop once for all destinations together, so that hops do not grow, and keeps all edges from the
-/// drawn nodes to the destinations. Here a fan-out is the number of nodes of a whole hop.
+/// Draws the sources of a hop once for all destinations together, so that hops do not grow, and keeps all edges from
+/// the drawn nodes to the destinations. Here a fan-out is the number of nodes of a whole hop.
 ///
-/// A node is the likelier to be drawn, the more it adds to what is computed. [`Block::weights`] make up for that: an edge from
-/// `u` counts how often `u` was drawn over how often it is drawn on average. Destinations whose neighbours are all left out
-/// have empty rows. Edge ids are always kept.
+/// A node is the likelier to be drawn, the more it adds to what is computed. [`Block::weights`] make up for that: an
+/// edge from `u` counts how often `u` was drawn over how often it is drawn on average. Destinations whose neighbours
+/// are all left out have empty rows. Edge ids are always kept.
 ///
-/// Draws are made *with replacement*, as in the papers; or *without*, each node for itself, with chances that make the fan-out
-/// the expected number of nodes (Poisson sampling, as Balın and Çatalyürek have it for LADIES: LABOR, NeurIPS 2023, section
-/// 3.1). Then no node is drawn twice, and nodes that a draw could not do without are certain.
+/// Draws are made *with replacement*, as in the papers; or *without*, each node for itself, with chances that make the
+/// fan-out the expected number of nodes (Poisson sampling, as Balın and Çatalyürek have it for LADIES: LABOR, NeurIPS
+/// 2023, section 3.1). Then no node is drawn twice, and nodes that a draw could not do without are certain.
 ///
 /// ```
 /// use girih_graph_format::{Coo, Duplicates};
@@ -50,9 +50,9 @@ enum Importance {
 }
 
 impl LayerSampler {
-    /// Nodes of the whole graph, whatever the destinations are, in proportion to the squared norms of their columns in the mean
-    /// over neighbours (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that no destination has as a neighbour
-    /// are lost.
+    /// Nodes of the whole graph, whatever the destinations are, in proportion to the squared norms of their columns in
+    /// the mean over neighbours (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that no destination has
+    /// as a neighbour are lost.
     ///
     /// # Errors
     /// When the graph is no adjacency.
@@ -67,8 +67,8 @@ impl LayerSampler {
         Ok(Self { sizes, replace, importance: Importance::InGraph { chances, rates }, scratch: Pool::default() })
     }
 
-    /// Neighbours of the destinations, in proportion to the squared norms of their columns in the destinations' rows of the mean
-    /// over neighbours (Zou et al., LADIES, NeurIPS 2019, algorithm 1).
+    /// Neighbours of the destinations, in proportion to the squared norms of their columns in the destinations' rows of
+    /// the mean over neighbours (Zou et al., LADIES, NeurIPS 2019, algorithm 1).
     #[must_use]
     pub fn ladies(sizes: FanOut, replace: bool) -> Self {
         Self { sizes, replace, importance: Importance::ToDestinations, scratch: Pool::default() }

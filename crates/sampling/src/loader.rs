@@ -29,8 +29,8 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Seeds of an epoch, in order, and where batches begin: plain data, made before anything is sampled. Ranks, threads and
-/// a training that goes on after a stop each take the batches that are theirs.
+/// Seeds of an epoch, in order, and where batches begin: plain data, made before anything is sampled. Ranks, threads
+/// and a training that goes on after a stop each take the batches that are theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochPlan {
     order: Vec<NodeId>,
@@ -77,8 +77,8 @@ impl EpochPlan {
     }
 }
 
-/// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them. An [`Epoch`] samples as it is
-/// asked, or [ahead](Epoch::prefetch) on other threads.
+/// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them. An [`Epoch`] samples as
+/// it is asked, or [ahead](Epoch::prefetch) on other threads.
 ///
 /// ```
 /// use girih_graph_format::Csr;
@@ -106,8 +106,8 @@ pub struct Loader<'g, S> {
 }
 
 impl<'g, S: Sampler> Loader<'g, S> {
-    /// A loader of batches for `seeds`, such as the training nodes of a split. More seeds to a batch than there are make
-    /// one batch of all of them.
+    /// A loader of batches for `seeds`, such as the training nodes of a split. More seeds to a batch than there are
+    /// make one batch of all of them.
     ///
     /// # Errors
     /// When a seed is no node of the graph or is listed twice, batches have no seeds, there would be more than 2³² of

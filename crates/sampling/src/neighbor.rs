@@ -35,8 +35,8 @@ pub struct NeighborOptions {
     pub expand: Expand,
     /// Keep the position of each edge in the graph.
     pub edge_ids: bool,
-    /// What the columns of the block at the inputs count. Global ones save relabelling the largest hop, for features that
-    /// are read where they lie.
+    /// What the columns of the block at the inputs count. Global ones save relabelling the largest hop, for features
+    /// that are read where they lie.
     pub inputs: Columns,
     /// How global ids become local ones.
     pub relabel: Relabel,
@@ -91,8 +91,8 @@ impl NeighborSampler {
         Ok(Self { fan_out, options, bias: None, scratch: Pool::default() })
     }
 
-    /// The same sampler, drawing neighbours as often as `bias` says; those with weight zero never, not even by a fan-out
-    /// of −1. Without replacement each draw is made among what is left.
+    /// The same sampler, drawing neighbours as often as `bias` says; those with weight zero never, not even by a
+    /// fan-out of −1. Without replacement each draw is made among what is left.
     #[must_use]
     pub fn weighted(mut self, bias: Bias) -> Self {
         self.bias = Some(bias);
@@ -137,7 +137,8 @@ impl NeighborSampler {
         self.sample_checked(&mut Here(graph), seeds, key, excluded, batch)
     }
 
-    /// As [`Sampler::sample_into`], with draws that come from elsewhere. Weights belong to who draws: this sampler has none.
+    /// As [`Sampler::sample_into`], with draws that come from elsewhere. Weights belong to who draws: this sampler has
+    /// none.
     ///
     /// # Errors
     /// As [`Sampler::sample_into`], and those of the topology; when this sampler has weights.

@@ -8,9 +8,9 @@ use crate::draw::{self, Drawn, Rule};
 use crate::key::Scheme;
 use crate::{Bias, DrawScratch, DrawnHop, Draws, ExcludedEdges, Hop, NodeId, SampleError};
 
-/// Consecutive nodes of a graph with all edges that end in them; a whole graph is one, too. Ids of nodes and edges are those of
-/// the whole graph, and so is everything that is drawn: a node draws the same from a patch as from the whole (Cai et al., DSP,
-/// PPoPP 2023, section 4).
+/// Consecutive nodes of a graph with all edges that end in them; a whole graph is one, too. Ids of nodes and edges are
+/// those of the whole graph, and so is everything that is drawn: a node draws the same from a patch as from the whole
+/// (Cai et al., DSP, PPoPP 2023, section 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Patch<'g> {
     rows: &'g Csr,
@@ -24,8 +24,8 @@ impl<'g> Patch<'g> {
         Self { rows: graph, first_node: 0, first_edge: 0 }
     }
 
-    /// Some rows of a graph: `first_node` is the node of the first of them, `first_edge` how many edges the rows before have.
-    /// Columns are nodes of the whole graph.
+    /// Some rows of a graph: `first_node` is the node of the first of them, `first_edge` how many edges the rows before
+    /// have. Columns are nodes of the whole graph.
     ///
     /// # Errors
     /// When the graph has fewer nodes than that.
@@ -51,14 +51,15 @@ impl<'g> Patch<'g> {
         self.rows.n_cols()
     }
 
-    /// What a hop draws for the nodes of its frontier, all of them nodes of this patch, in their order. Draws [per layer] take
-    /// the shares of the nodes, which [`Hop::shares`] finds from the [weights](Self::row_weights) of all nodes of the hop.
+    /// What a hop draws for the nodes of its frontier, all of them nodes of this patch, in their order. Draws [per
+    /// layer] take the shares of the nodes, which [`Hop::shares`] finds from the [weights](Self::row_weights) of all
+    /// nodes of the hop.
     ///
     /// [per layer]: Draws::PerLayer
     ///
     /// # Errors
-    /// When a node is none of this patch, shares are not as many as nodes where there have to be some, the weights are not
-    /// those of its edges, or LABOR is to draw by weights.
+    /// When a node is none of this patch, shares are not as many as nodes where there have to be some, the weights are
+    /// not those of its edges, or LABOR is to draw by weights.
     pub fn draw(
         self,
         hop: &Hop<'_>,
@@ -89,7 +90,8 @@ impl<'g> Patch<'g> {
         Ok(())
     }
 
-    /// The weights of the edges of each node of a hop's frontier, or how many they are: what [`Hop::shares`] divides draws by.
+    /// The weights of the edges of each node of a hop's frontier, or how many they are: what [`Hop::shares`] divides
+    /// draws by.
     ///
     /// # Errors
     /// As [`draw`](Self::draw).

@@ -12,10 +12,11 @@ use crate::{Epoch, MiniBatch, SampleError, Sampler};
 impl<'l, S: Sampler> Epoch<'l, S> {
     /// The same batches in the same order, sampled ahead by the threads of `stage`, of which each makes whole batches.
     ///
-    /// `stage` says how many threads there are and how many batches may wait for the reader: as many as there are threads
-    /// or twice that. What comes back is a [`Pipeline`] that has not been started: further stages, such as gathering
-    /// features, may follow. Dropping its items stops all threads; a failure takes the place of its batch and ends them, too,
-    /// and counts batches from the first that this epoch still has. Memory of batches that were read is used again.
+    /// `stage` says how many threads there are and how many batches may wait for the reader: as many as there are
+    /// threads or twice that. What comes back is a [`Pipeline`] that has not been started: further stages, such as
+    /// gathering features, may follow. Dropping its items stops all threads; a failure takes the place of its batch and
+    /// ends them, too, and counts batches from the first that this epoch still has. Memory of batches that were read is
+    /// used again.
     ///
     /// ```
     /// use girih_graph_format::Csr;
@@ -40,8 +41,8 @@ impl<'l, S: Sampler> Epoch<'l, S> {
         self.prefetch_with(stage, || Ok)
     }
 
-    /// As [`prefetch`](Self::prefetch), and the thread that sampled a batch makes something of it at once, while it is in
-    /// that core's caches: `make` runs once on each thread, and returns what the thread applies to its batches.
+    /// As [`prefetch`](Self::prefetch), and the thread that sampled a batch makes something of it at once, while it is
+    /// in that core's caches: `make` runs once on each thread, and returns what the thread applies to its batches.
     pub fn prefetch_with<T, W>(
         self,
         stage: impl Into<Stage>,

@@ -48,7 +48,8 @@ impl Subgraph {
     }
 
     /// The sampled edges of a mini-batch alone: those that its first layer reads, which with
-    /// [`Expand::Once`](crate::Expand::Once) are all that were drawn. Nodes for which nothing was drawn have empty rows.
+    /// [`Expand::Once`](crate::Expand::Once) are all that were drawn. Nodes for which nothing was drawn have empty
+    /// rows.
     ///
     /// # Errors
     /// When there is no block, or the columns of the first are global, so that its nodes are not listed.
@@ -66,8 +67,8 @@ impl Subgraph {
         Ok(Self { block, loss_weights: Vec::new() })
     }
 
-    /// One graph of several that have no edges between them: nodes and rows of one follow those of another. A node that is in several
-    /// is there as often.
+    /// One graph of several that have no edges between them: nodes and rows of one follow those of another. A node that
+    /// is in several is there as often.
     #[must_use]
     pub fn disjoint(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut parts = parts.into_iter();

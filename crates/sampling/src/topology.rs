@@ -6,8 +6,8 @@ use crate::draw;
 use crate::key::Scheme;
 use crate::{DrawKey, Draws, Neighbors, NodeId, Patch, SampleError};
 
-/// Where a [`NeighborSampler`](crate::NeighborSampler) finds the neighbours of nodes: a graph that is here, or patches of one that
-/// others hold, who then make the draws. Whoever makes them, they are the same.
+/// Where a [`NeighborSampler`](crate::NeighborSampler) finds the neighbours of nodes: a graph that is here, or patches
+/// of one that others hold, who then make the draws. Whoever makes them, they are the same.
 pub trait Topology {
     /// Why draws could not be had.
     type Error: From<SampleError>;

@@ -20,7 +20,8 @@ pub struct WalkOptions {
     pub length: u32,
     /// The chance that a walk ends before a step.
     pub stop: f32,
-    /// The chance that a step leads back to where the walk began (Tong et al., Fast Random Walk with Restart, ICDM 2006).
+    /// The chance that a step leads back to where the walk began (Tong et al., Fast Random Walk with Restart, ICDM
+    /// 2006).
     pub restart: f32,
     /// The second-order bias of node2vec.
     pub node2vec: Option<Node2Vec>,
@@ -34,9 +35,9 @@ impl WalkOptions {
     }
 }
 
-/// Where a step leads depends on where the walk was a step before (Grover and Leskovec, node2vec, KDD 2016, section 3.2.2).
-/// From `v`, reached from `t`, it goes to a neighbour `x` with a chance in proportion to the weight of the edge and to `1/p`
-/// for `x = t`, 1 for a neighbour of `t`, and `1/q` for other nodes.
+/// Where a step leads depends on where the walk was a step before (Grover and Leskovec, node2vec, KDD 2016, section
+/// 3.2.2). From `v`, reached from `t`, it goes to a neighbour `x` with a chance in proportion to the weight of the edge
+/// and to `1/p` for `x = t`, 1 for a neighbour of `t`, and `1/q` for other nodes.
 ///
 /// A first step, and one after a restart, has no such `t`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,9 +85,9 @@ impl Walks {
     }
 }
 
-/// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go; of a graph whose
-/// edges should be walked in their direction, give the transpose. A walk ends early in a node without neighbours, by
-/// [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
+/// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go; of a graph
+/// whose edges should be walked in their direction, give the transpose. A walk ends early in a node without neighbours,
+/// by [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
 ///
 /// What walk `i` of a batch draws depends on the [`DrawKey`] and `i` alone; `docs/formats.md` defines it. Second-order
 /// steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019): no table for each edge, no pass over neighbours.
@@ -146,8 +147,8 @@ impl RandomWalks {
         self.bias.as_ref()
     }
 
-    /// Chances of second-order steps to be taken, times 2³²: back to where the walk was a step ago, to a neighbour of that, to
-    /// any other node.
+    /// Chances of second-order steps to be taken, times 2³²: back to where the walk was a step ago, to a neighbour of
+    /// that, to any other node.
     #[must_use]
     pub fn second_order(&self) -> Option<[f64; 3]> {
         self.second_order.map(|SecondOrder { back, near, far }| [back, near, far])
@@ -161,10 +162,12 @@ impl RandomWalks {
         self.walk_until(graph, starts, key, |_| false)
     }
 
-    /// As [`walk`](Self::walk), but a walk that comes to a node for which `is_end` holds ends there: the node is its last,
-    /// or its only one where it starts in such a node. Up to there it is the walk that [`walk`](Self::walk) takes.
+    /// As [`walk`](Self::walk), but a walk that comes to a node for which `is_end` holds ends there: the node is its
+    /// last, or its only one where it starts in such a node. Up to there it is the walk that [`walk`](Self::walk)
+    /// takes.
     ///
-    /// `is_end` has to give the same answer for a node whenever it is asked; a set of nodes is a bitmap or a `Vec<bool>`.
+    /// `is_end` has to give the same answer for a node whenever it is asked; a set of nodes is a bitmap or a
+    /// `Vec<bool>`.
     ///
     /// ```
     /// use girih_graph_format::{Coo, Duplicates};
@@ -218,7 +221,8 @@ impl RandomWalks {
         Ok(joined(&tasks))
     }
 
-    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of every step; whether it goes on elsewhere.
+    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of every step; whether it goes on
+    /// elsewhere.
     pub(crate) fn take(
         &self,
         patch: Patch<'_>,

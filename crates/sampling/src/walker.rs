@@ -7,7 +7,8 @@ use crate::sampler::check_bias;
 use crate::walk::ONE;
 use crate::{Bias, DrawKey, NodeId, Patch, RandomWalks, SampleError};
 
-/// The state of a walk: all that whoever holds its next node needs to go on with it (Cai et al., DSP, PPoPP 2023, section 5).
+/// The state of a walk: all that whoever holds its next node needs to go on with it (Cai et al., DSP, PPoPP 2023,
+/// section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walker {
     /// Which walk of its batch it is: its draws are keyed by that.
@@ -33,13 +34,13 @@ impl Walker {
 }
 
 impl RandomWalks {
-    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of each node that it steps to; whether it goes on at
-    /// [`Walker::node`], which others hold. Steps are those of [`walk_until`](Self::walk_until); `bias` are the weights of the
-    /// patch's edges, as walks have none of their own here.
+    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of each node that it steps to; whether it
+    /// goes on at [`Walker::node`], which others hold. Steps are those of [`walk_until`](Self::walk_until); `bias` are
+    /// the weights of the patch's edges, as walks have none of their own here.
     ///
     /// # Errors
-    /// When the walks are of second order, which needs the neighbours of two nodes at once, or have weights of their own, and
-    /// when the weights are not those of the patch.
+    /// When the walks are of second order, which needs the neighbours of two nodes at once, or have weights of their
+    /// own, and when the weights are not those of the patch.
     pub fn go_on(
         &self,
         patch: Patch<'_>,

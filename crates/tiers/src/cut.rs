@@ -41,8 +41,8 @@ impl Cut {
         self.crossing
     }
 
-    /// The share of rows, among those that batches of so many hops read, that lie in another patch than the batch's seeds; each
-    /// hop may lead out of the patch. At most what patches without any order have.
+    /// The share of rows, among those that batches of so many hops read, that lie in another patch than the batch's
+    /// seeds; each hop may lead out of the patch. At most what patches without any order have.
     #[must_use]
     pub(crate) fn remote(&self, n_hops: usize) -> f64 {
         let n = self.patches.len() as f64;

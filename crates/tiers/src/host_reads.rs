@@ -7,11 +7,11 @@ use crate::TierError;
 
 /// Threads of the host for each card from which on they bring short rows sooner than the card reads them.
 const THREADS_MIN: usize = 8;
-/// Bytes of rows that are short. Rows anywhere in many GB of pinned memory come at about 90 million a second, hardly two from one page, and
-/// longer ones at the speed of the bus; threads bring either at two thirds of that.
+/// Bytes of rows that are short. Rows anywhere in many GB of pinned memory come at about 90 million a second, hardly
+/// two from one page, and longer ones at the speed of the bus; threads bring either at two thirds of that.
 const SHORT_ROW_BYTES: usize = 512;
-/// Bytes of pinned memory, all rows together, from which on that is so: reads of short rows slow down from 50 GB/s of 1 GB to 44 of 7 GB and
-/// 23 of 28 GB.
+/// Bytes of pinned memory, all rows together, from which on that is so: reads of short rows slow down from 50 GB/s of 1
+/// GB to 44 of 7 GB and 23 of 28 GB.
 const MANY_BYTES: u64 = 12 << 30;
 
 /// Rows of the host, as far as it matters to how cards get them.
@@ -21,7 +21,8 @@ pub struct HostRowSizes {
     pub n_rows: usize,
     /// Bytes of each, as cards have it.
     pub row_bytes: usize,
-    /// Whether threads that bring rows read a copy of them, as cards do which read in place, and not what was loaded or mapped.
+    /// Whether threads that bring rows read a copy of them, as cards do which read in place, and not what was loaded or
+    /// mapped.
     pub are_copied: bool,
 }
 
@@ -53,8 +54,8 @@ impl HostMeans {
 /// How cards get rows of features that are in memory of the host. It changes no number, only who works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostReads {
-    /// In place, but where rows are short and many and the host has cores enough for each card, or where a copy of them would take more
-    /// than half of its free memory: there staged.
+    /// In place, but where rows are short and many and the host has cores enough for each card, or where a copy of them
+    /// would take more than half of its free memory: there staged.
     #[default]
     Auto,
     /// Cores of the host gather the rows of a batch in pinned buffers, and copies bring them.

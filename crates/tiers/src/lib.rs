@@ -6,9 +6,10 @@
 //! Room: cards and their memory; Rates: what reading costs ──────┴──▶ Planner ──▶ TierPlan
 //!                                                                                two Placements: a place for each node
 //! ```
-//! All of it is plain data, made without a card: DSP's layout (Cai et al., PPoPP 2023, section 4) as a plan. Topology lies whole on
-//! every card, or in patches ([`Cut`]) over the cards, or its hot rows do and the others in pinned host memory. Of the features the
-//! hottest rows may lie on every card, the next ones each on one card, together one cache, the others in host memory and on disk.
+//! All of it is plain data, made without a card: DSP's layout (Cai et al., PPoPP 2023, section 4) as a plan. Topology
+//! lies whole on every card, or in patches ([`Cut`]) over the cards, or its hot rows do and the others in pinned host
+//! memory. Of the features the hottest rows may lie on every card, the next ones each on one card, together one cache,
+//! the others in host memory and on disk.
 //!
 //! - [`Planner`]: start here.
 //! - [`Hotness`]: which nodes are hot, and [`Heat`].

@@ -25,8 +25,8 @@ impl Default for PageRank {
     }
 }
 
-/// Ranks of walks along edges, from sources to destinations: row `v` of `graph` lists the nodes that lead to `v`. Walks begin
-/// anywhere; at a node that leads nowhere they begin anew.
+/// Ranks of walks along edges, from sources to destinations: row `v` of `graph` lists the nodes that lead to `v`. Walks
+/// begin anywhere; at a node that leads nowhere they begin anew.
 ///
 /// The same on any number of threads. They sum to one.
 ///
@@ -39,8 +39,9 @@ pub fn page_rank(graph: &Csr, options: PageRank) -> Vec<f64> {
     iterate(graph, &n_lists(graph), &vec![1.0 / n as f64; n], options)
 }
 
-/// Ranks of walks against edges, from destinations to the neighbours that they list, as sampling goes; walks begin at `seeds`
-/// (Min et al., Graph neural network training and data tiering, KDD 2022, section 4). Without seeds they begin anywhere.
+/// Ranks of walks against edges, from destinations to the neighbours that they list, as sampling goes; walks begin at
+/// `seeds` (Min et al., Graph neural network training and data tiering, KDD 2022, section 4). Without seeds they begin
+/// anywhere.
 ///
 /// # Panics
 /// When the graph is not square, or a seed is none of its nodes.
@@ -57,8 +58,8 @@ pub fn reverse_page_rank(graph: &Csr, seeds: &[NodeId], options: PageRank) -> Ve
     iterate(&graph.transposed(), &degrees, &home, options)
 }
 
-/// Row `v` of `into` lists the nodes with a step to `v`; node `u` has `n_steps[u]` of them to choose from. Walks begin at
-/// `home`, a distribution.
+/// Row `v` of `into` lists the nodes with a step to `v`; node `u` has `n_steps[u]` of them to choose from. Walks begin
+/// at `home`, a distribution.
 fn iterate(into: &Csr, n_steps: &[u32], home: &[f64], options: PageRank) -> Vec<f64> {
     let PageRank { damping, tolerance, iterations } = options;
     let mut rank = home.to_vec();

@@ -80,12 +80,13 @@ pub struct Place {
     pub tier: Tier,
     /// The card, where it is one card's.
     pub card: Option<u32>,
-    /// Which row of that memory: slots of a card, of every card (before its own) and of host memory are filled from 0 on, hottest
-    /// first; on disk it is the node.
+    /// Which row of that memory: slots of a card, of every card (before its own) and of host memory are filled from 0
+    /// on, hottest first; on disk it is the node.
     pub slot: u32,
 }
 
-/// Where each node's data lie: a position for each node, and a few spans of positions, of which devices make a list of addresses.
+/// Where each node's data lie: a position for each node, and a few spans of positions, of which devices make a list of
+/// addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The position of each node; empty where it is its id.
@@ -98,7 +99,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Spans that follow each other, of nodes in an order. A single span needs no order: its nodes are in that of their ids.
+    /// Spans that follow each other, of nodes in an order. A single span needs no order: its nodes are in that of their
+    /// ids.
     fn new(order: Vec<NodeId>, holders: impl IntoIterator<Item = (Holder, usize)>, n_cards: usize) -> Self {
         let n_nodes = order.len();
         let (mut start, mut on_cards, mut on_host) = (0, vec![0; n_cards], 0);
@@ -138,8 +140,8 @@ impl Placement {
         self
     }
 
-    /// Features: the first so many of `order` on every card, the next ones on one card each, in turn, then in host memory, the
-    /// others on disk.
+    /// Features: the first so many of `order` on every card, the next ones on one card each, in turn, then in host
+    /// memory, the others on disk.
     ///
     /// # Panics
     /// When these are more than there are nodes, or there are no cards.
@@ -180,7 +182,8 @@ impl Placement {
         Self::of_features(order, (n_hot, 0, order.len() - n_hot), n_cards)
     }
 
-    /// Rows of the adjacency in patches: the first `n_hot[p]` that `order` has of patch `p` on card `p`, the others in host memory.
+    /// Rows of the adjacency in patches: the first `n_hot[p]` that `order` has of patch `p` on card `p`, the others in
+    /// host memory.
     ///
     /// # Panics
     /// When these are more than a patch has, or not as many as there are patches.

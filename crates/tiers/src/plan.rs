@@ -173,12 +173,13 @@ impl Choice {
 }
 
 impl Planner<'_> {
-    /// The division of a card's memory by which the reads of a batch take the least time; or the one in which features get the
-    /// share `cache_share` of what training leaves, and topology the rest.
+    /// The division of a card's memory by which the reads of a batch take the least time; or the one in which features
+    /// get the share `cache_share` of what training leaves, and topology the rest.
     ///
     /// # Errors
-    /// When training alone does not fit on a card, or cards and host memory do not hold the topology and, where there is no disk, the
-    /// features: the message names bytes and what would help. When the share is not from 0 to 1, patches are not one a card, or there are no cards.
+    /// When training alone does not fit on a card, or cards and host memory do not hold the topology and, where there
+    /// is no disk, the features: the message names bytes and what would help. When the share is not from 0 to 1,
+    /// patches are not one a card, or there are no cards.
     pub fn plan(&self, cache_share: Option<f64>) -> Result<TierPlan, TierError> {
         self.check(cache_share)?;
         let shared_bytes = self.room.beside(self.training_bytes)?;

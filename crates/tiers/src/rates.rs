@@ -51,9 +51,9 @@ pub struct Rates {
 impl Rates {
     /// NVIDIA H200 with NVLink 4 and PCIe 5.
     ///
-    /// Memory: half of what streams, as rows are read and written again. Peers: rows for each by NCCL on four cards. Host: rows
-    /// of 48 to 400 bytes and single ids of edges, read in place, come to 41 to 51 GB/s when every sector of 32 bytes that they
-    /// touch is counted. The disk is stated, not measured: an NVMe drive that reads 6 GB/s in pages.
+    /// Memory: half of what streams, as rows are read and written again. Peers: rows for each by NCCL on four cards.
+    /// Host: rows of 48 to 400 bytes and single ids of edges, read in place, come to 41 to 51 GB/s when every sector of
+    /// 32 bytes that they touch is counted. The disk is stated, not measured: an NVMe drive that reads 6 GB/s in pages.
     #[must_use]
     pub fn h200() -> Self {
         let sectors = |bytes_per_second, latency| Rate { bytes_per_second, granule: 32, latency };
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn the_study_of_kernels_is_met() {
-        // 516 k rows of an H200 from pinned memory, read in place: 4.8 ms of 400 bytes, 2.7 of 200, 0.80 of 48; and 865 k
-        // draws of a block whose indices lie there, 0.54 ms more than on the card.
+        // 516 k rows of an H200 from pinned memory, read in place: 4.8 ms of 400 bytes, 2.7 of 200, 0.80 of 48; and 865
+        // k draws of a block whose indices lie there, 0.54 ms more than on the card.
         let host = Rates::h200().host;
         for (n, bytes, ms) in [(516e3, 400, 4.8), (516e3, 200, 2.7), (516e3, 48, 0.80), (865e3, 4, 0.54)] {
             let planned = 1e3 * host.seconds(n, bytes);

@@ -23,7 +23,8 @@ impl CacheShares {
         (on_every_card, count(self.every_card + self.one_card).min(n_nodes) - on_every_card)
     }
 
-    /// The shares of so many on every card and so many on one card each, by which [`of_nodes`](Self::of_nodes) finds just these.
+    /// The shares of so many on every card and so many on one card each, by which [`of_nodes`](Self::of_nodes) finds
+    /// just these.
     ///
     /// # Panics
     /// When these are more than there are nodes.

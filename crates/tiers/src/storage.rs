@@ -10,12 +10,12 @@ const ADDRESS_BYTES: u64 = 8;
 /// How rows are stored that do not all lie in one place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// Each where it lies and nowhere else, beside a list of positions; an offset goes with each row of the adjacency. What host memory
-    /// does not hold of the features is on disk.
+    /// Each where it lies and nowhere else, beside a list of positions; an offset goes with each row of the adjacency.
+    /// What host memory does not hold of the features is on disk.
     #[default]
     Once,
-    /// As training has them: all in host memory, and copies on cards, each of which has all offsets and a list of addresses. Rows of the
-    /// adjacency that every card has are on cards alone, without a list; there is no disk.
+    /// As training has them: all in host memory, and copies on cards, each of which has all offsets and a list of
+    /// addresses. Rows of the adjacency that every card has are on cards alone, without a list; there is no disk.
     Copied,
 }
 

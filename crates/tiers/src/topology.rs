@@ -164,8 +164,8 @@ impl<'a> Topology<'a> {
         Some(RowChoice { seconds: self.seconds(hit), n_hot, card_bytes, host_bytes })
     }
 
-    /// A batch's reads when cards have such a share of them. Cards with patches draw for each other: ids go to the patch that
-    /// has their row, and drawn ids come back, an exchange each way in every hop.
+    /// A batch's reads when cards have such a share of them. Cards with patches draw for each other: ids go to the
+    /// patch that has their row, and drawn ids come back, an exchange each way in every hop.
     fn seconds(&self, hit: f64) -> Seconds {
         let RowCosts { reads, rates, reads_per_draw, n_hops } = self.costs;
         let n_draws = reads.draws * reads_per_draw;

@@ -45,8 +45,8 @@ impl Reads {
 }
 
 impl Visits {
-    /// What the first `n_batches` of an epoch read, sampled by `n_threads`; of all of its batches if there are fewer. The same
-    /// for any number of threads.
+    /// What the first `n_batches` of an epoch read, sampled by `n_threads`; of all of its batches if there are fewer.
+    /// The same for any number of threads.
     ///
     /// # Errors
     /// When sampling fails, no thread can be started, or inputs have global columns, of which nodes are not listed.

@@ -70,14 +70,15 @@ pub enum ScoreBy {
     Layers,
 }
 
-/// What a training step sees, beside the number of seeds in [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).
+/// What a training step sees, beside the number of seeds in
+/// [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchConfig {
     /// Which part of the graph.
     pub kind: BatchKind,
-    /// For each layer, from the seeds outward: neighbours of each node, where −1 takes all; in layer-wise batches, nodes of
-    /// the whole layer. Left empty, [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
+    /// For each layer, from the seeds outward: neighbours of each node, where −1 takes all; in layer-wise batches,
+    /// nodes of the whole layer. Left empty, [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
     pub fanout: Vec<i64>,
     /// Whether draws are made with replacement.
     pub replace: bool,
@@ -93,8 +94,8 @@ pub struct BatchConfig {
     pub subgraphs_per_step: usize,
     /// Batches that are made ahead of the step, while it computes. Results do not depend on it.
     pub prefetch: usize,
-    /// How logits are computed that runs are scored by; `None` for layers where devices do not hold all of graph and features and
-    /// the model can, else for the graph.
+    /// How logits are computed that runs are scored by; `None` for layers where devices do not hold all of graph and
+    /// features and the model can, else for the graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_by: Option<ScoreBy>,
 }
@@ -109,8 +110,8 @@ pub const DEFAULT_BATCH_SIZE: usize = 1024;
 const CLUSTER_NODES: usize = 200;
 /// Clusters in a batch, at most, unless said otherwise.
 const CLUSTERS_PER_BATCH: usize = 20;
-/// Subgraphs that are only counted, for the weights of GraphSAINT's walks: so many for each batch of an epoch (Zeng et al.,
-/// ICLR 2020, section 5, take 50).
+/// Subgraphs that are only counted, for the weights of GraphSAINT's walks: so many for each batch of an epoch (Zeng et
+/// al., ICLR 2020, section 5, take 50).
 const COUNTED_PER_BATCH: usize = 50;
 
 impl Default for BatchConfig {
@@ -191,9 +192,9 @@ impl BatchConfig {
         Ok(Some(Arc::new(ClusterSampler::new(&cluster_of, n_clusters, per_batch)?)))
     }
 
-    /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the nodes
-    /// of the graph together. Clusters are those that [`cluster_sampler`](Self::cluster_sampler) found, or are found here; `n_draws` is
-    /// what GraphSAINT draws for a batch, and `seed` names what it draws to weigh its walks.
+    /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the
+    /// nodes of the graph together. Clusters are those that [`cluster_sampler`](Self::cluster_sampler) found, or are
+    /// found here; `n_draws` is what GraphSAINT draws for a batch, and `seed` names what it draws to weigh its walks.
     ///
     /// # Errors
     /// When the graph cannot be cut into clusters, or the settings make no batches of it.

@@ -1,9 +1,9 @@
 //! [`Checkpoint`]: a run between two steps, in one safetensors file.
 //!
-//! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs and the batches of `partial`, and
-//! `best.NAME` at the best validation score. Everything else is one JSON object under the metadata key `girih`, behind a
-//! checksum of all of it. Randomness is a function of seed, run, epoch and batch, so nothing of it needs to be stored: a
-//! resumed run continues bit for bit.
+//! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs and the batches of `partial`,
+//! and `best.NAME` at the best validation score. Everything else is one JSON object under the metadata key `girih`,
+//! behind a checksum of all of it. Randomness is a function of seed, run, epoch and batch, so nothing of it needs to be
+//! stored: a resumed run continues bit for bit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -107,8 +107,8 @@ impl DataShape {
         Self { name: outline.name.clone(), n_nodes, n_edges, n_features, n_classes, n_users, fingerprints }
     }
 
-    /// Whether a run that trained on this data can go on with `other`: the same numbers for the same nodes in the same order,
-    /// because random draws are keyed by a node's place. Other runs may have other splits.
+    /// Whether a run that trained on this data can go on with `other`: the same numbers for the same nodes in the same
+    /// order, because random draws are keyed by a node's place. Other runs may have other splits.
     ///
     /// # Errors
     /// When it can not, saying why.
@@ -209,7 +209,8 @@ impl Checkpoint {
         hash.finalize()
     }
 
-    /// Tells people, where data are of the size of those that it was trained on but not the same, that nodes of its training may be tested.
+    /// Tells people, where data are of the size of those that it was trained on but not the same, that nodes of its
+    /// training may be tested.
     pub(crate) fn note_other_contents(&self, found: &DataShape) {
         let Progress { data, run, .. } = &self.progress;
         if data.sizes() == found.sizes() && data.of_run(*run) != found.of_run(*run) {
@@ -230,7 +231,8 @@ impl Checkpoint {
     /// Writes the checkpoint so that the file holds either the old state or the new one, whole.
     ///
     /// # Errors
-    /// When a number of it is not finite, so that nothing could go on from it, or the file cannot be written; the old one is untouched then.
+    /// When a number of it is not finite, so that nothing could go on from it, or the file cannot be written; the old
+    /// one is untouched then.
     pub fn save(&self, path: &Path) -> Result<(), TrainError> {
         let failed = |what: String| TrainError::checkpoint(path, what);
         if let Some((group, name, _)) = self.matrices().find(|(.., matrix)| matrix.check_finite().is_err()) {

@@ -36,8 +36,8 @@ impl<'a, B: Backend> Task<'a, B> {
         Self::on_ranks(backend, labels, targets, split, None)
     }
 
-    /// As [`new`](Self::new), of several ranks, each of which gives the labels and the split of its own nodes, counted from the
-    /// first of them; all call it together.
+    /// As [`new`](Self::new), of several ranks, each of which gives the labels and the split of its own nodes, counted
+    /// from the first of them; all call it together.
     ///
     /// # Errors
     /// As [`new`](Self::new), and when another rank fails.

@@ -48,7 +48,8 @@ pub struct TrainConfig {
     /// Where devices have what mini-batches are sampled from and read.
     #[serde(default, skip_serializing_if = "TierConfig::is_default")]
     pub tiers: TierConfig,
-    /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by ROC-AUC.
+    /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by
+    /// ROC-AUC.
     pub metric: Metric,
 }
 
@@ -182,9 +183,9 @@ impl TrainConfig {
         }
     }
 
-    /// The settings that a task starts from with a model. Links start from [`Self::for_model`] without dropout and decay of
-    /// weights, which shrinks embeddings until their products tell nothing,
-    /// with the widths of Kipf and Welling (2016, section 3): 32 hidden columns and embeddings of 16.
+    /// The settings that a task starts from with a model. Links start from [`Self::for_model`] without dropout and
+    /// decay of weights, which shrinks embeddings until their products tell nothing, with the widths of Kipf and
+    /// Welling (2016, section 3): 32 hidden columns and embeddings of 16.
     #[must_use]
     pub fn for_task(task: TaskKind, kind: ModelKind) -> Self {
         let nodes = Self::for_model(kind);
@@ -200,8 +201,8 @@ impl TrainConfig {
         }
     }
 
-    /// A GCN for graphs whose neighbours differ, scored by ROC-AUC: residual connections and layer normalisation, as Platonov et
-    /// al. (ICLR 2023) train on them, but narrower and at a higher rate, so that 200 epochs suffice.
+    /// A GCN for graphs whose neighbours differ, scored by ROC-AUC: residual connections and layer normalisation, as
+    /// Platonov et al. (ICLR 2023) train on them, but narrower and at a higher rate, so that 200 epochs suffice.
     #[must_use]
     pub fn heterophilous() -> Self {
         let model = ModelConfig {
@@ -505,8 +506,9 @@ impl Default for OptimizerConfig {
 }
 
 impl TrainConfig {
-    /// What one of several ranks that each hold all of the data has of every step on mini-batches: its share of the seeds, or of the
-    /// subgraphs, rounded up. Of layer batches, whose layers are drawn for all seeds together, it may need all.
+    /// What one of several ranks that each hold all of the data has of every step on mini-batches: its share of the
+    /// seeds, or of the subgraphs, rounded up. Of layer batches, whose layers are drawn for all seeds together, it may
+    /// need all.
     #[must_use]
     pub fn of_one_rank(&self, n_ranks: usize) -> Self {
         let n_seeds = self.batch_size.unwrap_or(DEFAULT_BATCH_SIZE).div_ceil(n_ranks);
@@ -619,7 +621,9 @@ mod tests {
     #[test]
     fn what_a_network_does_not_read_is_refused_by_name() {
         use ModelKind::{Appnp, Gat, Gcn, Gin, LightGcn, Mlp, Ngcn, Sage, Sgc};
-        let settings: [(&str, fn(&mut ModelConfig), &[ModelKind], &[ModelKind]); 9] = [
+        /// A setting, a change of it, networks that read it, and some that do not.
+        type Case<'c> = (&'c str, fn(&mut ModelConfig), &'c [ModelKind], &'c [ModelKind]);
+        let settings: [Case<'_>; 9] = [
             ("heads", |m| m.heads = 3, &[Gat], &[Gcn, Sage, Mlp]),
             ("out_heads", |m| m.out_heads = 3, &[Gat], &[Gin, Appnp]),
             ("attention_dropout", |m| m.attention_dropout = Some(0.3), &[Gat], &[Gcn, LightGcn]),

@@ -1,11 +1,12 @@
-//! [`EncodedInput`]: features that stay on the host, as codes or as they are, read a few rows at a time where they are used.
+//! [`EncodedInput`]: features that stay on the host, as codes or as they are, read a few rows at a time where they are
+//! used.
 //!
 //! ```text
 //! full batch    codes ──decode──▶ a block of rows ──▶ block·W ──▶ rows of X·W         and again for dW = Σ blockᵀ·dZ
 //! mini-batch    codes ──gather──▶ the rows of the batch, dense from there on
 //! ```
-//! A matrix of all features is never made: layers transform first and aggregate then, as they do with sparse features. SGC
-//! alone trains on aggregated features, which are dense: it has them decoded.
+//! A matrix of all features is never made: layers transform first and aggregate then, as they do with sparse features.
+//! SGC alone trains on aggregated features, which are dense: it has them decoded.
 
 use std::sync::Arc;
 

@@ -64,8 +64,8 @@ impl TrainError {
         Self(Box::new(Kind::Rank { rank, message: message.into() }))
     }
 
-    /// Says in which epoch of which run the backend failed, and which checkpoint, of which epoch, is kept. Other errors stay
-    /// as they are.
+    /// Says in which epoch of which run the backend failed, and which checkpoint, of which epoch, is kept. Other errors
+    /// stay as they are.
     #[must_use]
     pub fn in_epoch(self, run: u64, epoch: u64, kept: Option<(PathBuf, u64)>) -> Self {
         match *self.0 {

@@ -18,7 +18,8 @@ use crate::tape::Tape;
 pub struct FullBatch<'a, B: Backend> {
     /// Dropped before the matrices that it knows by their addresses.
     recording: B::Recording,
-    /// The loss of the last step, which no evaluation may use for something else: a step that is repeated leaves its loss there.
+    /// The loss of the last step, which no evaluation may use for something else: a step that is repeated leaves its
+    /// loss there.
     loss: Option<B::Matrix>,
     /// Keys that a step draws below, once there was one.
     n_draws: u64,

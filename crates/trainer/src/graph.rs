@@ -1,4 +1,5 @@
-//! [`Graph`]: the normalised adjacency as models see it: whole on one device, cut over ranks, or the block of a mini-batch.
+//! [`Graph`]: the normalised adjacency as models see it: whole on one device, cut over ranks, or the block of a
+//! mini-batch.
 
 use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
@@ -23,8 +24,8 @@ pub struct BlockGraph<B: Backend> {
     pub matrix: B::Sparse,
     /// How many destinations there are.
     pub n_destinations: usize,
-    /// Which nodes of the graph the destinations are, where sources are all of them, of which the block names a few: rows are then
-    /// read where they lie. Else destinations are the first of the sources.
+    /// Which nodes of the graph the destinations are, where sources are all of them, of which the block names a few:
+    /// rows are then read where they lie. Else destinations are the first of the sources.
     pub in_place: Option<B::Ids>,
 }
 
@@ -32,8 +33,8 @@ pub struct BlockGraph<B: Backend> {
 const GATHERED_ELEMENT: usize = 16;
 
 impl<B: Backend> BlockGraph<B> {
-    /// Whether it is quicker to aggregate rows of `inputs` columns and then transform them to `outputs` columns than the other
-    /// way round: there are fewer destinations than sources to be transformed.
+    /// Whether it is quicker to aggregate rows of `inputs` columns and then transform them to `outputs` columns than
+    /// the other way round: there are fewer destinations than sources to be transformed.
     fn aggregates_first(&self, backend: &B, (inputs, outputs): (usize, usize)) -> bool {
         let (shape, n_entries) = (backend.sparse_shape(&self.matrix), backend.nnz(&self.matrix));
         let cost = |n_transformed: usize, gathered: usize| {
@@ -44,7 +45,8 @@ impl<B: Backend> BlockGraph<B> {
 }
 
 impl<B: Backend> Graph<B> {
-    /// Whether a layer that takes rows of `widths.0` columns to `widths.1` had better aggregate before its weight than behind it.
+    /// Whether a layer that takes rows of `widths.0` columns to `widths.1` had better aggregate before its weight than
+    /// behind it.
     pub(crate) fn aggregates_first(&self, backend: &B, widths: (usize, usize)) -> bool {
         match self {
             Self::Whole(_) | Self::Cut(_) => widths.0 < widths.1,

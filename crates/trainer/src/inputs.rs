@@ -132,8 +132,8 @@ impl<B: Backend> Inputs<B> {
         Self::assemble(backend, graph, features, n_nodes, needs, precision)
     }
 
-    /// What one of several ranks holds: its part of the adjacency, and the features of its own nodes. `first_value` counts
-    /// the values of sparse features that nodes before them have.
+    /// What one of several ranks holds: its part of the adjacency, and the features of its own nodes. `first_value`
+    /// counts the values of sparse features that nodes before them have.
     ///
     /// # Errors
     /// When the device's memory does not suffice, or another rank fails.

@@ -51,8 +51,8 @@ impl<'a, B: Backend> Rows<'a, B> {
         }
     }
 
-    /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it. Encoded rows
-    /// are masked wherever they are decoded.
+    /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it.
+    /// Encoded rows are masked wherever they are decoded.
     ///
     /// # Errors
     /// When the backend fails.
@@ -106,8 +106,8 @@ impl Linear {
         Ok(Self { weight, bias, widths })
     }
 
-    /// As [`new`](Self::new), with a weight of zeros: for a model that is linear in its weights, whose loss is convex, so
-    /// that no symmetry needs breaking and nothing random is left over in the result.
+    /// As [`new`](Self::new), with a weight of zeros: for a model that is linear in its weights, whose loss is convex,
+    /// so that no symmetry needs breaking and nothing random is left over in the result.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -157,8 +157,8 @@ impl Linear {
         self.bias.map(|b| tape.param(b))
     }
 
-    /// As [`forward_without_bias`](Self::forward_without_bias), of the rows of the destinations of `graph` alone: what a node
-    /// makes of its own row.
+    /// As [`forward_without_bias`](Self::forward_without_bias), of the rows of the destinations of `graph` alone: what
+    /// a node makes of its own row.
     ///
     /// # Errors
     /// When the backend fails.
@@ -174,7 +174,8 @@ impl Linear {
                 let own = Rows::Dense(tape.destinations(graph, x)?);
                 self.forward_without_bias(tape, &own, options)
             }
-            // Rows of few non-zeros are quicker transformed than picked, and rows that need decoding have no other place.
+            // Rows of few non-zeros are quicker transformed than picked, and rows that need decoding have no other
+            // place.
             Rows::Sparse(..) | Rows::Encoded(..) | Rows::Propagated(_) => {
                 let all = self.forward_without_bias(tape, rows, options)?;
                 tape.destinations(graph, all)
@@ -182,7 +183,8 @@ impl Linear {
         }
     }
 
-    /// The sum of two layers' products of dense rows, with the bias of the options only: `mask ⊙ activation(X·W + Y·V + b)`.
+    /// The sum of two layers' products of dense rows, with the bias of the options only: `mask ⊙ activation(X·W + Y·V +
+    /// b)`.
     ///
     /// # Errors
     /// When the backend fails.
@@ -242,8 +244,8 @@ impl GraphConv {
         Ok(Self { linear: Linear::new(init, layer, inputs, outputs)? })
     }
 
-    /// `mask ⊙ activation(Â·dropout(X)·W + b)`: aggregates on the narrower side of the weight, or not at all when the rows
-    /// are aggregated already.
+    /// `mask ⊙ activation(Â·dropout(X)·W + b)`: aggregates on the narrower side of the weight, or not at all when the
+    /// rows are aggregated already.
     ///
     /// # Errors
     /// When the backend fails.

@@ -3,9 +3,9 @@
 //! - [`train`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
 //! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines.
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
-//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly: [`FullBatch`] and [`MiniBatch`] for classes of
-//!   nodes, on the whole graph or on sampled parts of it; [`LinkPredictor`] for links between them, or [`MiniBatch`] again;
-//!   [`Recommender`] for items ranked for users.
+//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly: [`FullBatch`] and [`MiniBatch`] for
+//!   classes of nodes, on the whole graph or on sampled parts of it; [`LinkPredictor`] for links between them, or
+//!   [`MiniBatch`] again; [`Recommender`] for items ranked for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by running it on a backend that only counts.
 //! - [`Division`]: what devices have of graph and features, where these are larger than their memory.
 //!

@@ -18,8 +18,8 @@ pub struct Param<B: Backend> {
     pub name: String,
     /// The layer it belongs to, from 0.
     pub layer: usize,
-    /// Whether it has a row for each node. A rank then holds the rows of its own nodes alone, with their gradients and the
-    /// optimiser's state; other parameters are the same on all ranks.
+    /// Whether it has a row for each node. A rank then holds the rows of its own nodes alone, with their gradients and
+    /// the optimiser's state; other parameters are the same on all ranks.
     pub per_node: bool,
     /// Its value on the device.
     pub value: B::Matrix,
@@ -85,8 +85,8 @@ impl<B: Backend> Params<B> {
     }
 }
 
-/// Creates and initialises the parameters of a model. Each has a name of its own within its layer, by which checkpoints know it: a
-/// second one of the same name is a mistake of the model, and panics.
+/// Creates and initialises the parameters of a model. Each has a name of its own within its layer, by which checkpoints
+/// know it: a second one of the same name is a mistake of the model, and panics.
 pub struct ParamInit<'a, B: Backend> {
     backend: &'a B,
     key: Key,
@@ -125,8 +125,8 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, values)
     }
 
-    /// A row of normal values around zero for each of `shape.rows` nodes: an embedding. On one of several ranks, the rows
-    /// of its own nodes, with the values that one rank would draw.
+    /// A row of normal values around zero for each of `shape.rows` nodes: an embedding. On one of several ranks, the
+    /// rows of its own nodes, with the values that one rank would draw.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

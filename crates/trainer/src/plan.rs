@@ -27,7 +27,8 @@ use crate::sampled::{self, BatchPlan, LayerPlan, PlacedRows, RowsOnDevice, TierC
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
-/// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (32 MiB on the largest cards), code of kernels.
+/// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (32 MiB on the largest cards), code of
+/// kernels.
 const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;
 /// Of so many bytes of a CUDA device one is left unused between allocations, at most.
 const PIECEMEAL_SHARE: u64 = 20;
@@ -161,8 +162,8 @@ impl Plan {
         Self::on((&device.meter(config), device), config, (data, PlacedRows::AtMost), None)
     }
 
-    /// The plan on a CUDA device as by [`on_cuda`](Self::on_cuda), which takes it that the rows of the adjacency that tiers put on
-    /// devices are the longest there can be: of a device that has just these.
+    /// The plan on a CUDA device as by [`on_cuda`](Self::on_cuda), which takes it that the rows of the adjacency that
+    /// tiers put on devices are the longest there can be: of a device that has just these.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -171,8 +172,9 @@ impl Plan {
         Self::on((&device.meter(config), device), config, (data, PlacedRows::These(rows)), None)
     }
 
-    /// The plan of sampled training on a CUDA device without what tiers place there: rows of features and of the adjacency that is
-    /// drawn from, offsets of these, and lists of where rows are. The tiers of the configuration do not matter.
+    /// The plan of sampled training on a CUDA device without what tiers place there: rows of features and of the
+    /// adjacency that is drawn from, offsets of these, and lists of where rows are. The tiers of the configuration do
+    /// not matter.
     ///
     /// # Errors
     /// When the configuration is refused, or has no batches for which tiers place rows.
@@ -182,15 +184,15 @@ impl Plan {
         Self::on((&device.meter(config), device), config, (data, PlacedRows::Elsewhere), None)
     }
 
-    /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own software
-    /// takes: workspace of dense products and code, and what allocations leave unused between each other.
+    /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own
+    /// software takes: workspace of dense products and code, and what allocations leave unused between each other.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
-    /// Bytes of matrices that are there throughout and may be added, so that so many [bytes of a device](Self::device_bytes) suffice;
-    /// `None` where they do not suffice for the plan.
+    /// Bytes of matrices that are there throughout and may be added, so that so many [bytes of a
+    /// device](Self::device_bytes) suffice; `None` where they do not suffice for the plan.
     pub(crate) fn bytes_left(&self, device_bytes: u64) -> Option<u64> {
         let bytes = device_bytes.checked_sub(DEVICE_SOFTWARE_BYTES)?;
         // The largest `peak` with `peak + peak / share <= bytes`.

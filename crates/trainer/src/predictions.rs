@@ -9,8 +9,9 @@ use crate::distributed::{Ranks, numbers};
 use crate::metrics::{Confusion, RankedMetric, average_precision, count_correct, roc_auc};
 use crate::report::TestReport;
 
-/// What a model says of the nodes at hand, on the host, with the labels that it is held against. Of several ranks, each has its own
-/// nodes, and all call every method together: counts are added up, and scores that are ranked come together, label by label.
+/// What a model says of the nodes at hand, on the host, with the labels that it is held against. Of several ranks, each
+/// has its own nodes, and all call every method together: counts are added up, and scores that are ranked come
+/// together, label by label.
 pub(crate) struct Predictions<'l, B: Backend> {
     labels: &'l Labels,
     ranks: Option<&'l Ranks<B>>,

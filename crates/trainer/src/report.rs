@@ -10,8 +10,8 @@ use crate::links::LinkScores;
 use crate::metrics::F1;
 use crate::recommend::Ranking;
 
-/// How a model does on the three parts of a split, of nodes or of links; `None` for a part without any, and for scores of
-/// another task.
+/// How a model does on the three parts of a split, of nodes or of links; `None` for a part without any, and for scores
+/// of another task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
     /// On the training nodes: share of nodes whose class is right; with several labels a node, micro-F1.
@@ -21,8 +21,8 @@ pub struct Scores {
     /// On the test nodes.
     pub test_accuracy: Option<f64>,
     /// Area under the receiver operating characteristic on the validation nodes, for two classes; with several labels a
-    /// node, the mean over labels that have both answers. Of a link predictor, on the validation links and as many other
-    /// pairs; it chooses the epoch.
+    /// node, the mean over labels that have both answers. Of a link predictor, on the validation links and as many
+    /// other pairs; it chooses the epoch.
     #[serde(default)]
     pub val_roc_auc: Option<f64>,
     /// As `val_roc_auc`, on the test nodes or links.
@@ -82,8 +82,8 @@ pub struct TestReport {
 pub struct EpochTimes {
     /// The training steps, until their loss is known on the host.
     pub steps: Duration,
-    /// Their stages. `None` on an [asynchronous](girih_compute::Backend::is_asynchronous) backend: the host would time how
-    /// long it takes to ask for a stage. A profiler of the device tells more.
+    /// Their stages. `None` on an [asynchronous](girih_compute::Backend::is_asynchronous) backend: the host would time
+    /// how long it takes to ask for a stage. A profiler of the device tells more.
     pub stages: Option<StageTimes>,
     /// Evaluation after the steps.
     pub evaluate: Duration,

@@ -456,8 +456,9 @@ fn resume<B: Backend>(
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // More epochs or runs, or other patience, lengthen the same training, unless rates go by how many epochs there are. How far batches are
-    // made ahead, and how many of the rows that are placed lie where, changes nothing; anything else would be another training.
+    // More epochs or runs, or other patience, lengthen the same training, unless rates go by how many epochs there are.
+    // How far batches are made ahead, and how many of the rows that are placed lie where, changes nothing; anything
+    // else would be another training.
     let comparable = |c: &TrainConfig| {
         let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
         let epochs = if c.optimizer.schedule == Schedule::Cosine { c.epochs } else { 0 };

@@ -1,7 +1,7 @@
 //! [`similarity`]: what compressing features changes in every layer of a network.
 //!
-//! The report is that of Ma et al. (Computer Systems & Applications 33(1), 2024, table 2), for two sets of parameters: the
-//! first ones of a run, and its best. Both passes have the same parameters; only the features differ.
+//! The report is that of Ma et al. (Computer Systems & Applications 33(1), 2024, table 2), for two sets of parameters:
+//! the first ones of a run, and its best. Both passes have the same parameters; only the features differ.
 
 use girih_compress::{CodecSpec, CompressedFeatures, mean_cosine};
 use girih_compute::Backend;
@@ -20,8 +20,8 @@ use crate::session::{build_model, take_features};
 use crate::state::RunState;
 use crate::tape::{Mode, Pool, Tape};
 
-/// Cosines between rows of two passes, one over features as they are and one over what their codes decode to: means over
-/// nodes, where two rows of zeros have the cosine one, and a row of zeros and another one zero.
+/// Cosines between rows of two passes, one over features as they are and one over what their codes decode to: means
+/// over nodes, where two rows of zeros have the cosine one, and a row of zeros and another one zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Similarity {
     /// The codec.
@@ -34,15 +34,15 @@ pub struct Similarity {
     pub trained: Vec<f64>,
 }
 
-/// Compares the layers of the network of a checkpoint on the features of a data set, and on these compressed by `codec`:
-/// `None` for the one that the network was trained with.
+/// Compares the layers of the network of a checkpoint on the features of a data set, and on these compressed by
+/// `codec`: `None` for the one that the network was trained with.
 ///
-/// Layers are those that a model names ([`Tape::mark_layer`]) and its output; the graph is whole, whatever batches it was
-/// trained on, and nothing is dropped out.
+/// Layers are those that a model names ([`Tape::mark_layer`]) and its output; the graph is whole, whatever batches it
+/// was trained on, and nothing is dropped out.
 ///
 /// # Errors
-/// When data set and checkpoint do not fit each other, no codec is named, the features are compressed already, or the backend
-/// fails.
+/// When data set and checkpoint do not fit each other, no codec is named, the features are compressed already, or the
+/// backend fails.
 pub fn similarity<B: Backend>(
     backend: &B,
     mut dataset: Dataset,

@@ -96,13 +96,13 @@ pub trait Run<'a, B: Backend + 'a> {
     /// Where the run stands, to be changed.
     fn state_mut(&mut self) -> &mut RunState<'a, B>;
 
-    /// Goes through the training data once at learning rate `lr`, or through what is left of it; returns the mean loss, and
-    /// the time of stages as the host's clock tells it. `None` when `watch` said to stop: the epoch can go on after that, from
-    /// a [checkpoint](RunState::checkpoint) also. An epoch that cannot does not ask.
+    /// Goes through the training data once at learning rate `lr`, or through what is left of it; returns the mean loss,
+    /// and the time of stages as the host's clock tells it. `None` when `watch` said to stop: the epoch can go on after
+    /// that, from a [checkpoint](RunState::checkpoint) also. An epoch that cannot does not ask.
     ///
     /// # Errors
-    /// When the backend fails, or the loss is no longer finite. A run has no further epoch then: its parameters may be those
-    /// of a step that leads nowhere.
+    /// When the backend fails, or the loss is no longer finite. A run has no further epoch then: its parameters may be
+    /// those of a step that leads nowhere.
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError>;
 
     /// Scores of the parameters as they are.
@@ -119,9 +119,9 @@ pub trait Run<'a, B: Backend + 'a> {
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError>;
 
     /// How far logits are off with the parameters as they are where ranks round operands before these travel
-    /// ([`RankOptions::wire`](crate::distributed::RankOptions::wire)): the Euclidean norm of their differences to logits without
-    /// rounding, over that of the latter, of all nodes. Of mini-batches these are the logits of
-    /// scores. `None` where ranks do not round, and for recommenders.
+    /// ([`RankOptions::wire`](crate::distributed::RankOptions::wire)): the Euclidean norm of their differences to
+    /// logits without rounding, over that of the latter, of all nodes. Of mini-batches these are the logits of scores.
+    /// `None` where ranks do not round, and for recommenders.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -237,8 +237,8 @@ impl<'a, B: Backend> RunState<'a, B> {
         self.config.optimizer.lr_at(self.epoch, self.config.epochs)
     }
 
-    /// Both passes of a step, with draws below `key`: `forward` ends in a loss, which comes back, and gradients are left where
-    /// [`step`](Self::step) reads them, those of all ranks summed.
+    /// Both passes of a step, with draws below `key`: `forward` ends in a loss, which comes back, and gradients are
+    /// left where [`step`](Self::step) reads them, those of all ranks summed.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -266,8 +266,8 @@ impl<'a, B: Backend> RunState<'a, B> {
 
     /// The losses of steps that were taken at learning rate `lr`, on the host.
     ///
-    /// Here the host waits for the steps, and not between their passes. A step by a loss that is no number is taken before
-    /// that is seen; the error ends the run, and a checkpoint is only written after an epoch without one.
+    /// Here the host waits for the steps, and not between their passes. A step by a loss that is no number is taken
+    /// before that is seen; the error ends the run, and a checkpoint is only written after an epoch without one.
     ///
     /// # Errors
     /// When a loss is not finite, or the backend fails.

@@ -1,8 +1,9 @@
 //! CUDA sources against the record of their last run on a card.
 //!
 //! Continuous integration has no GPU. The run on a card therefore leaves the SHA-256 of the code of every source in
-//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others), and a source whose code has changed since is found
-//! here. Lines that are comments as a whole are not code: what they say may be mended without a card. Without CUDA sources there is nothing to hold against the record.
+//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others), and a source whose code has changed since is
+//! found here. Lines that are comments as a whole are not code: what they say may be mended without a card. Without
+//! CUDA sources there is nothing to hold against the record.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

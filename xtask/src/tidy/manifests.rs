@@ -12,7 +12,8 @@ const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "
 /// Tables that name dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// The binding to CUDA; the one crate that may see it; and the benchmarks, which run NVIDIA's libraries beside that crate.
+/// The binding to CUDA; the one crate that may see it; and the benchmarks, which run NVIDIA's libraries beside that
+/// crate.
 const CUDA: (&str, [&str; 2]) = ("cudarc", ["crates/kernels/Cargo.toml", "benches/Cargo.toml"]);
 
 /// Members share package fields and lints, and depend only on what lies below them.

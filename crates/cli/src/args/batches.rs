@@ -11,17 +11,17 @@ use super::{Batch, Saint, ScoreByArg};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Mini-batches")]
 pub struct BatchSettings {
-    /// What a training step sees: the full graph; sampled neighbours of some training nodes (neighbor), some nodes for each
-    /// whole layer (layer), some clusters (cluster), or a drawn subgraph (saint). Scores are those of the full graph in any
-    /// case [default: full]
+    /// What a training step sees: the full graph; sampled neighbours of some training nodes (neighbor), some nodes for
+    /// each whole layer (layer), some clusters (cluster), or a drawn subgraph (saint). Scores are those of the full
+    /// graph in any case [default: full]
     #[arg(long, value_enum)]
     pub batch: Option<Batch>,
-    /// Neighbours of each node, for each layer from the seeds outward, -1 for all; of layer batches, nodes of each whole
-    /// layer [default: 15,10,5; layer 2048]
+    /// Neighbours of each node, for each layer from the seeds outward, -1 for all; of layer batches, nodes of each
+    /// whole layer [default: 15,10,5; layer 2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
-    /// Training nodes or links in a neighbor batch, nodes in a layer batch; draws of a saint batch: nodes, edges or walks; interactions in a step of
-    /// lightgcn [default: 1024; lightgcn 2048]
+    /// Training nodes or links in a neighbor batch, nodes in a layer batch; draws of a saint batch: nodes, edges or
+    /// walks; interactions in a step of lightgcn [default: 1024; lightgcn 2048]
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
     /// Draw neighbours or nodes of a layer with replacement
@@ -35,8 +35,9 @@ pub struct BatchSettings {
     /// Batches that the host makes ahead while a step computes; results do not depend on it [default: 2]
     #[arg(long, value_name = "N")]
     pub prefetch: Option<usize>,
-    /// How scores of the full graph are computed, without sampling: in one pass over all of it (graph), or layer by layer, for some
-    /// nodes at a time (layers), which takes less memory [default: graph; layers with a feature or topology cache]
+    /// How scores of the full graph are computed, without sampling: in one pass over all of it (graph), or layer by
+    /// layer, for some nodes at a time (layers), which takes less memory [default: graph; layers with a feature or
+    /// topology cache]
     #[arg(long, value_enum)]
     pub score_by: Option<ScoreByArg>,
 }

@@ -35,12 +35,12 @@ pub(super) fn parse_codec(text: &str) -> Result<CodecChoice, String> {
 /// `girih compress`.
 #[derive(Debug, Args)]
 pub struct CompressArgs {
-    /// Data with features, as for `girih train`; or a matrix `.npy` of float16, float32 or float64 with a row for each node,
-    /// which may be larger than memory
+    /// Data with features, as for `girih train`; or a matrix `.npy` of float16, float32 or float64 with a row for each
+    /// node, which may be larger than memory
     #[arg(long, value_name = "SPEC")]
     pub data: String,
-    /// Code of a row: topk:K (K largest and K smallest values of each 256), topk-residual:K, f16, bf16, int8, int4, pca:R
-    /// (R components), pq:M (M pieces), or auto:BYTES (the one with the least error in so many bytes)
+    /// Code of a row: topk:K (K largest and K smallest values of each 256), topk-residual:K, f16, bf16, int8, int4,
+    /// pca:R (R components), pq:M (M pieces), or auto:BYTES (the one with the least error in so many bytes)
     #[arg(long, value_name = "CODEC", default_value = "topk:8")]
     pub codec: CodecSpec,
     /// Folder that gets the store, `features.codes`; interrupted, the same call goes on

@@ -21,13 +21,15 @@ friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synt
 pub struct DataArgs {
     #[arg(long, value_name = "SPEC", help = DATA_HELP)]
     pub data: Option<String>,
-    /// Features for an edge list: a `.npy` with one row of floats per node, or what `girih compress` made of one, a `.codes`
+    /// Features for an edge list: a `.npy` with one row of floats per node, or what `girih compress` made of one, a
+    /// `.codes`
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
     /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader does]
+    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader
+    /// does]
     #[arg(long, value_name = "BOOL")]
     pub symmetrize: Option<bool>,
     /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]

@@ -10,14 +10,15 @@ pub struct DeviceArgs {
     /// Device to compute on: auto (the fastest that is there), cpu, cuda, or cuda:N for the N-th CUDA device
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
-    /// Which 256 × 64 blocks of the adjacency a CUDA device multiplies with tensor cores: those in which at least this share
-    /// of places is taken, like 0.05; none with never
+    /// Which 256 × 64 blocks of the adjacency a CUDA device multiplies with tensor cores: those in which at least this
+    /// share of places is taken, like 0.05; none with never
     #[arg(long, value_name = "SHARE", default_value = "auto")]
     pub density_threshold: Tiling,
     /// Threads to compute with [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Processes that share each CUDA device, as `--ranks-per-gpu` of the flags for ranks says; set where the device is chosen.
+    /// Processes that share each CUDA device, as `--ranks-per-gpu` of the flags for ranks says; set where the device is
+    /// chosen.
     #[arg(skip = 1_u16)]
     pub ranks_per_gpu: u16,
 }

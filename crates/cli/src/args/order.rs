@@ -15,11 +15,12 @@ pub struct ReorderArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// The order: degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), parts (--blocks of
-    /// METIS's parts, which few edges leave), community (nested communities, nodes by falling degree inside), auto (what is predicted to be quickest), random, none; several,
-    /// separated by commas, are compared
+    /// METIS's parts, which few edges leave), community (nested communities, nodes by falling degree inside), auto
+    /// (what is predicted to be quickest), random, none; several, separated by commas, are compared
     #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
     pub order: Vec<OrderKind>,
-    /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros; of parts, how many there are
+    /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros; of parts, how many
+    /// there are
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: u32,
     /// Take the order from a file instead: the new id of every node, as `.npy`
@@ -32,8 +33,8 @@ pub struct ReorderArgs {
     /// GB/s that it gathers from its memory
     #[arg(long, value_name = "GB/S", requires = "cache_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
     pub memory_gb_s: Option<f64>,
-    /// Write the reordered data to this folder, with the order as new_of_old.npy; of several orders, that with the largest
-    /// coverage
+    /// Write the reordered data to this folder, with the order as new_of_old.npy; of several orders, that with the
+    /// largest coverage
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Draw the non-zeros to this file: left as they are before, right after

@@ -26,30 +26,32 @@ pub struct RankArgs {
     /// Work on this many CUDA devices of this machine, a rank each
     #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
-    /// Of processes that a launcher started, so many share each CUDA device: to try what more devices would come to, slower than they. Needs
-    /// NCCL 2.30 or later, and NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment
+    /// Of processes that a launcher started, so many share each CUDA device: to try what more devices would come to,
+    /// slower than they. Needs NCCL 2.30 or later, and NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks_per_gpu: u16,
     #[command(flatten)]
     pub partition: PartitionKind,
-    /// In how many chunks of rows products are taken that sums of ranks or slices of columns follow (1.5d, 2d, 3d): on CUDA devices these
-    /// are exchanged while the next chunk is multiplied
+    /// In how many chunks of rows products are taken that sums of ranks or slices of columns follow (1.5d, 2d, 3d): on
+    /// CUDA devices these are exchanged while the next chunk is multiplied
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub chunks: u16,
-    /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or each takes them from the
-    /// memory of the others (peer), which have to be able to read it, by its copy engines, those of patches by kernels [default: nccl; of
-    /// patches the faster one, which is measured]
+    /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or each
+    /// takes them from the memory of the others (peer), which have to be able to read it, by its copy engines, those of
+    /// patches by kernels [default: nccl; of patches the faster one, which is measured]
     #[arg(long, value_name = "nccl|peer")]
     pub transport: Option<CardTransport>,
-    /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both (patches), or all of the
-    /// graph and its own rows of features (split-features), of which with --feature-cache a CUDA device has the hottest of all and the host
-    /// its own; what it needs of others' it asks them for [default: replicated]
+    /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both
+    /// (patches), or all of the graph and its own rows of features (split-features), of which with --feature-cache a
+    /// CUDA device has the hottest of all and the host its own; what it needs of others' it asks them for [default:
+    /// replicated]
     #[arg(long, value_enum)]
     pub layout: Option<LayoutChoice>,
     /// Seconds that a rank waits for another before it gives up [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,
-    /// Where processes that a launcher started meet: rank 0's host and a free port there [default: what the launcher says]
+    /// Where processes that a launcher started meet: rank 0's host and a free port there [default: what the launcher
+    /// says]
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
 }
@@ -64,19 +66,21 @@ pub struct PartitionKind {
     /// Ranks that hold the same rows, of 1.5d
     #[arg(long, value_name = "R", default_value_t = 1)]
     pub replication: usize,
-    /// What is sent for a step: whole blocks of rows (dense), only those that the receiver touches (rows), or whichever is
-    /// less (auto)
+    /// What is sent for a step: whole blocks of rows (dense), only those that the receiver touches (rows), or whichever
+    /// is less (auto)
     #[arg(long, value_name = "dense|rows|auto", default_value_t)]
     pub exchange: Exchange,
-    /// Where nodes are cut: into equal numbers (equal), or into equal shares of nodes and edges (weighted), for graphs in an order of
-    /// the whole
+    /// Where nodes are cut: into equal numbers (equal), or into equal shares of nodes and edges (weighted), for graphs
+    /// in an order of the whole
     #[arg(long, value_name = "equal|weighted", default_value_t)]
     pub cuts: Cuts,
-    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied: so many parts of all
-    /// blocks of rows, or one block after the other (steps), which takes least memory [default: on CUDA devices 1, on processors steps]
+    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied: so many
+    /// parts of all blocks of rows, or one block after the other (steps), which takes least memory [default: on CUDA
+    /// devices 1, on processors steps]
     #[arg(long, value_name = "N|steps")]
     pub stages: Option<Stages>,
-    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes, with the error in the result. With --precision bf16 all do
+    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes, with the error in the
+    /// result. With --precision bf16 all do
     #[arg(long, value_name = "f32|bf16", value_enum, default_value = "f32")]
     pub wire: Precision,
 }

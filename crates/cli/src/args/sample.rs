@@ -20,12 +20,12 @@ use crate::sizes;
 pub struct SampleArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// What a batch is: sampled neighbours of its seeds (neighbor), some nodes for each whole layer (layer), some clusters
-    /// (cluster), or a drawn subgraph (saint)
+    /// What a batch is: sampled neighbours of its seeds (neighbor), some nodes for each whole layer (layer), some
+    /// clusters (cluster), or a drawn subgraph (saint)
     #[arg(long, value_enum, default_value_t = SampledBatch::Neighbor)]
     pub batch: SampledBatch,
-    /// Neighbours of each node, for each hop from the seeds outward, -1 for all; of layer batches, nodes of each whole layer
-    /// [default: 15,10,5; layer 2048,2048,2048]
+    /// Neighbours of each node, for each hop from the seeds outward, -1 for all; of layer batches, nodes of each whole
+    /// layer [default: 15,10,5; layer 2048,2048,2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
     /// Seeds of a batch; draws of a saint batch: nodes, edges or walks
@@ -44,8 +44,8 @@ pub struct SampleArgs {
     /// Times that all seeds, or as many nodes as there are, are gone through
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
-    /// How global ids of neighbor batches become local ones: to-block, to-block-fast, fused or rank; batches are the same
-    /// [default: rank]
+    /// How global ids of neighbor batches become local ones: to-block, to-block-fast, fused or rank; batches are the
+    /// same [default: rank]
     #[arg(long, value_name = "WAY")]
     pub relabel: Option<Relabel>,
     /// Nodes that each hop draws for: those that the hop before found, or all found so far [default: per-layer]
@@ -129,8 +129,8 @@ impl CutChoice {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Placement on CUDA devices")]
 pub struct TierArgs {
-    /// Say where topology and features would lie on CUDA devices, which need not be here, and how often each place would be
-    /// read; batches are made only to count
+    /// Say where topology and features would lie on CUDA devices, which need not be here, and how often each place
+    /// would be read; batches are made only to count
     #[arg(long)]
     pub plan: bool,
     /// CUDA devices of one host
@@ -142,17 +142,19 @@ pub struct TierArgs {
     /// Of these, what training takes [default: what GraphSAGE with 256 hidden columns takes]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub training_memory: Option<u64>,
-    /// Host memory that may be pinned; what it does not hold of the features stays on disk [default: as much as it takes]
+    /// Host memory that may be pinned; what it does not hold of the features stays on disk [default: as much as it
+    /// takes]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub host_memory: Option<u64>,
-    /// What tells which nodes are read most: in how many lists of neighbours they are (degree), walks along edges (pagerank),
-    /// walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled)
+    /// What tells which nodes are read most: in how many lists of neighbours they are (degree), walks along edges
+    /// (pagerank), walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled)
     #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled", requires = "plan", default_value_t)]
     pub hotness: Hotness,
     /// Keep features as codes of this codec, like topk:8 [default: as the data have them]
     #[arg(long, value_name = "CODEC", requires = "plan", value_parser = parse_codec)]
     pub codec: Option<CodecChoice>,
-    /// Share, from 0 to 1, that features get of the memory that training leaves [default: what is predicted to be quickest]
+    /// Share, from 0 to 1, that features get of the memory that training leaves [default: what is predicted to be
+    /// quickest]
     #[arg(long, value_name = "SHARE", requires = "plan")]
     pub cache_share: Option<f64>,
 }

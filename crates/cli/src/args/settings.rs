@@ -37,7 +37,8 @@ pub struct Settings {
     /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
-    /// Whether a first aggregation that is a constant is computed once, before training, or in every epoch [default: true]
+    /// Whether a first aggregation that is a constant is computed once, before training, or in every epoch [default:
+    /// true]
     #[arg(long, value_name = "BOOL")]
     pub aggregate_once: Option<bool>,
     /// Heads of attention networks' hidden layers, each --hidden wide [default: 8]
@@ -125,25 +126,27 @@ pub struct Settings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tiers of memory")]
 pub struct TierSettings {
-    /// Keep features in the host's memory, where CUDA devices read the rows of mini-batches, and on every device this share of them, from
-    /// 0 to 1, those of the hottest nodes; behind a comma a share that is on one device each, from which the others read [default: every
-    /// device has all]
+    /// Keep features in the host's memory, where CUDA devices read the rows of mini-batches, and on every device this
+    /// share of them, from 0 to 1, those of the hottest nodes; behind a comma a share that is on one device each, from
+    /// which the others read [default: every device has all]
     #[arg(long, value_name = "EVERY[,ONE]")]
     pub feature_cache: Option<CacheShares>,
     /// The same for the neighbours that devices draw from [default: every device has all]
     #[arg(long, value_name = "EVERY[,ONE]")]
     pub topology_cache: Option<CacheShares>,
-    /// What tells which nodes are hot: in how many lists of neighbours they are (degree), walks along edges (pagerank), walks from the
-    /// seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled) [default: presampled]
+    /// What tells which nodes are hot: in how many lists of neighbours they are (degree), walks along edges (pagerank),
+    /// walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled) [default:
+    /// presampled]
     #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
     pub hotness: Option<Hotness>,
-    /// How devices get rows of features that are on the host: its cores gather them and copies bring them (staged), or they read
-    /// pinned memory themselves (in-place) [default: auto, staged where rows are short and many, or would be copied
-    /// to half of the free memory and more]
+    /// How devices get rows of features that are on the host: its cores gather them and copies bring them (staged), or
+    /// they read pinned memory themselves (in-place) [default: auto, staged where rows are short and many, or would be
+    /// copied to half of the free memory and more]
     #[arg(long, value_name = "auto|staged|in-place")]
     pub host_reads: Option<HostReads>,
-    /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are read in the least
-    /// time; auto for what is free on the device, of several the least. The configuration that is written has the shares
+    /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are
+    /// read in the least time; auto for what is free on the device, of several the least. The configuration that is
+    /// written has the shares
     #[arg(long, value_name = "SIZE|auto", value_parser = parse_tier_memory, conflicts_with_all = ["feature_cache", "topology_cache"])]
     pub tier_memory: Option<TierMemory>,
 }

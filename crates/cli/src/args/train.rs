@@ -21,12 +21,12 @@ pub struct TrainArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis, parts,
-    /// community, auto (what is predicted to be quickest here), random
+    /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis,
+    /// parts, community, auto (what is predicted to be quickest here), random
     #[arg(long, value_name = "ORDER", default_value_t)]
     pub reorder: OrderKind,
-    /// With --reorder, order inside so many equal ranges of ids; of parts, how many there are [default: one for each row block of the
-    /// partition]
+    /// With --reorder, order inside so many equal ranges of ids; of parts, how many there are [default: one for each
+    /// row block of the partition]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     pub reorder_blocks: Option<u32>,
     /// Read settings from a TOML file; flags override it
@@ -44,11 +44,13 @@ pub struct TrainArgs {
     /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
     #[arg(long, value_name = "FILE.json", value_parser = PathBufValueParser::new().try_map(paths::json))]
     pub timeline: Option<PathBuf>,
-    /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, exchange, and number of stages and chunks,
-    /// which are then not told, with the ones to choose; of mini-batches, with --gpus, memory for each layout
+    /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, exchange, and number of
+    /// stages and chunks, which are then not told, with the ones to choose; of mini-batches, with --gpus, memory for
+    /// each layout
     #[arg(long)]
     pub plan: bool,
-    /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a machine
+    /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a
+    /// machine
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub memory: Option<u64>,
     #[command(flatten)]
@@ -85,8 +87,8 @@ pub struct PredictArgs {
     /// Output folder of `girih train`, which also says what data it was trained on, or one checkpoint file of it
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
-    /// File to write: an integer class per node; with several labels a node, a row of 0 and 1; of a recommender, a row of
-    /// 20 items per user, best first
+    /// File to write: an integer class per node; with several labels a node, a row of 0 and 1; of a recommender, a row
+    /// of 20 items per user, best first
     #[arg(long, value_name = "FILE.npy")]
     pub out: PathBuf,
     /// Write the logits, a row of floats per node, instead

@@ -7,8 +7,9 @@ use super::device::open;
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::error::CliError;
 
-/// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for. A process that a launcher
-/// started is on the device of its number on the host, `local_rank`, or, where ranks share devices, of that of those who share it.
+/// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for. A process
+/// that a launcher started is on the device of its number on the host, `local_rank`, or, where ranks share devices, of
+/// that of those who share it.
 pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>) -> Result<DeviceArgs, CliError> {
     let on = |device| Ok(DeviceArgs { device, ranks_per_gpu: ranks.ranks_per_gpu, ..*args });
     let usage = |message: String| Err(CliError::Usage(message));

@@ -57,8 +57,8 @@ pub fn peak_bytes_of(cards: &[Cuda]) -> Result<u64, CliError> {
     Ok(peak)
 }
 
-/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the processor
-/// stores rows that sparse products gather, and a device all rows of nodes.
+/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the
+/// processor stores rows that sparse products gather, and a device all rows of nodes.
 pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
     use_threads(args.threads)?;
     let blocks = args.density_threshold;
@@ -90,8 +90,8 @@ pub fn open(ordinal: usize, args: &DeviceArgs, precision: Dtype) -> Result<Cuda,
     Ok(Cuda::new(device).storing(precision).tiling(args.density_threshold))
 }
 
-/// Lets everything compute with so many threads; with one per core unless told. To be called before anything computes, always with the same
-/// number.
+/// Lets everything compute with so many threads; with one per core unless told. To be called before anything computes,
+/// always with the same number.
 ///
 /// # Errors
 /// When they cannot be started.

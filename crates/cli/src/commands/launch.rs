@@ -130,8 +130,9 @@ fn number(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Whether this process has to say why it failed. Of those that a launcher started on a host, most would say the same: of what all of them
-/// find wrong the first says it, of a rank that failed that rank, if it still can, and the first of the others.
+/// Whether this process has to say why it failed. Of those that a launcher started on a host, most would say the same:
+/// of what all of them find wrong the first says it, of a rank that failed that rank, if it still can, and the first of
+/// the others.
 pub fn has_to_say(error: &CliError) -> bool {
     let (true, Some(rank), Some(local)) = (is_launched(), number(RANK), number(LOCAL_RANK)) else { return true };
     match error.failed_rank() {

@@ -1,5 +1,5 @@
-//! What mini-batches take of each of several cards, by what each holds of graph and features: the table of `girih train --batch … --gpus N
-//! --plan`, and the refusal of patches that do not fit.
+//! What mini-batches take of each of several cards, by what each holds of graph and features: the table of `girih train
+//! --batch … --gpus N --plan`, and the refusal of patches that do not fit.
 
 use girih_datasets::Dataset;
 use girih_machine::readable_bytes;

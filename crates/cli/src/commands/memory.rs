@@ -76,8 +76,8 @@ impl Room {
         Ok(Self { device: cuda.device().name(), free: free as u64 })
     }
 
-    /// That of the devices of `n_ranks` ranks of this process, of which `first` is the first: the least of theirs, for each of those who
-    /// share it. `None` for the processor, whose memory the system extends.
+    /// That of the devices of `n_ranks` ranks of this process, of which `first` is the first: the least of theirs, for
+    /// each of those who share it. `None` for the processor, whose memory the system extends.
     pub fn of_ranks(
         first: &Chosen,
         device: &DeviceArgs,

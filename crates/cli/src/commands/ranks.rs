@@ -184,8 +184,8 @@ impl Company {
         }
     }
 
-    /// Carries out a job on all ranks, which compute with `precision` as [`choose`](super::device::choose) has it: on processors or,
-    /// where the first device is one, on cards.
+    /// Carries out a job on all ranks, which compute with `precision` as [`choose`](super::device::choose) has it: on
+    /// processors or, where the first device is one, on cards.
     pub fn carry_out<J: RankJob>(
         self,
         first: Chosen,
@@ -247,8 +247,8 @@ fn without_mpi() -> TrainError {
     TrainError::invalid("this program was built without MPI: build it with --features mpi")
 }
 
-/// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen when the data is there is chosen for as many ranks; until
-/// then rows stand for it.
+/// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen
+/// when the data is there is chosen for as many ranks; until then rows stand for it.
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let PartitionKind { partition, exchange, cuts, wire, .. } = args.partition;
     if partition == PartitionChoice::Auto && tells_how(args) {
@@ -270,7 +270,8 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, layout, ..usual })
 }
 
-/// In which stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both ways.
+/// In which stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both
+/// ways.
 pub fn stages(args: &RankArgs, backend: &Chosen) -> Stages {
     let usual = match backend {
         Chosen::Cpu(_) => Stages::Steps,
@@ -327,8 +328,8 @@ pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank holds all of it
-/// unless it holds a patch.
+/// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank
+/// holds all of it unless it holds a patch.
 pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliError> {
     let RankArgs { partition: kind, chunks, layout, .. } = args;
     let is_sampled = config.batch.is_sampled();
@@ -350,8 +351,8 @@ pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliErr
     Err(CliError::Usage(refused.to_owned()))
 }
 
-/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each takes
-/// a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
+/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each
+/// takes a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
 fn check_threads(ranks: u16) -> Result<(), CliError> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (ranks, most) = (usize::from(ranks), THREAD_RANKS_MAX.min(cores * RANKS_PER_CORE_MAX));

@@ -85,7 +85,8 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Which order is better: the one with more non-zeros in large blocks, of equals in small tiles, of equals with smaller gaps.
+/// Which order is better: the one with more non-zeros in large blocks, of equals in small tiles, of equals with smaller
+/// gaps.
 fn by_merit(a: &Quality, b: &Quality) -> Ordering {
     let coverage = a.coverage_256.total_cmp(&b.coverage_256);
     let tiles = || a.dense_tile_share.total_cmp(&b.dense_tile_share);

@@ -240,8 +240,8 @@ fn arranged(
     }
 }
 
-/// Refuses what does not fit into a device's memory, before anything is moved there. Of processes that a launcher started each asks its
-/// own device.
+/// Refuses what does not fit into a device's memory, before anything is moved there. Of processes that a launcher
+/// started each asks its own device.
 fn check_memory(
     (backend, device): (&Chosen, &DeviceArgs),
     ranks: Option<&RankOptions>,
@@ -297,9 +297,9 @@ fn layout_of(layout: Layout, config: &TrainConfig) -> String {
     if config.batch.is_sampled() { format!(", layout {}", layout.name()) } else { String::new() }
 }
 
-/// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as the
-/// partition has row blocks, unless they say otherwise. For a partition that is still to be chosen as many as there are ranks: the row
-/// blocks of all partitions are made of these.
+/// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as
+/// the partition has row blocks, unless they say otherwise. For a partition that is still to be chosen as many as there
+/// are ranks: the row blocks of all partitions are made of these.
 fn wanted_order(args: &TrainArgs, row_blocks: usize, config: &TrainConfig) -> Option<Wanted> {
     if args.reorder == OrderKind::None {
         return None;

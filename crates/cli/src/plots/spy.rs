@@ -16,8 +16,8 @@ const FRAME: usize = 2;
 const WHITE: [u8; 3] = [255; 3];
 const GREY: [u8; 3] = [120; 3];
 
-/// Draws adjacencies side by side in frames, as PNG, one pixel (of small graphs, a square of them) for a block of entries:
-/// white where there is none, darker for more, on a logarithmic scale that the plots share.
+/// Draws adjacencies side by side in frames, as PNG, one pixel (of small graphs, a square of them) for a block of
+/// entries: white where there is none, darker for more, on a logarithmic scale that the plots share.
 ///
 /// # Errors
 /// Never in practice: the picture is made in memory.

@@ -1,4 +1,5 @@
-//! What users meet who have the wrong machine for `--device cuda`: a made-up driver and made-up cards fail in every way.
+//! What users meet who have the wrong machine for `--device cuda`: a made-up driver and made-up cards fail in every
+//! way.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

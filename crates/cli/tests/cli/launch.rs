@@ -126,8 +126,8 @@ fn ranks_with_other_or_damaged_data_are_told_before_the_first_step() {
     }
 }
 
-/// At most 1.2 times its share of the data, mapped pages included, and some numbers for every node of all, beside what a rank
-/// takes for next to nothing.
+/// At most 1.2 times its share of the data, mapped pages included, and some numbers for every node of all, beside what
+/// a rank takes for next to nothing.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_rank_holds_its_share_of_the_data() {

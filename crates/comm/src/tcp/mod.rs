@@ -4,13 +4,13 @@
 //! rank 0 listens at HOST:PORT ── the others connect and say who they are ── it tells each where all listen
 //!                             ── everybody connects to everybody ── all are told to go
 //! ```
-//! [`join`](rendezvous) carries this out. Then every rank has a socket for each other one, with a thread that writes and one
-//! that reads (`world.rs`): parcels wait in queues, so that large ones never stop each other, and whoever has nothing to send
-//! for a second sends a sign of life. `link.rs` is the [`Transport`](crate::Transport).
+//! [`join`](rendezvous) carries this out. Then every rank has a socket for each other one, with a thread that writes
+//! and one that reads (`world.rs`): parcels wait in queues, so that large ones never stop each other, and whoever has
+//! nothing to send for a second sends a sign of life. `link.rs` is the [`Transport`](crate::Transport).
 //!
-//! A rank that fails tells the others before it leaves. One whose connection ends without that was killed, and one that is
-//! silent for eight seconds has lost its host or its network. Whoever learns of a failure tells everybody once; of several
-//! at the same time all ranks name the same, that of the lowest rank.
+//! A rank that fails tells the others before it leaves. One whose connection ends without that was killed, and one that
+//! is silent for eight seconds has lost its host or its network. Whoever learns of a failure tells everybody once; of
+//! several at the same time all ranks name the same, that of the lowest rank.
 //!
 //! Nothing is encrypted, and whoever can reach a port and knows the job's key can join: networks have to be trusted.
 
@@ -63,13 +63,13 @@ pub struct Options {
 
 /// Runs `work` as one rank, in this process, of those that meet at the same place.
 ///
-/// A rank that returns an error or panics ends the others: their next operation fails with an error that names it. So does
-/// one that is killed, within a second, or whose host vanishes, within ten. A rank that has done its work waits for the
-/// others to finish theirs, at most `deadline`.
+/// A rank that returns an error or panics ends the others: their next operation fails with an error that names it. So
+/// does one that is killed, within a second, or whose host vanishes, within ten. A rank that has done its work waits
+/// for the others to finish theirs, at most `deadline`.
 ///
 /// # Errors
-/// When the ranks do not find each other or do not belong together; inside, the failure of the rank that failed first, the
-/// same on all ranks, with its error on that rank itself.
+/// When the ranks do not find each other or do not belong together; inside, the failure of the rank that failed first,
+/// the same on all ranks, with its error on that rank itself.
 pub fn run<T, E: Display>(
     options: &Options,
     work: impl FnOnce(TcpRank) -> Result<T, E>,
@@ -96,8 +96,8 @@ pub fn run<T, E: Display>(
 
 /// A place on this host where nobody listens, for ranks that all run here; no other call of this process gets the same.
 ///
-/// On Linux it is an address of the loopback network that no other process uses, so that nobody takes the port between this
-/// call and rank 0.
+/// On Linux it is an address of the loopback network that no other process uses, so that nobody takes the port between
+/// this call and rank 0.
 ///
 /// # Errors
 /// When the system has no port.

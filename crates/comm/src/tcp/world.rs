@@ -156,8 +156,8 @@ impl World {
         self.note(rank, message, false);
     }
 
-    /// Takes note of what another rank took note of. Everybody tells all others of the first failure that it learns of, and
-    /// of several takes that of the lowest rank: so all end with the same.
+    /// Takes note of what another rank took note of. Everybody tells all others of the first failure that it learns of,
+    /// and of several takes that of the lowest rank: so all end with the same.
     fn hear(&self, rank: usize, message: String) {
         self.note(rank, message, true);
     }

@@ -110,7 +110,8 @@ fn a_rank_that_fails_releases_who_waits_for_a_turn() {
     assert!(message.ends_with("out of memory"), "{message}");
 }
 
-/// It has launched everything and asks for no log: it does not wait longer than the deadline, and the others learn of it.
+/// It has launched everything and asks for no log: it does not wait longer than the deadline, and the others learn of
+/// it.
 #[test]
 fn a_rank_that_has_ended_does_not_wait_for_ever() {
     let rules = Rules::new(["sampler"]).deadline(Duration::from_millis(200));

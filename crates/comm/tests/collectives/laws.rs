@@ -1,4 +1,5 @@
-//! Laws of collective operations, whatever carries the bytes: `laws!(run, cases)` is the suite for ranks that `run` starts.
+//! Laws of collective operations, whatever carries the bytes: `laws!(run, cases)` is the suite for ranks that `run`
+//! starts.
 
 use girih_comm::Collective;
 use girih_compute::{Backend, Cpu, Dtype};
@@ -107,7 +108,8 @@ macro_rules! laws {
                 }
             }
 
-            /// Every piece reaches the rank that it is for, and nothing else does; there and back again is where one was.
+            /// Every piece reaches the rank that it is for, and nothing else does; there and back again is where one
+            /// was.
             #[test]
             fn all_to_all_is_a_transpose(counts in prop::collection::vec(prop::collection::vec(0..4usize, 5), 5), n in 1..6usize) {
                 let sent = |rank: usize| counts[rank][..n].to_vec();

@@ -53,8 +53,8 @@ impl CompressedFeatures {
         Ok(Self::new(codec.into(), n_rows, codes))
     }
 
-    /// Fits a codec to a sample of the rows, drawn as by default with `seed`, and encodes all of them in memory: the same as
-    /// a store of this codec, sample and seed.
+    /// Fits a codec to a sample of the rows, drawn as by default with `seed`, and encodes all of them in memory: the
+    /// same as a store of this codec, sample and seed.
     ///
     /// # Errors
     /// As [`fit`] and [`CompressedFeatures::encode`].
@@ -116,7 +116,8 @@ impl CompressedFeatures {
         &*self.codec
     }
 
-    /// A hash of all that a store holds but codes, among it their checksums as it states them; of codes in memory, of nothing.
+    /// A hash of all that a store holds but codes, among it their checksums as it states them; of codes in memory, of
+    /// nothing.
     #[must_use]
     pub fn stated_checksum(&self) -> u32 {
         crc32fast::hash(&self.bytes[..self.codes.start])

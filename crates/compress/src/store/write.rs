@@ -41,11 +41,12 @@ pub struct Encoded {
 }
 
 /// Encodes all rows of `source` into a store at `path`, which appears when it is complete and on disk; what stood there
-/// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own unless a row has more; the bytes do not depend
-/// on how many there are.
+/// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own unless a row has more;
+/// the bytes do not depend on how many there are.
 ///
 /// Meanwhile the rows are in `.girih-NAME.tmp` beside `path`. That file stays when the call fails or the process is
-/// killed, and the next call with the same source and codec goes on from it; with another source or codec, it starts again.
+/// killed, and the next call with the same source and codec goes on from it; with another source or codec, it starts
+/// again.
 ///
 /// `progress` is called after every chunk of about a megabyte of features, from any thread; where it breaks, encoding
 /// stops.
@@ -73,7 +74,8 @@ pub fn encode_to_file(
 }
 
 impl CompressedFeatures {
-    /// Writes a store at `path`, the same bytes as [`encode_to_file`] would; it appears when it is complete and on disk.
+    /// Writes a store at `path`, the same bytes as [`encode_to_file`] would; it appears when it is complete and on
+    /// disk.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -9,9 +9,9 @@
 //! A row is cut into groups of 256 features, the last of which may be shorter, so that a position is a byte. A code has
 //! the positions of the `k` largest values of each group, largest first, and of the `k` smallest, smallest first.
 //!
-//! **Ties.** A group is ordered by falling value and, where values are equal, by rising position; zero and minus zero are
-//! equal. The largest come from the front of this order, the smallest from its end: of equal largest values the first
-//! position comes first, of equal smallest values the last one. No position is kept twice.
+//! **Ties.** A group is ordered by falling value and, where values are equal, by rising position; zero and minus zero
+//! are equal. The largest come from the front of this order, the smallest from its end: of equal largest values the
+//! first position comes first, of equal smallest values the last one. No position is kept twice.
 //!
 //! **Short groups.** A group of fewer than `2k` features keeps all of them: the first half of its order, rounded up, as
 //! the largest, the rest as the smallest. So a group of `n` features takes `min(2k, n)` bytes.
@@ -20,9 +20,9 @@
 //! nothing. The variant `topk-residual` subtracts the mean row of the sample first and adds it when decoding, so that
 //! features that are not kept decode to their mean.
 //!
-//! **Bags of words** are nothing for a code book: nearly all values of a group are equal, and what is kept is left to the rule for
-//! ties. No rule helps: where each word occurs in a fifth to a half of the rows, eight words of ninety say too little,
-//! whichever they are (`docs/compression.md`). [`fit`](crate::fit) warns of such features.
+//! **Bags of words** are nothing for a code book: nearly all values of a group are equal, and what is kept is left to
+//! the rule for ties. No rule helps: where each word occurs in a fifth to a half of the rows, eight words of ninety say
+//! too little, whichever they are (`docs/compression.md`). [`fit`](crate::fit) warns of such features.
 
 mod select;
 mod select_x86;

@@ -5,9 +5,9 @@
 //! that are left are put in order by counting, for each, how many come before it. The smallest are the largest of the
 //! negated group read backwards, which also turns the rule for ties round.
 //!
-//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 to 2.6 GB/s of `f32`; sorting each group 0.5,
-//! `select_nth_unstable` from both ends 1.0 (`benches/codecs.rs`, the best of 10 samples on a machine that was not idle). With
-//! `k` = 1, 32 and 128 it is 3.5, 1.05 and 0.4.
+//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 to 2.6 GB/s of `f32`; sorting each
+//! group 0.5, `select_nth_unstable` from both ends 1.0 (`benches/codecs.rs`, the best of 10 samples on a machine that
+//! was not idle). With `k` = 1, 32 and 128 it is 3.5, 1.05 and 0.4.
 //!
 //! Nothing depends on how comparisons are made, so that all processors find the same positions.
 
@@ -209,8 +209,8 @@ fn first_of_ties(above: Mask, not_below: Mask, k: usize) -> Mask {
     mask
 }
 
-/// A key that at least `k` keys are not below, and the largest key. The least of sixteen maxima has sixteen keys that are
-/// not below it, which halves the steps where `k` is not larger; where lanes are empty, every key will do.
+/// A key that at least `k` keys are not below, and the largest key. The least of sixteen maxima has sixteen keys that
+/// are not below it, which halves the steps where `k` is not larger; where lanes are empty, every key will do.
 #[inline(always)]
 fn bounds(compare: impl Compare, keys: &Keys, k: usize) -> (i32, i32) {
     let maxima = compare.lane_maxima(keys);

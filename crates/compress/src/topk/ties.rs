@@ -1,4 +1,5 @@
-//! Whether features suit a code book: where values are equal, positions are kept by the rule for ties, and say little of a row.
+//! Whether features suit a code book: where values are equal, positions are kept by the rule for ties, and say little
+//! of a row.
 
 use girih_graph_format::Matrix;
 
@@ -10,9 +11,9 @@ const ROWS: usize = 1024;
 /// From this share of groups, features are no matter for a code book.
 const MANY: f64 = 0.5;
 
-/// For people, one line: that ties decide what a code book would keep of most groups of the sample, as in bags of words, and which
-/// codec of as many bytes keeps more. Values are looked at as they are: taking their mean away makes them differ from column to
-/// column, and tells rows apart no better.
+/// For people, one line: that ties decide what a code book would keep of most groups of the sample, as in bags of
+/// words, and which codec of as many bytes keeps more. Values are looked at as they are: taking their mean away makes
+/// them differ from column to column, and tells rows apart no better.
 pub(crate) fn warning(spec: CodecSpec, sample: &Matrix) -> Option<String> {
     let (CodecSpec::Topk(k) | CodecSpec::TopkResidual(k)) = spec else { return None };
     let share = tied_share(k as usize, sample);
@@ -29,8 +30,8 @@ pub(crate) fn warning(spec: CodecSpec, sample: &Matrix) -> Option<String> {
     ))
 }
 
-/// The share of groups whose `k` largest and whose `k` smallest values both are so for nothing but their positions, over rows
-/// spread over the sample.
+/// The share of groups whose `k` largest and whose `k` smallest values both are so for nothing but their positions,
+/// over rows spread over the sample.
 fn tied_share(k: usize, sample: &Matrix) -> f64 {
     let every = sample.n_rows().div_ceil(ROWS).max(1);
     let rows = sample.data().chunks_exact(sample.n_cols()).step_by(every);

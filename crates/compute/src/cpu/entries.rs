@@ -110,8 +110,8 @@ fn split_entries<'v>(
     parts.collect()
 }
 
-/// `out = L·Σ weights ⊙ (R·X)`: a sparse product whose entries have a weight for each head. `weights` are in the order of
-/// the untransposed entries; `out` is overwritten.
+/// `out = L·Σ weights ⊙ (R·X)`: a sparse product whose entries have a weight for each head. `weights` are in the order
+/// of the untransposed entries; `out` is overwritten.
 pub(crate) fn weighted_sums(
     direction: Direction<'_>,
     heads: usize,

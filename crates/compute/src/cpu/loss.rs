@@ -53,8 +53,8 @@ fn total(counts: &[u32]) -> f64 {
 
 /// The loss of one row.
 trait RowLoss: Sync {
-    /// Adds the loss of `row` to `loss`. `logits` are the row's, padded to whole vectors with [`PAD`]; in their place is
-    /// left their gradient times the number that is returned.
+    /// Adds the loss of `row` to `loss`. `logits` are the row's, padded to whole vectors with [`PAD`]; in their place
+    /// is left their gradient times the number that is returned.
     fn add<S: Simd>(&self, simd: S, row: usize, logits: &mut [S::f32s], loss: &mut LogSum) -> f32;
 }
 

@@ -94,7 +94,8 @@ fn group_factors(dropout: Dropout, group: usize) -> [f32; GROUP] {
     factors
 }
 
-/// The Philox blocks at the counters of sixteen lanes, word by word. Plain arrays: the compiler turns them into vectors.
+/// The Philox blocks at the counters of sixteen lanes, word by word. Plain arrays: the compiler turns them into
+/// vectors.
 #[inline(always)]
 pub(super) fn philox_lanes(counter: impl Fn(usize) -> [u32; 4], key: [u32; 2]) -> [[u32; LANES]; 4] {
     let mut words = [[0; LANES]; 4];

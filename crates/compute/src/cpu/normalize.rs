@@ -1,7 +1,7 @@
 //! Layer and batch normalisation.
 //!
-//! Moments and gradients of a row are sums within it, taken in one call. Those of a column are sums over pieces of rows in
-//! `f32`, added in `f64` and in order, and calls of their own: rows on other devices may count, too.
+//! Moments and gradients of a row are sums within it, taken in one call. Those of a column are sums over pieces of rows
+//! in `f32`, added in `f64` and in order, and calls of their own: rows on other devices may count, too.
 
 use pulp::Arch;
 use rayon::prelude::*;

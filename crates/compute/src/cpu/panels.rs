@@ -67,9 +67,9 @@ pub(crate) struct Operand {
 /// `seconds` predicts that of a product with a panel from the bytes of its rows. An operand that fits a cache of
 /// `cache_bytes` stays one panel, if registers can sum its rows.
 ///
-/// Panels are no narrower than 128 bytes a row. How many are best depends on the order of nodes: gathered rows of a graph
-/// whose neighbours are numbered close together are in the cache anyway, and each panel is one more pass over the graph.
-/// On ids at random, with 32 MiB of cache and 98 non-zeros a row:
+/// Panels are no narrower than 128 bytes a row. How many are best depends on the order of nodes: gathered rows of a
+/// graph whose neighbours are numbered close together are in the cache anyway, and each panel is one more pass over the
+/// graph. On ids at random, with 32 MiB of cache and 98 non-zeros a row:
 ///
 /// | operand                    | panels (columns)      | bytes of a panel |
 /// |----------------------------|-----------------------|------------------|
@@ -139,7 +139,8 @@ pub(crate) fn groups(panels: &[Panel], n_rows: usize) -> impl Iterator<Item = &[
 /// Packs the columns of a group of panels of `operand` (rows of `width`), each row times its factor of `scales`, one
 /// panel after the other into `packed`; products are rounded to the storage of the panels once.
 ///
-/// Panels that do not fit a cache of `cache_bytes` together are written past it: each comes from memory when its turn is.
+/// Panels that do not fit a cache of `cache_bytes` together are written past it: each comes from memory when its turn
+/// is.
 pub(crate) fn pack<X: Element, P: Packed>(
     (isa, cache_bytes): (Isa, u64),
     group: &[Panel],

@@ -20,8 +20,8 @@ pub(crate) fn gather<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], 
 
 /// Row `ids[i]` of `out` grows by row `i` of `x`, in the order of the ids; rows are `cols` wide.
 ///
-/// Each piece of `out` belongs to one thread, which takes the ids that fall into it, equal ones in order. Rows that no id
-/// names are not touched. Sums are `f32` and rounded to the storage of `out` once.
+/// Each piece of `out` belongs to one thread, which takes the ids that fall into it, equal ones in order. Rows that no
+/// id names are not touched. Sums are `f32` and rounded to the storage of `out` once.
 pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
     if out.is_empty() {
         return;

@@ -7,9 +7,9 @@
 //! step 2                     a2
 //! ```
 //! A batch stores its steps one after the other, small enough for a core's cache. Nothing is kept between forward and
-//! backward: the way back walks each batch forward again. It takes the batches in waves: the gradients of a wave's gates
-//! are added to the inputs' by their owners, so that no sum depends on the number of threads and never more than a wave is
-//! in memory, which is about as large as the inputs.
+//! backward: the way back walks each batch forward again. It takes the batches in waves: the gradients of a wave's
+//! gates are added to the inputs' by their owners, so that no sum depends on the number of threads and never more than
+//! a wave is in memory, which is about as large as the inputs.
 
 mod batch;
 mod cell;
@@ -42,8 +42,8 @@ const NOWHERE: u32 = u32::MAX;
 /// Which rows a row names, and what rows are called where the pattern is a piece of a larger one.
 pub(crate) type Pattern<'a> = (&'a Csr, Option<&'a EntryNames>);
 
-/// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of `csr` names, in an order drawn below
-/// `order` if there is one; zero where it names none.
+/// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of `csr` names, in an order drawn
+/// below `order` if there is one; zero where it names none.
 pub(crate) fn forward(
     machine: &Machine,
     (pattern, order): (Pattern<'_>, Option<Key>),
@@ -98,8 +98,8 @@ pub(crate) fn backward(
 }
 
 impl Network<'_> {
-    /// Fills `gates` with the gradients of the gates of all walks, one walk after the other, and adds what they say of the
-    /// weight to `weight_sums`.
+    /// Fills `gates` with the gradients of the gates of all walks, one walk after the other, and adds what they say of
+    /// the weight to `weight_sums`.
     fn walk_back(
         &self,
         walks: &[Walk],

@@ -1,7 +1,7 @@
 //! Maxima over the rows that each row of a pattern names, and the way back.
 //!
-//! Both directions gather, so that every element is written by one task: forward along the rows of the pattern, backward
-//! along those of its transpose, where a gradient is taken up where the winner is the row at hand.
+//! Both directions gather, so that every element is written by one task: forward along the rows of the pattern,
+//! backward along those of its transpose, where a gradient is taken up where the winner is the row at hand.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ const BLOCK: usize = 64;
 /// Entries between asking for a row and reading it.
 const AHEAD: usize = 8;
 
-/// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of the pattern names,
-/// and `winners` the first such row; zero where it names none. Rows are `width` wide.
+/// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of the pattern
+/// names, and `winners` the first such row; zero where it names none. Rows are `width` wide.
 pub(crate) fn forward<X: Element, Y: Element>(
     direction: Direction<'_>,
     x: &[X],
@@ -52,7 +52,8 @@ pub(crate) fn forward<X: Element, Y: Element>(
     );
 }
 
-/// Row `u` of `x_grad` becomes the sum of the elements of `grad` that row `u` won; `direction` is that of the transpose.
+/// Row `u` of `x_grad` becomes the sum of the elements of `grad` that row `u` won; `direction` is that of the
+/// transpose.
 pub(crate) fn backward<G: Element, X: Element>(
     direction: Direction<'_>,
     winners: &[u32],
@@ -77,8 +78,8 @@ pub(crate) fn backward<G: Element, X: Element>(
     );
 }
 
-/// Hands each piece of rows with its part of `out` and its companion to `kernel`, which must be `#[inline(always)]` to be
-/// compiled for this machine's vectors.
+/// Hands each piece of rows with its part of `out` and its companion to `kernel`, which must be `#[inline(always)]` to
+/// be compiled for this machine's vectors.
 fn for_pieces<Y: Send, C: Send>(
     schedule: &Schedule,
     width: usize,
@@ -97,8 +98,8 @@ fn for_pieces<Y: Send, C: Send>(
     });
 }
 
-/// Every row with every block of its columns: the row, where the block lies in a slice that starts with the first row, and
-/// the columns.
+/// Every row with every block of its columns: the row, where the block lies in a slice that starts with the first row,
+/// and the columns.
 #[inline(always)]
 fn blocks(rows: Range<usize>, width: usize) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
     rows.enumerate().flat_map(move |(at, row)| {

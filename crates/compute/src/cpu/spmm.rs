@@ -1,9 +1,9 @@
 //! `out = epilogue(L·A·R·X)` for a sparse `A`: column panels, each gathered row by row.
 //!
 //! For each panel of columns (see [`panels`]): pack `R·X`, then sum the packed rows that each row of `A` names, in
-//! registers; scale by `L`, apply the epilogue, store. Where rows are read only a few times, see [`rows`], nothing is packed.
-//! The work is cut by [`Schedule`](super::schedule::Schedule): rows of about equal work, hubs in segments whose partial sums
-//! are added in order.
+//! registers; scale by `L`, apply the epilogue, store. Where rows are read only a few times, see [`rows`], nothing is
+//! packed. The work is cut by [`Schedule`](super::schedule::Schedule): rows of about equal work, hubs in segments whose
+//! partial sums are added in order.
 
 mod gather;
 mod in_place;

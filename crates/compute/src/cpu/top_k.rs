@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use super::element::Element;
 use crate::NO_COLUMN;
 
-/// The columns of the `k` largest elements of each row of `x`, without those that the same row of `excluded` lists; rows
-/// are `cols` wide.
+/// The columns of the `k` largest elements of each row of `x`, without those that the same row of `excluded` lists;
+/// rows are `cols` wide.
 pub(crate) fn rows<X: Element>(x: &[X], cols: usize, k: usize, excluded: &Csr) -> Vec<u32> {
     let mut found = vec![NO_COLUMN; excluded.n_rows() * k];
     if k == 0 || cols == 0 {

@@ -1,6 +1,6 @@
-//! What CUDA devices allocate besides the matrices that callers see, in bytes: sparse matrices in both directions, and what
-//! operations compute on their way. `girih-kernels` allocates it; these are upper bounds, since the degrees of rows, which
-//! decide how hubs are cut, are not known on paper.
+//! What CUDA devices allocate besides the matrices that callers see, in bytes: sparse matrices in both directions, and
+//! what operations compute on their way. `girih-kernels` allocates it; these are upper bounds, since the degrees of
+//! rows, which decide how hubs are cut, are not known on paper.
 
 use girih_graph_format::Csr;
 
@@ -13,8 +13,8 @@ const OFFSET: usize = size_of::<u64>();
 
 /// Entries of a segment of a hub, a row that has more of them.
 const SEGMENT: usize = 1024;
-/// Blocks for tensor cores: their size, the fewest entries of a pattern that is searched for them, and of a block; windows that
-/// are searched at once, and bytes that are counted in; spans of blocks besides one for each window.
+/// Blocks for tensor cores: their size, the fewest entries of a pattern that is searched for them, and of a block;
+/// windows that are searched at once, and bytes that are counted in; spans of blocks besides one for each window.
 const WINDOW: usize = 256;
 const PANEL: usize = 64;
 const TILED_ENTRIES_MIN: usize = 1 << 20;
@@ -65,8 +65,8 @@ fn segments(nnz: usize) -> usize {
     2 * nnz / SEGMENT
 }
 
-/// Blocks of entries for tensor cores and what is left beside them, of `rows × cols`: nothing where there are too few entries
-/// to look for blocks.
+/// Blocks of entries for tensor cores and what is left beside them, of `rows × cols`: nothing where there are too few
+/// entries to look for blocks.
 pub(super) fn tiles(Shape { rows, .. }: Shape, nnz: usize) -> usize {
     if nnz < TILED_ENTRIES_MIN {
         return 0;
@@ -90,8 +90,9 @@ pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
     }
 }
 
-/// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in halves
-/// where there are blocks, partial sums of hubs, and the sums of blocks. Types are those of the operand and the result.
+/// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in
+/// halves where there are blocks, partial sums of hubs, and the sums of blocks. Types are those of the operand and the
+/// result.
 pub(super) fn product(
     Shape { rows, cols: depth }: Shape,
     nnz: usize,

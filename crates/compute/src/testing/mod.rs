@@ -5,7 +5,8 @@
 //!   host.
 //!
 //! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
-//! in every run. A new operation is a new law in `passes`, `products`, `heads`, `segments` or `ranking` and a line in [`visit_laws`].
+//! in every run. A new operation is a new law in `passes`, `products`, `heads`, `segments` or `ranking` and a line in
+//! [`visit_laws`].
 
 mod heads;
 mod inputs;
@@ -114,7 +115,8 @@ fn visit_laws(visitor: &impl Visitor) {
 /// Compares every operation of `backend` with [`Reference`]; goes on after an operation that differs.
 ///
 /// # Panics
-/// When operations differ beyond their tolerance: each panics with the smallest case found, and the last message names all.
+/// When operations differ beyond their tolerance: each panics with the smallest case found, and the last message names
+/// all.
 pub fn check_backend<B: Backend>(backend: &B) {
     Differential { backend, in_parts: false, failed: RefCell::default() }.check();
 }

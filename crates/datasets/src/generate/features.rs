@@ -4,9 +4,10 @@
 //! bytes, standardised: normal to the eye (excess kurtosis −0.3, 1021 levels within ±3.5), one Philox block for four
 //! values, and no logarithm or cosine.
 //!
-//! With latent factors, half of the variance is that of a few numbers of the node, spread over all features: `√½·ε + √½·Λᵀz`,
-//! where factor `r` has a share of the variance that falls as `1 / (r + 1)`. So the spectrum of the features falls as that of
-//! learned embeddings does. Some nodes stray: they talk of another class than their neighbours do. Centres are drawn as the noise is: a class is as likely to differ in a factor as two nodes are.
+//! With latent factors, half of the variance is that of a few numbers of the node, spread over all features: `√½·ε +
+//! √½·Λᵀz`, where factor `r` has a share of the variance that falls as `1 / (r + 1)`. So the spectrum of the features
+//! falls as that of learned embeddings does. Some nodes stray: they talk of another class than their neighbours do.
+//! Centres are drawn as the noise is: a class is as likely to differ in a factor as two nodes are.
 
 use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;

@@ -162,7 +162,8 @@ fn factors_correlate_features() {
     }
 }
 
-/// The sum of the `n` largest eigenvalues of a symmetric matrix, by the power method; each is taken out when it is found.
+/// The sum of the `n` largest eigenvalues of a symmetric matrix, by the power method; each is taken out when it is
+/// found.
 fn leading_eigenvalues(matrix: &mut [f64], width: usize, n: usize) -> f64 {
     let mut found = 0.0;
     for at in 0..n {

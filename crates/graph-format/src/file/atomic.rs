@@ -13,10 +13,12 @@ use crate::FormatError;
 /// Large enough that small writes of numbers cost little.
 const WRITE_BUFFER: usize = 1 << 18;
 
-/// Writes a file through `write`; whatever stood at `path`, or where that leads as a link, stays until the new file is complete and on disk.
+/// Writes a file through `write`; whatever stood at `path`, or where that leads as a link, stays until the new file is
+/// complete and on disk.
 ///
 /// # Errors
-/// When there is something that is no regular file, the file cannot be written, or with the error of `write`; `path` is then as it was.
+/// When there is something that is no regular file, the file cannot be written, or with the error of `write`; `path` is
+/// then as it was.
 pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
@@ -111,8 +113,8 @@ fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what [`write_file`] and [`NewFolder`] are writing: for a process that is told to end, and ends right after it. What is
-/// complete stays.
+/// Removes what [`write_file`] and [`NewFolder`] are writing: for a process that is told to end, and ends right after
+/// it. What is complete stays.
 pub fn remove_unfinished() {
     for path in unfinished().iter() {
         // Whatever cannot be removed lies there as after a crash.

@@ -8,8 +8,8 @@
 //! 2 1 0.5                                           row 2, column 1, counted from 1 (dense: a value a line, by columns)
 //! 3 1 -1
 //! ```
-//! An entry stays in its row and column. `symmetric` and `skew-symmetric` files list the lower triangle; reading adds the
-//! mirrored entries, negated for the latter.
+//! An entry stays in its row and column. `symmetric` and `skew-symmetric` files list the lower triangle; reading adds
+//! the mirrored entries, negated for the latter.
 
 use std::path::Path;
 

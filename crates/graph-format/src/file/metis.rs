@@ -21,8 +21,8 @@ const MAX_EXACT_WEIGHT: f32 = 16_777_216.0;
 /// Reads a graph, unpacking the file when its name ends in `.gz`; every edge is stored in both directions.
 ///
 /// # Errors
-/// When the file cannot be read; at the first line that is wrong, naming it; when the file holds another number of nodes
-/// or edges than it declares, or an edge stands in the line of one of its ends only.
+/// When the file cannot be read; at the first line that is wrong, naming it; when the file holds another number of
+/// nodes or edges than it declares, or an edge stands in the line of one of its ends only.
 pub fn read_metis(path: &Path) -> Result<Csr, FormatError> {
     let text = Text::read(path)?;
     parse_metis(&text).map_err(|e| e.at(path))
@@ -170,8 +170,8 @@ impl Nodes {
         }
     }
 
-    /// The graph, once the header's counts and the mirror image of every edge are found to be right; `text` are the lines
-    /// after the header.
+    /// The graph, once the header's counts and the mirror image of every edge are found to be right; `text` are the
+    /// lines after the header.
     fn into_csr(mut self, text: &[u8], header: &Header) -> Result<Csr, FormatError> {
         self.drop_blank_end(header.n_nodes);
         let wrong_count = |what: &str, declared: u64, found: u64| {

@@ -90,8 +90,8 @@ pub fn write_npy<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> Resu
     write_file(path, |out| Ok(write_array(out, shape, values)?))
 }
 
-/// Writes a matrix of `f32` whose rows `fill` makes, some at a time from the row it is told on, so that the matrix need not
-/// fit into memory; the file appears whole or not at all.
+/// Writes a matrix of `f32` whose rows `fill` makes, some at a time from the row it is told on, so that the matrix need
+/// not fit into memory; the file appears whole or not at all.
 ///
 /// # Errors
 /// When the file cannot be written.

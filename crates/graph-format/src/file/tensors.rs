@@ -1,4 +1,5 @@
-//! Named arrays in one safetensors file: a header in JSON, then the values (<https://github.com/huggingface/safetensors>).
+//! Named arrays in one safetensors file: a header in JSON, then the values
+//! (<https://github.com/huggingface/safetensors>).
 
 use std::borrow::Cow;
 use std::io::Write;

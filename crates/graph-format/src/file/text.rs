@@ -128,7 +128,8 @@ struct Chunk<T> {
 /// Parses every line into the value of its chunk, in parallel; returns the values in the order of the chunks.
 ///
 /// # Errors
-/// What `parse` says of the first line that it refuses, with the number of the line; `n_lines_before` stand above `text`.
+/// What `parse` says of the first line that it refuses, with the number of the line; `n_lines_before` stand above
+/// `text`.
 pub(crate) fn parse_lines<T: Default + Send>(
     text: &[u8],
     n_lines_before: usize,

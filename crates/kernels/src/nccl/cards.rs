@@ -1,13 +1,14 @@
 //! Which ranks may be on which cards: one on each, unless NCCL lets several share one.
 //!
-//! Ranks that share a card show what as many cards would come to, not how fast: they wait for each other's kernels, and hold its memory
-//! together. That is for who has fewer cards than a run wants, so it is never done unasked.
+//! Ranks that share a card show what as many cards would come to, not how fast: they wait for each other's kernels, and
+//! hold its memory together. That is for who has fewer cards than a run wants, so it is never done unasked.
 //!
-//! Ranks that are threads share the driver's context of their card, too. There much that a rank asks for, such as to load a kernel, waits
-//! for all that is under way on the card, also for an exchange that waits for this very rank. So they meet before each exchange
-//! ([`Peers::meet`](super::Peers::meet)): whatever one of them puts on the card to wait for others, these put beside it at once. That
-//! suffices for exchanges and draws, not always for training, whose kernels may find no room beside those that wait for them: ranks that
-//! train on a card together had better be processes.
+//! Ranks that are threads share the driver's context of their card, too. There much that a rank asks for, such as to
+//! load a kernel, waits for all that is under way on the card, also for an exchange that waits for this very rank. So
+//! they meet before each exchange ([`Peers::meet`](super::Peers::meet)): whatever one of them puts on the card to wait
+//! for others, these put beside it at once. That suffices for exchanges and draws, not always for training, whose
+//! kernels may find no room beside those that wait for them: ranks that train on a card together had better be
+//! processes.
 
 use girih_comm::{CommError, Transport, all_gather};
 
@@ -19,12 +20,13 @@ use crate::pool;
 const SHARING_VARIABLE: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 /// The first version that reads it.
 const FIRST_TO_SHARE: (u32, u32) = (2, 30);
-/// The variable that says how many queues a context has, and the most that there can be: work in one queue waits for what is before it there.
+/// The variable that says how many queues a context has, and the most that there can be: work in one queue waits for
+/// what is before it there.
 const QUEUES_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MOST_QUEUES: &str = "32";
 
-/// Refuses ranks that share a card unless NCCL lets them, and ranks with different libraries, which would wait for each other for ever.
-/// Whether some share the context of a card.
+/// Refuses ranks that share a card unless NCCL lets them, and ranks with different libraries, which would wait for each
+/// other for ever. Whether some share the context of a card.
 pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
     const OPERATION: &str = "comparing the cards";
     let failed = |message: String| CommError::Library { operation: OPERATION, message };
@@ -49,7 +51,8 @@ pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bo
     Ok(true)
 }
 
-/// Whether some of the ranks, each with its card and its version of NCCL, share a card. `asked` is whether NCCL was asked to let them.
+/// Whether some of the ranks, each with its card and its version of NCCL, share a card. `asked` is whether NCCL was
+/// asked to let them.
 fn check(all: &[(&[u8], &[u8])], asked: bool) -> Result<bool, String> {
     let version = String::from_utf8_lossy(all[0].1);
     let mut shares = false;

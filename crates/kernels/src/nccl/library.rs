@@ -1,5 +1,5 @@
-//! NCCL's functions, as its library has them. cudarc looks for the library by names that NVIDIA gives it nowhere, so they are taken
-//! from the file that [`libraries::NCCL`] loads.
+//! NCCL's functions, as its library has them. cudarc looks for the library by names that NVIDIA gives it nowhere, so
+//! they are taken from the file that [`libraries::NCCL`] loads.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -245,7 +245,8 @@ impl Comm {
         (rank, n_ranks): (usize, usize),
     ) -> Result<Self, String> {
         let (mut raw, mut config) = (ptr::null_mut(), Config::non_blocking());
-        // SAFETY: the function writes a communicator, which `Drop` ends; the device of the stream is bound by the caller.
+        // SAFETY: the function writes a communicator, which `Drop` ends; the device of the stream is bound by the
+        // caller.
         let status = unsafe { (nccl.0.comm_init)(&raw mut raw, n_ranks as c_int, id, rank as c_int, &raw mut config) };
         if status != SUCCESS && status != IN_PROGRESS {
             return Err(nccl.explain(status, ptr::null_mut()));
@@ -253,8 +254,8 @@ impl Comm {
         Ok(Self { nccl, raw: Mutex::new(raw), stream: Arc::clone(stream) })
     }
 
-    /// Begins to make the communicator of those that give the same colour, in the order of their keys; `None` for a rank that is in
-    /// none. It is there when this one is done.
+    /// Begins to make the communicator of those that give the same colour, in the order of their keys; `None` for a
+    /// rank that is in none. It is there when this one is done.
     pub(super) fn begin_split(&self, colour: Option<usize>, key: usize) -> Result<Splitting, String> {
         /// `NCCL_SPLIT_NOCOLOR`.
         const NONE: c_int = -1;
@@ -339,8 +340,8 @@ impl Drop for Comm {
         }
         // After a failure of the device neither can succeed, and nothing is lost.
         let _ = self.stream.context().bind_to_thread();
-        // SAFETY: the communicator is alive, and nobody has it any more. One that is being made, or whose ranks panic, may not be
-        // waited for.
+        // SAFETY: the communicator is alive, and nobody has it any more. One that is being made, or whose ranks panic,
+        // may not be waited for.
         let status = unsafe {
             match std::thread::panicking() || self.nccl.status(raw) != SUCCESS {
                 true => (self.nccl.0.comm_abort)(raw),
@@ -359,8 +360,9 @@ pub(super) struct Calls {
 }
 
 /// # Safety
-/// Of all calls: elements lie on the device of the communicator, are read and written by nobody else but work on the same stream, and live
-/// until the stream has done what was put there before they are freed. All ranks call the same, with as many elements.
+/// Of all calls: elements lie on the device of the communicator, are read and written by nobody else but work on the
+/// same stream, and live until the stream has done what was put there before they are freed. All ranks call the same,
+/// with as many elements.
 impl Calls {
     fn called(&self, status: Status) -> Result<(), String> {
         match status {

@@ -4,7 +4,8 @@
 //! tell   how many there are                host to host
 //! swap   the lists, in one group           card to card, on any stream of the device
 //! ```
-//! The communicator is one of its own, so that what is swapped beside a step need not stand behind the sums of that step.
+//! The communicator is one of its own, so that what is swapped beside a step need not stand behind the sums of that
+//! step.
 
 use std::sync::Arc;
 
@@ -92,8 +93,9 @@ impl Lists {
     /// When a rank or a link fails.
     ///
     /// # Safety
-    /// Lists lie on the stream's device, those that are received are nobody else's, and all live until the stream is done with them.
-    /// Between two ranks, one sends as many lists as the other receives, of the same lengths in the same order.
+    /// Lists lie on the stream's device, those that are received are nobody else's, and all live until the stream is
+    /// done with them. Between two ranks, one sends as many lists as the other receives, of the same lengths in the
+    /// same order.
     pub(crate) unsafe fn swap(
         &self,
         operation: &'static str,

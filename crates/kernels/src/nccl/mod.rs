@@ -8,8 +8,8 @@
 //! cards.rs                 which ranks may be on which cards
 //! Peers (peers.rs)         whoever waits for the device looks whether the others are still there
 //! ```
-//! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed by those who wait:
-//! they call off what is under way, and end with an error that names it.
+//! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed
+//! by those who wait: they call off what is under way, and end with an error that names it.
 
 mod cards;
 mod library;
@@ -58,12 +58,13 @@ pub struct NcclRank<T> {
 }
 
 impl<T: Transport> NcclRank<T> {
-    /// Makes of ranks on processors, all of which call this, ranks on cards, each with a backend on one of its own. No wait is longer
-    /// than `deadline`. Sums are NCCL's, whatever carries rows.
+    /// Makes of ranks on processors, all of which call this, ranks on cards, each with a backend on one of its own. No
+    /// wait is longer than `deadline`. Sums are NCCL's, whatever carries rows.
     ///
     /// # Errors
-    /// When NCCL is missing or too old, two ranks share a card that NCCL does not let them share, ranks have different versions of NCCL, or
-    /// a rank fails or is late; when cards shall read each other's memory, and are of several processes, or cannot.
+    /// When NCCL is missing or too old, two ranks share a card that NCCL does not let them share, ranks have different
+    /// versions of NCCL, or a rank fails or is late; when cards shall read each other's memory, and are of several
+    /// processes, or cannot.
     pub fn connect(
         cuda: &Cuda,
         world: Communicator<T>,
@@ -107,8 +108,8 @@ impl<T: Transport> NcclRank<T> {
         Ok(Lists::new(transport, comm, Arc::clone(&self.peers)))
     }
 
-    /// The communicator of those that give the same colour, in the order of their keys; `None` for a rank that gives none. All ranks of
-    /// `comm` make it together.
+    /// The communicator of those that give the same colour, in the order of their keys; `None` for a rank that gives
+    /// none. All ranks of `comm` make it together.
     fn split_off(
         &self,
         operation: &'static str,
@@ -174,7 +175,8 @@ impl<T: Transport> NcclRank<T> {
         if from.len == 0 {
             return Ok(());
         }
-        // Beside copies from other cards, this one need not hold them up: it is done when the device's stream waits for them.
+        // Beside copies from other cards, this one need not hold them up: it is done when the device's stream waits for
+        // them.
         let stream = if self.one_sided.is_some() { &*self.stream } else { self.current() };
         let bound = stream.context().bind_to_thread();
         let n_bytes = from.len * from.dtype.n_bytes();
@@ -412,8 +414,8 @@ impl<T: Transport> NcclRank<T> {
         exchanged.inspect_err(|_| group.all.note_failure())
     }
 
-    /// Own rows to each other rank, and `rows` of each to their pieces of `out`. From each to each, so that every link carries rows both ways from the
-    /// start; broadcasts go along rings, one after the other.
+    /// Own rows to each other rank, and `rows` of each to their pieces of `out`. From each to each, so that every link
+    /// carries rows both ways from the start; broadcasts go along rings, one after the other.
     fn share(
         &self,
         operation: &'static str,
@@ -429,8 +431,8 @@ impl<T: Transport> NcclRank<T> {
         Ok(())
     }
 
-    /// A broadcast by copies: the root's rows are cut into as many slices as there are others. Each copies one from the root, and then those
-    /// of the rest from each other, so that no link carries more than a few.
+    /// A broadcast by copies: the root's rows are cut into as many slices as there are others. Each copies one from the
+    /// root, and then those of the rest from each other, so that no link carries more than a few.
     fn spread(&self, root: usize, matrix: &CudaMatrix) -> Result<(), CommError> {
         let (rank, size) = self.rank_and_size();
         let nothing = Elements { len: 0, ..self.rows(matrix, &(0..0)) };
@@ -475,7 +477,8 @@ impl<T> Drop for NcclRank<T> {
 
 const BROADCAST: &str = "broadcast";
 
-/// The rows of a broadcast that rank `of`, which is not the root, copies from there: nearly equal shares, in the order of ranks.
+/// The rows of a broadcast that rank `of`, which is not the root, copies from there: nearly equal shares, in the order
+/// of ranks.
 fn slice_of(n_rows: usize, (root, size): (usize, usize), of: usize) -> std::ops::Range<usize> {
     let (place, n) = (if of > root { of - 1 } else { of }, size - 1);
     n_rows * place / n..n_rows * (place + 1) / n

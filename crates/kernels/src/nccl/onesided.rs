@@ -5,13 +5,14 @@
 //! streams  set flags for each other and wait for them (schedule.rs), in the order in which each rank's side stream has them
 //! copies   are the reader's, by its copy engines; no multiprocessor takes part
 //! ```
-//! Flags lie in memory of the host that all cards reach; streams write them after all that was on the stream before, and wait for them
-//! without a kernel. Unlike events, they mean the same each time a graph is launched.
+//! Flags lie in memory of the host that all cards reach; streams write them after all that was on the stream before,
+//! and wait for them without a kernel. Unlike events, they mean the same each time a graph is launched.
 //!
-//! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks: so whoever is waited for
-//! comes there, however a card's streams take turns. Hosts meet before each launch of a graph, as they do in an exchange that is not
-//! captured ([`Peers::meet`](super::Peers::meet)): no card waits for a rank that has ended. The stream of the device comes after an exchange only when all who read this
-//! rank's rows are done: from then on they may be overwritten or freed.
+//! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks: so
+//! whoever is waited for comes there, however a card's streams take turns. Hosts meet before each launch of a graph, as
+//! they do in an exchange that is not captured ([`Peers::meet`](super::Peers::meet)): no card waits for a rank that has
+//! ended. The stream of the device comes after an exchange only when all who read this rank's rows are done: from then
+//! on they may be overwritten or freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -47,8 +48,8 @@ pub(super) struct OneSided {
 }
 
 impl OneSided {
-    /// Lets the cards of all ranks read the memory of this one's; all ranks call it together. `streams` are the device's own and the one
-    /// that exchanges shall be on.
+    /// Lets the cards of all ranks read the memory of this one's; all ranks call it together. `streams` are the
+    /// device's own and the one that exchanges shall be on.
     ///
     /// # Errors
     /// When ranks are not threads of one process, or a card cannot read another one's memory.
@@ -207,12 +208,12 @@ impl OneSidedGroup {
         Self { all: Arc::clone(&self.all), members: members.iter().map(|&member| self.members[member]).collect() }
     }
 
-    /// Copies here what each other rank has in `sent` for this one, to where `received` has its place: an element for each rank of the
-    /// group, of which those of this rank mean nothing. What is `begun` is waited for later.
+    /// Copies here what each other rank has in `sent` for this one, to where `received` has its place: an element for
+    /// each rank of the group, of which those of this rank mean nothing. What is `begun` is waited for later.
     ///
     /// # Safety
-    /// Elements lie on the device of the rank. Nobody else writes `sent` or touches `received` from what was put on the device's own stream
-    /// before this call until it waits for the side stream; they live until then.
+    /// Elements lie on the device of the rank. Nobody else writes `sent` or touches `received` from what was put on the
+    /// device's own stream before this call until it waits for the side stream; they live until then.
     ///
     /// # Errors
     /// When a rank fails, is late, or has other pieces in mind.
@@ -234,8 +235,8 @@ impl OneSidedGroup {
         }
         let some = |rows: &[Elements]| rows.iter().map(|rows| rows.len > 0).collect::<Vec<_>>();
         let acts = schedule(me, &some(sent), &some(received));
-        // SAFETY: the pieces of others are as long as their places here. Each lies in memory that this card may read since `connect`, and is
-        // left alone until this rank says that it has read it; the rest is the caller's.
+        // SAFETY: the pieces of others are as long as their places here. Each lies in memory that this card may read
+        // since `connect`, and is left alone until this rank says that it has read it; the rest is the caller's.
         unsafe { self.carry_out(&acts, &theirs, received) }.map_err(failed)?;
         if is_begun { Ok(()) } else { own.join(side).map_err(failed) }
     }
@@ -266,7 +267,8 @@ impl OneSidedGroup {
     /// Puts acts on the side stream.
     ///
     /// # Safety
-    /// Pieces may be read by this card between the flags of their owners, and are as long as their places, which nobody else touches.
+    /// Pieces may be read by this card between the flags of their owners, and are as long as their places, which nobody
+    /// else touches.
     unsafe fn carry_out(&self, acts: &[Act], pieces: &[Piece], places: &[Elements]) -> Result<(), DriverError> {
         let side = &self.all.streams[1];
         side.context().bind_to_thread()?;
@@ -311,8 +313,8 @@ impl FlagWork<'_> {
         /// Of a call, as the driver has it.
         const MOST: usize = 256;
         for some in self.work.chunks_mut(MOST) {
-            // SAFETY: the stream is alive; the flags are words that live until the streams of all ranks are idle (`Drop` of `OneSided`). The
-            // parameters are copied.
+            // SAFETY: the stream is alive; the flags are words that live until the streams of all ranks are idle
+            // (`Drop` of `OneSided`). The parameters are copied.
             let put =
                 unsafe { sys::cuStreamBatchMemOp_v2(stream.cu_stream(), some.len() as u32, some.as_mut_ptr(), 0) };
             put.result()?;
@@ -386,8 +388,8 @@ impl Flags {
         let found = all_to_all(transport, operation, (0..n_ranks).map(for_rank).collect())?;
         Ok(mine.unwrap_or_else(|| {
             let address = usize::from_le_bytes(found[0][..].try_into().expect("the first rank sends an address"));
-            // SAFETY: ranks are threads of one process, and the first made this pointer of an `Arc<Self>` for this rank, which fetches it
-            // once.
+            // SAFETY: ranks are threads of one process, and the first made this pointer of an `Arc<Self>` for this
+            // rank, which fetches it once.
             unsafe { Arc::from_raw(address as *const Self) }
         }))
     }
@@ -403,7 +405,8 @@ impl Flags {
         Ok(Self { words: words.cast(), n_ranks, context: Arc::clone(context) })
     }
 
-    /// Where the flag is that `setter` sets for `waiter`. Memory of the host has one address for the host and all cards.
+    /// Where the flag is that `setter` sets for `waiter`. Memory of the host has one address for the host and all
+    /// cards.
     fn address(&self, waiter: usize, setter: usize, flag: Flag) -> CUdeviceptr {
         let at = Self::place(self.n_ranks, waiter, setter, flag);
         (self.words as usize + at * size_of::<AtomicU32>()) as CUdeviceptr

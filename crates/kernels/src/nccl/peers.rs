@@ -79,7 +79,8 @@ impl Peers {
         self.is_one_process
     }
 
-    /// Whether some ranks share the context of a card, so that ranks have to meet before whatever waits for another one is put there.
+    /// Whether some ranks share the context of a card, so that ranks have to meet before whatever waits for another one
+    /// is put there.
     pub(super) fn shares_context(&self) -> bool {
         self.shares_context
     }
@@ -90,7 +91,8 @@ impl Peers {
         Ok(all.iter().all(|theirs| **theirs == [1]))
     }
 
-    /// Gives every rank of this process something of each, in the order of ranks; all of them call it, with things of one type.
+    /// Gives every rank of this process something of each, in the order of ranks; all of them call it, with things of
+    /// one type.
     pub(crate) fn hand_out<T: Send + Sync + 'static>(
         &self,
         operation: &'static str,
@@ -109,7 +111,8 @@ impl Peers {
         (self.open_memory)(operation, context)
     }
 
-    /// Whether the cards of all ranks read what is allocated in a context, from now on if they can; all of them call it.
+    /// Whether the cards of all ranks read what is allocated in a context, from now on if they can; all of them call
+    /// it.
     pub(crate) fn lets_read(&self, operation: &'static str, context: &Arc<CudaContext>) -> Result<bool, CommError> {
         if self.size == 1 || !self.is_one_process {
             return Ok(self.size == 1);
@@ -121,9 +124,10 @@ impl Peers {
         self.agree(opened.is_ok())
     }
 
-    /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator, or for ranks that share
-    /// its context. Such a wait must not be for a rank that has ended: what that one gives back, such as memory that others can read, it
-    /// can only when their cards are done, and the driver then answers nobody. Nor for one that still asks the driver for something.
+    /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator, or
+    /// for ranks that share its context. Such a wait must not be for a rank that has ended: what that one gives back,
+    /// such as memory that others can read, it can only when their cards are done, and the driver then answers nobody.
+    /// Nor for one that still asks the driver for something.
     pub(crate) fn meet(&self) -> Result<(), CommError> {
         let waits = self.one_sided.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
         if waits || self.shares_context { self.agree(true).map(drop) } else { Ok(()) }
@@ -148,8 +152,8 @@ impl Peers {
         }
     }
 
-    /// Calls everything off that is under way, unless it ends by itself soon: a rank that has failed has told nobody yet, and others may wait for
-    /// what it will not do.
+    /// Calls everything off that is under way, unless it ends by itself soon: a rank that has failed has told nobody
+    /// yet, and others may wait for what it will not do.
     pub(super) fn end_soon(&self, streams: [&CudaStream; 2]) {
         let start = Instant::now();
         let is_busy = |stream: &&CudaStream| {

@@ -4,9 +4,10 @@
 //! owner    …writes its rows…  ── Ready ──→            waits for Done, may overwrite its rows
 //! reader                          waits for Ready, copies the rows  ── Done ──→
 //! ```
-//! A flag is set by the one and taken down by the other, whose wait it ends. The owner of rows sets [`Flag::Ready`] for a reader again
-//! only after it has taken down that reader's [`Flag::Done`], which the reader set after it took the last `Ready` down; and likewise the
-//! other way round. So no flag is set that is up, and the same schedule can be repeated without end: as a graph is.
+//! A flag is set by the one and taken down by the other, whose wait it ends. The owner of rows sets [`Flag::Ready`] for
+//! a reader again only after it has taken down that reader's [`Flag::Done`], which the reader set after it took the
+//! last `Ready` down; and likewise the other way round. So no flag is set that is up, and the same schedule can be
+//! repeated without end: as a graph is.
 
 /// What a flag says to the rank that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,8 +29,8 @@ pub(super) enum Act {
     Copy(usize),
 }
 
-/// What rank `me` does that has rows for others where `gives` says so, and gets some where `gets` does. Ranks copy from one after the
-/// other, each from another one at a time, so that no link has to serve two.
+/// What rank `me` does that has rows for others where `gives` says so, and gets some where `gets` does. Ranks copy from
+/// one after the other, each from another one at a time, so that no link has to serve two.
 pub(super) fn schedule(me: usize, gives: &[bool], gets: &[bool]) -> Vec<Act> {
     let n = gives.len();
     let others = || (1..n).map(|step| (me + step) % n);
@@ -50,7 +51,8 @@ mod tests {
 
     use super::*;
 
-    /// Ranks that carry out exchanges, one after the other, in an order that `turns` draws; whoever waits is passed over.
+    /// Ranks that carry out exchanges, one after the other, in an order that `turns` draws; whoever waits is passed
+    /// over.
     struct World {
         /// What is left of each rank's acts, the next one last, with the number of the exchange.
         left: Vec<Vec<(usize, Act)>>,
@@ -106,7 +108,8 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order ranks come to act: none waits for ever, rows are read while they are there, and no flag is left.
+        /// In whatever order ranks come to act: none waits for ever, rows are read while they are there, and no flag is
+        /// left.
         #[test]
         fn exchanges_end_in_any_order((n, exchanges, turns) in worlds()) {
             let mut world = World::new(&exchanges, n);

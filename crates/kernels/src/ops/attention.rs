@@ -1,7 +1,7 @@
 //! `kernels/attention.cu`: attention, composed of scores, a softmax over entries and products weighted by shares.
 //!
-//! Shares live in scratch memory of one number for each entry and head while an operation runs, and are computed again by the
-//! backward pass.
+//! Shares live in scratch memory of one number for each entry and head while an operation runs, and are computed again
+//! by the backward pass.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::checks::AttentionShapes;
@@ -20,8 +20,8 @@ use crate::{CudaMatrix, CudaSparse};
 const OPERATION: &str = "attention";
 const BACKWARD: &str = "attention_backward";
 
-/// Blocks of the kernel that sums up the gradient of the vector: enough to fill a device, few enough that their sums are
-/// small.
+/// Blocks of the kernel that sums up the gradient of the vector: enough to fill a device, few enough that their sums
+/// are small.
 const VECTOR_BLOCKS_MAX: u32 = 1024;
 /// Columns that a warp of the gradients of GATv2 has.
 const DYNAMIC_COLUMNS: usize = 128;
@@ -168,8 +168,8 @@ impl Cuda {
             launch.arg(&vector.data);
         }
         launch.arg(&mut scores.data);
-        // SAFETY: destinations have a row for each row of the pattern, sources one for each column, both `heads · depth` wide,
-        // and so is the vector; there is a row of `heads` scores for each entry, which one warp writes.
+        // SAFETY: destinations have a row for each row of the pattern, sources one for each column, both `heads ·
+        // depth` wide, and so is the vector; there is a row of `heads` scores for each entry, which one warp writes.
         unsafe { launch.launch(warps_for(csr.n_pieces())) }.map_err(Self::failed(operation))?;
         Ok(scores)
     }
@@ -200,8 +200,8 @@ impl Cuda {
         let kernel = self.kernel(operation, Source::ATTENTION, "mask_entries", &[])?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&heads).arg(&mask).arg(&mut entries.data).arg(&shares).arg(&masked);
-        // SAFETY: all matrices have a row of `heads` floats for each entry, which one warp writes; there is a name for each
-        // column, or none are given; a key that is stored lives as long as the graph that this is captured for.
+        // SAFETY: all matrices have a row of `heads` floats for each entry, which one warp writes; there is a name for
+        // each column, or none are given; a key that is stored lives as long as the graph that this is captured for.
         unsafe { launch.launch(warps_for(graph.forward.n_pieces())) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -217,14 +217,14 @@ impl Cuda {
         let kernel = self.kernel(BACKWARD, Source::ATTENTION, "static_slopes", &types)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&heads).arg(&slope).arg(&destination.data).arg(&source.data).arg(&mut grads.data);
-        // SAFETY: destinations have a row of `heads` for each row of the pattern, sources one for each column, gradients one
-        // for each entry.
+        // SAFETY: destinations have a row of `heads` for each row of the pattern, sources one for each column,
+        // gradients one for each entry.
         unsafe { launch.launch(warps_for(graph.forward.n_pieces())) }.map_err(Self::failed(BACKWARD))?;
         Ok(())
     }
 
-    /// The gradient of the rows (`ends.0`) or, over the transpose, of the columns of what the scores of GATv2 add up; and of
-    /// the vector, if wanted.
+    /// The gradient of the rows (`ends.0`) or, over the transpose, of the columns of what the scores of GATv2 add up;
+    /// and of the vector, if wanted.
     fn dynamic_grads(
         &self,
         operands: &Operands<'_>,
@@ -251,8 +251,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&heads).arg(&width).arg(&operands.slope).arg(&grads.data);
         launch.arg(&ends.0.data).arg(&ends.1.data).arg(&vector.data).arg(&mut out.data).arg(&partial.data).arg(&sums);
-        // SAFETY: the ends have a row for each row and column of the pattern, all `width` wide; there is a row of partial sums
-        // for each segment and one of the vector's for each warp.
+        // SAFETY: the ends have a row for each row and column of the pattern, all `width` wide; there is a row of
+        // partial sums for each segment and one of the vector's for each warp.
         unsafe { launch.launch(config) }.map_err(Self::failed(BACKWARD))?;
         if csr.n_hubs() > 0 {
             let types = [("V", vector.dtype), ("Z", out.dtype)];
@@ -269,8 +269,8 @@ impl Cuda {
     }
 }
 
-/// Warps that walk over the pieces of a pattern; as many as the pattern asks for, whatever the device, so that sums are made
-/// of the same parts everywhere.
+/// Warps that walk over the pieces of a pattern; as many as the pattern asks for, whatever the device, so that sums are
+/// made of the same parts everywhere.
 fn dynamic_config(csr: &CudaCsr, width: usize) -> LaunchConfig {
     let rows = warps_for(csr.n_pieces());
     let panels = width.div_ceil(DYNAMIC_COLUMNS) as u32;

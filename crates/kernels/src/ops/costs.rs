@@ -1,10 +1,11 @@
-//! What a block costs, a window that has any, an entry, and an operand made for blocks: measured on the card once. They decide which
-//! of a few shares blocks might begin at. What entries cost depends on a pattern in more ways than these times tell (how short its rows are,
-//! how far apart, how large the operand is), so that a trial on the pattern itself then decides whether blocks pay.
+//! What a block costs, a window that has any, an entry, and an operand made for blocks: measured on the card once. They
+//! decide which of a few shares blocks might begin at. What entries cost depends on a pattern in more ways than these
+//! times tell (how short its rows are, how far apart, how large the operand is), so that a trial on the pattern itself
+//! then decides whether blocks pay.
 //!
-//! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So whatever was
-//! measured is kept, that later runs decide the same: the first process that keeps it wins, and where it cannot be kept nothing is
-//! measured.
+//! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So
+//! whatever was measured is kept, that later runs decide the same: the first process that keeps it wins, and where it
+//! cannot be kept nothing is measured.
 
 use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape};
@@ -19,17 +20,18 @@ use crate::driver::Driver;
 use crate::matrix::{CudaCsr, CudaMatrix};
 use crate::measurements;
 
-/// Shares of a block's places at which blocks may begin; `kernels/tiling.cu` counts for as many. The first one bounds what
-/// blocks take: `girih-compute` plans with it.
+/// Shares of a block's places at which blocks may begin; `kernels/tiling.cu` counts for as many. The first one bounds
+/// what blocks take: `girih-compute` plans with it.
 const CANDIDATES: [f64; 5] = [0.015, 0.02, 0.03, 0.05, 0.1];
 /// Kernels whose times are measured.
 const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PAPER, Source::SPMM, Source::OPERAND];
-/// Rows and columns of the patterns that are measured: rows enough to fill a card, columns few enough that their rows stay close.
+/// Rows and columns of the patterns that are measured: rows enough to fill a card, columns few enough that their rows
+/// stay close.
 const SIZE: Shape = Shape { rows: 1 << 16, cols: 1 << 15 };
 /// Entries of each row.
 const PER_ROW: usize = 32;
-/// Rows from which blocks would take entries, and how many these have: the difference is what entries cost, rows aside. Both
-/// are long enough to be gathered by whole warps.
+/// Rows from which blocks would take entries, and how many these have: the difference is what entries cost, rows aside.
+/// Both are long enough to be gathered by whole warps.
 const DENSE_ROWS: usize = 1 << 15;
 const PER_DENSE_ROW: [usize; 2] = [128, 256];
 /// A block as full as this is about worth being one: so far apart are entries on which it depends.
@@ -41,8 +43,8 @@ const MANY: usize = 32;
 const WORTH: u128 = 64;
 /// Blocks are not even tried where costs predict so many times the time without them, as one part of so many more.
 const HOPELESS: u128 = 2;
-/// Untimed and timed runs; the shortest counts: a host that is busy with other things delays some of them, and what is measured
-/// now is kept.
+/// Untimed and timed runs; the shortest counts: a host that is busy with other things delays some of them, and what is
+/// measured now is kept.
 const WARM_UP: usize = 2;
 const RUNS: usize = 15;
 /// As many of products on a pattern that is to be used.
@@ -91,8 +93,8 @@ pub(super) struct Parts {
     pub(super) operand_rows: u64,
 }
 
-/// How many blocks there are, how many entries in them, and how many windows whose densest block is one of them: below the first
-/// candidate, between two, and from the last one on.
+/// How many blocks there are, how many entries in them, and how many windows whose densest block is one of them: below
+/// the first candidate, between two, and from the last one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fills {
     blocks: [u64; CANDIDATES.len() + 1],
@@ -145,8 +147,8 @@ impl Costs {
         self.time(parts) <= without - without / WORTH && parts.blocks > 0
     }
 
-    /// The number of the candidate with the least time, of equals the one with fewest blocks; `None` where there are no blocks, or a
-    /// trial would be in vain.
+    /// The number of the candidate with the least time, of equals the one with fewest blocks; `None` where there are no
+    /// blocks, or a trial would be in vain.
     fn choose(self, fills: &Fills) -> Option<usize> {
         let best = (0..CANDIDATES.len()).rev().min_by_key(|&i| self.time(fills.split_at(i)));
         let without = self.time(Parts { entries: fills.entries.iter().sum(), ..Parts::default() });
@@ -191,8 +193,8 @@ impl Cuda {
         Ok(share.map(|share| entries_of(share, layout)))
     }
 
-    /// Whether products like that with `x` take less time by these blocks and the rest: tried now or before, or what costs say where it
-    /// cannot be kept.
+    /// Whether products like that with `x` take less time by these blocks and the rest: tried now or before, or what
+    /// costs say where it cannot be kept.
     pub(super) fn pay(&self, class: Class, csr: &CudaCsr, tiles: &Tiles, x: &CudaMatrix) -> bool {
         let parts = tiles.parts();
         let tried = || match self.times_of(csr, tiles, x) {
@@ -237,8 +239,8 @@ impl Cuda {
         let kernel = self.tiling_kernel(operation, "count_fills", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&search).arg(&candidates).arg(&mut blocks).arg(&mut entries).arg(&mut windows);
-        // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number for
-        // each candidate and one more.
+        // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number
+        // for each candidate and one more.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         fills.blocks.copy_from_slice(&self.read(operation, &blocks.slice(..))?);
         fills.entries.copy_from_slice(&self.read(operation, &entries.slice(..))?);
@@ -317,8 +319,8 @@ impl Cuda {
         (0..n).try_fold(f64::INFINITY, |least, _| Ok(least.min(self.elapsed(&mut work)?)))
     }
 
-    /// So many blocks in each row of blocks, anywhere, and entries besides. A sixteenth of the blocks' places is taken, by bits
-    /// that differ from word to word.
+    /// So many blocks in each row of blocks, anywhere, and entries besides. A sixteenth of the blocks' places is taken,
+    /// by bits that differ from word to word.
     fn scattered_tiles(
         &self,
         operation: &'static str,
@@ -430,7 +432,8 @@ mod tests {
     }
 
     proptest! {
-        /// A block is one where that takes less time than its entries, if blocks of a bin are alike and windows cost nothing.
+        /// A block is one where that takes less time than its entries, if blocks of a bin are alike and windows cost
+        /// nothing.
         #[test]
         fn blocks_that_pay_are_blocks(counts in prop::array::uniform6(1_u64..1000), block in 200_u64..2000) {
             let fills = fills(counts);

@@ -1,7 +1,8 @@
-//! `kernels/dense.cu` and `kernels/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights and sums over nodes.
+//! `kernels/dense.cu` and `kernels/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights and
+//! sums over nodes.
 //!
-//! Libraries multiply `f32` without tensor cores, and write what an activation then reads again. Here both are one pass, which
-//! waits for memory alone where weights are narrow.
+//! Libraries multiply `f32` without tensor cores, and write what an activation then reads again. Here both are one
+//! pass, which waits for memory alone where weights are narrow.
 
 use std::ops::RangeInclusive;
 
@@ -33,14 +34,14 @@ const LONG: usize = 1 << 14;
 const COLS: RangeInclusive<usize> = WIDE..=256;
 /// Rows of sums over nodes, at most.
 const SUMMED_ROWS_MAX: usize = 2048;
-/// Blocks that share a product, by `mma` and by `wgmma`. The numbers depend on no card, so that sums are made of the same parts on all
-/// that multiply alike.
+/// Blocks that share a product, by `mma` and by `wgmma`. The numbers depend on no card, so that sums are made of the
+/// same parts on all that multiply alike.
 const BLOCKS: usize = 264;
 const BLOCKS_OF_WARPGROUPS: usize = 132;
 /// Stages that a part of the summed dimension is worth being a part for.
 const PART_STAGES_MIN: usize = 8;
-/// Stages of shared memory of warpgroups, and the bytes of one: two tiles of numbers by columns, and one of rows. It begins at a multiple
-/// of the last.
+/// Stages of shared memory of warpgroups, and the bytes of one: two tiles of numbers by columns, and one of rows. It
+/// begins at a multiple of the last.
 const WARPGROUP_STAGES: usize = 4;
 const WARPGROUP_STAGE_BYTES: usize = (2 * TILE * DEPTH_BYTES + TILE * (DEPTH_BYTES + 16)).next_multiple_of(SWIZZLED);
 const SWIZZLED: usize = 1024;
@@ -91,8 +92,8 @@ impl<'a> From<(&'a CudaMatrix, &'a CudaMatrix)> for Factors<'a> {
     }
 }
 
-/// What a kernel is compiled for besides operands: how the result, the bias and what went through an activation are stored, and what
-/// happens to sums.
+/// What a kernel is compiled for besides operands: how the result, the bias and what went through an activation are
+/// stored, and what happens to sums.
 #[derive(Clone, Copy)]
 struct Variant {
     out: Dtype,
@@ -113,8 +114,8 @@ enum ProductKernel {
 }
 
 impl ProductKernel {
-    /// The faster one for a result of `shape`: of narrow ones, and of sums for few features, warpgroups would compute halves of tiles for
-    /// nothing.
+    /// The faster one for a result of `shape`: of narrow ones, and of sums for few features, warpgroups would compute
+    /// halves of tiles for nothing.
     fn of(device: &Device, shape: Shape, splits: bool, dtype: Dtype) -> Self {
         let fills_tiles = shape.cols > COLS_MAX / 2 && !(splits && shape.rows <= TILE / 2);
         let suits = dtype == Dtype::F32 && fills_tiles && has_wgmma(device.capability());
@@ -212,7 +213,8 @@ impl Cuda {
         Cut::of(kernel, dense.shape, dense.depth, splits, dtype)
     }
 
-    /// A product with a long side, and its epilogue; `false`, and nothing is done, for others. Both operands are of one type.
+    /// A product with a long side, and its epilogue; `false`, and nothing is done, for others. Both operands are of one
+    /// type.
     pub(super) fn multiply_long(
         &self,
         dense: Dense,
@@ -239,8 +241,8 @@ impl Cuda {
         }
     }
 
-    /// The sum of two products of long rows, `dense` the first, and its epilogue; `false`, and nothing is done, for others. All
-    /// operands are of one type.
+    /// The sum of two products of long rows, `dense` the first, and its epilogue; `false`, and nothing is done, for
+    /// others. All operands are of one type.
     pub(super) fn multiply_long_pair(
         &self,
         dense: Dense,
@@ -261,8 +263,8 @@ impl Cuda {
         Ok(true)
     }
 
-    /// A product of long rows that goes back through the activation whose result is `y`, and the sums of its columns; `false`, and
-    /// nothing is done, for others.
+    /// A product of long rows that goes back through the activation whose result is `y`, and the sums of its columns;
+    /// `false`, and nothing is done, for others.
     pub(super) fn multiply_long_backward(
         &self,
         dense: Dense,
@@ -381,9 +383,9 @@ impl Cuda {
         let part = cut.part as u64;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&first).arg(&second).arg(&part).arg(&to);
-        // SAFETY: the shapes were checked, and operands are of the type that the kernel was compiled for; their rows are wide
-        // enough to begin where copies of 16 bytes may; `to` has room for each row and part, of the type that the kernel was
-        // compiled for.
+        // SAFETY: the shapes were checked, and operands are of the type that the kernel was compiled for; their rows
+        // are wide enough to begin where copies of 16 bytes may; `to` has room for each row and part, of the type that
+        // the kernel was compiled for.
         unsafe { launch.launch(cut.config(shared_bytes)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }

@@ -52,8 +52,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&n_heads).arg(&depth).arg(&left).arg(&right);
         launch.arg(&x.data).arg(&y.data).arg(&mut out.data);
-        // SAFETY: rows of `x` are those of the pattern, rows of `y` its columns, both `heads · depth` wide; `out` has a row of
-        // `heads` for each entry, which one warp writes.
+        // SAFETY: rows of `x` are those of the pattern, rows of `y` its columns, both `heads · depth` wide; `out` has a
+        // row of `heads` for each entry, which one warp writes.
         unsafe { launch.launch(warps_for(direction.csr.n_pieces())) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -83,8 +83,8 @@ impl Cuda {
         for (kernel, config) in self.row_kernels(operation, names, csr, &types)? {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&pattern).arg(&heads).arg(&mut scores.data).arg(&log_sums);
-            // SAFETY: scores have a row of `heads` for each entry and log sums one for each row, of the types that the kernel
-            // was compiled for; each row of the pattern is one team's.
+            // SAFETY: scores have a row of `heads` for each entry and log sums one for each row, of the types that the
+            // kernel was compiled for; each row of the pattern is one team's.
             unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         }
         Ok(())
@@ -118,14 +118,15 @@ impl Cuda {
         for (kernel, config) in self.row_kernels(operation, names, csr, &types)? {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&pattern).arg(&heads).arg(&shares.data).arg(&mut grad.data);
-            // SAFETY: both matrices have a row of `heads` for each entry, of the types that the kernel was compiled for; each
-            // row of the pattern is one team's.
+            // SAFETY: both matrices have a row of `heads` for each entry, of the types that the kernel was compiled
+            // for; each row of the pattern is one team's.
             unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         }
         Ok(())
     }
 
-    /// `out[i, h] = Σ entries[e, h]` over the entries of row `i`; `entries` are `f32` in the order of the untransposed entries.
+    /// `out[i, h] = Σ entries[e, h]` over the entries of row `i`; `entries` are `f32` in the order of the untransposed
+    /// entries.
     pub(crate) fn sum_entries(
         &self,
         operation: &'static str,
@@ -183,8 +184,8 @@ impl Cuda {
         let kernel = self.kernel("head_dots", Source::EDGES, "head_dots", &types)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector.data).arg(&mut out.data);
-        // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the kernel
-        // was compiled for.
+        // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the
+        // kernel was compiled for.
         unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed("head_dots"))?;
         Ok(())
     }
@@ -223,8 +224,8 @@ impl Cuda {
         let kernel = self.kernel("head_dots_backward", Source::EDGES, "head_dots_rows", &types)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&grad.data).arg(&n_rows).arg(&heads).arg(&width).arg(&vector.data).arg(&mut x_grad.data);
-        // SAFETY: `grad` is `n_rows × heads`, the vector `width` wide, `x_grad` `n_rows × width`, of the types that the kernel
-        // was compiled for.
+        // SAFETY: `grad` is `n_rows × heads`, the vector `width` wide, `x_grad` `n_rows × width`, of the types that the
+        // kernel was compiled for.
         unsafe { launch.launch(warps_for(rows)) }.map_err(Self::failed("head_dots_backward"))?;
         Ok(())
     }
@@ -250,8 +251,8 @@ impl Cuda {
             launch.arg(&grad.data).arg(&x.data).arg(&n_rows).arg(&heads).arg(&width).arg(&rows_of_block);
             launch.arg(&mut partial.data);
             let grid_dim = (n_blocks as u32, 1, 1);
-            // SAFETY: `grad` is `n_rows × heads`, `x` `n_rows × width`; there is a row of partial sums for each block, and the
-            // kernel expects blocks of 256 threads.
+            // SAFETY: `grad` is `n_rows × heads`, `x` `n_rows × width`; there is a row of partial sums for each block,
+            // and the kernel expects blocks of 256 threads.
             unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }) }
                 .map_err(Self::failed(OPERATION))?;
         }
@@ -273,8 +274,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&mut out.data);
         let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
-        // SAFETY: `partial` holds `n_rows × width` floats, `out` one row as wide; blocks of 1024 threads are what the kernel
-        // expects.
+        // SAFETY: `partial` holds `n_rows × width` floats, `out` one row as wide; blocks of 1024 threads are what the
+        // kernel expects.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (1024, 1, 1), shared_mem_bytes: 0 }) }
             .map_err(Self::failed(operation))?;
         Ok(())

@@ -207,8 +207,8 @@ impl Cuda {
         let bias = bias.map(|bias| self.address(bias).at);
         let operands = Operands { a: at_b.at, b: at_a.at, bias: bias.unwrap_or(0), out: at_out.at };
         let product = Product { has_bias: bias.is_some(), ..dense.by_columns(at_a, at_b, at_out) };
-        // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the stream;
-        // `out` is borrowed alone, and every matrix has an allocation of its own.
+        // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the
+        // stream; `out` is borrowed alone, and every matrix has an allocation of its own.
         let done = unsafe { lt.multiply(product, (dense.alpha, dense.beta), operands) };
         done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
     }
@@ -251,8 +251,8 @@ impl Cuda {
             };
         }
         launch.arg(&mut out.data).arg(&n).arg(&cols).arg(&keep).arg(&activation);
-        // SAFETY: `out` and the product, in f32, hold `n` elements, and the bias one row of `cols`, padding counted, of the
-        // types that the kernel was compiled for.
+        // SAFETY: `out` and the product, in f32, hold `n` elements, and the bias one row of `cols`, padding counted, of
+        // the types that the kernel was compiled for.
         unsafe { launch.launch(threads_for(n as usize)) }.map_err(Self::failed("gemm"))?;
         Ok(())
     }
@@ -270,8 +270,8 @@ impl Cuda {
     /// A product with sums in `f32`, put on the stream. No dimension may be zero.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type, which live until all
-    /// work that was put on the stream before they are freed is done; `out` may be written, and overlaps neither.
+    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type, which live until
+    /// all work that was put on the stream before they are freed is done; `out` may be written, and overlaps neither.
     pub(super) unsafe fn dense(
         &self,
         operation: &'static str,

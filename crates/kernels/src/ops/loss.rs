@@ -63,7 +63,8 @@ impl Lanes {
         }
         let vec = if cols < WIDE { 1 } else { WIDE };
         let vectors = pitch(cols) / vec;
-        // Few lanes, because most of what a warp does for a row is the same for one lane and for many; two of them fill a sector.
+        // Few lanes, because most of what a warp does for a row is the same for one lane and for many; two of them fill
+        // a sector.
         let n = vectors.div_ceil(Self::KEPT).next_power_of_two().clamp(vectors.min(2), 32);
         let kept = vectors.div_ceil(n);
         Self { n, vec, kept: if kept <= Self::KEPT_MAX { kept } else { 0 } }
@@ -161,8 +162,8 @@ impl Cuda {
     /// The losses of rows, with their gradients if wanted, and the sum.
     ///
     /// # Safety
-    /// What the kernel reads besides logits is there for each row, of the type that `rows` names. The gradient is of the shape of
-    /// the logits.
+    /// What the kernel reads besides logits is there for each row, of the type that `rows` names. The gradient is of
+    /// the shape of the logits.
     unsafe fn loss(
         &self,
         rows: &Rows<'_>,
@@ -192,14 +193,14 @@ impl Cuda {
         };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&losses);
-        // SAFETY: logits and gradient are of the types that the kernel was compiled for and of one shape, there is a sum for each
-        // block, and the caller vouches for the rest.
+        // SAFETY: logits and gradient are of the types that the kernel was compiled for and of one shape, there is a
+        // sum for each block, and the caller vouches for the rest.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         self.finish_loss(operation, &partials, weight, loss)
     }
 
-    /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are, or where the same rows
-    /// were found to have such classes before.
+    /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are, or where the same
+    /// rows were found to have such classes before.
     fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
         const OPERATION: &str = SOFTMAX;
         let is_known = |(known, n): &(Arc<[u32]>, usize)| Arc::ptr_eq(known, &classes.host) && *n == n_columns;

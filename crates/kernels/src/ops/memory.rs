@@ -16,7 +16,8 @@ use crate::backend::Cuda;
 use crate::matrix::{CudaIds, CudaMatrix, Derived, pitch};
 use crate::staging::Rows;
 
-/// Elements that are laid out or rounded on the device at a time, so that a matrix is not held twice while it is uploaded.
+/// Elements that are laid out or rounded on the device at a time, so that a matrix is not held twice while it is
+/// uploaded.
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are put together on the device at a time while a matrix is downloaded.
 const DOWNLOAD_PIECE: usize = 1 << 22;
@@ -161,8 +162,8 @@ impl Cuda {
         Ok(allocated)
     }
 
-    /// Fills memory with what is no number and no id, so that tests notice who reads before anything is written, or between
-    /// rows.
+    /// Fills memory with what is no number and no id, so that tests notice who reads before anything is written, or
+    /// between rows.
     fn poison<T>(&self, memory: &CudaSlice<T>) -> Result<(), DriverError> {
         let (address, n_bytes) = (self.pointer(Some(memory)), memory.len() * size_of::<T>());
         // SAFETY: the memory was allocated just now on the same stream, and nobody else knows of it.
@@ -193,8 +194,8 @@ impl Cuda {
         Ok(uploaded)
     }
 
-    /// Puts a copy of `values`, rows of `cols`, at the start of what `to` shows, which is ours to write, on the stream; rows begin
-    /// `pitch` elements apart there.
+    /// Puts a copy of `values`, rows of `cols`, at the start of what `to` shows, which is ours to write, on the stream;
+    /// rows begin `pitch` elements apart there.
     ///
     /// # Panics
     /// When there is no room for them.
@@ -211,8 +212,8 @@ impl Cuda {
         let rows = Rows { address: to.device_ptr(&self.device.stream).0, row_bytes, pitch_bytes };
         // SAFETY: values are numbers, without padding between them, and there are so many bytes of them.
         let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
-        // SAFETY: there is room for all values, which lives for as long as the view and until the stream has done what was put
-        // there before.
+        // SAFETY: there is room for all values, which lives for as long as the view and until the stream has done what
+        // was put there before.
         unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
     }
 
@@ -269,8 +270,8 @@ impl Cuda {
             let start = (piece * rows_at_once * out.pitch()) as u64;
             let staged = Strided { at: self.pointer(Some(&staged)), start: 0, pitch: cols as u64, dtype: Dtype::F32 };
             let to = Strided { at: self.pointer(Some(&out.data)), start, pitch: out.pitch() as u64, dtype: out.dtype };
-            // SAFETY: `staged` holds the rows without gaps, and they are rows of `out`, which is ours to write; the stream keeps
-            // the next piece from overwriting `staged` before.
+            // SAFETY: `staged` holds the rows without gaps, and they are rows of `out`, which is ours to write; the
+            // stream keeps the next piece from overwriting `staged` before.
             unsafe { self.copy_rows(operation, shape, staged, to) }?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The operations, a module for each source in `kernels/`: checked operands in, launches out. `costs` chooses between kernels of
-//! sparse products.
+//! The operations, a module for each source in `kernels/`: checked operands in, launches out. `costs` chooses between
+//! kernels of sparse products.
 
 mod attention;
 mod costs;

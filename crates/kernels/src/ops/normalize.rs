@@ -87,8 +87,8 @@ impl Cuda {
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&gain.data).arg(&moments.data).arg(&rows).arg(&cols).arg(&mut grad.data);
-        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, gain one row of floats, and
-        // moments two floats for each row.
+        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, gain one row of floats,
+        // and moments two floats for each row.
         unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -107,8 +107,8 @@ impl Cuda {
         self.column_reduction(OPERATION, x.shape, sums, |rows, cols, partials, config| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(&grad.data).arg(&moments.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments two floats for
-            // each row; `partials` has room for two sums of each column and block.
+            // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments two floats
+            // for each row; `partials` has room for two sums of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         })
@@ -159,8 +159,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
         launch.arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&mut out.data);
-        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for; the others are one row of
-        // floats each.
+        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for; the others are one row
+        // of floats each.
         unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -215,8 +215,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
         launch.arg(&gain.data).arg(&shift.data).arg(&slope.data).arg(&rows).arg(&cols).arg(&mut grad.data);
-        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for; the others are one row of
-        // floats each.
+        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for; the others are one row
+        // of floats each.
         unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }

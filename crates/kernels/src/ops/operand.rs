@@ -118,9 +118,9 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&right).arg(&rows).arg(&cols).arg(&made_at).arg(&out_pitch).arg(&halves_at).arg(&found);
         launch.arg(&direction.most_right).arg(&unscale);
-        // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for each row, if
-        // there are factors; it has at least eight columns, so that vectors begin where they may; rows and halves have room
-        // for as many elements, padding included, and live until the kernel is on the stream.
+        // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for each
+        // row, if there are factors; it has at least eight columns, so that vectors begin where they may; rows and
+        // halves have room for as many elements, padding included, and live until the kernel is on the stream.
         unsafe { launch.launch(vectors(x.shape.rows, made_pitch.max(x.pitch()))) }.map_err(Self::failed(operation))?;
         let operand = match made {
             Some(data) => {
@@ -153,21 +153,22 @@ impl Cuda {
         let config = LaunchConfig { grid_dim: (all.grid_dim.0.min(LOOKING_MAX), 1, 1), ..all };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&rows).arg(&cols).arg(&mut found);
-        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, and begins where four of them may; `found`
-        // is one number.
+        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, and begins where four of them may;
+        // `found` is one number.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(found)
     }
 }
 
-/// Elements from row to row where rows are gathered: those that fit a line of the cache lie in one line, because what limits a
-/// device is how many lines it can ask for.
+/// Elements from row to row where rows are gathered: those that fit a line of the cache lie in one line, because what
+/// limits a device is how many lines it can ask for.
 fn gathered_pitch(cols: usize, dtype: Dtype) -> usize {
     let elements = pitch(cols);
     if elements * dtype.n_bytes() <= LINE { elements.next_power_of_two() } else { elements }
 }
 
-/// A thread for each vector of eight columns of some rows, whole rows side by side in a block unless they are very wide.
+/// A thread for each vector of eight columns of some rows, whole rows side by side in a block unless they are very
+/// wide.
 fn vectors(rows: usize, pitch: usize) -> LaunchConfig {
     let n = pitch / WIDE;
     let wide = (n.next_power_of_two() as u32).clamp(1, BLOCK);

@@ -139,8 +139,9 @@ impl Cuda {
         for table in tables(updates.iter().map(parameter)) {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&table.updates).arg(&momentum).arg(&lr).arg(&stored);
-            // SAFETY: all three matrices of an update hold `n` floats, parameter and velocity are ours to write, and the
-            // blocks are those of the table; rates that are stored live as long as the graph that this is captured for.
+            // SAFETY: all three matrices of an update hold `n` floats, parameter and velocity are ours to write, and
+            // the blocks are those of the table; rates that are stored live as long as the graph that this is captured
+            // for.
             unsafe { launch.launch(table.config()) }.map_err(Self::failed("sgd"))?;
         }
         Ok(())

@@ -47,8 +47,8 @@ impl Cuda {
         let (rows, n_columns) = (padded.rows as u64, cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&factors.data).arg(&mut out.data).arg(&rows).arg(&n_columns);
-        // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, where rows begin, and
-        // there is a factor for each row.
+        // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them,
+        // where rows begin, and there is a factor for each row.
         unsafe { launch.launch(columns_of(Shape::new(padded.rows, cols))) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -128,8 +128,8 @@ impl Cuda {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(&kept);
             launch.arg(partials);
-            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them, where
-            // rows begin, and `sums` is as wide; `partials` has room for one sum of each column and block.
+            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them,
+            // where rows begin, and `sums` is as wide; `partials` has room for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         };
@@ -149,8 +149,8 @@ impl Cuda {
         let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of fours of them, where rows begin, and
-            // `out` is as wide; `partials` has room for one sum of each column and block.
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of fours of them, where rows
+            // begin, and `out` is as wide; `partials` has room for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         };
@@ -160,8 +160,8 @@ impl Cuda {
         self.column_reduction(OPERATION, x.shape, [out], launch)
     }
 
-    /// Sums over the rows of a matrix of `shape`: `launch`, given rows, columns, room for partial sums and the grid, starts
-    /// a kernel that calls `column_partials` of `common.cuh`; its sums end up in `outs`, one row each.
+    /// Sums over the rows of a matrix of `shape`: `launch`, given rows, columns, room for partial sums and the grid,
+    /// starts a kernel that calls `column_partials` of `common.cuh`; its sums end up in `outs`, one row each.
     pub(super) fn column_reduction<const N: usize>(
         &self,
         operation: &'static str,
@@ -182,8 +182,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// The same where threads keep to four columns each: `launch` is given a quarter of the columns, and starts a kernel of four
-    /// sums. The number of columns is a multiple of four, and may count padding, of which `out` has as much.
+    /// The same where threads keep to four columns each: `launch` is given a quarter of the columns, and starts a
+    /// kernel of four sums. The number of columns is a multiple of four, and may count padding, of which `out` has as
+    /// much.
     fn reduction_in_fours(
         &self,
         operation: &'static str,
@@ -217,7 +218,8 @@ impl Cuda {
         launch.arg(partials).arg(&pieces).arg(&cols).arg(&mut out.data);
         let config =
             LaunchConfig { grid_dim: (blocks, n_sums, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
-        // SAFETY: `partials` are `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of type Y.
+        // SAFETY: `partials` are `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of type
+        // Y.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -228,7 +230,8 @@ impl Cuda {
         self.masked(x, self.mask(dropout, x.shape.cols)?, out)
     }
 
-    /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is rounded.
+    /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is
+    /// rounded.
     pub(super) fn dropout_unscaled(
         &self,
         x: &CudaMatrix,
@@ -327,8 +330,8 @@ impl Cuda {
     /// Copies as many rows and columns as `shape` has.
     ///
     /// # Safety
-    /// At `x` there are so many elements of its type, and there is room for them at `out`, which may be written; they do not
-    /// overlap.
+    /// At `x` there are so many elements of its type, and there is room for them at `out`, which may be written; they
+    /// do not overlap.
     pub(super) unsafe fn copy_rows(
         &self,
         operation: &'static str,
@@ -410,15 +413,15 @@ fn fours_for(x: &CudaMatrix) -> LaunchConfig {
     threads_for(x.len().div_ceil(4))
 }
 
-/// Columns and rows of a block of threads on a matrix of `cols` columns: as many columns as a warp has threads, fewer where
-/// the matrix has fewer, and powers of two.
+/// Columns and rows of a block of threads on a matrix of `cols` columns: as many columns as a warp has threads, fewer
+/// where the matrix has fewer, and powers of two.
 fn block_over(cols: usize) -> (u32, u32) {
     let x = cols.clamp(1, 32).next_power_of_two() as u32;
     (x, BLOCK / x)
 }
 
-/// A grid on a matrix, where every thread keeps to a column and takes four rows or more: `my_column` and its neighbours in
-/// `common.cuh`.
+/// A grid on a matrix, where every thread keeps to a column and takes four rows or more: `my_column` and its neighbours
+/// in `common.cuh`.
 pub(super) fn columns_of(shape: Shape) -> LaunchConfig {
     let (x, y) = block_over(shape.cols);
     let pieces = shape.rows.div_ceil(4 * y as usize).clamp(1, usize::from(u16::MAX)) as u32;

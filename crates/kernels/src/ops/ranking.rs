@@ -22,8 +22,8 @@ impl Cuda {
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&rows).arg(&cols).arg(&mut found);
-        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, with at least one column, and `found` has
-        // a number for each row.
+        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, with at least one column, and
+        // `found` has a number for each row.
         unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
         self.read(OPERATION, &found.slice(..x.shape.rows))
     }
@@ -38,8 +38,8 @@ impl Cuda {
         let (cols, n) = (x.shape.cols as u64, rows.range.len as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&cols).arg(&classes.ids).arg(&rows.ids).arg(&n).arg(&mut n_correct);
-        // SAFETY: there are `n` rows, each one of `x`, which has at least one column and is of the type that the kernel was
-        // compiled for; there is a class for each row of `x`; all that is written is one number.
+        // SAFETY: there are `n` rows, each one of `x`, which has at least one column and is of the type that the kernel
+        // was compiled for; there is a class for each row of `x`; all that is written is one number.
         unsafe { launch.launch(warps_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
         Ok(self.read(OPERATION, &n_correct.as_view())?[0])
     }
@@ -80,8 +80,8 @@ impl Cuda {
         let (rows, len) = (x.data.slice(first * x.pitch() * x.dtype.n_bytes()..), elements as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&rows).arg(keys).arg(&len);
-        // SAFETY: from row `first` on there are at least `n` rows of the type that the kernel was compiled for, and keys for
-        // as many.
+        // SAFETY: from row `first` on there are at least `n` rows of the type that the kernel was compiled for, and
+        // keys for as many.
         unsafe { launch.launch(threads_for(elements)) }.map_err(Self::failed("top_k_rows"))?;
         Ok(())
     }
@@ -98,7 +98,8 @@ impl Cuda {
         let (first, rows, cols) = (first as u64, n as u64, cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(indptr).arg(indices).arg(&first).arg(&rows).arg(&cols).arg(keys);
-        // SAFETY: the pattern is a `Csr` with at least `first + rows` rows and `cols` columns; there are keys for `rows` rows.
+        // SAFETY: the pattern is a `Csr` with at least `first + rows` rows and `cols` columns; there are keys for
+        // `rows` rows.
         unsafe { launch.launch(warps_for(n)) }.map_err(Self::failed("top_k_rows"))?;
         Ok(())
     }
@@ -118,8 +119,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(keys).arg(&cols).arg(&k).arg(best).arg(&mut found);
         let config = LaunchConfig { grid_dim: (n as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: there are keys of `n` rows, and room for `k` numbers for each of them; `k` is not zero, and blocks have 256
-        // threads, as the kernel takes for granted.
+        // SAFETY: there are keys of `n` rows, and room for `k` numbers for each of them; `k` is not zero, and blocks
+        // have 256 threads, as the kernel takes for granted.
         unsafe { launch.launch(config) }.map_err(Self::failed("top_k_rows"))?;
         Ok(())
     }

@@ -36,8 +36,8 @@ impl Cuda {
         let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&ids.ids).arg(&mut out.data).arg(&rows).arg(&cols);
-        // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the types are
-        // those that the kernel was compiled for.
+        // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the
+        // types are those that the kernel was compiled for.
         unsafe { launch.launch(columns_of(out.shape)) }.map_err(Self::failed("gather_rows"))?;
         Ok(())
     }
@@ -60,8 +60,9 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&ids.ids).arg(&groups.starts).arg(&groups.positions);
         launch.arg(&mut out.data).arg(&rows).arg(&cols);
-        // SAFETY: `starts` cuts `positions`, which are rows of `x` and ids, into groups that are not empty; ids are rows of
-        // `out`, each of one group only; both matrices have `cols` columns and the types that the kernel was compiled for.
+        // SAFETY: `starts` cuts `positions`, which are rows of `x` and ids, into groups that are not empty; ids are
+        // rows of `out`, each of one group only; both matrices have `cols` columns and the types that the kernel was
+        // compiled for.
         unsafe { launch.launch(columns_of(Shape::new(groups.n, x.shape.cols))) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }

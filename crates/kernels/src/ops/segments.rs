@@ -1,7 +1,7 @@
 //! `kernels/segments.cu`: aggregations other than sums.
 //!
-//! An LSTM reads all sequences of a wave in step. Rows go by falling degree, so that those that are still reading at a step
-//! are the first ones, and what they read lies together:
+//! An LSTM reads all sequences of a wave in step. Rows go by falling degree, so that those that are still reading at a
+//! step are the first ones, and what they read lies together:
 //!
 //! ```text
 //! rows by falling degree     a  b  c  d
@@ -9,8 +9,8 @@
 //! step 1                     a1 b1 c1         places 4..7
 //! step 2                     a2               place  7
 //! ```
-//! A step is a dense product of the states with the weight, by cuBLAS, and a pass over gates. The way back walks each wave
-//! forward again and keeps its gates, so that a wave bounds the memory.
+//! A step is a dense product of the states with the weight, by cuBLAS, and a pass over gates. The way back walks each
+//! wave forward again and keeps its gates, so that a wave bounds the memory.
 
 use std::cmp::Reverse;
 
@@ -51,8 +51,8 @@ impl Cuda {
             Some(winners) => launch.arg(winners.overwrite(x.shape.rows as u64)),
             None => launch.arg(&NULL),
         };
-        // SAFETY: indices of a `Csr` are rows of `x`; `x` and `out` have `cols` columns and the types that the kernel was
-        // compiled for, and there is a winner for each element of `out`.
+        // SAFETY: indices of a `Csr` are rows of `x`; `x` and `out` have `cols` columns and the types that the kernel
+        // was compiled for, and there is a winner for each element of `out`.
         unsafe { launch.launch(row_blocks(out.shape, 32)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -77,8 +77,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&csr.indptr).arg(&csr.indices).arg(&rows).arg(&winners.ids).arg(&grad.data).arg(&cols);
         launch.arg(&mut x_grad.data);
-        // SAFETY: indices of the transpose are rows of `grad`; `grad` and `x_grad` have `cols` columns and the types that the
-        // kernel was compiled for, and there is a winner for each element of `grad`.
+        // SAFETY: indices of the transpose are rows of `grad`; `grad` and `x_grad` have `cols` columns and the types
+        // that the kernel was compiled for, and there is a winner for each element of `grad`.
         unsafe { launch.launch(row_blocks(x_grad.shape, 32)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -290,7 +290,8 @@ impl Lstm<'_> {
         self.cuda.scratch(self.operation, n * cols)
     }
 
-    /// Draws the sequences of `rows`, which go by falling degree, and notes where entries come to, counted from a number.
+    /// Draws the sequences of `rows`, which go by falling degree, and notes where entries come to, counted from a
+    /// number.
     fn walk(
         &self,
         sequences: (&CudaSparse, Option<Key>),
@@ -317,8 +318,8 @@ impl Lstm<'_> {
             None => launch.arg(&NULL),
         };
         launch.arg(&first);
-        // SAFETY: `rows` are rows of the pattern by falling degree, so that what they read at each step fits between where it
-        // begins and where the next one does; order, if one is drawn, and places have a number for each entry.
+        // SAFETY: `rows` are rows of the pattern by falling degree, so that what they read at each step fits between
+        // where it begins and where the next one does; order, if one is drawn, and places have a number for each entry.
         unsafe { launch.launch(threads_for(rows.len())) }.map_err(failed)?;
         Ok(Walk { readers, offsets, rows: on_device, sources })
     }
@@ -332,7 +333,8 @@ impl Lstm<'_> {
             [&states, &memory, &recurrent].map(|slice| self.cuda.pointer(Some(slice)));
         for (t, &n) in walk.readers.iter().enumerate() {
             if t > 0 {
-                // SAFETY: states have at least `n` rows of `width` and gates of four times as many, all in `f32` and apart.
+                // SAFETY: states have at least `n` rows of `width` and gates of four times as many, all in `f32` and
+                // apart.
                 unsafe { self.recur(n, states_at, recurrent_at) }?;
             }
             let later = |address: u64| if t > 0 { address } else { 0 };
@@ -404,8 +406,8 @@ impl Lstm<'_> {
                 states: if n_states > 0 { self.kept_at(&kept, walk, t + 1)[2] } else { 0 },
                 n_states,
             };
-            // SAFETY: the walk names rows of the inputs; the step has `n` rows of everything, the one before at least as
-            // many, and the next one `n_states`.
+            // SAFETY: the walk names rows of the inputs; the step has `n` rows of everything, the one before at least
+            // as many, and the next one `n_states`.
             unsafe { self.step(step) }?;
         }
         Ok(kept)
@@ -425,7 +427,8 @@ impl Lstm<'_> {
             let mut launch = cuda.device.stream.launch_builder(&kernel);
             launch.arg(&rows).arg(&width_number).arg(&before).arg(&memory).arg(&gates).arg(&state_grads_at);
             launch.arg(&mut memory_grads);
-            // SAFETY: the step has `n` rows of gates and memory, the one before at least as many, and so have gradients.
+            // SAFETY: the step has `n` rows of gates and memory, the one before at least as many, and so have
+            // gradients.
             unsafe { launch.launch(threads_for(n * width)) }.map_err(Cuda::failed(self.operation))?;
             if t > 0 {
                 let shape = Shape::new(n, width);
@@ -473,8 +476,8 @@ impl Lstm<'_> {
         let mut launch = self.cuda.device.stream.launch_builder(&kernel);
         launch.arg(&transpose.indptr).arg(&positions).arg(&n_rows).arg(&sums.places).arg(&first).arg(&n);
         launch.arg(&kept.gates).arg(&n_cols).arg(&mut sums.inputs.data);
-        // SAFETY: a transpose comes with positions, which are numbers of entries, each with a place; gates have a row for
-        // each of the wave's `n` places, as wide as the inputs.
+        // SAFETY: a transpose comes with positions, which are numbers of entries, each with a place; gates have a row
+        // for each of the wave's `n` places, as wide as the inputs.
         unsafe { launch.launch(row_blocks(sums.inputs.shape, 128)) }.map_err(Cuda::failed(self.operation))?;
         Ok(())
     }

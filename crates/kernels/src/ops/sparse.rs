@@ -31,7 +31,8 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is as valid as the [`CudaCsr`] that it was made from.
+/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is as valid as the [`CudaCsr`] that it was made
+/// from.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Pattern {
@@ -97,8 +98,8 @@ impl Cuda {
         sparse.forward.nnz
     }
 
-    /// What a product with the matrix or with its transpose reads. A symmetric matrix stands for its own transpose unless
-    /// `weighted`: other weights in the place of its values need not be symmetric.
+    /// What a product with the matrix or with its transpose reads. A symmetric matrix stands for its own transpose
+    /// unless `weighted`: other weights in the place of its values need not be symmetric.
     pub(crate) fn direction<'a>(
         &self,
         operation: &'static str,

@@ -43,8 +43,8 @@ impl Layout {
     /// Entries of a row, on average, up to which all of its panels are read together.
     const FEW: usize = 16;
 
-    /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then start
-    /// where such loads may. The pattern has `nnz` entries in `n_rows` rows.
+    /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then
+    /// start where such loads may. The pattern has `nnz` entries in `n_rows` rows.
     fn of(width: usize, dtype: Dtype, weighing: Weighing, (nnz, n_rows): (usize, usize)) -> Self {
         let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
         let vectors = width / vec;
@@ -205,9 +205,9 @@ impl Cuda {
         launch.arg(&pattern).arg(&values).arg(&weights).arg(&heads).arg(&right).arg(&x).arg(&start).arg(&to).arg(&sums);
         let grid_y = layout.n_panels(width) as u32;
         let config = layout.config(csr.n_pieces(), grid_y);
-        // SAFETY: operands have the types that the kernel was compiled for and the shapes that were checked; the indices of
-        // a `Csr` are rows of `x`, whose width the layout was made for; each element of `out` and of the partial sums is
-        // written by one team.
+        // SAFETY: operands have the types that the kernel was compiled for and the shapes that were checked; the
+        // indices of a `Csr` are rows of `x`, whose width the layout was made for; each element of `out` and of the
+        // partial sums is written by one team.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         if n_segments == 0 {
             return Ok(());

@@ -1,4 +1,5 @@
-//! `kernels/tiling.cu` and `kernels/tiles.cu`: dense blocks of a pattern, found on the device and multiplied by tensor cores.
+//! `kernels/tiling.cu` and `kernels/tiles.cu`: dense blocks of a pattern, found on the device and multiplied by tensor
+//! cores.
 //!
 //! ```text
 //!            64 columns
@@ -8,8 +9,8 @@
 //!          │  │▓▓│▓▓│  │
 //!          └──┴──┴──┴──┘
 //! ```
-//! A span is a run of blocks of one window, short enough that no window keeps a processor busy long after the others are
-//! done; each leaves its sums in a slot of its own. The product of the rest starts from the slots of its rows.
+//! A span is a run of blocks of one window, short enough that no window keeps a processor busy long after the others
+//! are done; each leaves its sums in a slot of its own. The product of the rest starts from the slots of its rows.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -325,8 +326,8 @@ impl Tiles {
 }
 
 impl Cuda {
-    /// The blocks of a pattern, found when they are first asked for, as products with an operand like `x` want them; `None`
-    /// where there are none worth it.
+    /// The blocks of a pattern, found when they are first asked for, as products with an operand like `x` want them;
+    /// `None` where there are none worth it.
     pub(crate) fn tiles_of<'a>(
         &self,
         operation: &'static str,
@@ -344,8 +345,8 @@ impl Cuda {
         Ok(csr.tiles.tiles.get().map(|tiles| &**tiles).filter(|_| uses))
     }
 
-    /// Whether products of a class, like that of `x`, shall multiply by blocks: those of an earlier one, or what is found now. Costs
-    /// say which blocks might pay; whether they do, a trial.
+    /// Whether products of a class, like that of `x`, shall multiply by blocks: those of an earlier one, or what is
+    /// found now. Costs say which blocks might pay; whether they do, a trial.
     fn decide(
         &self,
         operation: &'static str,
@@ -413,7 +414,8 @@ impl Cuda {
         let kernel = self.tiling_kernel(operation, "fill_blocks", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&search).arg(&first_on_device).arg(&mut columns).arg(&mut bits).arg(&indptr).arg(&mut rest_indices);
-        // SAFETY: as in `count_blocks`, whose counts say how many blocks and how many other entries of each row there are.
+        // SAFETY: as in `count_blocks`, whose counts say how many blocks and how many other entries of each row there
+        // are.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         let hubs = self.upload_hubs(operation, &rest_indptr)?;
         let rest = CudaCsr {
@@ -505,8 +507,8 @@ impl Cuda {
         let kernel = self.tiling_kernel(operation, "count_blocks", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&search).arg(&mut blocks).arg(&mut rest);
-        // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number for
-        // each window and each row.
+        // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number
+        // for each window and each row.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         let read = |list: &CudaSlice<u32>, n: usize| self.read(operation, &list.slice(..n));
         Ok((read(&blocks, n_windows)?, read(&rest, n_rows)?))
@@ -554,8 +556,8 @@ impl Cuda {
         launch.arg(&mut sums.data).arg(&sums_pitch);
         let grid_dim = (n_spans.min(self.device.processors() as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
-        // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and each
-        // has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.
+        // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and
+        // each has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -628,8 +630,8 @@ fn ends<T: Copy + Default + std::ops::Add<Output = T> + From<u32>>(lengths: &[u3
     std::iter::once(T::default()).chain(ends).collect()
 }
 
-/// Cuts each window's blocks, which begin at `first`, into spans, one for each slot, and puts the longest first; and the
-/// first slot of each window, and one more.
+/// Cuts each window's blocks, which begin at `first`, into spans, one for each slot, and puts the longest first; and
+/// the first slot of each window, and one more.
 fn spans(first: &[u32], n_processors: usize) -> (Vec<Span>, Vec<u32>) {
     let n_blocks = first.last().copied().unwrap_or(0) as usize;
     let most = n_blocks.div_ceil(n_processors * SPANS_PER_PROCESSOR).max(16) as u32;
@@ -652,7 +654,8 @@ fn tensor_map(kind: CUtensorMapDataType, shape: Shape, row_bytes: u64, address: 
     let (sizes, strides) = ([shape.cols as u64, shape.rows as u64], [row_bytes]);
     let (boxes, steps) = ([PANEL as u32; 2], [1u32; 2]);
     let mut map = std::mem::MaybeUninit::<CUtensorMap>::uninit();
-    // SAFETY: lists have an element for each of two dimensions, one less for strides; the driver writes the map or fails.
+    // SAFETY: lists have an element for each of two dimensions, one less for strides; the driver writes the map or
+    // fails.
     let status = unsafe {
         cuTensorMapEncodeTiled(
             map.as_mut_ptr(),

@@ -50,8 +50,8 @@ impl Cuda {
         let at_once = self.device.processors() * if chunks.cols <= NARROW { 2 } else { 1 };
         let grid_dim = (n_spans.min(at_once as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
-        // SAFETY: the planes say where the operand ends, and it is stored as the kernel was compiled for, rows from 16 bytes
-        // to 16 bytes; spans name blocks with bits and a column, and each has a slot of `WINDOW` rows of its own.
+        // SAFETY: the planes say where the operand ends, and it is stored as the kernel was compiled for, rows from 16
+        // bytes to 16 bytes; spans name blocks with bits and a column, and each has a slot of `WINDOW` rows of its own.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -83,7 +83,8 @@ impl Cuda {
     }
 }
 
-/// Shared memory of a thread block: panels, whose rows are 16 bytes longer than their elements, with the bits of a block each.
+/// Shared memory of a thread block: panels, whose rows are 16 bytes longer than their elements, with the bits of a
+/// block each.
 fn shared_bytes(cols: usize) -> usize {
     STAGES * (PANEL * (size_of::<u16>() * cols + 16) + WORDS * size_of::<u32>())
 }
@@ -93,8 +94,8 @@ mod tests {
     use super::*;
     use crate::ops::tiles::COLS_MAX;
 
-    /// 99 KiB is the most that compute capability 8.6 and 12.0 give a thread block; they have 100 KiB for a processor, and
-    /// the system takes one for each thread block.
+    /// 99 KiB is the most that compute capability 8.6 and 12.0 give a thread block; they have 100 KiB for a processor,
+    /// and the system takes one for each thread block.
     #[test]
     fn panels_fit_the_smallest_shared_memory() {
         assert!(shared_bytes(COLS_MAX) <= 99 << 10);

@@ -67,15 +67,16 @@ impl Cuda {
         let at_once = n_shares.min((BLOCKS_PER_PROCESSOR * self.device.processors()) as u32);
         let grid_dim = (at_once, x.shape.cols.div_ceil(COLS) as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: ((TILE_ROWS * 32) as u32, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: `first` tells for each row of tiles which tiles it has, each with bits and a column; the matrix says where it
-        // ends and has the type that the kernel was compiled for; each share has a slot of `WINDOW` rows of its own.
+        // SAFETY: `first` tells for each row of tiles which tiles it has, each with bits and a column; the matrix says
+        // where it ends and has the type that the kernel was compiled for; each share has a slot of `WINDOW` rows of
+        // its own.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 }
 
-/// Cuts windows, whose rows of tiles begin at `first`, into shares, one for each slot, and puts the longest first; and the first
-/// slot of each window, and one more.
+/// Cuts windows, whose rows of tiles begin at `first`, into shares, one for each slot, and puts the longest first; and
+/// the first slot of each window, and one more.
 pub(super) fn shares(first: &[u32], n_processors: usize) -> (Vec<Share>, Vec<u32>) {
     let lengths: Vec<u32> = first.windows(2).map(|ends| ends[1] - ends[0]).collect();
     // A share takes as long as the warp with the most tiles.

@@ -56,7 +56,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&offsets);
         launch.arg(&counts).arg(&n_cols).arg(columns).arg(&tiles);
         let config = LaunchConfig { grid_dim: (n_tiles as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: blocks are tiles of all columns, each with a cleared word; there is an offset for each column and one more.
+        // SAFETY: blocks are tiles of all columns, each with a cleared word; there is an offset for each column and one
+        // more.
         unsafe { launch.launch(config) }.map_err(&failed)?;
 
         let list = kernel("list_entries")?;
@@ -69,7 +70,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&order);
         launch.arg(columns).arg(&n_cols).arg(&entries).arg(&rows).arg(&values);
         launch.arg(&transpose.indices).arg(&positions).arg(&out_values);
-        // SAFETY: entries are those of the pattern, each once; values are as many, here and there, or absent here and there.
+        // SAFETY: entries are those of the pattern, each once; values are as many, here and there, or absent here and
+        // there.
         unsafe { launch.launch(threads_for(n_columns.saturating_mul(LANES))) }.map_err(&failed)?;
         Ok(transpose)
     }

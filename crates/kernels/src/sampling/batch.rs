@@ -18,7 +18,8 @@ use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
 
-/// Blocks in the memory of a device, written by [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into) again and again.
+/// Blocks in the memory of a device, written by [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into) again
+/// and again.
 pub struct DeviceBatch {
     pub(super) capacities: Capacities,
     pub(super) options: NeighborOptions,
@@ -93,7 +94,8 @@ impl HopTiles {
 }
 
 impl DeviceBatch {
-    /// Memory for batches within some capacities, of `n_hops` hops on a graph of `n_columns` nodes whose places are of this size.
+    /// Memory for batches within some capacities, of `n_hops` hops on a graph of `n_columns` nodes whose places are of
+    /// this size.
     pub(super) fn new(
         cuda: &Cuda,
         capacities: Capacities,

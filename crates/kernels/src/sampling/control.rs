@@ -84,7 +84,8 @@ impl Words {
         words
     }
 
-    /// The words before the draws of one hop for some nodes, whose edges begin at `first_edge` among those that were asked for.
+    /// The words before the draws of one hop for some nodes, whose edges begin at `first_edge` among those that were
+    /// asked for.
     pub(super) fn of_draws(self, (hop, n_nodes, first_edge): (usize, u64, u64), key: Key, batch: u32) -> Vec<u64> {
         let mut words = self.of_request(&[], key, batch);
         words[1 + hop] = n_nodes;

@@ -71,7 +71,8 @@ impl Hashed {
         let config = threads_for(batch.capacities.nodes[0].max(n_tiles) as usize);
         let mut launch = cuda.device.stream.launch_builder(&self.begin);
         launch.arg(&control).arg(&seeds).arg(&nodes).arg(&table).arg(&of_seeds).arg(&tiles).arg(&n_tiles);
-        // SAFETY: there is room for each seed and its slot, and so many words for tiles; the caller vouches for the rest.
+        // SAFETY: there is room for each seed and its slot, and so many words for tiles; the caller vouches for the
+        // rest.
         unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
     }
@@ -89,14 +90,14 @@ impl Hashed {
         let (edges, most) = (batch.capacities.edges, batch.capacities.nodes[hop + 1]);
         let mut launch = cuda.device.stream.launch_builder(&self.insert);
         launch.arg(&control).arg(&at).arg(&sources).arg(&table).arg(&of_edges);
-        // SAFETY: there is a slot for each edge, and the table has room for all nodes of the largest batch; the caller vouches for the
-        // rest.
+        // SAFETY: there is a slot for each edge, and the table has room for all nodes of the largest batch; the caller
+        // vouches for the rest.
         unsafe { launch.launch(threads_for(edges as usize)) }.map_err(Cuda::failed(OPERATION))?;
 
         let mut launch = cuda.device.stream.launch_builder(&self.list);
         launch.arg(&control).arg(&at).arg(&sources).arg(&table).arg(&of_edges).arg(&nodes).arg(&tiles).arg(&most);
-        // SAFETY: there is a block for each tile of edges, and a word of `tiles` for it; nodes beyond the capacity are not written; the
-        // caller vouches for the rest.
+        // SAFETY: there is a block for each tile of edges, and a word of `tiles` for it; nodes beyond the capacity are
+        // not written; the caller vouches for the rest.
         unsafe { launch.launch(blocks(edges.div_ceil(EDGE_TILE), EDGE_TILE as u32)) }
             .map_err(Cuda::failed(OPERATION))?;
         Ok(())

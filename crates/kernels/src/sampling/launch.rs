@@ -96,8 +96,8 @@ impl DrawKernel {
     /// Puts on the stream what draws for so many rows at most.
     ///
     /// # Safety
-    /// Addresses are those of a graph and of a hop of so many rows; there is a word of its tiles for each 32 of these; edges end before its `max_edges`,
-    /// or there is room for so many.
+    /// Addresses are those of a graph and of a hop of so many rows; there is a word of its tiles for each 32 of these;
+    /// edges end before its `max_edges`, or there is room for so many.
     pub(super) unsafe fn launch(
         &self,
         cuda: &Cuda,
@@ -111,7 +111,8 @@ impl DrawKernel {
         if self.takes_weights {
             launch.arg(weights);
         }
-        // SAFETY: there is a block for each tile of rows, and blocks are as large as the kernel expects; the caller vouches for the rest.
+        // SAFETY: there is a block for each tile of rows, and blocks are as large as the kernel expects; the caller
+        // vouches for the rest.
         unsafe { launch.launch(config) }.map(|_| ()).map_err(Cuda::failed(OPERATION))
     }
 }
@@ -135,8 +136,9 @@ impl Launches<'_> {
     /// Puts the whole batch on the stream. Its page holds the request.
     ///
     /// # Safety
-    /// Addresses are those of a graph; places are for its nodes, and empty; the batch was made for that graph, and kernels, places and
-    /// batch for these hops; seeds on its page are nodes, no more than its capacity. All of it lives until the stream is done with it.
+    /// Addresses are those of a graph; places are for its nodes, and empty; the batch was made for that graph, and
+    /// kernels, places and batch for these hops; seeds on its page are nodes, no more than its capacity. All of it
+    /// lives until the stream is done with it.
     pub(super) unsafe fn run(&self) -> Result<(), ComputeError> {
         let has_shares = self.kernels.shares.is_some();
         let tiles = HopTiles::of_hops(&self.batch.capacities, self.hops.len(), self.places.size(), has_shares);
@@ -224,7 +226,8 @@ impl Launches<'_> {
         let mut launch = stream.launch_builder(&kernels.running);
         launch.arg(&self.graph).arg(&in_tiles).arg(&self.weights).arg(&self.exponents).arg(&largest);
         launch.arg(&running).arg(&counts);
-        // SAFETY: there is a block for each tile of rows, a word for it, and room for a sum and a share of each row; see `run`.
+        // SAFETY: there is a block for each tile of rows, a word for it, and room for a sum and a share of each row;
+        // see `run`.
         unsafe { launch.launch(blocks(rows.div_ceil(SHARE_TILE), BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
 
         let mut launch = stream.launch_builder(&kernels.draw);

@@ -5,9 +5,9 @@
 //! seeds, key ─────┴▶ DeviceSampler ──▶ DeviceBatch ──▶ to_host: MiniBatch
 //!                     begin, then for each hop draw and settle, then finish
 //! ```
-//! A batch is a handful of launches without a word to the host: its sizes stay on the device, where each launch finds those of
-//! the one before. Memory is bounded by [`Capacities`]; a batch that exceeds them says so, and is sampled again where all
-//! batches fit. `docs/gpu.md` has the layout.
+//! A batch is a handful of launches without a word to the host: its sizes stay on the device, where each launch finds
+//! those of the one before. Memory is bounded by [`Capacities`]; a batch that exceeds them says so, and is sampled
+//! again where all batches fit. `docs/gpu.md` has the layout.
 //!
 //! - [`DeviceTopology`]: a graph in the memory of the device, or in that of the host, read in place.
 //! - [`DeviceSampler`]: neighbours of seeds, hop by hop. Start here.

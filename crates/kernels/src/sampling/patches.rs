@@ -1,5 +1,5 @@
-//! [`PatchDraws`]: the draws of a hop where every rank has the rows of a patch: the collective sampling primitive (Cai et al., DSP, PPoPP
-//! 2023, section 5) on cards, `kernels/sampling_patches.cu`.
+//! [`PatchDraws`]: the draws of a hop where every rank has the rows of a patch: the collective sampling primitive (Cai
+//! et al., DSP, PPoPP 2023, section 5) on cards, `kernels/sampling_patches.cu`.
 //!
 //! ```text
 //! ask     the nodes of the frontier by their owners, how many edges each owner draws      card; the host reads the numbers
@@ -10,8 +10,8 @@
 //! merge   rows in the order of the frontier, as if all neighbours of a graph were taken
 //!         whose rows are the answers                                                      card
 //! ```
-//! How many edges a node draws follows from its degree, which every card has of all nodes: so the host waits for the device once for each
-//! hop, and no list has to be larger than what it holds.
+//! How many edges a node draws follows from its degree, which every card has of all nodes: so the host waits for the
+//! device once for each hop, and no list has to be larger than what it holds.
 
 use std::sync::Arc;
 
@@ -265,9 +265,9 @@ impl PatchDraws {
             false => Order::new(cuda, share, nodes.at(cuda, other), (&drawn, other)),
         };
         let orders: Vec<Order> = asked.theirs.iter().enumerate().map(order).collect();
-        // SAFETY: both sides of what is swapped were told the lengths, and lists are freed in the order of the stream; nodes are those of the
-        // patch, since others asked for them as their owner's, and there is room for what they draw; each row of the hop has a slot, which
-        // is a row of the answers.
+        // SAFETY: both sides of what is swapped were told the lengths, and lists are freed in the order of the stream;
+        // nodes are those of the patch, since others asked for them as their owner's, and there is room for what they
+        // draw; each row of the hop has a slot, which is a row of the answers.
         unsafe {
             self.shuffle(cuda, &asked, &nodes)?;
             self.carry_out(launches, &argument, &orders)?;

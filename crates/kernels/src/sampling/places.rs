@@ -6,8 +6,9 @@
 //! hashed    seeds inserted   edges inserted; the first of each node      ids by slots of edges; slots emptied
 //!                            names the next place
 //! ```
-//! [`Ranks`] takes a word and two bits for each node of the graph, and is the faster; [`Hashed`] twelve bytes for each slot, of which there are
-//! twice as many as the largest batch has nodes. Each is the other's measure; the order that is wanted of new nodes decides.
+//! [`Ranks`] takes a word and two bits for each node of the graph, and is the faster; [`Hashed`] twelve bytes for each
+//! slot, of which there are twice as many as the largest batch has nodes. Each is the other's measure; the order that
+//! is wanted of new nodes decides.
 
 use girih_compute::ComputeError;
 use girih_sampling::relabel::NewNodes;

@@ -89,8 +89,8 @@ impl Ranks {
         let mut launch = cuda.device.stream.launch_builder(&self.settle[usize::from(is_sparse)]);
         launch.arg(&control).arg(&at).arg(&marked).arg(&seen).arg(&nodes).arg(&self.positions);
         launch.arg(&tiles).arg(&most);
-        // SAFETY: bitmaps are whole tiles of words, each of which has a block and a word of `tiles`; nodes beyond the capacity
-        // are not written; the caller vouches for the rest.
+        // SAFETY: bitmaps are whole tiles of words, each of which has a block and a word of `tiles`; nodes beyond the
+        // capacity are not written; the caller vouches for the rest.
         unsafe { launch.launch(blocks(self.n_words / words_of_block, BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
     }
@@ -104,14 +104,15 @@ impl Ranks {
         let mut launch = cuda.device.stream.launch_builder(&self.finish);
         launch.arg(&control).arg(&n_local).arg(&sources).arg(&columns).arg(&self.positions).arg(&n_nodes);
         launch.arg(&nodes).arg(&marked).arg(&seen).arg(&self.n_words);
-        // SAFETY: sizes on the device are within the capacities, ids that are no nodes are not looked up; the caller vouches for the rest.
+        // SAFETY: sizes on the device are within the capacities, ids that are no nodes are not looked up; the caller
+        // vouches for the rest.
         unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
     }
 }
 
-/// Whether threads scan eight words of a bitmap each: where a hop that finds so many nodes leaves most words as they are. Where
-/// nodes are dense, blocks would be too few and write one node after the other.
+/// Whether threads scan eight words of a bitmap each: where a hop that finds so many nodes leaves most words as they
+/// are. Where nodes are dense, blocks would be too few and write one node after the other.
 fn is_sparse(n_words: u64, finds: u64) -> bool {
     n_words >= LARGE_WORDS && finds <= n_words * 32 / SPARSE
 }

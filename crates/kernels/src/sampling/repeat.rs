@@ -1,7 +1,9 @@
-//! [`Repeated`]: the launches of a batch as a CUDA graph, because the host takes longer to ask for each than the device for most.
+//! [`Repeated`]: the launches of a batch as a CUDA graph, because the host takes longer to ask for each than the device
+//! for most.
 //!
-//! What changes from batch to batch lies on the batch's page, so that the launches of a sampler into the same memory are always the
-//! same. The first time they are made one by one, which loads their code; the second time they are captured.
+//! What changes from batch to batch lies on the batch's page, so that the launches of a sampler into the same memory
+//! are always the same. The first time they are made one by one, which loads their code; the second time they are
+//! captured.
 
 use std::sync::Arc;
 

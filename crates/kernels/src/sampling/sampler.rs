@@ -19,12 +19,13 @@ use crate::Cuda;
 
 /// A [`NeighborSampler`] on a device: the same batches, to the bit, whatever the device.
 ///
-/// A draw costs as much as on the host: O(fan-out) whatever the degree, and O(fan-out²) from fan-outs of 32 on. Nodes get
-/// local ids by their ranks among the bits of a set, so that new nodes ascend and nothing is hashed; or, where new nodes are wanted
-/// [in the order of edges](girih_sampling::relabel::NewNodes::FirstSeen), from a hash table. How the host's sampler relabels makes no difference.
+/// A draw costs as much as on the host: O(fan-out) whatever the degree, and O(fan-out²) from fan-outs of 32 on. Nodes
+/// get local ids by their ranks among the bits of a set, so that new nodes ascend and nothing is hashed; or, where new
+/// nodes are wanted [in the order of edges](girih_sampling::relabel::NewNodes::FirstSeen), from a hash table. How the
+/// host's sampler relabels makes no difference.
 ///
-/// [`presample`](Self::presample) bounds the memory of batches by what some of them take; before that it is what the largest
-/// takes.
+/// [`presample`](Self::presample) bounds the memory of batches by what some of them take; before that it is what the
+/// largest takes.
 pub struct DeviceSampler {
     topology: Arc<DeviceTopology>,
     hops: Vec<Neighbors>,
@@ -46,7 +47,8 @@ impl DeviceSampler {
     /// on the host.
     ///
     /// # Errors
-    /// When the sampler does what devices do not: LABOR; when it has weights of another graph; when batches have no seeds, the memory of the device does not suffice, or it fails.
+    /// When the sampler does what devices do not: LABOR; when it has weights of another graph; when batches have no
+    /// seeds, the memory of the device does not suffice, or it fails.
     pub fn new(
         cuda: &Cuda,
         topology: Arc<DeviceTopology>,
@@ -61,13 +63,14 @@ impl DeviceSampler {
         Self::assemble(cuda, topology, (bias, None), &edges_of_nodes, (sampler, batch_size))
     }
 
-    /// The sampler's batches of at most `batch_size` seeds, on a graph of which every rank has a patch. With `owners` the `topology` is that
-    /// patch, and all ranks sample a batch together, with one key, each for its own seeds; batches then have memory for any: no rank samples
-    /// again while others go on. Without, it reads all patches in place.
+    /// The sampler's batches of at most `batch_size` seeds, on a graph of which every rank has a patch. With `owners`
+    /// the `topology` is that patch, and all ranks sample a batch together, with one key, each for its own seeds;
+    /// batches then have memory for any: no rank samples again while others go on. Without, it reads all patches in
+    /// place.
     ///
     /// # Errors
-    /// When the sampler does what ranks with patches do not: LABOR, draws for a whole layer, weights, places of edges; when batches have no seeds,
-    /// the memory of the device does not suffice, or it fails.
+    /// When the sampler does what ranks with patches do not: LABOR, draws for a whole layer, weights, places of edges;
+    /// when batches have no seeds, the memory of the device does not suffice, or it fails.
     pub(crate) fn of_patches(
         cuda: &Cuda,
         topology: Arc<DeviceTopology>,
@@ -134,11 +137,12 @@ impl DeviceSampler {
         &self.largest
     }
 
-    /// Samples some batches, about a dozen, and takes memory for 3 % more than the largest of them needs from now on. Batches
-    /// that need more are [completed](Self::complete) in memory for any.
+    /// Samples some batches, about a dozen, and takes memory for 3 % more than the largest of them needs from now on.
+    /// Batches that need more are [completed](Self::complete) in memory for any.
     ///
     /// # Errors
-    /// As [`sample_into`](Self::sample_into) and [`DeviceBatch::to_host`], and when memory for any batch does not suffice.
+    /// As [`sample_into`](Self::sample_into) and [`DeviceBatch::to_host`], and when memory for any batch does not
+    /// suffice.
     pub fn presample<'s>(
         &mut self,
         cuda: &Cuda,
@@ -181,12 +185,12 @@ impl DeviceSampler {
         Ok(batch)
     }
 
-    /// Asks the device for a batch, into the memory of an earlier one, and does not wait for it. Whether it fits is known when it
-    /// is [completed](Self::complete) or [read](DeviceBatch::to_host).
+    /// Asks the device for a batch, into the memory of an earlier one, and does not wait for it. Whether it fits is
+    /// known when it is [completed](Self::complete) or [read](DeviceBatch::to_host).
     ///
     /// # Errors
-    /// When a seed is no node of the graph, there are more than the batch has room for, the batch is not of this sampler, or the
-    /// device fails.
+    /// When a seed is no node of the graph, there are more than the batch has room for, the batch is not of this
+    /// sampler, or the device fails.
     pub fn sample_into(
         &mut self,
         cuda: &Cuda,
@@ -216,9 +220,9 @@ impl DeviceSampler {
             places: &self.places,
             patches: self.patches.as_ref(),
         };
-        // SAFETY: the graph is a `Csr` of as many nodes as places are for, which are empty; the batch was made for it and for these hops
-        // and options; seeds were checked; all memory is freed in the order of the stream.
-        // Captured, all this holds for as long as sampler and batch live, and nobody else launches it.
+        // SAFETY: the graph is a `Csr` of as many nodes as places are for, which are empty; the batch was made for it
+        // and for these hops and options; seeds were checked; all memory is freed in the order of the stream. Captured,
+        // all this holds for as long as sampler and batch live, and nobody else launches it.
         let launch = || unsafe { launches.run() };
         if self.patches.is_some() {
             // The host takes part.

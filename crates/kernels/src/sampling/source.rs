@@ -4,9 +4,10 @@
 //! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory        on a stream of its own
 //! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
 //! ```
-//! The host waits for nothing but the words, which say how large things are. What it asks for after a request goes on beside the
-//! sampling, which begins when all is done that was asked for before. Where ranks hold patches and ask each other, they make a batch together when
-//! they take it: the host then waits for each hop, beside whatever the device was asked for since the request.
+//! The host waits for nothing but the words, which say how large things are. What it asks for after a request goes on
+//! beside the sampling, which begins when all is done that was asked for before. Where ranks hold patches and ask each
+//! other, they make a batch together when they take it: the host then waits for each hop, beside whatever the device
+//! was asked for since the request.
 
 use std::sync::Arc;
 
@@ -118,7 +119,8 @@ impl CudaGraph {
         Ok(Self { topology, factors, on_host: OnHost::Whole(operand.graph.clone()) })
     }
 
-    /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) of ranks that ask each other, of which this one has `own`.
+    /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) of ranks that ask each other, of which this
+    /// one has `own`.
     pub(crate) fn asking_others(
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
@@ -270,8 +272,8 @@ impl CudaNeighbors<'_> {
         };
         let mut launch = cuda.device.stream.launch_builder(&self.kernel);
         launch.arg(&drawn).arg(&weighing);
-        // SAFETY: the batch was made on the graph that the factors are of, its sizes are those told, and it keeps places of edges
-        // where these have weights; there is room for an entry of each edge and loop.
+        // SAFETY: the batch was made on the graph that the factors are of, its sizes are those told, and it keeps
+        // places of edges where these have weights; there is room for an entry of each edge and loop.
         unsafe { launch.launch(threads_for(n_rows.max(1).saturating_mul(LANES))) }.map_err(Cuda::failed(OPERATION))?;
         let forward = CudaCsr {
             shape: Shape::new(n_rows, n_columns),

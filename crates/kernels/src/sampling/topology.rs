@@ -14,7 +14,8 @@ use crate::nccl::Peers;
 use crate::placed::{PlacedRows, Rows};
 use crate::shared::Shared;
 
-/// The pattern of an adjacency: offsets of rows in the memory of a device, and neighbours there or where a placement puts them.
+/// The pattern of an adjacency: offsets of rows in the memory of a device, and neighbours there or where a placement
+/// puts them.
 pub struct DeviceTopology {
     n_nodes: usize,
     n_edges: usize,
@@ -48,13 +49,13 @@ impl DeviceTopology {
         Self::new(cuda, graph, neighbors, false)
     }
 
-    /// Copies the rows of a graph to where a placement puts them; all ranks of the process do so together. For a graph that is larger
-    /// than the memory of a device: draws for a node whose row is on the host are reads over the bus, of one that another card has reads
-    /// of its memory.
+    /// Copies the rows of a graph to where a placement puts them; all ranks of the process do so together. For a graph
+    /// that is larger than the memory of a device: draws for a node whose row is on the host are reads over the bus, of
+    /// one that another card has reads of its memory.
     ///
     /// # Errors
-    /// When the graph is no adjacency, the system pins no memory, that of a card does not suffice, cards cannot read each other's, or one
-    /// fails.
+    /// When the graph is no adjacency, the system pins no memory, that of a card does not suffice, cards cannot read
+    /// each other's, or one fails.
     pub fn placed(cuda: &Cuda, graph: &Csr, placement: &Placement) -> Result<Self, ComputeError> {
         const OF_ID: u64 = size_of::<NodeId>() as u64;
         check_square(graph)?;
@@ -97,8 +98,9 @@ impl DeviceTopology {
         })
     }
 
-    /// The rows of the patches of all ranks, read from the memory of their cards, which have to be [let read it](Peers::lets_read) before;
-    /// this is the rank's own, as [`of_patch`](Self::of_patch) has it. All ranks call it together.
+    /// The rows of the patches of all ranks, read from the memory of their cards, which have to be [let read
+    /// it](Peers::lets_read) before; this is the rank's own, as [`of_patch`](Self::of_patch) has it. All ranks call it
+    /// together.
     ///
     /// # Errors
     /// When the memory does not suffice, or the device or a rank fails.

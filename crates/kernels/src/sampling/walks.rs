@@ -89,8 +89,8 @@ impl DeviceWalks {
         let kernel = cuda.variant(OPERATION, Source::WALKS, "walk", &Defines::new())?;
         let mut launch = cuda.device.stream.launch_builder(&kernel);
         launch.arg(&graph).arg(&weights).arg(&argument);
-        // SAFETY: the graph is a `Csr`, weights are of its edges, starts are its nodes, the set has a bit for each node, and there
-        // is room for all nodes of each walk; all of it lives until it is read below.
+        // SAFETY: the graph is a `Csr`, weights are of its edges, starts are its nodes, the set has a bit for each
+        // node, and there is room for all nodes of each walk; all of it lives until it is read below.
         unsafe { launch.launch(threads_for(n_walks)) }.map_err(Cuda::failed(OPERATION))?;
         let n_nodes = cuda.read(OPERATION, &n_nodes.slice(..n_walks))?;
         let nodes = cuda.read(OPERATION, &nodes.slice(..n_walks * most_nodes))?;

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why ranks cannot go on launching. It is the same on all ranks but where several fail at once, and names the rank that noticed.
+/// Why ranks cannot go on launching. It is the same on all ranks but where several fail at once, and names the rank
+/// that noticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrderError {

@@ -8,8 +8,8 @@ use super::agenda::Agenda;
 use super::message::Content;
 use super::{Entry, Launch, Order, OrderError, OrderLog, Rules};
 
-/// A card that starts collectives in the order of their launches. Each holds its slots, all that there are, until it has
-/// started on every rank.
+/// A card that starts collectives in the order of their launches. Each holds its slots, all that there are, until it
+/// has started on every rank.
 #[derive(Default)]
 struct Card {
     /// Launched and not yet started everywhere, the oldest first: the first one has started.

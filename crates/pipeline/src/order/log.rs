@@ -18,14 +18,16 @@ pub struct Entry {
     pub launched_s: f64,
 }
 
-/// What one rank launched, in order. It can be written, read, and launched again: [`Order::Replay`](super::Order::Replay).
+/// What one rank launched, in order. It can be written, read, and launched again:
+/// [`Order::Replay`](super::Order::Replay).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderLog {
     /// The rank.
     pub rank: usize,
     /// The names of its workers, by id.
     pub workers: Vec<String>,
-    /// Its launches, one after the other. Where nobody waits (`Free`) launches overlap, and this is the order of their ends.
+    /// Its launches, one after the other. Where nobody waits (`Free`) launches overlap, and this is the order of their
+    /// ends.
     pub entries: Vec<Entry>,
 }
 

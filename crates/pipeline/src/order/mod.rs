@@ -1,9 +1,10 @@
 //! Launch order: collectives of several workers, launched in one order on all ranks.
 //!
 //! Workers of a rank (a sampler, a loader, a trainer) launch collectives of their own, each on its own communicator. A
-//! collective holds multiprocessors from when it starts on a card until it has started on all of them. Two that start in
-//! different orders on two cards can each hold what the other needs, for ever. So launches are put in an order, and only
-//! launches: kernels overlap as before (Cai et al., DSP, PPoPP 2023, section on centralised communication coordination).
+//! collective holds multiprocessors from when it starts on a card until it has started on all of them. Two that start
+//! in different orders on two cards can each hold what the other needs, for ever. So launches are put in an order, and
+//! only launches: kernels overlap as before (Cai et al., DSP, PPoPP 2023, section on centralised communication
+//! coordination).
 //!
 //! - [`Coordinator`]: one rank's side of it, for one epoch. Start here.
 //! - [`Participant`]: a worker's part: [`turn`](Participant::turn), launch, drop the turn, [`wait`](Participant::wait).
@@ -40,25 +41,28 @@
 //! ```
 //!
 //! # What is promised
-//! 1. **One order.** But for `Free`, all ranks launch in the same order, one launch at a time, and each worker in its own.
-//! 2. **No starvation.** Under a leader a worker that has registered there launches after at most one launch of each other
-//!    worker. Other ranks follow, and wait for a worker that is not ready yet; they are ready in the end where all ranks run the same
-//!    pipeline with the same capacities, because what the leader could do in this order they can.
-//! 3. **Nobody waits for ever.** Whoever waits longer than the deadline, for a turn, a result or the end, asks all ranks how
-//!    far they are, and ends them with an error that names rank, worker and batch.
-//! 4. **One number of launches.** A worker signs off when it has no more batches, and registers none after that. Ranks that
-//!    end early do not hold up others. A worker that launches more often on one rank than on another is an error on all.
-//! 5. **A stop reaches everybody**: workers that wait, and all other ranks. A pipeline that fails or is dropped stops its
-//!    coordinator ([`Pipeline::coordinated`](crate::Pipeline::coordinated)).
+//! 1. **One order.** But for `Free`, all ranks launch in the same order, one launch at a time, and each worker in its
+//!    own.
+//! 2. **No starvation.** Under a leader a worker that has registered there launches after at most one launch of each
+//!    other worker. Other ranks follow, and wait for a worker that is not ready yet; they are ready in the end where
+//!    all ranks run the same pipeline with the same capacities, because what the leader could do in this order they
+//!    can.
+//! 3. **Nobody waits for ever.** Whoever waits longer than the deadline, for a turn, a result or the end, asks all
+//!    ranks how far they are, and ends them with an error that names rank, worker and batch.
+//! 4. **One number of launches.** A worker signs off when it has no more batches, and registers none after that. Ranks
+//!    that end early do not hold up others. A worker that launches more often on one rank than on another is an error
+//!    on all.
+//! 5. **A stop reaches everybody**: workers that wait, and all other ranks. A pipeline that fails or is dropped stops
+//!    its coordinator ([`Pipeline::coordinated`](crate::Pipeline::coordinated)).
 //!
-//! `agenda.rs` decides on plain data; `laws.rs` holds it against these, with a device that deadlocks; `model.rs` explores every
-//! interleaving of small runs.
+//! `agenda.rs` decides on plain data; `laws.rs` holds it against these, with a device that deadlocks; `model.rs`
+//! explores every interleaving of small runs.
 //!
-//! A turn costs some microseconds where ranks are threads (`examples/turns.rs`). Over a transport a decision waits for an
-//! exchange, too.
+//! A turn costs some microseconds where ranks are threads (`examples/turns.rs`). Over a transport a decision waits for
+//! an exchange, too.
 //!
-//! Assumed of devices: kernels of a card start in the order of their launches. Streams of equal priority do so when none waits
-//! for an event; a collective that waits for one belongs behind it, launched when the event has come.
+//! Assumed of devices: kernels of a card start in the order of their launches. Streams of equal priority do so when
+//! none waits for an event; a collective that waits for one belongs behind it, launched when the event has come.
 
 mod agenda;
 mod coordinator;

@@ -1,5 +1,5 @@
-//! Small runs of coordinators in every interleaving of their threads (loom). A worker that is never woken is a deadlock, which
-//! loom finds: deadlines do not pass here.
+//! Small runs of coordinators in every interleaving of their threads (loom). A worker that is never woken is a
+//! deadlock, which loom finds: deadlines do not pass here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

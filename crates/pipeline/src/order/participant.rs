@@ -24,7 +24,8 @@ impl Participant {
     /// Registers the launch of a batch, and waits for its turn. Launch while the turn is held, and drop it right then:
     /// nobody else of this rank launches meanwhile. Do not wait for the result with it; see [`wait`](Self::wait).
     ///
-    /// All collectives that are launched for the batch belong into the one turn; a recorded graph of them is one launch.
+    /// All collectives that are launched for the batch belong into the one turn; a recorded graph of them is one
+    /// launch.
     ///
     /// # Errors
     /// When the turn does not come in time, or cannot come; when a rank fails or is stopped.

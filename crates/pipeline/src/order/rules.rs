@@ -19,8 +19,8 @@ pub enum Order {
     /// The workers take turns, whoever is ready: worker `w` launches for its `k`-th time in round `k + w · lag`, in the
     /// order of ids. Nothing is sent. It is what a leader is compared with.
     Fixed {
-        /// How many rounds each worker is behind the one before it. With 0 a batch is launched by all workers before the
-        /// next batch is launched by any, so that little overlaps.
+        /// How many rounds each worker is behind the one before it. With 0 a batch is launched by all workers before
+        /// the next batch is launched by any, so that little overlaps.
         lag: u16,
     },
     /// Nobody waits. Ranks may launch in different orders, which deadlocks where collectives hold what others need.

@@ -13,7 +13,8 @@ use crate::Progress;
 /// Share of the time that the finest level takes, about.
 const SHARE_OF_FINEST: f64 = 0.8;
 
-/// Levels of communities, finest first: the members of level 0 are nodes, those of level `k` communities of level `k − 1`.
+/// Levels of communities, finest first: the members of level 0 are nodes, those of level `k` communities of level `k −
+/// 1`.
 pub(super) struct Dendrogram {
     levels: Vec<Level>,
 }

@@ -9,8 +9,8 @@ use thread_local::ThreadLocal;
 use super::network::Network;
 use crate::Progress;
 
-/// Nodes move in as many rounds as this, one after the other; those of a round see the same communities. Results so do not
-/// depend on threads, and neighbours hardly ever swap places for ever.
+/// Nodes move in as many rounds as this, one after the other; those of a round see the same communities. Results so do
+/// not depend on threads, and neighbours hardly ever swap places for ever.
 const N_ROUNDS: usize = 16;
 /// Sweeps over the nodes at most.
 const N_SWEEPS: usize = 8;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use girih_graph_format::{Csr, NodeId};
 
-/// An undirected graph with whole-number weights, for local moves. Sums of whole numbers are exact, whatever their order.
+/// An undirected graph with whole-number weights, for local moves. Sums of whole numbers are exact, whatever their
+/// order.
 pub(super) struct Network<'g> {
     pub(super) indptr: Cow<'g, [u64]>,
     /// Neighbours, the node itself not among them.

@@ -40,8 +40,8 @@ impl Gaps {
     }
 }
 
-/// Entries for each distinct column of a window of `rows` consecutive rows, over all windows: how often a fetched row of
-/// the operand is read again by rows nearby. 1 when no two rows of a window share a column.
+/// Entries for each distinct column of a window of `rows` consecutive rows, over all windows: how often a fetched row
+/// of the operand is read again by rows nearby. 1 when no two rows of a window share a column.
 ///
 /// # Panics
 /// When a window has no rows.

@@ -38,8 +38,8 @@ pub fn coverage_of(graph: &Csr, order: &Permutation, block: Block, density: f64)
     covered(graph, block, density, |row| old_of_new.map(row as NodeId) as usize, |col| order.map(col))
 }
 
-/// The share of non-zeros in dense blocks, where row `i` of the numbering is row `old_row(i)` of the graph, and column `c`
-/// of the graph is `new_col(c)` in the numbering.
+/// The share of non-zeros in dense blocks, where row `i` of the numbering is row `old_row(i)` of the graph, and column
+/// `c` of the graph is `new_col(c)` in the numbering.
 fn covered(
     graph: &Csr,
     block: Block,

@@ -1,8 +1,8 @@
 //! Draws that destinations share: LABOR-0 (Balın and Çatalyürek, Layer-Neighbor Sampling, NeurIPS 2023, section 3.2).
 //!
-//! A source draws one number for all destinations, and each destination takes the sources whose numbers are low enough for
-//! its degree. So destinations choose the same sources where they can, and a hop finds fewer nodes. Sixteen sources draw side
-//! by side.
+//! A source draws one number for all destinations, and each destination takes the sources whose numbers are low enough
+//! for its degree. So destinations choose the same sources where they can, and a hop finds fewer nodes. Sixteen sources
+//! draw side by side.
 
 use std::ops::Range;
 

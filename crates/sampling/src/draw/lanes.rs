@@ -5,8 +5,8 @@
 //!            read edges   waiting     draw, ask for  ask for
 //!            into sink                edges          indptr
 //! ```
-//! An edge that is drawn lies anywhere in memory. Groups of nodes are in flight as a pipeline, so that by the time an edge
-//! is read it has arrived in the cache.
+//! An edge that is drawn lies anywhere in memory. Groups of nodes are in flight as a pipeline, so that by the time an
+//! edge is read it has arrived in the cache.
 
 use std::ops::Range;
 
@@ -241,8 +241,8 @@ struct Nodes<S: Simd> {
 }
 
 impl<S: Simd> Nodes<S> {
-    /// The next position of Floyd's algorithm in every lane, and in which lanes the word may not decide it; where all neighbours
-    /// are taken, they come in order.
+    /// The next position of Floyd's algorithm in every lane, and in which lanes the word may not decide it; where all
+    /// neighbours are taken, they come in order.
     #[inline(always)]
     fn distinct(
         &self,
@@ -291,8 +291,8 @@ pub(super) fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s
     c
 }
 
-/// [`girih_random::bounded_word`], and in which lanes the word may not decide: where the low half is below the bound, which
-/// is seldom and needs no division.
+/// [`girih_random::bounded_word`], and in which lanes the word may not decide: where the low half is below the bound,
+/// which is seldom and needs no division.
 #[inline(always)]
 fn word_below<S: Simd>(simd: S, word: S::u32s, bound: S::u32s) -> (S::u32s, S::m32s) {
     let (low, high) = simd.widening_mul_u32s(word, bound);

@@ -19,16 +19,18 @@ use crate::{Bias, ExcludedEdges, NodeId, Patch};
 /// What the nodes of a hop share when they draw neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Draws {
-    /// Nothing: the fan-out is that of each node, which draws for itself (Hamilton et al., GraphSAGE, NeurIPS 2017, section 3.1).
+    /// Nothing: the fan-out is that of each node, which draws for itself (Hamilton et al., GraphSAGE, NeurIPS 2017,
+    /// section 3.1).
     #[default]
     PerNode,
-    /// The fan-out, as a number of draws for the whole hop: each falls to a node with a chance in proportion to its degree, or
-    /// to the weights of its edges, and the node then draws that many neighbours for itself; without replacement, at most all
-    /// that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
+    /// The fan-out, as a number of draws for the whole hop: each falls to a node with a chance in proportion to its
+    /// degree, or to the weights of its edges, and the node then draws that many neighbours for itself; without
+    /// replacement, at most all that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
     PerLayer,
-    /// The numbers drawn: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d` takes each neighbour with
-    /// the chance `fan-out / d`, so that the fan-out is what it gets on average; one draw of a neighbour decides for all nodes,
-    /// so that they take the same ones where they can. Blocks have weights. A hop reads all neighbours, and costs that much.
+    /// The numbers drawn: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d` takes each
+    /// neighbour with the chance `fan-out / d`, so that the fan-out is what it gets on average; one draw of a neighbour
+    /// decides for all nodes, so that they take the same ones where they can. Blocks have weights. A hop reads all
+    /// neighbours, and costs that much.
     Labor,
 }
 

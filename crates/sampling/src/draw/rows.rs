@@ -1,5 +1,5 @@
-//! Draws for one node after the other. Every draw costs O(fan-out), or its square where the fan-out is small, however many
-//! neighbours there are; weights and excluded edges add a binary search.
+//! Draws for one node after the other. Every draw costs O(fan-out), or its square where the fan-out is small, however
+//! many neighbours there are; weights and excluded edges add a binary search.
 
 use girih_random::Stream;
 use hashbrown::HashSet;

@@ -5,7 +5,8 @@ use crate::chances::Chances;
 use crate::key::HopDraws;
 use crate::{NodeId, Patch};
 
-/// How many of `count` draws each node of a hop makes: a draw falls to a node with a chance in proportion to its weight.
+/// How many of `count` draws each node of a hop makes: a draw falls to a node with a chance in proportion to its
+/// weight.
 pub(crate) fn shares(weights: &[f64], count: u32, draws: HopDraws) -> Vec<u32> {
     let chances = Chances::new(weights);
     let (sums, mut stream) = (chances.sums(), draws.shared());

@@ -7,8 +7,8 @@ use super::sources::SourceMap;
 use super::{HopPlan, NewNodes, Relabeller, SampledEdges};
 use crate::{Block, NodeId, SampleError};
 
-/// Blocks of one batch after the other, hop by hop. The first bitmap holds the destinations of a hop, the second all nodes
-/// found so far; a hash map gives the local ids of sources and is kept from hop to hop, in which destinations are
+/// Blocks of one batch after the other, hop by hop. The first bitmap holds the destinations of a hop, the second all
+/// nodes found so far; a hash map gives the local ids of sources and is kept from hop to hop, in which destinations are
 /// sources found before.
 ///
 /// Rows of destinations need the first bitmap alone (the rank of a bit leads to its place), while sources change the

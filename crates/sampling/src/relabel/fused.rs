@@ -6,8 +6,8 @@ use super::{HopPlan, NewNodes, Relabeller};
 use crate::draw::Sink;
 use crate::{Block, NodeId};
 
-/// Rows are known while their edges are drawn, so that nothing looks up destinations. Their bitmap is for the order of new
-/// nodes alone.
+/// Rows are known while their edges are drawn, so that nothing looks up destinations. Their bitmap is for the order of
+/// new nodes alone.
 pub(crate) struct Fused {
     order: NewNodes,
     destinations: Bitmap,

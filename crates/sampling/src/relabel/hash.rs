@@ -11,7 +11,8 @@ pub(crate) type NodeMap = HashMap<NodeId, NodeId, BuildHasherDefault<NodeHasher>
 /// Nodes.
 pub(crate) type NodeSet = HashSet<NodeId, BuildHasherDefault<NodeHasher>>;
 
-/// One multiplication: node ids are no adversary's choice, and a third of the time of a batch would be hashing otherwise.
+/// One multiplication: node ids are no adversary's choice, and a third of the time of a batch would be hashing
+/// otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeHasher(u64);
 

@@ -1,8 +1,8 @@
 //! Relabelling: from the global ids of sampled edges to the local ids of a block.
 //!
-//! All operators keep one contract. A block's sources are its destinations in order and then its new nodes, in one of the
-//! orders of [`NewNodes`]; edges of a destination stay in the order in which they came. So all of them give the same
-//! block.
+//! All operators keep one contract. A block's sources are its destinations in order and then its new nodes, in one of
+//! the orders of [`NewNodes`]; edges of a destination stay in the order in which they came. So all of them give the
+//! same block.
 //!
 //! - [`to_block`]: two hash maps, anew for each hop: the classic.
 //! - [`ToBlockFast`]: two bitmaps and one hash map, kept over the hops of a batch.

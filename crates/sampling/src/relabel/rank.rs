@@ -18,8 +18,8 @@ use crate::{Block, NodeId};
 const WORD: usize = 64;
 /// Words that share a flag which tells whether any of them has a bit.
 const CHUNK: usize = 64;
-/// Up to so many nodes all words are scanned, which takes less than a flag for each source; and an array with a place for
-/// each node is faster than ranks: four bytes each, in half of a last-level cache.
+/// Up to so many nodes all words are scanned, which takes less than a flag for each source; and an array with a place
+/// for each node is faster than ranks: four bytes each, in half of a last-level cache.
 const SMALL_MAX: usize = 1 << 22;
 
 /// A set of nodes, as bits. Of a large graph, scanning and clearing it takes time where bits are, not everywhere.
@@ -125,8 +125,8 @@ pub(super) fn push_bits(word: usize, mut bits: u64, nodes: &mut Vec<NodeId>) {
     }));
 }
 
-/// A number for each node of a set: the set's bits, how many there are before each word, and the numbers in the order of
-/// the bits.
+/// A number for each node of a set: the set's bits, how many there are before each word, and the numbers in the order
+/// of the bits.
 #[derive(Default)]
 pub(crate) struct RankTable {
     set: Bitmap,

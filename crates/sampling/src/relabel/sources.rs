@@ -1,4 +1,5 @@
-//! [`SourceMap`]: the second bitmap and the hash map of [`ToBlockFast`](super::ToBlockFast) and [`Fused`](super::Fused).
+//! [`SourceMap`]: the second bitmap and the hash map of [`ToBlockFast`](super::ToBlockFast) and
+//! [`Fused`](super::Fused).
 
 use hashbrown::HashTable;
 
@@ -9,8 +10,8 @@ use crate::NodeId;
 /// Sources that are looked up together.
 const PIECE: usize = 256;
 
-/// The nodes found so far in a batch. A bit tells whether a node is one of them; the map knows the number under which it
-/// was found, which is its local id or leads to it. Neither forgets anything from hop to hop.
+/// The nodes found so far in a batch. A bit tells whether a node is one of them; the map knows the number under which
+/// it was found, which is its local id or leads to it. Neither forgets anything from hop to hop.
 #[derive(Default)]
 pub(super) struct SourceMap {
     seen: Bitmap,
@@ -39,8 +40,8 @@ impl SourceMap {
 
     /// Appends the number of each source to `columns`. A new one gets the next number and joins `nodes`.
     ///
-    /// Whether a source is new is as good as a toss of a coin. So a piece is parted first, without a branch; then the new
-    /// ones are inserted, without a search, and last the others are looked up, many at once.
+    /// Whether a source is new is as good as a toss of a coin. So a piece is parted first, without a branch; then the
+    /// new ones are inserted, without a search, and last the others are looked up, many at once.
     #[inline(always)]
     pub(super) fn insert(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, columns: &mut Vec<NodeId>) {
         let (mut new, mut old) = ([0; PIECE], [0; PIECE]);
@@ -67,8 +68,9 @@ impl SourceMap {
         }
     }
 
-    /// A hop ends: brings its new nodes, `nodes[n_old..]`, into ascending order, and turns the numbers in `columns` into
-    /// local ids. `old` has the nodes found before the hop: what has a bit here and none there is new, and bits are in order.
+    /// A hop ends: brings its new nodes, `nodes[n_old..]`, into ascending order, and turns the numbers in `columns`
+    /// into local ids. `old` has the nodes found before the hop: what has a bit here and none there is new, and bits
+    /// are in order.
     pub(super) fn ascend(&mut self, old: &Bitmap, nodes: &mut Vec<NodeId>, n_old: usize, columns: &mut [NodeId]) {
         let Self { seen, places, found, firsts, .. } = self;
         let new = |word| seen.word(word) & !old.word(word);

@@ -1,4 +1,5 @@
-//! [`SaintSampler`]: subgraphs with the weights that make up for what they leave out (Zeng et al., GraphSAINT, ICLR 2020).
+//! [`SaintSampler`]: subgraphs with the weights that make up for what they leave out (Zeng et al., GraphSAINT, ICLR
+//! 2020).
 
 mod normalisation;
 
@@ -17,15 +18,15 @@ const COUNTED_EPOCH: u32 = u32::MAX;
 
 /// Subgraphs of nodes that are drawn as whole samples, not as neighbours of seeds, with all edges among them.
 ///
-/// Nodes and edges are in some subgraphs more often than in others, which two kinds of weights undo (Zeng et al., section
-/// 3.2). With `p` the chance to be in a subgraph and `n` nodes in the graph:
-/// - [`Block::weights`](crate::Block::weights): an edge `u → v` counts `p_v / p_uv`. Whenever `v` is there, the weighted sum
-///   over its edges has the sum over all its edges in the graph as its expectation.
-/// - [`Subgraph::loss_weights`]: node `v` counts `1 / (n · p_v)`, so that the weighted loss has the mean over all nodes as its
-///   expectation.
+/// Nodes and edges are in some subgraphs more often than in others, which two kinds of weights undo (Zeng et al.,
+/// section 3.2). With `p` the chance to be in a subgraph and `n` nodes in the graph:
+/// - [`Block::weights`](crate::Block::weights): an edge `u → v` counts `p_v / p_uv`. Whenever `v` is there, the
+///   weighted sum over its edges has the sum over all its edges in the graph as its expectation.
+/// - [`Subgraph::loss_weights`]: node `v` counts `1 / (n · p_v)`, so that the weighted loss has the mean over all nodes
+///   as its expectation.
 ///
-/// Of nodes and edges these chances are computed exactly; of walks they are estimated from subgraphs drawn beforehand, as the
-/// paper does for all.
+/// Of nodes and edges these chances are computed exactly; of walks they are estimated from subgraphs drawn beforehand,
+/// as the paper does for all.
 ///
 /// ```
 /// use girih_graph_format::{Coo, Duplicates};
@@ -50,8 +51,8 @@ pub struct SaintSampler {
 }
 
 impl SaintSampler {
-    /// The node sampler: `n_draws` nodes, drawn with replacement, in proportion to the squared norms of the columns of the mean
-    /// over neighbours.
+    /// The node sampler: `n_draws` nodes, drawn with replacement, in proportion to the squared norms of the columns of
+    /// the mean over neighbours.
     ///
     /// # Errors
     /// When the graph is no adjacency or has no edges, or nothing is to be drawn.
@@ -67,9 +68,9 @@ impl SaintSampler {
         Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::Exact(drawn)))
     }
 
-    /// The edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours, and then
-    /// one of these, each with equal chances: an edge between `u` and `v` that is in both rows has a chance in proportion to
-    /// `1 / deg(u) + 1 / deg(v)`, which is the paper's, found without a table of edges.
+    /// The edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours,
+    /// and then one of these, each with equal chances: an edge between `u` and `v` that is in both rows has a chance in
+    /// proportion to `1 / deg(u) + 1 / deg(v)`, which is the paper's, found without a table of edges.
     ///
     /// # Errors
     /// When the graph is no adjacency or has no edges, or nothing is to be drawn.
@@ -80,8 +81,8 @@ impl SaintSampler {
         Ok(Self::new(graph, Method::Edges { rows, n_draws }, Normalisation::Exact(drawn)))
     }
 
-    /// The walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn with replacement, all alike.
-    /// Weights are estimated as [`presampled`](Self::presampled) does.
+    /// The walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn with replacement,
+    /// all alike. Weights are estimated as [`presampled`](Self::presampled) does.
     ///
     /// # Errors
     /// When the graph is no adjacency or has no edges, or no roots or no subgraphs are to be drawn.
@@ -92,9 +93,9 @@ impl SaintSampler {
         Ok(Self::new(graph, method, Normalisation::Counted(counts)))
     }
 
-    /// The same sampler with weights estimated from `n_subgraphs` subgraphs, as in the paper: how often each node and edge is in
-    /// one stands for its chance. What is in none of them counts as met once. The paper takes about 50 times as many subgraphs
-    /// as an epoch has.
+    /// The same sampler with weights estimated from `n_subgraphs` subgraphs, as in the paper: how often each node and
+    /// edge is in one stands for its chance. What is in none of them counts as met once. The paper takes about 50 times
+    /// as many subgraphs as an epoch has.
     ///
     /// # Errors
     /// When the graph is not the sampler's, or no subgraphs are to be drawn.

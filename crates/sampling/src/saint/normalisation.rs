@@ -85,8 +85,8 @@ impl Drawn {
         if b >= 1.0 {
             return hit_a;
         }
-        // A subgraph misses both with the chance (1 − a − b + ab')ⁿ, ab' that of one draw for both, which is
-        // (1 − a)ⁿ (1 − b)ⁿ (1 − z)ⁿ with the z below. Written with chances to hit, nothing small is a difference of large ones.
+        // A subgraph misses both with the chance (1 − a − b + ab')ⁿ, ab' that of one draw for both, which is (1 − a)ⁿ
+        // (1 − b)ⁿ (1 − z)ⁿ with the z below. Written with chances to hit, nothing small is a difference of large ones.
         let z = (a * b - self.together(graph, source, destination)) / ((1.0 - a) * (1.0 - b));
         hit_a * hit_b - (1.0 - hit_a) * (1.0 - hit_b) * at_least_once(z, self.n_draws)
     }
@@ -102,7 +102,8 @@ impl Drawn {
     }
 }
 
-/// `1 − (1 − chance)ⁿ`, precise for chances however small; by multiplications alone, so that every machine finds the same.
+/// `1 − (1 − chance)ⁿ`, precise for chances however small; by multiplications alone, so that every machine finds the
+/// same.
 fn at_least_once(chance: f64, n_draws: u32) -> f64 {
     let either = |a: f64, b: f64| a + b * (1.0 - a);
     let (mut hit, mut power, mut left) = (0.0, chance, n_draws);

@@ -65,7 +65,8 @@ pub fn assert_fair(chi_square: f64, degrees_of_freedom: f64) {
     assert!(distance < far + 8.0 && distance > -far, "chi-square {chi_square} for {degrees_of_freedom}");
 }
 
-/// Fails when the means of estimates are further from the expected values than chance explains, and than `tolerance` of them.
+/// Fails when the means of estimates are further from the expected values than chance explains, and than `tolerance` of
+/// them.
 pub fn assert_unbiased(estimates: impl Iterator<Item = Vec<f64>>, expected: &[f64], tolerance: f64) {
     let (mut n, mut sums, mut squares) = (0.0, vec![0.0; expected.len()], vec![0.0; expected.len()]);
     for estimate in estimates {

@@ -104,7 +104,8 @@ proptest! {
         prop_assert!((sum - plan.seconds).abs() < 1e-12);
     }
 
-    /// With copies of what the host has, each card has a list of all addresses for either part, but for a topology that it has as a whole.
+    /// With copies of what the host has, each card has a list of all addresses for either part, but for a topology that
+    /// it has as a whole.
     #[test]
     fn copies_take_what_lists_offsets_and_rows_take(
         n_cards in 1usize..5,

@@ -1,4 +1,5 @@
-//! [`CutAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by messages.
+//! [`CutAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by
+//! messages.
 //!
 //! ```text
 //! rows       read, checked and dropped again whenever blocks are made of them
@@ -39,7 +40,8 @@ pub(crate) struct CutAdjacency {
 }
 
 impl CutAdjacency {
-    /// The adjacency of `source` as a model wants it, operands in `f32` travelling as `wire`; all ranks call it together.
+    /// The adjacency of `source` as a model wants it, operands in `f32` travelling as `wire`; all ranks call it
+    /// together.
     ///
     /// # Errors
     /// When rows that this rank reads break an invariant, or another rank fails.

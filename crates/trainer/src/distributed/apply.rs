@@ -76,8 +76,8 @@ impl RankJob for ApplyJob<'_, '_> {
     }
 }
 
-/// The best parameters of a recommender's checkpoint applied to all users: what [`recommend`](crate::recommend()) does, by several
-/// ranks.
+/// The best parameters of a recommender's checkpoint applied to all users: what [`recommend`](crate::recommend()) does,
+/// by several ranks.
 pub struct RecommendJob<'a> {
     data: DataSource,
     checkpoint: &'a Checkpoint,

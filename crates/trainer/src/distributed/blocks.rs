@@ -1,5 +1,5 @@
-//! [`Blocks`]: what a rank multiplies in a product, and which rows travel for it. [`HostBlocks`] has them before they are on a
-//! device: each rank counts in its own rows what it needs, and is told what others do.
+//! [`Blocks`]: what a rank multiplies in a product, and which rows travel for it. [`HostBlocks`] has them before they
+//! are on a device: each rank counts in its own rows what it needs, and is told what others do.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
 
 /// What a rank multiplies in a product.
 pub(crate) struct Blocks<B: Backend> {
-    /// What it multiplies its own rows by before they travel: the factors of columns of `Â`, which blocks then have not. So each row is
-    /// multiplied once, by who holds it.
+    /// What it multiplies its own rows by before they travel: the factors of columns of `Â`, which blocks then have
+    /// not. So each row is multiplied once, by who holds it.
     pub(super) factors: Option<B::Matrix>,
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
     pub(super) own: Option<Chunks<B>>,

@@ -104,7 +104,8 @@ impl CutData {
         train_runs(config, &shape, options, observe, |run| Ok(Box::new(own.start_run(backend, model, run)?)))
     }
 
-    /// Applies the best parameters of a checkpoint to the rank's own rows; `take` gets the logits of all nodes on the first rank.
+    /// Applies the best parameters of a checkpoint to the rank's own rows; `take` gets the logits of all nodes on the
+    /// first rank.
     pub(super) fn apply<B: Backend>(
         &self,
         backend: &B,
@@ -160,7 +161,8 @@ impl CutData {
         Ok(OwnRows { inputs, targets: Targets::upload(backend, &labels)?, labels, splits })
     }
 
-    /// Trains all runs on mini-batches, of which the rank makes its share from its own rows and what others tell it of theirs.
+    /// Trains all runs on mini-batches, of which the rank makes its share from its own rows and what others tell it of
+    /// theirs.
     pub(super) fn train_on_patches<B: Backend>(
         &self,
         backend: &B,

@@ -14,8 +14,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const AT_WORK: u8 = 0;
 const DONE: u8 = 1;
 
-/// The message that the first rank comes to; all ranks call it together. The others wait as long as it takes: what has to come within the
-/// deadline is a sign that it goes on, which a thread beside the work gives.
+/// The message that the first rank comes to; all ranks call it together. The others wait as long as it takes: what has
+/// to come within the deadline is a sign that it goes on, which a thread beside the work gives.
 ///
 /// # Errors
 /// As `work`; when a rank fails, or the first is silent.

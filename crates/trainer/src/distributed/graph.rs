@@ -10,7 +10,8 @@ use super::product::{Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
-/// Products of blocks that are added up where a sum is rounded each time. More of them are added up as `f32`, and rounded once.
+/// Products of blocks that are added up where a sum is rounded each time. More of them are added up as `f32`, and
+/// rounded once.
 const ROUNDED_MAX: usize = 2;
 
 /// The adjacency as one rank sees it.
@@ -93,8 +94,8 @@ impl<B: Backend> CutGraph<B> {
         Ok(())
     }
 
-    /// `out = epilogue(blocks·X)` for `X` as it travels, times factors and rounded, own rows among them: how many ranks there are changes no
-    /// operand.
+    /// `out = epilogue(blocks·X)` for `X` as it travels, times factors and rounded, own rows among them: how many ranks
+    /// there are changes no operand.
     fn multiply_travelling(
         &self,
         backend: &B,

@@ -7,12 +7,12 @@ use girih_compute::{Backend, HostMatrix};
 use super::session::RankOptions;
 use crate::TrainError;
 
-/// Work that ranks share: training ([`TrainJob`](super::TrainJob)), or a trained model applied ([`ApplyJob`](super::ApplyJob),
-/// [`RecommendJob`](super::RecommendJob)).
+/// Work that ranks share: training ([`TrainJob`](super::TrainJob)), or a trained model applied
+/// ([`ApplyJob`](super::ApplyJob), [`RecommendJob`](super::RecommendJob)).
 ///
-/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`](girih_datasets::DataSource::open)). What comes out
-/// is that of one rank, up to the rounding of sums that are added in another order. A rank that fails ends all of them with its
-/// error.
+/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`](girih_datasets::DataSource::open)).
+/// What comes out is that of one rank, up to the rounding of sums that are added in another order. A rank that fails
+/// ends all of them with its error.
 pub trait RankJob: Sized {
     /// What the work comes to on the first rank.
     type Done: Send;
@@ -20,25 +20,28 @@ pub trait RankJob: Sized {
     /// How the ranks share it.
     fn ranks(&self) -> &RankOptions;
 
-    /// Works on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank one that moves the
-    /// matrices of its backend.
+    /// Works on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank one
+    /// that moves the matrices of its backend.
     ///
     /// # Errors
-    /// As the work on one rank; when there is not a backend for each rank, or the plan does not fit the data; and when a rank fails.
+    /// As the work on one rank; when there is not a backend for each rank, or the plan does not fit the data; and when
+    /// a rank fails.
     fn on_devices<B: Backend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
     ) -> Result<Self::Done, TrainError>;
 
-    /// Works as one of several ranks, each of which calls this with the same data and settings: for ranks that are processes. Before
-    /// the first step they compare hashes of both.
+    /// Works as one of several ranks, each of which calls this with the same data and settings: for ranks that are
+    /// processes. Before the first step they compare hashes of both.
     ///
     /// # Errors
-    /// As [`on_devices`](Self::on_devices); and when ranks disagree on the data, the settings or the plan, before the first step.
+    /// As [`on_devices`](Self::on_devices); and when ranks disagree on the data, the settings or the plan, before the
+    /// first step.
     fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError>;
 
-    /// Works on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices lie in main memory.
+    /// Works on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices lie in
+    /// main memory.
     ///
     /// # Errors
     /// As [`on_devices`](Self::on_devices); when ranks shall read the memory of cards.

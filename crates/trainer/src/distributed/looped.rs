@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use girih_graph_format::{Csr, NodeId};
 
-/// Consecutive rows of a square matrix, each with an entry on the diagonal if that is asked for: one of weight one where there is
-/// none.
+/// Consecutive rows of a square matrix, each with an entry on the diagonal if that is asked for: one of weight one
+/// where there is none.
 pub(super) struct LoopedRows {
     /// The rows as they are stored.
     pub(super) csr: Csr,
@@ -19,8 +19,8 @@ impl LoopedRows {
         Self { csr, first, self_loops }
     }
 
-    /// Appends the entries of row `i`, counted from the first, whose columns are in a range, counted from its start; weights
-    /// where there are some.
+    /// Appends the entries of row `i`, counted from the first, whose columns are in a range, counted from its start;
+    /// weights where there are some.
     pub(super) fn append(&self, i: usize, columns: &Range<usize>, (ids, weights): (&mut Vec<NodeId>, &mut Vec<f32>)) {
         let range = self.csr.row_range_within(i, columns);
         let (row, own, shift) = (&self.csr.indices()[range.clone()], self.first + i, columns.start as NodeId);

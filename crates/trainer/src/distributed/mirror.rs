@@ -1,5 +1,5 @@
-//! What ranks learn of the other half of an adjacency, of which each has read some rows: whether it is symmetric, the sums of its
-//! columns, and rows of its transpose.
+//! What ranks learn of the other half of an adjacency, of which each has read some rows: whether it is symmetric, the
+//! sums of its columns, and rows of its transpose.
 
 use std::ops::Range;
 
@@ -45,7 +45,8 @@ fn mixed(pair: u64, weight: u32, seed: u64) -> u64 {
     finalized(finalized(pair.wrapping_add(seed)) ^ (u64::from(weight) << 17).wrapping_add(seed))
 }
 
-/// The sums of the columns whose numbers are those of a rank's own rows: of what peers have in their rows, in the order of rows.
+/// The sums of the columns whose numbers are those of a rank's own rows: of what peers have in their rows, in the order
+/// of rows.
 pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<f64>, CommError> {
     let entries_of = |nodes: Range<usize>| -> Parcel {
         let mut message = Vec::new();
@@ -67,9 +68,9 @@ pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Re
     Ok(sums)
 }
 
-/// The rows of the transpose of each panel that this rank's products have, with the columns of its steps: from those who
-/// together hold every row once, each of which sends the entries that it has of them. While they travel they take twice the
-/// bytes of the entries themselves.
+/// The rows of the transpose of each panel that this rank's products have, with the columns of its steps: from those
+/// who together hold every row once, each of which sends the entries that it has of them. While they travel they take
+/// twice the bytes of the entries themselves.
 pub(super) fn transposed<B: Backend>(own: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<LoopedRows>, CommError> {
     let (plan, mine) = (ranks.plan(), ranks.mine());
     let to_rank = |rank: usize| -> Parcel {
@@ -101,8 +102,8 @@ fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// Appends the entries of some columns, row after row: the column, which is counted from `first`, the row, and the weight where
-/// there are some.
+/// Appends the entries of some columns, row after row: the column, which is counted from `first`, the row, and the
+/// weight where there are some.
 fn add_mirrored(rows: &LoopedRows, columns: &Range<usize>, first: usize, message: &mut Vec<u32>) {
     for i in 0..rows.csr.n_rows() {
         for e in rows.csr.row_range_within(i, columns) {

@@ -1,7 +1,7 @@
-//! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each takes a share of the seeds of every
-//! batch, and holds graph and features whole, or its [patch](Layout) of them: see
-//! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of everything
-//! that has a row per node.
+//! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each takes a share of the
+//! seeds of every batch, and holds graph and features whole, or its [patch](Layout) of them: see
+//! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of
+//! everything that has a row per node.
 //!
 //! ```text
 //! rows of nodes   features, activations, gradients, labels      cut: a rank holds `own`, a range of ids
@@ -13,17 +13,18 @@
 //! draws are keyed by the ids of the whole, so that masks and batches are the same. Ranks meet in a few places:
 //!
 //! - [`CutGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
-//! - [`PeerRows::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows; and those of the
-//!   users and items of a rank's share of a recommender's batch;
+//! - [`PeerRows::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows; and those of
+//!   the users and items of a rank's share of a recommender's batch;
 //! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step, and the sums over all nodes that batch
 //!   normalisation takes each way;
 //! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
 //! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is;
 //! - [`Ranks::hand_rows`]: logits, when predictions are written.
 //!
-//! A rank reads its own rows of the data alone, where they are in a folder ([`DataSource`](girih_datasets::DataSource)), and
-//! learns by messages what it needs of others: degrees, which of its rows they read, and, where the adjacency is not
-//! symmetric, their entries in its columns. Interactions of a recommender are on every rank.
+//! A rank reads its own rows of the data alone, where they are in a folder
+//! ([`DataSource`](girih_datasets::DataSource)), and learns by messages what it needs of others: degrees, which of its
+//! rows they read, and, where the adjacency is not symmetric, their entries in its columns. Interactions of a
+//! recommender are on every rank.
 //!
 //! [`RankPlanner`] runs all of this for one rank after the other on shapes alone.
 //!

@@ -4,10 +4,9 @@ use girih_partition::LinkRates;
 use serde::{Deserialize, Serialize};
 
 /// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are:
-/// `b` bytes that one rank has for all count `b`. Where several of `g` ranks have some, who has `b` bytes sends `b·(g − 1)`, and
-/// whoever sends most counts. Of pieces
-/// for single ranks, whichever is more of what a rank sends and gets. Where each gets some of a sum of `b` bytes,
-/// `b·(g − 1)/g` count, and for an all-reduce twice as much.
+/// `b` bytes that one rank has for all count `b`. Where several of `g` ranks have some, who has `b` bytes sends `b·(g −
+/// 1)`, and whoever sends most counts. Of pieces for single ranks, whichever is more of what a rank sends and gets.
+/// Where each gets some of a sum of `b` bytes, `b·(g − 1)/g` count, and for an all-reduce twice as much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Links {
     /// One rank's matrix for all.
@@ -61,7 +60,8 @@ pub struct Network {
     pub between_hosts: LinkRates,
     /// Whether exchanges that were begun go on beside what a rank computes.
     pub overlaps: bool,
-    /// The share of its speed that a rank loses meanwhile: exchanges take memory's bandwidth and, with NCCL, multiprocessors.
+    /// The share of its speed that a rank loses meanwhile: exchanges take memory's bandwidth and, with NCCL,
+    /// multiprocessors.
     pub slowdown: f64,
 }
 
@@ -72,7 +72,8 @@ impl Network {
         Self { links, ranks_per_host: usize::MAX, between_hosts: links.all_to_all, overlaps, slowdown: 0.0 }
     }
 
-    /// What a rank loses that has computed for so many seconds, by its own speed, since an exchange began that takes so many.
+    /// What a rank loses that has computed for so many seconds, by its own speed, since an exchange began that takes so
+    /// many.
     pub(super) fn seconds_lost(&self, computed: f64, exchange: f64) -> f64 {
         let slowed = computed / (1.0 - self.slowdown);
         self.slowdown * slowed.min(exchange)
@@ -80,9 +81,9 @@ impl Network {
 
     /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
     ///
-    /// Rows and pieces go from each rank to each, over its own adapter. A matrix of one rank and sums come into a host once, over the adapters of all of
-    /// its members, and are passed on inside. Latencies between hosts add up over as many rounds as a
-    /// tree of hosts is deep.
+    /// Rows and pieces go from each rank to each, over its own adapter. A matrix of one rank and sums come into a host
+    /// once, over the adapters of all of its members, and are passed on inside. Latencies between hosts add up over as
+    /// many rounds as a tree of hosts is deep.
     pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
         let inside = self.links.of(operation);
         let n_hosts = self.n_hosts(members);

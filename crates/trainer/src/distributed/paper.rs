@@ -108,8 +108,8 @@ impl PaperGraph {
     }
 }
 
-/// Whether every node is its own neighbour, and whether columns have factors in either direction; a network that reads no adjacency asks for
-/// no blocks either.
+/// Whether every node is its own neighbour, and whether columns have factors in either direction; a network that reads
+/// no adjacency asks for no blocks either.
 fn loops_and_factors(config: &TrainConfig, data: &DataSizes) -> Result<(bool, [bool; 2]), TrainError> {
     let Some(adjacency) = data.needs(config)?.graph else { return Ok((false, [false; 2])) };
     let [left, right] = adjacency.norm.powers().map(|power| power.is_some());

@@ -69,12 +69,12 @@ impl RankPlanner<'_> {
         self.of_ranks(ranks)
     }
 
-    /// The plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone: bytes alone, since
-    /// the draws and rows that they exchange have no times. Any rank may own all seeds of a batch.
+    /// The plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone:
+    /// bytes alone, since the draws and rows that they exchange have no times. Any rank may own all seeds of a batch.
     ///
     /// # Errors
-    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or cannot of such data, or there are more
-    /// ranks than nodes.
+    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or cannot of such data,
+    /// or there are more ranks than nodes.
     pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         check_task(self.config)?;
         if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == Layout::Replicated {

@@ -35,8 +35,8 @@ pub(super) enum Sums<'o, B: Backend> {
     Chunks(&'o mut Tail<B>),
 }
 
-/// What follows the steps of a product, chunk after chunk: while one is multiplied, the sums of the one before are added up, and
-/// those of the one before that become whole rows again.
+/// What follows the steps of a product, chunk after chunk: while one is multiplied, the sums of the one before are
+/// added up, and those of the one before that become whole rows again.
 pub(super) struct Tail<B: Backend> {
     /// Those that are still multiplied.
     chunks: Vec<Option<B::Matrix>>,
@@ -114,8 +114,8 @@ impl<B: Backend> Product<'_, B> {
         for stage in blocks.stages.iter().take(AHEAD) {
             arriving.push_back(self.begin(stage, operand)?);
         }
-        // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing else is, all chunks but
-        // the first are left to what follows the first.
+        // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
+        // else is, all chunks but the first are left to what follows the first.
         let n_before = if turns.n_products == 1 { 1 } else { n_chunks };
         for (chunk, block) in blocks.own.iter().flatten().take(n_before).enumerate() {
             self.multiply((block, operand), turns, (sums, chunk))?;
@@ -146,7 +146,8 @@ impl<B: Backend> Product<'_, B> {
         Ok(())
     }
 
-    /// Adds the product of a block to the sums of a chunk, with what is applied to the result if nothing comes after it.
+    /// Adds the product of a block to the sums of a chunk, with what is applied to the result if nothing comes after
+    /// it.
     fn multiply(
         &self,
         (block, panel): (&B::Sparse, &B::Matrix),
@@ -247,8 +248,8 @@ impl<B: Backend> Product<'_, B> {
         Ok(Following { chunk, pending, rows: sums, sent: None })
     }
 
-    /// Begins the way back of [`cut_columns`](Self::cut_columns) for sums when they are there; they are whole rows where columns are
-    /// not cut.
+    /// Begins the way back of [`cut_columns`](Self::cut_columns) for sums when they are there; they are whole rows
+    /// where columns are not cut.
     fn begin_join(&mut self, summed: Following<B>) -> Result<Following<B>, ComputeError> {
         let Following { chunk, pending, rows, sent } = summed;
         if let Some(group) = &self.ranks.sums {

@@ -97,8 +97,8 @@ impl<B: Backend> Ranks<B> {
         self.peers.all_reduce(matrix).map_err(|error| failed(&error))
     }
 
-    /// Makes the gradient of every parameter that ranks share the sum of those of all ranks. A rank's own rows of the others
-    /// have theirs already.
+    /// Makes the gradient of every parameter that ranks share the sum of those of all ranks. A rank's own rows of the
+    /// others have theirs already.
     ///
     /// # Errors
     /// When a rank fails.
@@ -168,8 +168,8 @@ impl<B: Backend> Ranks<B> {
         Ok(Matrix::new(self.plan.n_nodes, rows.n_cols(), all).expect("the rows of every node once"))
     }
 
-    /// Hands the rows of all nodes to `take`, at most `block` at a time in the order of nodes, from those that each rank has. The
-    /// first rank calls it; the rows are never together.
+    /// Hands the rows of all nodes to `take`, at most `block` at a time in the order of nodes, from those that each
+    /// rank has. The first rank calls it; the rows are never together.
     ///
     /// # Errors
     /// When a rank fails.
@@ -197,8 +197,8 @@ impl<B: Backend> Ranks<B> {
         Ok(())
     }
 
-    /// The way back of [`gather_on_host`](Self::gather_on_host): this rank's own rows of a matrix; `None` when it has not a
-    /// row for each node.
+    /// The way back of [`gather_on_host`](Self::gather_on_host): this rank's own rows of a matrix; `None` when it has
+    /// not a row for each node.
     pub(crate) fn own_rows(&self, all: &Matrix) -> Option<Matrix> {
         // A copy: what a rank holds does not keep the rows of others.
         let copied =
@@ -211,7 +211,8 @@ impl<B: Backend> Ranks<B> {
         part(&(0..n), self.world.rank(), self.world.size())
     }
 
-    /// The sums of what each rank has counted of its own nodes, each node counted once; where there are no ranks, the counts.
+    /// The sums of what each rank has counted of its own nodes, each node counted once; where there are no ranks, the
+    /// counts.
     ///
     /// # Errors
     /// When a rank fails.
@@ -219,7 +220,8 @@ impl<B: Backend> Ranks<B> {
         ranks.map_or_else(|| Ok(counts.to_vec()), |ranks| totals(&*ranks.peers, counts))
     }
 
-    /// `‖found − expected‖ / ‖expected‖` over the rows of all nodes, of which each rank gives its own; zero of what is equal.
+    /// `‖found − expected‖ / ‖expected‖` over the rows of all nodes, of which each rank gives its own; zero of what is
+    /// equal.
     ///
     /// # Errors
     /// When a rank fails.

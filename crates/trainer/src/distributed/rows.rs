@@ -100,8 +100,8 @@ impl<B: Backend> RowExchange<B> {
         Ok(Arriving { pending, rows: incoming, sent: Some(outgoing) })
     }
 
-    /// The way back of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows, added up over all who got
-    /// it, in the order of members.
+    /// The way back of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows, added up over all who
+    /// got it, in the order of members.
     pub(super) fn give_back(
         &self,
         backend: &B,
@@ -143,8 +143,8 @@ impl<B: Backend> PeerRows<B> {
         Self { ranks: Arc::clone(ranks), exchange }
     }
 
-    /// The rows of the nodes that each peer wants, as all peers know: `wanted(i, range)` lists those in a range of ids that
-    /// the `i`-th wants, ascending. Also returns the nodes that this rank gets, in the order of their rows.
+    /// The rows of the nodes that each peer wants, as all peers know: `wanted(i, range)` lists those in a range of ids
+    /// that the `i`-th wants, ascending. Also returns the nodes that this rank gets, in the order of their rows.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

@@ -57,9 +57,11 @@ pub struct RankOptions {
     pub stages: Stages,
     /// In how many chunks of rows products are taken, at most; as [`BlockPlan::in_chunks`] has it.
     pub chunks: usize,
-    /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they travel.
+    /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they
+    /// travel.
     pub wire: Dtype,
-    /// What carries rows between ranks on cards: unless told, NCCL rows of matrices, and those of patches whatever is fastest there.
+    /// What carries rows between ranks on cards: unless told, NCCL rows of matrices, and those of patches whatever is
+    /// fastest there.
     pub transport: Option<CardTransport>,
     /// Of mini-batches, what each rank holds.
     pub layout: Layout,
@@ -162,7 +164,8 @@ enum Shared {
     Cut(Box<CutData>),
     /// Each its part of graph and features, or of features alone, and the seeds of mini-batches that lie in it.
     Patches(Box<CutData>),
-    /// All of it, for its share of the seeds of mini-batches, or of their subgraphs; and the clusters of cluster batches.
+    /// All of it, for its share of the seeds of mini-batches, or of their subgraphs; and the clusters of cluster
+    /// batches.
     Whole(Box<Dataset>, Option<Arc<ClusterSampler>>),
 }
 
@@ -274,8 +277,8 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
     Ok(())
 }
 
-/// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told, and start at the
-/// same checkpoint.
+/// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told, and start at
+/// the same checkpoint.
 fn together<B: Backend>(
     world: &dyn Collective<B>,
     observe: &mut dyn FnMut(Event<'_>) -> Control,

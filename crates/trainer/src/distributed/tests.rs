@@ -240,7 +240,8 @@ fn sharings() -> Vec<RankOptions> {
     sharings
 }
 
-/// The shapes of the chunks of each of a rank's blocks, the entries of its own block and of all others, and which rows come.
+/// The shapes of the chunks of each of a rank's blocks, the entries of its own block and of all others, and which rows
+/// come.
 type Sizes = (Vec<Vec<Shape>>, [usize; 2], Vec<Vec<usize>>);
 
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {

@@ -16,8 +16,8 @@ pub enum NormAxis {
 
 /// `(x - mean) / deviation · gain + bias` along rows (layer normalisation) or columns (batch normalisation).
 ///
-/// Batch normalisation takes its moments over all nodes, in training and in evaluation alike: a full-batch pass sees all
-/// of them in both, if need be on several ranks. A step on a mini-batch takes them over the nodes that it computes.
+/// Batch normalisation takes its moments over all nodes, in training and in evaluation alike: a full-batch pass sees
+/// all of them in both, if need be on several ranks. A step on a mini-batch takes them over the nodes that it computes.
 pub struct Normalization {
     axis: NormAxis,
     gain: ParamId,

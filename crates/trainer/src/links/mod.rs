@@ -6,8 +6,8 @@
 //!                      val, test ──▶ scores                        ├─▶ embeddings ─▶ ⟨z_u, z_v⟩ ─▶ loss, ROC-AUC, …
 //! NonLinks ──▶ pairs that no edge joins ───────────────────────────┘
 //! ```
-//! - [`LinkSplit`]: which links train, validate and test, and the graph of those that train: the only one that messages travel
-//!   over.
+//! - [`LinkSplit`]: which links train, validate and test, and the graph of those that train: the only one that messages
+//!   travel over.
 //! - [`NonLinks`]: pairs that are no links, each as likely as any other.
 //! - [`Pairs`]: links and non-links on the device, scored by the products of their embeddings.
 //! - [`LinkPredictor`]: a run whose steps see the whole graph and all training links. On batches of links a run is a

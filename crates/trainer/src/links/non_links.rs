@@ -9,8 +9,8 @@ use crate::TrainError;
 /// Of so many pairs at least one must be no link: drawing again until one is found would otherwise go on for long.
 const TRIES_MAX: u128 = 100;
 
-/// Draws pairs of different nodes that no edge of a graph joins, in either direction, each as likely as any other. Edges of
-/// every part count, held-out ones also: a pair that is held against links must not be one.
+/// Draws pairs of different nodes that no edge of a graph joins, in either direction, each as likely as any other.
+/// Edges of every part count, held-out ones also: a pair that is held against links must not be one.
 #[derive(Clone, Debug)]
 pub struct NonLinks {
     graph: Csr,

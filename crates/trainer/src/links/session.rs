@@ -117,8 +117,8 @@ pub struct Embedded {
     pub embeddings: Matrix,
 }
 
-/// The embeddings that the best parameters of a checkpoint give the nodes of a data set, over its training links: those that
-/// the checkpoint's seed and shares deal.
+/// The embeddings that the best parameters of a checkpoint give the nodes of a data set, over its training links: those
+/// that the checkpoint's seed and shares deal.
 ///
 /// # Errors
 /// When data set and checkpoint do not fit each other, or the backend fails.

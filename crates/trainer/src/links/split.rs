@@ -102,8 +102,8 @@ impl LinkSplit {
         links
     }
 
-    /// The graph without the edges of held-out links: what messages travel over. Edges of a node to itself are no links, and
-    /// stay.
+    /// The graph without the edges of held-out links: what messages travel over. Edges of a node to itself are no
+    /// links, and stay.
     #[must_use]
     pub fn messages(&self, graph: &Csr) -> Csr {
         graph.filtered(|v, u| v == u as usize || self.part([v as NodeId, u]) == LinkPart::Train)

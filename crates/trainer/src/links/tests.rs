@@ -1,5 +1,5 @@
-//! Laws of links: every part is what it says, negatives are no links and uniform, batches see neither held-out links nor
-//! their own.
+//! Laws of links: every part is what it says, negatives are no links and uniform, batches see neither held-out links
+//! nor their own.
 
 use std::collections::HashSet;
 

@@ -41,7 +41,8 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
         &mut self.state
     }
 
-    /// One step. Drawing its pairs counts as making a batch; since they are others in every step, no device can repeat it.
+    /// One step. Drawing its pairs counts as making a batch; since they are others in every step, no device can repeat
+    /// it.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let (mut lap, state) = (Lap::start(), &mut self.state);
         let list = self.epochs.all(state.epochs_done());

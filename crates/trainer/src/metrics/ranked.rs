@@ -44,8 +44,8 @@ pub fn average_precision(scores: &[f32], labels: &[bool]) -> Option<f64> {
     (positives > 0.0).then(|| sum / positives)
 }
 
-/// Share of positives with a larger score than the `k`-th best negative: hits@k as link prediction reports it (Hu et al.,
-/// NeurIPS 2020). With fewer than `k` negatives every positive is a hit. `None` without a positive.
+/// Share of positives with a larger score than the `k`-th best negative: hits@k as link prediction reports it (Hu et
+/// al., NeurIPS 2020). With fewer than `k` negatives every positive is a hit. `None` without a positive.
 ///
 /// # Panics
 /// When `k` is zero.
@@ -58,8 +58,8 @@ pub fn hits_at(k: usize, positives: &[f32], negatives: &[f32]) -> Option<f64> {
     (!positives.is_empty()).then(|| hits as f64 / positives.len() as f64)
 }
 
-/// The mean over positives of one over the rank among all negatives, from 1; of negatives with an equal score, half come
-/// before (as Hu et al., NeurIPS 2020, rank). `None` without a positive.
+/// The mean over positives of one over the rank among all negatives, from 1; of negatives with an equal score, half
+/// come before (as Hu et al., NeurIPS 2020, rank). `None` without a positive.
 #[must_use]
 pub fn mean_reciprocal_rank(positives: &[f32], negatives: &[f32]) -> Option<f64> {
     let mut negatives = negatives.to_vec();

@@ -37,18 +37,18 @@ pub trait Model<B: Backend>: Send {
     /// What the forward pass reads.
     fn needs(&self) -> Needs;
 
-    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`. On the blocks of a
-    /// mini-batch, those of the destinations of the last layer.
+    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`. On the
+    /// blocks of a mini-batch, those of the destinations of the last layer.
     ///
-    /// A device may repeat what it was asked in one training step in all later ones, without asking again: passes that train
-    /// differ in what the tape draws, and in nothing else.
+    /// A device may repeat what it was asked in one training step in all later ones, without asking again: passes that
+    /// train differ in what the tape draws, and in nothing else.
     ///
     /// # Errors
     /// When the backend fails.
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;
 
-    /// The network as layers that can be computed one after the other, each for all nodes; `None` where a layer reads more than
-    /// the rows of the one before it and of its neighbours.
+    /// The network as layers that can be computed one after the other, each for all nodes; `None` where a layer reads
+    /// more than the rows of the one before it and of its neighbours.
     fn as_layers(&self) -> Option<&dyn Layers<B>> {
         None
     }
@@ -64,8 +64,8 @@ pub trait Layers<B: Backend> {
     /// How many there are.
     fn n_layers(&self) -> usize;
 
-    /// What layer `layer`, counted from 0 at the inputs, leaves for the destinations of the one graph of `inputs`, whose features
-    /// are what the layer before it left; of the last layer, the logits.
+    /// What layer `layer`, counted from 0 at the inputs, leaves for the destinations of the one graph of `inputs`,
+    /// whose features are what the layer before it left; of the last layer, the logits.
     ///
     /// # Errors
     /// When the backend fails.

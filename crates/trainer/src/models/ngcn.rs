@@ -10,8 +10,8 @@ use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
 
-/// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]; their outputs side by side go
-/// through a last linear layer, or without [`ModelConfig::mixing`] are averaged.
+/// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]; their outputs side by side
+/// go through a last linear layer, or without [`ModelConfig::mixing`] are averaged.
 pub struct Ngcn {
     /// The layers of each power.
     instances: Vec<Vec<Linear>>,

@@ -116,7 +116,8 @@ impl SageLayer {
         aggregated: Option<Rows<'a, B>>,
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
-        // Before what is aggregated: gradients come the other way round, and those of few rows are added to those of all.
+        // Before what is aggregated: gradients come the other way round, and those of few rows are added to those of
+        // all.
         let own = match rows {
             Rows::Dense(x) => Some(tape.destinations(graph, *x)?),
             _ => None,

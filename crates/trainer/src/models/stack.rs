@@ -205,8 +205,8 @@ impl<C: Convolution> Stack<C> {
         linear.forward(tape, &Rows::Dense(rows), LinearOptions { dropout, ..LinearOptions::default() })
     }
 
-    /// The rows of a hidden layer for the nodes that logits are of. In a mini-batch the nodes of every layer begin with those of
-    /// the next.
+    /// The rows of a hidden layer for the nodes that logits are of. In a mini-batch the nodes of every layer begin with
+    /// those of the next.
     fn at_outputs<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,

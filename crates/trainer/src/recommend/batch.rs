@@ -14,8 +14,8 @@ use crate::models::Model;
 use crate::params::ParamId;
 use crate::tape::{Loss, Tape};
 
-/// The triples of a step. Of several ranks, each takes the loss of an equal share of them, for which it fetches the rows of
-/// users and items; the penalty is on the embeddings themselves, of which each rank takes its own.
+/// The triples of a step. Of several ranks, each takes the loss of an equal share of them, for which it fetches the
+/// rows of users and items; the penalty is on the embeddings themselves, of which each rank takes its own.
 pub(crate) struct Batch<B: Backend> {
     n_triples: usize,
     /// The nodes of all triples that are at hand, counted from the first node at hand.

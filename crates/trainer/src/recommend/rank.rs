@@ -12,8 +12,9 @@ use crate::tape::Pool;
 /// Scores of a block take about as much memory as a last-level cache has.
 const BLOCK_BYTES: usize = 16 << 20;
 
-/// The [`TOP_K`] items of each of `users` with the largest products of embeddings, best first and equals in the order of their
-/// ids; items that `met` lists for a range of users are left out. `TOP_K` numbers a user; see [`Backend::top_k_rows`].
+/// The [`TOP_K`] items of each of `users` with the largest products of embeddings, best first and equals in the order
+/// of their ids; items that `met` lists for a range of users are left out. `TOP_K` numbers a user; see
+/// [`Backend::top_k_rows`].
 ///
 /// # Errors
 /// When the backend fails.

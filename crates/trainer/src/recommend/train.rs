@@ -79,8 +79,8 @@ impl<'a, B: Backend> Recommender<'a, B> {
     }
 
     /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
-    /// [`Recommendations`](super::Recommendations). Of several ranks, each ranks the items of a share of the users, and all
-    /// get the lists of all.
+    /// [`Recommendations`](super::Recommendations). Of several ranks, each ranks the items of a share of the users, and
+    /// all get the lists of all.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -110,8 +110,8 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         &mut self.state
     }
 
-    /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the last
-    /// step is on its way.
+    /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the
+    /// last step is on its way.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::TRIPLES);
         let triples = Triples::new(self.interactions, key, self.state.config.batch_size);

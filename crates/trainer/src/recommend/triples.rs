@@ -5,8 +5,8 @@ use girih_graph_format::{Csr, NodeId};
 use girih_random::Key;
 use rayon::prelude::*;
 
-/// The triples of one epoch: users drawn evenly, as many as there are training interactions; an item of the user, and an
-/// item that the user did not meet in training (Rendle et al., UAI 2009, as the authors of LightGCN draw).
+/// The triples of one epoch: users drawn evenly, as many as there are training interactions; an item of the user, and
+/// an item that the user did not meet in training (Rendle et al., UAI 2009, as the authors of LightGCN draw).
 pub(crate) struct Triples<'a> {
     train: &'a Csr,
     key: Key,

@@ -105,7 +105,8 @@ impl<B: Backend> Batch<B> {
     }
 }
 
-/// Graph and features of a batch that the device has sampled, and whose rows it has read where they are no matrix of its own.
+/// Graph and features of a batch that the device has sampled, and whose rows it has read where they are no matrix of
+/// its own.
 pub(crate) fn inputs_of_sampled<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,

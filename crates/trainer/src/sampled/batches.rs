@@ -36,7 +36,8 @@ pub(crate) struct Batches<'a> {
 
 /// Where batches come from.
 enum Source<'a> {
-    /// Training nodes in an order of the epoch, and a block for each layer; whether layers are drawn for all seeds of a batch together.
+    /// Training nodes in an order of the epoch, and a block for each layer; whether layers are drawn for all seeds of a
+    /// batch together.
     Seeds(Loader<'a, Box<dyn Sampler>>, bool),
     /// Subgraphs, some for each step.
     Subgraphs(Subgraphs),
@@ -103,7 +104,8 @@ pub(crate) enum HostGraphs {
 /// Rows of `Â` for one layer.
 pub(crate) struct HostBlock {
     pub(crate) rows: Csr,
-    /// The nodes of destinations, where columns are nodes of the whole graph; else destinations are the first of the columns.
+    /// The nodes of destinations, where columns are nodes of the whole graph; else destinations are the first of the
+    /// columns.
     pub(crate) in_place: Option<Vec<NodeId>>,
 }
 
@@ -124,8 +126,8 @@ impl HostBlock {
 }
 
 impl<'a> Batches<'a> {
-    /// The batches of run `run`, on nodes of `train` that have labels, with the clusters of cluster batches; the first layer may read
-    /// rows `in_place`.
+    /// The batches of run `run`, on nodes of `train` that have labels, with the clusters of cluster batches; the first
+    /// layer may read rows `in_place`.
     ///
     /// # Errors
     /// When the settings make no batches of this graph.
@@ -239,8 +241,8 @@ impl<'a> Batches<'a> {
         })
     }
 
-    /// Pairs, and blocks for their ends. The links among them carry no messages, in either direction: a step that is asked
-    /// about a link must not be told of it.
+    /// Pairs, and blocks for their ends. The links among them carry no messages, in either direction: a step that is
+    /// asked about a link must not be told of it.
     fn of_pairs(&self, pairs: &PairList, sampler: &NeighborSampler, key: DrawKey) -> Result<HostBatch, TrainError> {
         let graph = self.neighborhoods.graph();
         let mut seeds: Vec<NodeId> = pairs.ends.iter().flatten().copied().collect();
@@ -257,7 +259,8 @@ impl<'a> Batches<'a> {
     /// The graph that subgraphs stand for.
     fn of_subgraphs(&self, StepSubgraphs { joined, loss, n_loss }: StepSubgraphs) -> Result<HostBatch, FormatError> {
         let block = joined.block;
-        // What weighs nodes has weights for edges, too, if there are any: rows of the whole graph's `Â`. Other subgraphs are graphs of their own.
+        // What weighs nodes has weights for edges, too, if there are any: rows of the whole graph's `Â`. Other
+        // subgraphs are graphs of their own.
         let graphs = if joined.loss_weights.is_empty() {
             HostGraphs::Plain(self.weighted_edges(&block)?)
         } else {

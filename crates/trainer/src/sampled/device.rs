@@ -5,8 +5,9 @@
 //! loader    batch     i+1     rows that lie elsewhere, on a stream of its own
 //! trainer   batch i           the step
 //! ```
-//! The host begins all three before it begins the step, and waits for sizes of batches alone, so that the three go on side by side:
-//! the pipeline of Cai et al. (DSP, PPoPP 2023, section 6) with one host thread, whose order of launches is always the same.
+//! The host begins all three before it begins the step, and waits for sizes of batches alone, so that the three go on
+//! side by side: the pipeline of Cai et al. (DSP, PPoPP 2023, section 6) with one host thread, whose order of launches
+//! is always the same.
 
 use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborSource, RowReader, RowSums, Shape};
 use girih_graph_format::NodeId;
@@ -31,8 +32,8 @@ pub(crate) struct Loader<'a, B: Backend> {
     reader: &'a dyn RowReader<B>,
     n_columns: usize,
     precision: Dtype,
-    /// What makes the first layer's sums of how rows are stored, if that is all that is wanted of them, and whether it reads
-    /// destinations, too.
+    /// What makes the first layer's sums of how rows are stored, if that is all that is wanted of them, and whether it
+    /// reads destinations, too.
     sums: Option<(&'a dyn RowSums<B>, bool)>,
 }
 

@@ -4,8 +4,9 @@
 //! Plan::beside_rows   what training takes of a device ─┐
 //! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ TierConfig, and what to expect of it
 //! ```
-//! Where a device has room for all as it has without tiers, there are none: features are then read in place, and scores taken as ever.
-//! Else rows of features are placed. Rows of the adjacency are, too, where not every device has room for all of them.
+//! Where a device has room for all as it has without tiers, there are none: features are then read in place, and scores
+//! taken as ever. Else rows of features are placed. Rows of the adjacency are, too, where not every device has room for
+//! all of them.
 
 use girih_compress::CodecSpec;
 use girih_compute::Meter;
@@ -25,7 +26,8 @@ use crate::plan::{DataSizes, Plan};
 pub struct Division {
     /// The shares that a configuration takes; the default where every device has all.
     pub tiers: TierConfig,
-    /// What lies where, and what share of the reads it is expected to serve, if nodes are read as often as their hotness says.
+    /// What lies where, and what share of the reads it is expected to serve, if nodes are read as often as their
+    /// hotness says.
     pub shares: Vec<TierShare>,
     /// What of it a device has, the one that has most.
     pub rows: RowsOnDevice,
@@ -42,12 +44,14 @@ pub struct Division {
 }
 
 impl Division {
-    /// Divides a room, of each of whose devices `reserved` bytes are others', for batches of neighbours. Shares that the configuration
-    /// has do not matter; its hotness does. Each device is taken to make a whole batch, of which it makes a part where there are several.
+    /// Divides a room, of each of whose devices `reserved` bytes are others', for batches of neighbours. Shares that
+    /// the configuration has do not matter; its hotness does. Each device is taken to make a whole batch, of which it
+    /// makes a part where there are several.
     ///
     /// # Errors
-    /// When the configuration is [refused](Self::check), the data have features of which devices read no single rows, training alone
-    /// does not fit on a device, or devices and host do not hold all rows: the message names bytes and what would help.
+    /// When the configuration is [refused](Self::check), the data have features of which devices read no single rows,
+    /// training alone does not fit on a device, or devices and host do not hold all rows: the message names bytes and
+    /// what would help.
     pub fn new(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Result<Self, TrainError> {
         Self::check(config)?;
         let config = &with_tiers(config);
@@ -134,8 +138,8 @@ impl Division {
 }
 
 impl RowsOnDevice {
-    /// What a device has, the one that has most of so many that share one cache, by the tiers of a configuration for batches of
-    /// neighbours. Where these have shares of the adjacency it takes finding what is hot.
+    /// What a device has, the one that has most of so many that share one cache, by the tiers of a configuration for
+    /// batches of neighbours. Where these have shares of the adjacency it takes finding what is hot.
     ///
     /// # Errors
     /// When the configuration is refused, or batches that tell what is hot cannot be sampled.
@@ -250,7 +254,8 @@ mod tests {
     use crate::batching::{BatchConfig, BatchKind, ScoreBy};
     use crate::config::{ModelConfig, ModelKind};
 
-    /// More nodes than are scored at a time, of which a batch reads few; rows of features take thrice what neighbours do.
+    /// More nodes than are scored at a time, of which a batch reads few; rows of features take thrice what neighbours
+    /// do.
     fn data(codec: Option<CodecSpec>) -> (Dataset, TrainConfig) {
         let spec = "synth:planted,nodes=80000,degree=12,features=36,classes=4";
         let dataset = load(spec, &LoadOptions { codec, ..LoadOptions::default() }).unwrap();
@@ -272,8 +277,8 @@ mod tests {
         (least, Plan::on_cuda_with(&config, &sizes, all).unwrap().device_bytes())
     }
 
-    /// Bytes with which a device has some of both. Without tiers it has all with a little more than the middle: scores then read rows where
-    /// they lie, and nothing arrives.
+    /// Bytes with which a device has some of both. Without tiers it has all with a little more than the middle: scores
+    /// then read rows where they lie, and nothing arrives.
     fn some((least, most): (u64, u64)) -> u64 {
         least + (most - least) * 2 / 5
     }
@@ -282,8 +287,8 @@ mod tests {
         Plan::on_cuda_with(config, &DataSizes::of(dataset), rows).unwrap().device_bytes()
     }
 
-    /// Checks a division against the room, against what the plan of the configuration says that comes of it, and against what training
-    /// then places.
+    /// Checks a division against the room, against what the plan of the configuration says that comes of it, and
+    /// against what training then places.
     fn check(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Division {
         let division = Division::new(dataset, config, room, reserved).unwrap();
         let config = TrainConfig { tiers: division.tiers, ..config.clone() };

@@ -1,12 +1,14 @@
-//! [`Layerwise`]: logits without sampling, one layer of the network after the other, where graph and rows do not fit at once.
+//! [`Layerwise`]: logits without sampling, one layer of the network after the other, where graph and rows do not fit at
+//! once.
 //!
 //! ```text
 //! for each layer, for some nodes after the others:
 //!     all their neighbours ─▶ rows of the layer before ─▶ the layer ─▶ their rows of this one
 //! ```
-//! A hidden layer is computed for all nodes, the last one for those that are asked for. Rows of hidden layers are a matrix of the
-//! device; where features are kept in memory of the host, these are, too. This is the layer-wise inference of Hamilton et al.
-//! (GraphSAGE, NeurIPS 2017) as Wang et al. (DGL, 2019) have it: each row is computed once, instead of once for each path to it.
+//! A hidden layer is computed for all nodes, the last one for those that are asked for. Rows of hidden layers are a
+//! matrix of the device; where features are kept in memory of the host, these are, too. This is the layer-wise
+//! inference of Hamilton et al. (GraphSAGE, NeurIPS 2017) as Wang et al. (DGL, 2019) have it: each row is computed
+//! once, instead of once for each path to it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -60,7 +62,8 @@ enum Chunks<'n> {
     Some(&'n [NodeId]),
 }
 
-/// Whether scores of a run of `config` are taken layer by layer: if that is asked for, or if devices do not have all and the model can.
+/// Whether scores of a run of `config` are taken layer by layer: if that is asked for, or if devices do not have all
+/// and the model can.
 ///
 /// # Errors
 /// When it is asked for and the model cannot.
@@ -145,8 +148,8 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         })
     }
 
-    /// Calls `work` for some nodes after the others, with the position of the first and what a layer reads for them: all their
-    /// neighbours, and the rows of these in the layer before.
+    /// Calls `work` for some nodes after the others, with the position of the first and what a layer reads for them:
+    /// all their neighbours, and the rows of these in the layer before.
     fn for_each_chunk<'b>(
         &self,
         state: &mut RunState<'b, B>,

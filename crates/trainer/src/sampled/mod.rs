@@ -6,9 +6,10 @@
 //!        keys only                      Neighborhoods        Inputs of the batch
 //! ```
 //! - [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
-//! - [`Batches`]: the batches of an epoch, made from keys alone, so that results depend neither on threads nor on where a run
-//!   was interrupted.
-//! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know of it.
+//! - [`Batches`]: the batches of an epoch, made from keys alone, so that results depend neither on threads nor on where
+//!   a run was interrupted.
+//! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know
+//!   of it.
 //! - [`MiniBatch`]: a run.
 //! - [`Held`]: graph and features where every rank holds a patch of both, or of features.
 //! - [`TierConfig`]: where devices have what they sample from and read.
@@ -16,9 +17,9 @@
 //! - [`Layerwise`]: scores, where the graph does not fit at once.
 //! - [`BatchPlan`]: the largest batch that there can be, for plans.
 //!
-//! Scores are those of the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of full-batch
-//! runs. What an aggregate over a sampled row estimates is the aggregate over the whole row, so that parameters mean
-//! the same in both.
+//! Scores are those of the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of
+//! full-batch runs. What an aggregate over a sampled row estimates is the aggregate over the whole row, so that
+//! parameters mean the same in both.
 
 mod batch;
 mod batches;

@@ -15,7 +15,8 @@ use crate::inputs::Adjacency;
 /// Â[v, v]            exactly, where nodes are their own neighbours: that is never left to chance
 /// ```
 /// so that its product with any rows has the product with row `v` of `Â` as its expectation. Of a mean over neighbours
-/// (`Â[v, u] = 1 / deg(v)`) that leaves the mean over what was drawn; and all neighbours, each drawn once, give `Â` itself.
+/// (`Â[v, u] = 1 / deg(v)`) that leaves the mean over what was drawn; and all neighbours, each drawn once, give `Â`
+/// itself.
 pub struct Neighborhoods {
     /// Without self loops where the model adds them. Of a patch, its rows.
     graph: Csr,
@@ -59,7 +60,8 @@ impl Neighborhoods {
         if has_loops { rows.filtered(|row, column| !is_loop(row, column)) } else { rows.clone() }
     }
 
-    /// What the edges of some consecutive nodes from `first` on to themselves weigh, where nodes are their own neighbours.
+    /// What the edges of some consecutive nodes from `first` on to themselves weigh, where nodes are their own
+    /// neighbours.
     #[must_use]
     pub(crate) fn own_loops(rows: &Csr, first: NodeId) -> Vec<f32> {
         let of_row = |row: usize| {
@@ -69,8 +71,8 @@ impl Neighborhoods {
         (0..rows.n_rows()).map(|row| of_row(row).unwrap_or(1.0)).collect()
     }
 
-    /// Of a patch of a graph: the rows that are drawn from, and of all nodes how many neighbours they have there, the factors of `Â` and,
-    /// where edges have weights and nodes are their own neighbours, the weights of that.
+    /// Of a patch of a graph: the rows that are drawn from, and of all nodes how many neighbours they have there, the
+    /// factors of `Â` and, where edges have weights and nodes are their own neighbours, the weights of that.
     #[must_use]
     pub(crate) fn of_patch(
         rows: Csr,

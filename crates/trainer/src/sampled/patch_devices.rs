@@ -1,7 +1,9 @@
-//! [`PatchDevices`]: the patches of all ranks as their devices draw from them and read their rows. The graph may be whole.
+//! [`PatchDevices`]: the patches of all ranks as their devices draw from them and read their rows. The graph may be
+//! whole.
 //!
-//! Owners are asked and send what they draw and read (the collective sampling primitive of Cai et al., DSP, PPoPP 2023, section 5), or
-//! kernels read the memory of the other devices in place. Batches are the same either way; where both can be had, [`Trial`] times a few.
+//! Owners are asked and send what they draw and read (the collective sampling primitive of Cai et al., DSP, PPoPP 2023,
+//! section 5), or kernels read the memory of the other devices in place. Batches are the same either way; where both
+//! can be had, [`Trial`] times a few.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -34,8 +36,8 @@ pub(super) struct PatchDevices<B: Backend> {
 pub(super) type ByTransport<T> = Vec<(CardTransport, T)>;
 
 impl<B: Backend> PatchDevices<B> {
-    /// One for each transport by which devices can do it; `own` are the rows of this rank's patch. Of the graph every device has a patch,
-    /// or all of it. All ranks call it together.
+    /// One for each transport by which devices can do it; `own` are the rows of this rank's patch. Of the graph every
+    /// device has a patch, or all of it. All ranks call it together.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -59,8 +61,8 @@ impl<B: Backend> PatchDevices<B> {
         Ok(both.map(|((by, rows), graph)| (by, Self { graph, rows, result })).collect())
     }
 
-    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does. First layers want
-    /// rows as [`summed`](super::session::summed) says.
+    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does. First layers
+    /// want rows as [`summed`](super::session::summed) says.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -99,7 +101,8 @@ pub(super) struct Trial<'t, B: Backend> {
 }
 
 impl<B: Backend> Trial<'_, B> {
-    /// The one that makes batches in least time, on the rank that takes longest; all ranks call it together, and choose the same.
+    /// The one that makes batches in least time, on the rank that takes longest; all ranks call it together, and choose
+    /// the same.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.

@@ -1,17 +1,19 @@
-//! [`Held`]: graph and features of which every rank holds a patch, or of features alone, and what it makes its share of batches of.
+//! [`Held`]: graph and features of which every rank holds a patch, or of features alone, and what it makes its share of
+//! batches of.
 //!
 //! ```text
 //! seeds of the patch ──frontiers to owners, draws back──▶ blocks ──ids to owners, rows back──▶ rows of features
 //!                     RankGraph, hop by hop                          RankRows
 //! ```
-//! All ranks make a batch together: `together.rs` says how they do so ahead of the step. Sampling and loading have a communicator each,
-//! so that one batch may be sampled while rows of the one before it are fetched and a step adds up gradients.
+//! All ranks make a batch together: `together.rs` says how they do so ahead of the step. Sampling and loading have a
+//! communicator each, so that one batch may be sampled while rows of the one before it are fetched and a step adds up
+//! gradients.
 //!
-//! Ranks whose devices sample by themselves exchange the same between these instead, or read it where it is, whichever is faster
-//! (`patch_devices.rs`), and leave batches where they are used (`device.rs`).
+//! Ranks whose devices sample by themselves exchange the same between these instead, or read it where it is, whichever
+//! is faster (`patch_devices.rs`), and leave batches where they are used (`device.rs`).
 //!
-//! Where the graph is whole on every rank ([`Layout::SplitFeatures`]) each draws by itself, and of features devices may have the hottest,
-//! and hosts the others (`split_rows.rs`).
+//! Where the graph is whole on every rank ([`Layout::SplitFeatures`]) each draws by itself, and of features devices may
+//! have the hottest, and hosts the others (`split_rows.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,8 +82,8 @@ pub(crate) trait PatchSource: Send + Sync {
     /// How seeds become batches.
     fn options(&self) -> LoaderOptions;
 
-    /// Blocks for some seeds, with what their edges weigh, block after block, where that lies with other ranks; all ranks call it together,
-    /// batch after batch.
+    /// Blocks for some seeds, with what their edges weigh, block after block, where that lies with other ranks; all
+    /// ranks call it together, batch after batch.
     ///
     /// # Errors
     /// When a rank fails.
@@ -101,8 +103,8 @@ pub(crate) enum BatchRows {
 }
 
 impl<B: Backend> Held<B> {
-    /// What a rank holds in a layout of a graph, from the rows that it has of it there and from what there is of its own nodes, of which rows
-    /// of `f32` travel as `wire`; all ranks call it together.
+    /// What a rank holds in a layout of a graph, from the rows that it has of it there and from what there is of its
+    /// own nodes, of which rows of `f32` travel as `wire`; all ranks call it together.
     ///
     /// # Errors
     /// When the model reads no neighbours, such data cannot lie so, or a rank fails.
@@ -176,7 +178,8 @@ impl<B: Backend> Held<B> {
         &self.placements.shares
     }
 
-    /// The way to what the others hold, between devices by the fastest of some transports; all ranks call it together. `seed` names draws.
+    /// The way to what the others hold, between devices by the fastest of some transports; all ranks call it together.
+    /// `seed` names draws.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -239,8 +242,8 @@ impl<B: Backend> Held<B> {
         Ok(trial.fastest(all)?.map(|(_, devices)| devices))
     }
 
-    /// Own rows as the device has them, and their columns. Devices decode codes of a code book; the host decodes others, and brings rows
-    /// that travel in fewer bytes than they are stored in.
+    /// Own rows as the device has them, and their columns. Devices decode codes of a code book; the host decodes
+    /// others, and brings rows that travel in fewer bytes than they are stored in.
     fn own_on_device(&self, backend: &B) -> Result<Option<(PatchRowsOperand<'_, B>, usize)>, TrainError> {
         Ok(match (&self.features, &self.inputs.features) {
             (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
@@ -254,7 +257,8 @@ impl<B: Backend> Held<B> {
         })
     }
 
-    /// What draws from a graph that the device has, and reads the rows that are hot there and others from the hosts of all ranks.
+    /// What draws from a graph that the device has, and reads the rows that are hot there and others from the hosts of
+    /// all ranks.
     fn beside_hosts(
         &self,
         backend: &B,
@@ -309,8 +313,8 @@ impl<B: Backend> Held<B> {
     }
 }
 
-/// The draws of a patch of a graph, and how many neighbours all nodes have, and what their edges to themselves weigh; all ranks call it
-/// together.
+/// The draws of a patch of a graph, and how many neighbours all nodes have, and what their edges to themselves weigh;
+/// all ranks call it together.
 fn patch<B: Backend>(
     ranks: &Ranks<B>,
     rows: &Csr,

@@ -25,8 +25,8 @@ const CLUSTER_SLACK_PERCENT: usize = 110;
 /// Batches whose rows of the host arrive on a device at a time.
 const ARRIVING: usize = 2;
 
-/// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another node, until
-/// all are there.
+/// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another
+/// node, until all are there.
 pub(crate) struct BatchPlan {
     layers: Layers,
     /// Steps of an epoch.
@@ -35,7 +35,8 @@ pub(crate) struct BatchPlan {
     in_place: bool,
     /// Devices other than the processor sample by themselves.
     by_device: bool,
-    /// Whether such devices make sums of the first layer from codes, and, if so, whether it reads rows of destinations beside.
+    /// Whether such devices make sums of the first layer from codes, and, if so, whether it reads rows of destinations
+    /// beside.
     sums: Option<bool>,
     /// Numbers of 32 bits that a device takes for features which are no matrix of its own: codes, or a cache of rows.
     features: usize,
@@ -120,10 +121,11 @@ impl BatchPlan {
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
     }
 
-    /// The plan of a rank that holds a patch of features, and of the graph if it is not whole, its `own` share of the `whole`, among so
-    /// many; `None` where the fan-out is refused. A rank may own all seeds of a batch. Its device has, besides, addresses of all rows of
-    /// graph and features, if it reads the memory of others, and room for questions, and for what it draws and picks for the others, which
-    /// all of them together ask no more than for one batch: at the start it may try both.
+    /// The plan of a rank that holds a patch of features, and of the graph if it is not whole, its `own` share of the
+    /// `whole`, among so many; `None` where the fan-out is refused. A rank may own all seeds of a batch. Its device
+    /// has, besides, addresses of all rows of graph and features, if it reads the memory of others, and room for
+    /// questions, and for what it draws and picks for the others, which all of them together ask no more than for one
+    /// batch: at the start it may try both.
     pub(crate) fn of_patch(
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
@@ -140,7 +142,8 @@ impl BatchPlan {
         let dense = words(whole.n_features * config.precision.n_bytes());
         let (stored, n_inputs) = (whole.code_bytes.map_or(dense, words), blocks[0].0.cols);
         let codes = whole.code_bytes.map_or(0, |bytes| words(own.n_nodes * bytes));
-        // Rows that arrive and rows that are picked for others, their questions and places, and the rows of the batch ahead of the step.
+        // Rows that arrive and rows that are picked for others, their questions and places, and the rows of the batch
+        // ahead of the step.
         let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
         let addresses = words(whole.n_nodes * size_of::<u64>());
         let topology = if layout == Layout::SplitFeatures {
@@ -163,9 +166,9 @@ impl BatchPlan {
         })
     }
 
-    /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds, if it does; a
-    /// device that samples has a graph of its own, a place and two bits for each node of it, and the largest batch; and it may have
-    /// a cache of features.
+    /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds,
+    /// if it does; a device that samples has a graph of its own, a place and two bits for each node of it, and the
+    /// largest batch; and it may have a cache of features.
     pub(crate) fn sampler(&self, meter: &Meter, data: &DataSizes, is_main_memory: bool) -> Option<MeterMatrix> {
         let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
         let weights = if data.weighted { data.n_edges } else { 0 };
@@ -238,8 +241,8 @@ impl BatchPlan {
     }
 }
 
-/// Scores of a network, layer by layer, on paper: for each layer as many nodes as are computed at a time, with as many neighbours as
-/// nodes have on average, all of them unlike.
+/// Scores of a network, layer by layer, on paper: for each layer as many nodes as are computed at a time, with as many
+/// neighbours as nodes have on average, all of them unlike.
 pub(crate) struct LayerPlan<'m> {
     pub(crate) layers: &'m dyn NetworkLayers<Meter>,
     pub(crate) needs: Needs,
@@ -290,8 +293,8 @@ impl LayerPlan<'_> {
         n * (data.n_edges.div_ceil(data.n_nodes.max(1)) + loops)
     }
 
-    /// What makes rows for `n` nodes: in main memory draws and rows, which are copied; a device that samples has draws, and a place and
-    /// two bits for each node.
+    /// What makes rows for `n` nodes: in main memory draws and rows, which are copied; a device that samples has draws,
+    /// and a place and two bits for each node.
     fn sampler(&self, meter: &Meter, data: &DataSizes, n: usize) -> MeterMatrix {
         let n_entries = self.n_entries(data, n);
         let tables = data.n_nodes + data.n_nodes.div_ceil(16);
@@ -299,8 +302,8 @@ impl LayerPlan<'_> {
         meter.matrix(Shape::new(words, 1), Dtype::F32)
     }
 
-    /// What a layer reads for `n` nodes: rows of all nodes that the device has, or rows of so many columns, with so many stored values
-    /// where they are sparse.
+    /// What a layer reads for `n` nodes: rows of all nodes that the device has, or rows of so many columns, with so
+    /// many stored values where they are sparse.
     fn inputs(
         &self,
         meter: &Meter,
@@ -345,8 +348,9 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
     }
 }
 
-/// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives that threads of the
-/// host bring, if they do, and that is taken from there to where it belongs, as it has to be if there are others on devices.
+/// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives
+/// that threads of the host bring, if they do, and that is taken from there to where it belongs, as it has to be if
+/// there are others on devices.
 fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -> usize {
     let Some(shares) = config.tiers.features else { return 0 };
     let bytes = data.code_bytes.unwrap_or(data.n_features * config.precision.n_bytes());
@@ -404,8 +408,8 @@ fn blocks(config: &TrainConfig, data: &DataSizes, n_seeds: usize) -> Option<Vec<
     Some(blocks)
 }
 
-/// The subgraphs of a step, of so many nodes each at most and as many edges as there can be among them; and the steps of an epoch of
-/// so many subgraphs.
+/// The subgraphs of a step, of so many nodes each at most and as many edges as there can be among them; and the steps
+/// of an epoch of so many subgraphs.
 fn subgraphs(config: &TrainConfig, (n_nodes, n_subgraphs): (usize, usize), data: &DataSizes) -> (Layers, usize) {
     let BatchConfig { kind, subgraphs_per_step: per_step, .. } = config.batch;
     let n_nodes = n_nodes.min(data.n_nodes);

@@ -46,8 +46,8 @@ pub(crate) struct Material<B: Backend> {
     sums: Option<bool>,
     /// Whether the device's room is not for rows of all nodes: features are in memory of the host.
     pub(crate) keeps_on_host: bool,
-    /// Whether a device that samples has what it takes to make batches by itself: rows that the host decodes or picks are named by the
-    /// host.
+    /// Whether a device that samples has what it takes to make batches by itself: rows that the host decodes or picks
+    /// are named by the host.
     draws_batches: bool,
     /// What lies where, unless devices have all.
     tiers: Vec<TierShare>,
@@ -178,8 +178,8 @@ enum Scoring<B: Backend> {
 }
 
 impl<B: Backend> Prepared<B> {
-    /// For one device, or one of several, with the [clusters](crate::BatchConfig::cluster_sampler) of cluster batches, which are found
-    /// unless they are known.
+    /// For one device, or one of several, with the [clusters](crate::BatchConfig::cluster_sampler) of cluster batches,
+    /// which are found unless they are known.
     pub(crate) fn new(
         backend: &B,
         dataset: Dataset,
@@ -249,8 +249,8 @@ impl<B: Backend> Prepared<B> {
         Ok(run.sampled_by(material.batches_of_device(backend, &config.of_one_rank(rank.1))?))
     }
 
-    /// Logits of all nodes with the parameters of a run of a model that has [layers](crate::models::Model::as_layers), computed layer by
-    /// layer.
+    /// Logits of all nodes with the parameters of a run of a model that has [layers](crate::models::Model::as_layers),
+    /// computed layer by layer.
     ///
     /// # Errors
     /// When the backend fails.
@@ -313,8 +313,8 @@ pub(super) fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> 
     codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
 }
 
-/// Whether a device that can makes the batches of these settings by itself: not draws that meet, and not those for links, which leave
-/// out what they ask about.
+/// Whether a device that can makes the batches of these settings by itself: not draws that meet, and not those for
+/// links, which leave out what they ask about.
 pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
     config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
 }
@@ -332,8 +332,8 @@ fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
     }
 }
 
-/// Whether the first layer aggregates features as they are, so that it wants no more of them than sums, and, if so, whether it reads rows of
-/// destinations beside.
+/// Whether the first layer aggregates features as they are, so that it wants no more of them than sums, and, if so,
+/// whether it reads rows of destinations beside.
 pub(super) fn summed(config: &TrainConfig, needs: &Needs) -> Option<bool> {
     reads_in_place(config, needs).then_some(needs.raw_features)
 }

@@ -4,8 +4,8 @@
 //! card    the hottest rows ──────────────────────────────▶ rows of a batch ──▶ step
 //! host    ids of the others ──▶ their hosts ──▶ rows ──▶ pinned memory ──▶ ╯
 //! ```
-//! What the cards of several hosts have not is asked for from host to host, a batch ahead of the step, as codes where features are codes
-//! (Cai et al., DSP, PPoPP 2023, section 4, where cold features are too many for a host).
+//! What the cards of several hosts have not is asked for from host to host, a batch ahead of the step, as codes where
+//! features are codes (Cai et al., DSP, PPoPP 2023, section 4, where cold features are too many for a host).
 
 use std::sync::Arc;
 

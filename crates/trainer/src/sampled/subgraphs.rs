@@ -12,8 +12,9 @@ use super::batches::HostLoss;
 
 /// Subgraphs that a sampler draws, so many for each step, in which each is a graph of its own.
 ///
-/// The loss of a step is the mean over the training nodes of all of them; where the sampler weighs nodes, it is the mean of the
-/// subgraphs' losses. Ranks share the subgraphs of a step, and so add up to what one rank does with all of them.
+/// The loss of a step is the mean over the training nodes of all of them; where the sampler weighs nodes, it is the
+/// mean of the subgraphs' losses. Ranks share the subgraphs of a step, and so add up to what one rank does with all of
+/// them.
 pub(super) struct Subgraphs {
     sampler: Arc<dyn SubgraphSampler>,
     /// Of an epoch.

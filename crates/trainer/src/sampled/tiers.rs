@@ -17,8 +17,8 @@ const PRESAMPLED_BATCHES: usize = 32;
 /// Batches whose reads are counted, tier by tier.
 const COUNTED_BATCHES: usize = 8;
 
-/// What of the features and of the rows of the adjacency is on devices while mini-batches are sampled and read there; what is not is in
-/// memory of the host.
+/// What of the features and of the rows of the adjacency is on devices while mini-batches are sampled and read there;
+/// what is not is in memory of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TierConfig {
@@ -105,8 +105,8 @@ pub(crate) struct Placements {
 }
 
 impl Placements {
-    /// Those of a configuration for batches of some seeds on so many devices; `None` where the host samples or has the only memory: all is
-    /// there.
+    /// Those of a configuration for batches of some seeds on so many devices; `None` where the host samples or has the
+    /// only memory: all is there.
     ///
     /// # Errors
     /// When batches that tell what is hot cannot be sampled.

@@ -4,10 +4,10 @@
 //! step s  asks for batches up to s + ahead ──▶ sample ──▶ load ──▶ step s takes batch s
 //!                                              each a thread, with a communicator of its own
 //! ```
-//! All ranks take part in a batch, so that none may be begun on some of them alone. A pipeline that runs on by itself would do that
-//! when a run stops; here a batch is made only once it is asked for, steps ask for the same ones on all ranks, since they end
-//! together, and all that was asked for is made, whoever stops. So a rank whose step fails says so when these are made: far ahead means
-//! late.
+//! All ranks take part in a batch, so that none may be begun on some of them alone. A pipeline that runs on by itself
+//! would do that when a run stops; here a batch is made only once it is asked for, steps ask for the same ones on all
+//! ranks, since they end together, and all that was asked for is made, whoever stops. So a rank whose step fails says
+//! so when these are made: far ahead means late.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,7 +73,8 @@ fn start<'scope>(
     started.map(drop).map_err(|error| TrainError::invalid(format!("no thread to {name} batches with: {error}")))
 }
 
-/// Hands on what is made until something fails: nobody takes part in batches behind that. Who does not listen any more has failed.
+/// Hands on what is made until something fails: nobody takes part in batches behind that. Who does not listen any more
+/// has failed.
 fn pass_on<T>(mut made: impl Iterator<Item = Result<T, TrainError>>, to: &Sender<Result<T, TrainError>>) {
     let panicked = "a thread that makes batches has panicked, with a message on standard error";
     loop {

@@ -23,10 +23,11 @@ use crate::tape::Pool;
 
 /// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
 ///
-/// Of several ranks, each takes an equal share of the seeds or the subgraphs of every step and holds graph and features whole, or it takes the
-/// seeds that lie in its patch and holds that, in which case all score together, each on its own nodes. It adds its
-/// gradients to those of the others before the step, so that parameters are the same on all of them, to the bit; and up to
-/// the order of sums those of one rank. With dropout they are not: a rank draws masks of its own for the nodes that it computes.
+/// Of several ranks, each takes an equal share of the seeds or the subgraphs of every step and holds graph and features
+/// whole, or it takes the seeds that lie in its patch and holds that, in which case all score together, each on its own
+/// nodes. It adds its gradients to those of the others before the step, so that parameters are the same on all of them,
+/// to the bit; and up to the order of sums those of one rank. With dropout they are not: a rank draws masks of its own
+/// for the nodes that it computes.
 pub struct MiniBatch<'a, B: Backend> {
     state: RunState<'a, B>,
     batches: Batches<'a>,
@@ -119,7 +120,8 @@ impl<B: Backend> Stepper<'_, '_, B> {
         let row = progress.n_losses.len();
         progress.n_losses.push(made.n_loss());
         if made.n_loss() == 0 {
-            // Of a subgraph without training nodes there is nothing to learn; its loss counts nothing, but must be a number.
+            // Of a subgraph without training nodes there is nothing to learn; its loss counts nothing, but must be a
+            // number.
             let mut none = state.pool.take(backend, Shape::new(1, 1), Dtype::F32)?;
             backend.set_zero(&mut none)?;
             backend.copy_block(Shape::new(1, 1), &none, (0, 0), &mut progress.losses, (row, 0))?;
@@ -174,7 +176,8 @@ impl<B: Backend> Stepper<'_, '_, B> {
     }
 }
 
-/// Hands the batches from `first` on to `work`, made ahead of it by threads, `ahead` at most; or by itself, if none are to be.
+/// Hands the batches from `first` on to `work`, made ahead of it by threads, `ahead` at most; or by itself, if none are
+/// to be.
 fn with_batches<R>(
     epoch: &EpochBatches<'_>,
     first: usize,

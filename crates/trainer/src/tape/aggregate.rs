@@ -1,5 +1,5 @@
-//! `aggregate`, `neighbors` and `destinations`: what a graph does to the rows of its nodes, whichever kind it is. `fetch`:
-//! rows of nodes that other ranks hold.
+//! `aggregate`, `neighbors` and `destinations`: what a graph does to the rows of its nodes, whichever kind it is.
+//! `fetch`: rows of nodes that other ranks hold.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Transpose};
 
@@ -34,8 +34,8 @@ struct Fetched<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// `mask ⊙ activation(Â·X + add + bias)`, one row of `x` for each node at hand; of a mini-batch, one for each source, and of
-    /// the result one for each destination.
+    /// `mask ⊙ activation(Â·X + add + bias)`, one row of `x` for each node at hand; of a mini-batch, one for each
+    /// source, and of the result one for each destination.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend or another rank fails.
@@ -76,8 +76,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// The rows of the destinations, of an `x` with a row for each source: what a node keeps of its own. Of a graph whose
-    /// sources are its destinations, `x` itself.
+    /// The rows of the destinations, of an `x` with a row for each source: what a node keeps of its own. Of a graph
+    /// whose sources are its destinations, `x` itself.
     ///
     /// # Errors
     /// When the backend fails.

@@ -69,8 +69,8 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         Ok(matrix)
     }
 
-    /// The epilogue whose way back the gradient of `var` goes next, where it has one share alone: whoever computes that may take
-    /// it through ([`Recorded::backward_of_product`]).
+    /// The epilogue whose way back the gradient of `var` goes next, where it has one share alone: whoever computes that
+    /// may take it through ([`Recorded::backward_of_product`]).
     pub(super) fn next_epilogue(&self, var: Var) -> Option<Recorded> {
         let node = &self.nodes[var.0];
         let operation = node.operation.as_ref().filter(|_| node.n_uses == 1)?;

@@ -66,8 +66,8 @@ impl Recorded {
         self.give_bias(pass, bias_grad)
     }
 
-    /// The gradient of `out` as the product `A·op(B)`, its only share, and at once the way back through the epilogue that made
-    /// `out`.
+    /// The gradient of `out` as the product `A·op(B)`, its only share, and at once the way back through the epilogue
+    /// that made `out`.
     pub(super) fn backward_of_product<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,

@@ -1,4 +1,5 @@
-//! `linear`: `out = mask ⊙ activation(dropout(X)·W + add + bias)`, and `linear_pair`: the same of the sum of two products.
+//! `linear`: `out = mask ⊙ activation(dropout(X)·W + add + bias)`, and `linear_pair`: the same of the sum of two
+//! products.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
@@ -8,7 +9,8 @@ use super::{BackwardPass, Operation, Tape, Var};
 /// What goes into a [`Tape::linear`] besides its operand and weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinearOptions {
-    /// Masks the operand ([`Tape::next_dropout`]); the masked operand is never stored, and two products may share a mask.
+    /// Masks the operand ([`Tape::next_dropout`]); the masked operand is never stored, and two products may share a
+    /// mask.
     pub dropout: Option<Dropout>,
     /// One row, added to every row of the result.
     pub bias: Option<Var>,
@@ -49,8 +51,8 @@ impl<B: Backend> Tape<'_, B> {
         Ok(self.record(out, &operands, Linear { terms: vec![(x, weight)], dropout, epilogue }))
     }
 
-    /// `mask ⊙ activation(X·W + Y·V + bias)` for pairs `(x, w)` and `(y, v)`: the product of a concatenation that is never stored, in one
-    /// pass where the backend has one. Neither operand is masked, and nothing is added.
+    /// `mask ⊙ activation(X·W + Y·V + bias)` for pairs `(x, w)` and `(y, v)`: the product of a concatenation that is
+    /// never stored, in one pass where the backend has one. Neither operand is masked, and nothing is added.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

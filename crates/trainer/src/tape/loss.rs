@@ -64,8 +64,8 @@ impl<B: Backend> Tape<'_, B> {
         Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
     }
 
-    /// The mean loss over the nodes of `part`, wherever they are: of several ranks, each gives its share, and all get the
-    /// same value.
+    /// The mean loss over the nodes of `part`, wherever they are: of several ranks, each gives its share, and all get
+    /// the same value.
     ///
     /// # Errors
     /// As [`loss`](Self::loss), or when another rank fails.
@@ -77,8 +77,8 @@ impl<B: Backend> Tape<'_, B> {
         Ok(mean)
     }
 
-    /// The share of a mean loss that `rows` have. Weights of rows weigh their gradients; the value is that of rows that all
-    /// count alike.
+    /// The share of a mean loss that `rows` have. Weights of rows weigh their gradients; the value is that of rows that
+    /// all count alike.
     ///
     /// # Errors
     /// As [`loss`](Self::loss).
@@ -123,9 +123,9 @@ impl<B: Backend> Tape<'_, B> {
     /// The mean ranking loss of a batch of `b = n_triples`, and `decay / 2b` times the sum of squares of `penalized`
     /// (equation 15 of He et al., SIGIR 2020).
     ///
-    /// `triples` (`3b × d`) are users, then items that they met, then items that they did not, and `penalized` the rows of
-    /// all of them before anything was done with them. Of several ranks, each gives some whole triples and some rows to be
-    /// penalised, whichever it has, and all get the same value.
+    /// `triples` (`3b × d`) are users, then items that they met, then items that they did not, and `penalized` the rows
+    /// of all of them before anything was done with them. Of several ranks, each gives some whole triples and some rows
+    /// to be penalised, whichever it has, and all get the same value.
     ///
     /// # Errors
     /// When there are no whole triples, or when the backend or another rank fails.

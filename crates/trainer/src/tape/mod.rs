@@ -168,7 +168,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer for a result with a row for each node, stored as the backend stores those; its contents are unspecified.
+    /// A buffer for a result with a row for each node, stored as the backend stores those; its contents are
+    /// unspecified.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -184,7 +185,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.pool.take(self.backend, shape, Dtype::F32)
     }
 
-    /// Names `var` as what a layer of the model leaves, for those who look at layers; that nothing may be added to in place.
+    /// Names `var` as what a layer of the model leaves, for those who look at layers; that nothing may be added to in
+    /// place.
     pub fn mark_layer(&mut self, var: Var) {
         self.layers.push(var);
     }
@@ -258,8 +260,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used. Returns the
-    /// value of the loss, `1 × 1`, so that the host need not wait for it before all that follows is on its way.
+    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used. Returns
+    /// the value of the loss, `1 × 1`, so that the host need not wait for it before all that follows is on its way.
     ///
     /// # Errors
     /// When the backend fails.

@@ -29,8 +29,8 @@ impl<B: Backend> Default for Pool<B> {
 }
 
 impl<B: Backend> Pool<B> {
-    /// A pool for steps whose shapes change a little from one to the next: a buffer is used for other shapes of about its size,
-    /// where the device can.
+    /// A pool for steps whose shapes change a little from one to the next: a buffer is used for other shapes of about
+    /// its size, where the device can.
     #[must_use]
     pub fn resizing() -> Self {
         Self { resizes: true, ..Self::default() }
@@ -90,8 +90,8 @@ impl<B: Backend> Pool<B> {
         self.free.entry((backend.shape(&matrix), backend.dtype(&matrix))).or_default().push(matrix);
     }
 
-    /// Frees the matrices of shapes that nobody took since the last call. Where shapes change from step to step, those of the
-    /// steps before would pile up.
+    /// Frees the matrices of shapes that nobody took since the last call. Where shapes change from step to step, those
+    /// of the steps before would pile up.
     pub fn drop_unused(&mut self) {
         let taken = std::mem::take(&mut self.taken);
         self.free.retain(|kind, _| taken.contains(kind));

@@ -22,8 +22,8 @@ struct SegmentLstm<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// The element-wise maximum of the rows of `x` (`n × f`) that each row of an `m × n` pattern names; zeros where it names
-    /// none. Of equals, the gradient goes to the first.
+    /// The element-wise maximum of the rows of `x` (`n × f`) that each row of an `m × n` pattern names; zeros where it
+    /// names none. Of equals, the gradient goes to the first.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -38,9 +38,9 @@ impl<'a, B: Backend> Tape<'a, B> {
         Ok(self.record(out, &[x], SegmentMax::<B> { matrix, x, winners: Cell::new(winners) }))
     }
 
-    /// The last state of an LSTM over the rows of `inputs` (`n × 4h`, what the inputs add to the gates) that each row of an
-    /// `m × n` pattern names, with a recurrent `weight` of shape `h × 4h` ([`Backend::segment_lstm`]). In training every row
-    /// is read in an order drawn anew; in evaluation, as it is stored.
+    /// The last state of an LSTM over the rows of `inputs` (`n × 4h`, what the inputs add to the gates) that each row
+    /// of an `m × n` pattern names, with a recurrent `weight` of shape `h × 4h` ([`Backend::segment_lstm`]). In
+    /// training every row is read in an order drawn anew; in evaluation, as it is stored.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

@@ -1,5 +1,5 @@
-//! Mini-batches train what the whole graph trains: exactly where nothing is left out, and the same whoever makes them, on however
-//! many ranks, and wherever a run was interrupted.
+//! Mini-batches train what the whole graph trains: exactly where nothing is left out, and the same whoever makes them,
+//! on however many ranks, and wherever a run was interrupted.
 
 use std::path::Path;
 use std::time::Duration;

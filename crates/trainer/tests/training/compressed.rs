@@ -22,8 +22,8 @@ fn with_codec(config: &TrainConfig, codec: CodecSpec) -> TrainConfig {
     TrainConfig { codec: Some(codec), ..config.clone() }
 }
 
-/// Plain gradient descent, with dropout: what two ways of training differ by is what their gradients do, which Adam would
-/// divide by their size.
+/// Plain gradient descent, with dropout: what two ways of training differ by is what their gradients do, which Adam
+/// would divide by their size.
 fn descent(kind: ModelKind, epochs: u64) -> TrainConfig {
     let config = config(kind, epochs);
     // Sums over neighbours, which nothing normalises, have steep losses.
@@ -245,8 +245,8 @@ fn layers_on_codes_are_compared_with_those_on_features() {
     assert!(error.contains("name one"), "{error}");
 }
 
-/// Codes are planned the same whether they are there or will be made, take the place of the features, and aggregate nothing
-/// before training.
+/// Codes are planned the same whether they are there or will be made, take the place of the features, and aggregate
+/// nothing before training.
 #[test]
 fn a_plan_counts_codes() {
     let (dataset, rates) = (wide(), Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 });

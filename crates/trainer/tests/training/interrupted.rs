@@ -177,7 +177,8 @@ fn assert_same_checkpoints(a: &Path, b: &Path, runs: u64) {
     }
 }
 
-/// How many of the rows that are placed lie where follows from the memory that there is, which may be another when training goes on.
+/// How many of the rows that are placed lie where follows from the memory that there is, which may be another when
+/// training goes on.
 #[test]
 fn training_goes_on_with_other_shares_of_what_is_placed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Link predictors learn, on the whole graph and on batches of links, resume bit for bit, and refuse what makes no sense.
+//! Link predictors learn, on the whole graph and on batches of links, resume bit for bit, and refuse what makes no
+//! sense.
 
 use std::path::Path;
 use std::time::Duration;

@@ -17,8 +17,8 @@ use crate::report::{STYLE, escape};
 /// Blocks a side of the partition whose balance is shown.
 pub const BLOCKS: usize = 4;
 
-/// The page: the figures of all orders, the adjacency before and after the `best` one, and its blocks before, after and,
-/// for orders that have a name, after ordering inside each block.
+/// The page: the figures of all orders, the adjacency before and after the `best` one, and its blocks before, after
+/// and, for orders that have a name, after ordering inside each block.
 pub fn of(
     (title, graph): (&str, &Csr),
     before: &Quality,

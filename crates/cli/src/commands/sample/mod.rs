@@ -45,8 +45,8 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Refuses what ranks do not do. Said here and not where flags are declared: a flag that needs another one would pass there beside what
-/// that one conflicts with.
+/// Refuses what ranks do not do. Said here and not where flags are declared: a flag that needs another one would pass
+/// there beside what that one conflicts with.
 fn check_ranks(args: &SampleArgs) -> Result<(), CliError> {
     let flags = [
         (

@@ -22,8 +22,8 @@ use crate::commands::ranks::DEADLINE;
 use crate::error::CliError;
 use crate::output::Results;
 
-/// How ranks share batches: each batch has a part for every patch, the seeds that lie in it, and a rank makes the parts of its
-/// patches. So the parts, and the digest of all of them, do not depend on the number of ranks.
+/// How ranks share batches: each batch has a part for every patch, the seeds that lie in it, and a rank makes the parts
+/// of its patches. So the parts, and the digest of all of them, do not depend on the number of ranks.
 pub(super) struct Sharing<'a> {
     args: &'a SampleArgs,
     /// Numbered so that each patch is a range of ids.
@@ -197,7 +197,8 @@ impl<'a> Sharing<'a> {
         Ok(made)
     }
 
-    /// The rows of features of some nodes as bytes, and how many a row has; `None` where they are sparse, or there are none.
+    /// The rows of features of some nodes as bytes, and how many a row has; `None` where they are sparse, or there are
+    /// none.
     fn rows_of_features(&self, nodes: Range<NodeId>) -> Option<(&[u8], usize)> {
         let (all, row_bytes) = self.dataset.features.as_ref()?.stored_rows()?;
         Some((&all[nodes.start as usize * row_bytes..nodes.end as usize * row_bytes], row_bytes))

@@ -105,7 +105,8 @@ fn training_bytes(
     Ok(Plan::beside_rows(&config, &sizes)?.device_bytes())
 }
 
-/// Bytes of a row of features, as it would be stored. Rows of sparse features are stored dense: they are read one by one.
+/// Bytes of a row of features, as it would be stored. Rows of sparse features are stored dense: they are read one by
+/// one.
 fn row_bytes(dataset: &Dataset, codec: Option<CodecChoice>) -> Result<u64, CliError> {
     let width = dataset.n_features();
     let bytes = match (&dataset.features, codec.and_then(CodecChoice::codec)) {

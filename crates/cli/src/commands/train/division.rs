@@ -1,5 +1,5 @@
-//! `--tier-memory`: the memory of devices divided between training, features and what neighbours are drawn from, once and before any
-//! rank starts.
+//! `--tier-memory`: the memory of devices divided between training, features and what neighbours are drawn from, once
+//! and before any rank starts.
 
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};

@@ -78,7 +78,8 @@ impl Facts {
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
     }
 
-    /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with memory of its own.
+    /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with
+    /// memory of its own.
     pub fn results(
         &self,
         config: &TrainConfig,

@@ -76,8 +76,8 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     Ok((below(spec, read_so, &args.data), config))
 }
 
-/// The data that flags of `girih evaluate` and `girih predict` ask for: where they say nothing, those of the session that wrote the
-/// checkpoint, or of which it is one, if its configuration is there.
+/// The data that flags of `girih evaluate` and `girih predict` ask for: where they say nothing, those of the session
+/// that wrote the checkpoint, or of which it is one, if its configuration is there.
 ///
 /// # Errors
 /// When the configuration cannot be read.
@@ -124,7 +124,8 @@ pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError
     toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
 }
 
-/// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the file's.
+/// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the
+/// file's.
 fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadConfig, TrainConfig), CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::io(path, e))?;
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };

@@ -16,8 +16,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Starts to record, if there is a path. Of several processes each writes a file: that of the first is `path`, others have the
-    /// number of their rank before the extension.
+    /// Starts to record, if there is a path. Of several processes each writes a file: that of the first is `path`,
+    /// others have the number of their rank before the extension.
     ///
     /// # Errors
     /// When the processor trains, nothing can be recorded, or nothing written there.

@@ -60,8 +60,8 @@ impl Scorer<'_> {
         }
     }
 
-    /// Adds what `grads`, the gradients of `scores`, mean for the near operand of `row`, and for the vector. `grads` are
-    /// spent.
+    /// Adds what `grads`, the gradients of `scores`, mean for the near operand of `row`, and for the vector. `grads`
+    /// are spent.
     #[inline(always)]
     pub(super) fn backward<S: Simd>(
         &self,

@@ -30,8 +30,8 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The walk of `rows` of a pattern, each of which names others; `rows` come by falling degree, and `names` says what
-    /// they are called.
+    /// The walk of `rows` of a pattern, each of which names others; `rows` come by falling degree, and `names` says
+    /// what they are called.
     pub(super) fn new((csr, names): Pattern<'_>, order: Option<Key>, rows: &'a [u32]) -> Self {
         let n_steps = rows.first().map_or(0, |&row| csr.degree(row as usize));
         let (mut starts, mut n_active) = (vec![0], rows.len());
@@ -151,8 +151,8 @@ impl Steps<'_> {
         }
     }
 
-    /// Walks back from `grad`, the gradient of the result, row for row: leaves the gradients of the gates in their place and
-    /// adds that of the weight to `weight_grad`.
+    /// Walks back from `grad`, the gradient of the result, row for row: leaves the gradients of the gates in their
+    /// place and adds that of the weight to `weight_grad`.
     pub(super) fn walk_back(&mut self, grad: &CpuMatrix, weight_grad: &mut [f32]) {
         let (width, walk) = (self.network.width, self.walk);
         let n = walk.rows.len() * width;

@@ -1,7 +1,7 @@
 //! The cell of an LSTM on rows side by side: gates to memory and state, and gradients back.
 //!
-//! With the gates `i`, `f`, `g`, `o` (input, forget, cell, output) of each row one after the other, `i`, `f`, `o` behind a
-//! sigmoid and `g` behind a hyperbolic tangent: `c = f ⊙ c' + i ⊙ g` and `h = o ⊙ tanh(c)`.
+//! With the gates `i`, `f`, `g`, `o` (input, forget, cell, output) of each row one after the other, `i`, `f`, `o`
+//! behind a sigmoid and `g` behind a hyperbolic tangent: `c = f ⊙ c' + i ⊙ g` and `h = o ⊙ tanh(c)`.
 
 use std::ops::Range;
 

@@ -12,8 +12,8 @@ use crate::cpu::prefetch::{CACHE_LINE, prefetch};
 pub(super) const ACCUMULATORS_MAX: usize = 8;
 /// Sums of a row at most: all accumulators with the widest vectors.
 pub(super) const SUMS_MAX: usize = ACCUMULATORS_MAX * 16;
-/// Bytes of gathered rows in flight. Fewer leave the latency of L3 uncovered; from 10 to 130 KB, which the second level holds,
-/// products take the same time (Zen 4).
+/// Bytes of gathered rows in flight. Fewer leave the latency of L3 uncovered; from 10 to 130 KB, which the second level
+/// holds, products take the same time (Zen 4).
 const BYTES_AHEAD: usize = 20 << 10;
 /// Rows in flight at most; narrow rows need no more.
 const ROWS_AHEAD_MAX: usize = 256;
@@ -176,8 +176,8 @@ impl<'a> Gather<'a> {
             // SAFETY: the column is below `n_cols` (invariant 1), so that its row begins inside `packed`.
             let row = unsafe { self.packed.as_ptr().add(column as usize * self.row_words) };
             for v in 0..NV {
-                // SAFETY: vectors end with the row at the latest, by the assertion above, and all of the row lies inside
-                // `packed` (invariant 2). Every bit pattern is a vector of words.
+                // SAFETY: vectors end with the row at the latest, by the assertion above, and all of the row lies
+                // inside `packed` (invariant 2). Every bit pattern is a vector of words.
                 let words = unsafe { row.add(v * S::U32_LANES).cast::<S::u32s>().read_unaligned() };
                 sums[v] = if WEIGHTED {
                     // SAFETY: as many weights as indices (invariant 3), and `e` is a position of the latter.

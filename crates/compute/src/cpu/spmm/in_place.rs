@@ -35,7 +35,8 @@ fn multiply_panels<P: Summed>(machine: &Machine, direction: Direction<'_>, x: &m
         machine.scratch.with(panel.n_words(n_rows), |packed| {
             let group = std::slice::from_ref(&panel);
             typed!(x = x.storage() => panels::pack::<_, P>(target, group, (x, width), right, packed));
-            // SAFETY: the indices are those of a `Csr` with `n_rows` columns (its invariant 2), and so many rows are packed.
+            // SAFETY: the indices are those of a `Csr` with `n_rows` columns (its invariant 2), and so many rows are
+            // packed.
             let gather = unsafe { Gather::new(csr.indices(), csr.values(), n_rows, packed, panel.row_words) };
             let product = PanelProduct { isa: machine.isa, left, panel: &panel, gather, epilogue: &epilogue };
             product.run::<P>(csr.indptr(), schedule, &machine.scratch, x);

@@ -1,8 +1,8 @@
 //! Products that read few rows of the operand, where they lie: blocks of mini-batches.
 //!
-//! Packing an operand pays when each of its rows is read many times. A block of a mini-batch reads most rows of its operand once or
-//! twice, and of a whole graph's features only some: then each row of the result is summed in the L1 cache, straight from the
-//! rows that it names, which are fetched ahead.
+//! Packing an operand pays when each of its rows is read many times. A block of a mini-batch reads most rows of its
+//! operand once or twice, and of a whole graph's features only some: then each row of the result is summed in the L1
+//! cache, straight from the rows that it names, which are fetched ahead.
 
 use std::ops::Range;
 

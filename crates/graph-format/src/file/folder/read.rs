@@ -71,7 +71,8 @@ impl Folder {
         &self.path
     }
 
-    /// A hash of the manifest, which has the size and the checksum of every array: folders of other contents have another one.
+    /// A hash of the manifest, which has the size and the checksum of every array: folders of other contents have
+    /// another one.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         self.crc32
@@ -161,7 +162,8 @@ impl Folder {
     }
 
     /// Some consecutive rows of the graph, all columns. Nothing else of its arrays is read, and of these rows every
-    /// invariant of [`Csr`] is checked; that of the offsets holds for all rows where it holds for ranges that cover them.
+    /// invariant of [`Csr`] is checked; that of the offsets holds for all rows where it holds for ranges that cover
+    /// them.
     ///
     /// # Errors
     /// When the folder holds no graph, not so many rows, or these rows break an invariant.
@@ -170,8 +172,8 @@ impl Folder {
         self.csr_rows([INDPTR, INDICES, VALUES], (rows, sizes.n_rows, sizes.n_cols), sizes.weighted)
     }
 
-    /// As [`graph_rows`](Self::graph_rows), of the sparse matrix of `n_rows × n_cols` whose offsets, columns and weights
-    /// are the arrays of these names.
+    /// As [`graph_rows`](Self::graph_rows), of the sparse matrix of `n_rows × n_cols` whose offsets, columns and
+    /// weights are the arrays of these names.
     ///
     /// # Errors
     /// As [`graph_rows`](Self::graph_rows).
@@ -206,8 +208,8 @@ impl Folder {
         Csr::new(rows.len(), n_cols, indptr, columns, values).map_err(named)
     }
 
-    /// Compares a checksum of the values of an array, made piece by piece, with the manifest; of the file, only what is before
-    /// the values is read.
+    /// Compares a checksum of the values of an array, made piece by piece, with the manifest; of the file, only what is
+    /// before the values is read.
     ///
     /// # Errors
     /// When it is another one, or the file cannot be read.

@@ -73,8 +73,8 @@ impl FolderWriter {
         Ok(writer)
     }
 
-    /// Where to write a file that is no array and has checksums of its own; it appears with the folder, and the manifest does
-    /// not list it.
+    /// Where to write a file that is no array and has checksums of its own; it appears with the folder, and the
+    /// manifest does not list it.
     #[must_use]
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -173,7 +173,8 @@ impl<T: Element> ArrayWriter<'_, T> {
     }
 }
 
-/// Whether a folder is one of girih's and holds nothing but arrays and stores of features that replacing it would destroy.
+/// Whether a folder is one of girih's and holds nothing but arrays and stores of features that replacing it would
+/// destroy.
 fn holds_only_arrays(folder: &Path) -> bool {
     let is_data = |path: &Path| path.extension().is_some_and(|e| e == "npy" || e == "codes");
     let is_ours = |path: PathBuf| path.ends_with(MANIFEST) || is_data(&path);
