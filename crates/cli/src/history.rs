@@ -9,6 +9,7 @@ use girih_trainer::EpochReport;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
+use crate::output::ms;
 
 /// One epoch of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,7 +69,7 @@ impl Point {
             recall_at_20: scores.and_then(|s| s.ranking).map(|r| r.recall_at_20),
             ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
             lr: report.lr,
-            ms: report.times.steps.as_secs_f64() * 1e3,
+            ms: ms(report.times.steps),
         }
     }
 }

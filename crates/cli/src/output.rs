@@ -47,6 +47,18 @@ pub fn check_printed() -> Result<(), CliError> {
     LOST.get().map_or(Ok(()), |error| Err(CliError::Other(format!("results could not be printed: {error}"))))
 }
 
+/// The median of some times in milliseconds, of two in the middle the larger; `None` where there are no times.
+pub fn median_ms(times: impl Iterator<Item = Duration>) -> Option<f64> {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().map(ms)
+}
+
+/// A time in milliseconds.
+pub fn ms(time: Duration) -> f64 {
+    1e3 * time.as_secs_f64()
+}
+
 /// A result: named values in order, shown as a table or as `{"event":"result", …}`.
 #[derive(Debug, Default)]
 pub struct Results {

@@ -1,7 +1,6 @@
 //! [`train`]: a configuration and a data set, from start to result.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Features, Labels, Outline, Split};
@@ -125,14 +124,6 @@ impl Outcome {
     #[must_use]
     pub fn over_runs(&self, what: impl Fn(&RunSummary) -> Option<f64>) -> Option<Spread> {
         Spread::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
-    }
-
-    /// Median of a time over the epochs of this session; `None` when none of them has it.
-    #[must_use]
-    pub fn median(&self, time: impl Fn(&EpochTimes) -> Option<Duration>) -> Option<Duration> {
-        let mut times: Vec<Duration> = self.times.iter().filter_map(time).collect();
-        times.sort_unstable();
-        times.get(times.len() / 2).copied()
     }
 }
 

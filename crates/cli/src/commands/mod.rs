@@ -33,12 +33,11 @@ use crate::interrupt;
 /// Runs a command; the status is that of the processes which it starts.
 pub fn run(command: Command) -> Result<ExitCode, CliError> {
     // The launcher hears signals for those that it started.
-    if let Command::Launch(args) = command {
-        return launch::run(&args);
+    if !matches!(command, Command::Launch(_)) {
+        interrupt::catch()?;
     }
-    interrupt::catch()?;
     let done = match command {
-        Command::Launch(_) => unreachable!("launched above"),
+        Command::Launch(args) => return launch::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => apply::evaluate(&args),
         Command::Predict(args) => apply::predict(&args),

@@ -22,6 +22,12 @@ pub fn girih(args: &[impl AsRef<OsStr>]) -> Finished {
     Finished::new(command(args).output().expect("the binary starts"))
 }
 
+/// Sends a process a signal, such as `-INT`.
+#[cfg(unix)]
+pub fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+}
+
 /// What a run of the binary left.
 #[derive(Debug)]
 pub struct Finished {

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, names_in, says};
+use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, names_in, says, signal};
 
 /// More epochs than a pipe holds lines: a child whose output is not read cannot finish before it is stopped.
 const EPOCHS: &str = "900";
@@ -45,10 +45,6 @@ fn assert_resumes_to_the_same_end(work: &Workspace) {
     assert!(checkpoint("out") == checkpoint("straight"), "the checkpoints differ");
 }
 
-fn signal(name: &str, child: &Child) {
-    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
-}
-
 #[test]
 fn ctrl_c_stops_after_the_epoch_and_resume_goes_on() {
     stops_after_the_epoch_and_goes_on("-INT");
@@ -64,7 +60,7 @@ fn stops_after_the_epoch_and_goes_on(name: &str) {
     let work = Workspace::new();
     let out = work.arg("out");
     let (child, mut rest) = start_and_read(&arguments(&out), 5);
-    signal(name, &child);
+    signal(name, child.id());
     let mut text = String::new();
     rest.read_to_string(&mut text).unwrap();
     let finished = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok();
@@ -89,7 +85,7 @@ fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
     let (out, straight) = (work.arg("out"), work.arg("straight"));
     let args = train(&out);
     let (child, mut rest) = start_and_read(&args.iter().map(String::as_str).collect::<Vec<_>>(), 2);
-    signal("-INT", &child);
+    signal("-INT", child.id());
     let mut text = String::new();
     rest.read_to_string(&mut text).unwrap();
     let stopped = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok().result();
@@ -112,7 +108,7 @@ fn a_signal_ends_other_commands_without_a_trace() {
             assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote");
             std::thread::sleep(Duration::from_millis(1));
         }
-        signal(name, &child);
+        signal(name, child.id());
         assert_eq!(child.wait().unwrap().signal(), Some(number));
         assert_eq!(names_in(work.folder()), Vec::<String>::new(), "{name}");
     }

@@ -4,12 +4,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use girih_comm::tcp;
 
-use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, says};
+use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, says, signal};
 
 /// The losses of all epochs as they were printed, and the last ones.
 fn curve(finished: Finished) -> Vec<String> {
@@ -362,10 +362,6 @@ fn launched(n: &str, train: &[&str], n_epochs: usize) -> (Child, BufReader<std::
 
 fn under_way(out: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     launched("3", &["--data", SMALL, "--epochs", "100000", "--out", out, "--json"], 1)
-}
-
-fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
 fn rest(child: Child, mut lines: BufReader<std::process::ChildStdout>) -> Finished {

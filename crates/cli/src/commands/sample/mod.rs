@@ -14,7 +14,7 @@ use girih_trainer::BatchConfig;
 use super::load_required;
 use crate::args::SampleArgs;
 use crate::error::CliError;
-use crate::output::{Results, under_spinner};
+use crate::output::{Results, median_ms, under_spinner};
 use ranks::Sharing;
 use source::{Made, Source};
 
@@ -110,9 +110,9 @@ fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results
 fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
     let mean = |count: fn(&Made) -> usize| made.iter().map(count).sum::<usize>() as f64 / n.max(1) as f64;
     let (n_edges, n_inputs) = (mean(|made| made.n_edges), mean(|made| made.n_inputs));
-    let batch_ms = median_ms(made.iter().map(|made| Some(made.took)));
-    let relabel_ms = median_ms(made.iter().map(|made| made.relabelling));
-    let sample_ms = median_ms(made.iter().map(|made| Some(made.took.saturating_sub(made.relabelling?))));
+    let batch_ms = median_ms(made.iter().map(|made| made.took));
+    let relabel_ms = median_ms(made.iter().filter_map(|made| made.relabelling));
+    let sample_ms = median_ms(made.iter().filter_map(|made| Some(made.took.saturating_sub(made.relabelling?))));
     // Threads work side by side; what they do between batches, such as digests, is not sampling.
     let seconds =
         made.iter().map(|made| made.took).sum::<Duration>().as_secs_f64() / n_threads.min(made.len().max(1)) as f64;
@@ -128,11 +128,4 @@ fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
         .add("relabel_ms_median", relabel_ms, "  of that relabelling", ms(relabel_ms))
         .add("edges_per_s", edges_per_s, "Edges a second", format!("{:.1} million", edges_per_s / 1e6))
         .add("digest", format!("{digest:016x}"), "Digest of all batches", format!("{digest:016x}"));
-}
-
-/// `None` where there are no times.
-fn median_ms(times: impl Iterator<Item = Option<Duration>>) -> Option<f64> {
-    let mut times: Vec<Duration> = times.flatten().collect();
-    times.sort_unstable();
-    times.get(times.len() / 2).map(|time| 1e3 * time.as_secs_f64())
 }

@@ -11,7 +11,7 @@ use girih_trainer::{
 };
 
 use crate::history::Point;
-use crate::output::Results;
+use crate::output::{Results, median_ms, ms};
 
 /// What is known before training.
 pub struct Facts {
@@ -244,20 +244,20 @@ fn add_ranking(results: &mut Results, outcome: &Outcome) {
 
 /// Times of the epochs of this session; where all were trained in earlier ones, of those.
 fn add_times(results: &mut Results, outcome: &Outcome, points: &[Point]) {
-    let ms = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e3);
-    let mut steps: Vec<f64> = outcome.times.iter().map(|t| t.steps.as_secs_f64() * 1e3).collect();
+    let times = &outcome.times;
+    let mut steps: Vec<Duration> = times.iter().map(|t| t.steps).collect();
     if steps.is_empty() {
-        steps = points.iter().map(|point| point.ms).collect();
+        steps = points.iter().map(|point| Duration::from_secs_f64(1e-3 * point.ms)).collect();
     }
-    steps.sort_unstable_by(f64::total_cmp);
-    let (median, fastest) = (steps.get(steps.len() / 2).copied(), steps.first().copied());
-    let stage = |stage: fn(StageTimes) -> Duration| ms(outcome.median(|t| t.stages.map(stage)));
+    let median = median_ms(steps.iter().copied());
+    let fastest = steps.into_iter().min().map(ms);
+    let stage = |stage: fn(StageTimes) -> Duration| median_ms(times.iter().filter_map(|t| t.stages.map(stage)));
     let stages = serde_json::json!({
         "batches": stage(|t| t.batches),
         "forward": stage(|t| t.forward),
         "backward": stage(|t| t.backward),
         "optimizer": stage(|t| t.optimizer),
-        "evaluate": ms(outcome.median(|t| Some(t.evaluate))),
+        "evaluate": median_ms(times.iter().map(|t| t.evaluate)),
     });
     results
         .add("epoch_ms_median", median, "Epoch, median", median.map_or(String::new(), |ms| format!("{ms:.2} ms")))
