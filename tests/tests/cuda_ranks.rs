@@ -311,6 +311,41 @@ fn rows_are_read_before_they_are_overwritten() {
     }
 }
 
+/// Rows that are freed as soon as an exchange is over for their rank, which others may come to later: the driver must
+/// not be asked to copy from what was freed.
+#[test]
+fn rows_are_read_before_they_are_freed() {
+    const ROWS: usize = 64;
+    const COLS: usize = 64;
+    const ROUNDS: usize = 500;
+    for transport in transports() {
+        let Some(cards) = several() else { return };
+        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+            let cuda = &cards[world.transport().rank()];
+            let world = connect(cuda, world, transport)?;
+            let mut received = Vec::new();
+            for round in 0..ROUNDS {
+                let root = round % world.size();
+                let filled = Matrix::new(ROWS, COLS, vec![round as f32; ROWS * COLS]).expect("as many values");
+                let mut x = match world.rank() == root {
+                    true => cuda.upload(&filled, Dtype::F32)?,
+                    false => cuda.zeros(Shape::new(ROWS, COLS), Dtype::F32)?,
+                };
+                world.broadcast(root, &mut x)?;
+                if world.rank() != root {
+                    received.push((round, x));
+                }
+            }
+            for (round, x) in received {
+                let found = cuda.download(&x)?;
+                assert!(found.data().iter().all(|&x| x == round as f32), "round {round} by {transport}");
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{}", failure.message));
+    }
+}
+
 /// A rank that fails while another waits for it on its card.
 #[test]
 fn a_rank_that_fails_ends_those_who_wait_for_its_card() {

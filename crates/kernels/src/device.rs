@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig, result};
+use girih_comm::CommError;
 use girih_compute::ComputeError;
 
 use crate::blas::DenseLibraries;
@@ -121,12 +122,7 @@ impl Device {
     /// # Errors
     /// When the device fails, or a rank that it works with.
     pub(crate) fn wait(&self, operation: &'static str) -> Result<(), ComputeError> {
-        match self.peers() {
-            None => self.stream.synchronize().map_err(|error| ComputeError::device(operation, explain(error.0))),
-            Some(peers) => {
-                peers.wait(operation, &self.stream).map_err(|error| ComputeError::device(operation, error.to_string()))
-            }
-        }
+        self.until(operation, || self.stream.synchronize(), |peers| peers.wait(operation, &self.stream))
     }
 
     /// Waits until the device has come to an event.
@@ -134,22 +130,25 @@ impl Device {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent) -> Result<(), ComputeError> {
-        match self.peers() {
-            None => event.synchronize().map_err(|error| ComputeError::device(operation, explain(error.0))),
-            Some(peers) => {
-                peers.wait_for(operation, event).map_err(|error| ComputeError::device(operation, error.to_string()))
-            }
-        }
+        self.until(operation, || event.synchronize(), |peers| peers.wait_for(operation, event))
     }
 
-    /// The ranks that it works with, for what lives longer.
-    pub(crate) fn peers_if_any(&self) -> Option<Arc<Peers>> {
-        self.peers.get().cloned()
+    /// Waits alone, or among the ranks that it works with.
+    fn until(
+        &self,
+        operation: &'static str,
+        alone: impl FnOnce() -> Result<(), DriverError>,
+        among: impl FnOnce(&Peers) -> Result<(), CommError>,
+    ) -> Result<(), ComputeError> {
+        match self.peers() {
+            None => alone().map_err(|error| ComputeError::device(operation, explain(error.0))),
+            Some(peers) => among(peers).map_err(|error| ComputeError::device(operation, error.to_string())),
+        }
     }
 
     /// A stream that is waited for before what it uses is given back.
     pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> Ending {
-        Ending { stream: Arc::clone(stream), peers: self.peers_if_any() }
+        Ending { stream: Arc::clone(stream), peers: self.peers.get().cloned() }
     }
 
     /// Major and minor number of what the card can compute.
@@ -251,6 +250,11 @@ pub(crate) struct Ending {
 impl Ending {
     pub(crate) fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
+    }
+
+    /// The ranks that the device works with.
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_deref()
     }
 
     /// Waits until the stream is done; what it waits for without end, a rank that has failed, is called off.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
 use girih_compress::CompressedFeatures;
 use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
-use girih_graph_format::Matrix;
+use girih_graph_format::{Matrix, NodeId};
 use girih_tiers::{HostReads, Placement};
 use half::bf16;
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ use crate::device::{BLOCK, Ending, threads_for};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
-use crate::placed::{CopyRow, Group, HostPieces, OnCards, PlacedRows, Rows};
+use crate::placed::{Group, HostPieces, OnCards, PlacedRows, ReadRows, Rows};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
 use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
 
@@ -52,8 +52,7 @@ struct CudaRows {
     memory: Memory,
     form: Form,
     /// Where what is begun goes on.
-    side: Arc<CudaStream>,
-    uses: Ending,
+    side: Ending,
     launch: RowLaunch,
     /// Of codes.
     sums: Option<SumsOfCodes>,
@@ -218,7 +217,8 @@ impl Cuda {
     ) -> Result<Memory, ComputeError> {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
-        let beside = self.beside_cards(rows, &copy, (placement, &group))?;
+        let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
+        let beside = self.beside_cards(rows, &mut read, (placement, &group))?;
         let bringing = Bringing { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
         let brought = StagedRows::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
         Ok(Memory::Staged(brought, beside))
@@ -228,10 +228,10 @@ impl Cuda {
     pub(crate) fn beside_cards(
         &self,
         rows: &Rows<'_>,
-        copy: CopyRow<'_>,
+        read: ReadRows<'_>,
         placed: (&Placement, &Group<'_>),
     ) -> Result<Option<BesideCards>, ComputeError> {
-        let Some(on_cards) = OnCards::beside_host(self, rows, copy, placed)? else { return Ok(None) };
+        let Some(on_cards) = OnCards::beside_host(self, rows, read, placed)? else { return Ok(None) };
         let types = [("X", Dtype::F32), ("Y", Dtype::F32)];
         let list_absent = self.kernel(OPERATION, Source::ROWS, "list_absent", &types)?;
         Ok(Some(BesideCards { on_cards, list_absent }))
@@ -255,14 +255,13 @@ impl Cuda {
     }
 
     fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
-        let side = self.device.urgent_stream().map_err(Self::failed(OPERATION))?;
-        let uses = self.device.ending(&side);
+        let side = self.device.ending(&self.device.urgent_stream().map_err(Self::failed(OPERATION))?);
         let (launch, sums) = match &form {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
         };
         let (begun, spare) = (Mutex::default(), Mutex::default());
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side, uses, launch, sums, begun, spare })
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, begun, spare })
     }
 }
 
@@ -489,9 +488,9 @@ impl CudaRows {
             let (asked, arriving) = self.ask(cuda, (staged, beside), ids, (launch, to))?;
             (begun.asked, begun.arriving) = (Some(asked), arriving);
         }
-        self.side.join(&cuda.device.stream).map_err(&failed)?;
-        if self.launch(cuda, &self.side, ids, (launch, to))? {
-            begun.launched = Some(self.side.record_event(None).map_err(&failed)?);
+        self.side.stream().join(&cuda.device.stream).map_err(&failed)?;
+        if self.launch(cuda, self.side.stream(), ids, (launch, to))? {
+            begun.launched = Some(self.side.stream().record_event(None).map_err(&failed)?);
         }
         Ok(begun)
     }
@@ -588,14 +587,14 @@ impl CudaRows {
             (!is_direct).then(|| Ok(Arriving { room: self.room(cuda, n, beside.is_some())?, to })).transpose()?;
         let failed = Cuda::failed(OPERATION);
         // Behind the making of room, too.
-        self.side.join(&cuda.device.stream).map_err(&failed)?;
+        self.side.stream().join(&cuda.device.stream).map_err(&failed)?;
         let absent = arriving.as_mut().and_then(|arriving| arriving.room.absent.as_mut());
         let wanted = match beside.zip(absent) {
             Some((beside, absent)) => self.list_absent(cuda, beside, (at_ids, n), absent).map_err(&failed)?,
             None => Wanted::All(at_ids, n),
         };
         let to = arriving.as_ref().map_or(to, |arriving| cuda.pointer(Some(&arriving.room.rows)));
-        let ready = self.side.record_event(None).map_err(&failed)?;
+        let ready = self.side.stream().record_event(None).map_err(&failed)?;
         // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is finished.
         let asked = unsafe { staged.ask(ready, wanted, to) }?;
         Ok((asked, arriving))
@@ -610,8 +609,8 @@ impl CudaRows {
         absent: &mut Absent,
     ) -> Result<Wanted, DriverError> {
         let (rows, n_ids) = (beside.on_cards.list(cuda), n as u32);
-        self.side.memset_zeros(&mut absent.counted.slice_mut(..1))?;
-        let mut launch = self.side.launch_builder(&beside.list_absent);
+        self.side.stream().memset_zeros(&mut absent.counted.slice_mut(..1))?;
+        let mut launch = self.side.stream().launch_builder(&beside.list_absent);
         launch.arg(&rows).arg(&ids).arg(&n_ids).arg(&mut absent.counted).arg(&mut absent.places);
         // SAFETY: there is an address for each row, which ids are; and room for each of them, and for their number
         // before them.
@@ -736,7 +735,7 @@ impl RowStore<Cuda> for CudaRows {
 impl Drop for CudaRows {
     fn drop(&mut self) {
         // What it reads is freed after this.
-        self.uses.wait();
+        self.side.wait();
     }
 }
 

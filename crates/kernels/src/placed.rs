@@ -55,10 +55,27 @@ impl Rows<'_> {
         };
         nodes.iter().take_while(fits).count().max(1)
     }
+
+    /// Those of some nodes as `copy` has them, side by side: pieces, which follow each other.
+    pub(crate) fn copied(&self, copy: CopyRow<'_>, nodes: &[NodeId]) -> Vec<Vec<u8>> {
+        let piece = |nodes: &[NodeId]| {
+            let mut piece = vec![0; nodes.iter().map(|&node| self.n_bytes(node as usize)).sum()];
+            let mut left = &mut piece[..];
+            for row in nodes.iter().map(|&node| node as usize) {
+                let (to, behind) = left.split_at_mut(self.n_bytes(row));
+                copy(row, to);
+                left = behind;
+            }
+            piece
+        };
+        nodes.par_chunks(ROWS_AT_ONCE).map(piece).collect()
+    }
 }
 
 /// Copies a row.
-pub(crate) type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
+type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
+/// Reads the rows of some nodes: pieces, which follow each other.
+pub(crate) type ReadRows<'a> = &'a mut dyn FnMut(&[NodeId]) -> Result<Vec<Vec<u8>>, ComputeError>;
 /// Where the host has a row, for devices.
 type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
 /// Writes consecutive rows.
@@ -126,8 +143,9 @@ impl PlacedRows {
         let near = Near::of(placement, group.size);
         let copy = |row: usize, to: &mut [u8]| to.copy_from_slice(on_host.row(row, (rows.offset)(row), to.len()));
         let address = |row: usize| on_host.address(row, (rows.offset)(row));
+        let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
         let is_listed = !near.is_none() || group.size > 1;
-        let on_cards = is_listed.then(|| OnCards::new(cuda, rows, (&copy, &address), &near, &group)).transpose()?;
+        let on_cards = is_listed.then(|| OnCards::new(cuda, rows, (&mut read, &address), &near, &group)).transpose()?;
         Ok(Self { on_host, on_cards, uses: cuda.device.ending(&cuda.device.stream) })
     }
 
@@ -163,7 +181,7 @@ impl Drop for PlacedRows {
 }
 
 impl OnCards {
-    /// Those that a placement gives to cards, as `copy` tells them; `None` where it gives them none. All ranks of the
+    /// Those that a placement gives to cards, as `read` has them; `None` where it gives them none. All ranks of the
     /// process do so together.
     ///
     /// # Errors
@@ -171,23 +189,23 @@ impl OnCards {
     pub(crate) fn beside_host(
         cuda: &Cuda,
         rows: &Rows<'_>,
-        copy: CopyRow<'_>,
+        read: ReadRows<'_>,
         (placement, group): (&Placement, &Group<'_>),
     ) -> Result<Option<Self>, ComputeError> {
         let near = Near::of(placement, group.size);
         let nowhere = |_| 0;
-        (!near.is_none()).then(|| Self::new(cuda, rows, (copy, &nowhere), &near, group)).transpose()
+        (!near.is_none()).then(|| Self::new(cuda, rows, (read, &nowhere), &near, group)).transpose()
     }
 
-    /// Of rows as `copy` tells them, and with their addresses on the host, if they have any.
+    /// Of rows as `read` has them, and with their addresses on the host, if they have any.
     fn new(
         cuda: &Cuda,
         rows: &Rows<'_>,
-        (copy, on_host): (CopyRow<'_>, AddressOf<'_>),
+        (read, on_host): (ReadRows<'_>, AddressOf<'_>),
         near: &Near,
         group: &Group<'_>,
     ) -> Result<Self, ComputeError> {
-        let slab = Slab::new(cuda, rows, copy, &near.of_card(group.rank).collect::<Vec<_>>())?;
+        let slab = Slab::new(cuda, rows, read, &near.of_card(group.rank).collect::<Vec<_>>())?;
         if group.size > 1 && near.is_read_by_others() {
             group.open_memory(cuda, rows.operation)?;
         }
@@ -291,31 +309,19 @@ impl HostPieces {
 
 impl Slab {
     /// Copies of some rows on the device.
-    fn new(cuda: &Cuda, rows: &Rows<'_>, copy: CopyRow<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
+    fn new(cuda: &Cuda, rows: &Rows<'_>, read: ReadRows<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
         let n_bytes = nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum();
         if n_bytes == 0 {
             return Ok(Self { _bytes: None, address: 0 });
         }
         let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
-        // Side by side, and in order.
-        let piece = |nodes: &[NodeId]| {
-            let mut piece = vec![0; nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum()];
-            let mut left = &mut piece[..];
-            for row in nodes.iter().map(|&node| node as usize) {
-                let (to, behind) = left.split_at_mut(rows.n_bytes(row));
-                copy(row, to);
-                left = behind;
-            }
-            piece
-        };
         let (mut first, mut left) = (0, nodes);
         while !left.is_empty() {
             let (nodes, behind) = left.split_at(rows.n_within(left, PIECE_BYTES));
             left = behind;
-            let pieces: Vec<Vec<u8>> = nodes.par_chunks(ROWS_AT_ONCE).map(piece).collect();
-            for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            for piece in read(nodes)?.iter().filter(|piece| !piece.is_empty()) {
                 let mut to = bytes.slice_mut(first..first + piece.len());
-                cuda.device.stream.memcpy_htod(&piece, &mut to).map_err(Cuda::failed(rows.operation))?;
+                cuda.device.stream.memcpy_htod(piece, &mut to).map_err(Cuda::failed(rows.operation))?;
                 first += piece.len();
             }
         }

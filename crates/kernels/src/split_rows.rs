@@ -34,29 +34,24 @@ impl Cuda {
         SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
         placement: &Placement,
     ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
-        let (form, stored_bytes, row_bytes) = match stored {
+        let (form, row_bytes) = match stored {
             StoredAs::Dense(cols, dtype) => {
                 let form = Dense { cols, dtype };
-                (Form::Dense(form), cols * dtype.n_bytes(), form.row_bytes())
+                (Form::Dense(form), form.row_bytes())
             }
             StoredAs::Codes(codes, dtype) => {
                 let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
-                let row_bytes = codes.codec().row_bytes();
-                (Form::Codes(book), row_bytes, row_bytes)
+                (Form::Codes(book), codes.codec().row_bytes())
             }
         };
         if row_bytes > ROW_BYTES_MAX {
             return Ok(None);
         }
-        let hot = on_every_card(placement)?;
-        let fetched = fetch_all(&mut *fetch, &hot, stored_bytes)?;
-        let copy = |row: usize, to: &mut [u8]| {
-            let at = hot.binary_search(&(row as NodeId)).expect("a row of every card") * stored_bytes;
-            spread(&fetched[at..at + stored_bytes], to);
-        };
+        check_placed(placement)?;
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
-        let beside = self.beside_cards(&placed, &copy, (placement, &Group::of(self, OPERATION, placement)?))?;
+        let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
+        let beside = self.beside_cards(&placed, &mut read, (placement, &Group::of(self, OPERATION, placement)?))?;
         let mut fetch = Some(fetch);
         let brought = StagedRows::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
             let fetch = fetch.take().expect("there is one thread");
@@ -66,31 +61,24 @@ impl Cuda {
     }
 }
 
-/// The rows that a placement gives to every card, ascending.
-fn on_every_card(placement: &Placement) -> Result<Vec<NodeId>, ComputeError> {
-    let mut nodes = Vec::new();
-    for span in placement.spans() {
-        match span.holder {
-            Holder::EveryCard => nodes.extend(span.positions.clone().map(|position| placement.node(position))),
-            Holder::Host => {}
-            Holder::Card(_) | Holder::Cards | Holder::Disk => {
-                let what = "of rows that hosts have in part, every card has a copy, or none";
-                return Err(ComputeError::argument(OPERATION, what));
-            }
-        }
+/// Refuses a placement that gives a card what others have not.
+fn check_placed(placement: &Placement) -> Result<(), ComputeError> {
+    let is_for_all = |holder: Holder| matches!(holder, Holder::EveryCard | Holder::Host);
+    if placement.spans().iter().all(|span| is_for_all(span.holder)) {
+        return Ok(());
     }
-    nodes.sort_unstable();
-    Ok(nodes)
+    Err(ComputeError::argument(OPERATION, "of rows that hosts have in part, every card has a copy, or none"))
 }
 
-/// Rows of so many bytes, some after the other: all ranks want the same.
-fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], stored_bytes: usize) -> Result<Vec<u8>, ComputeError> {
-    let mut all = Vec::with_capacity(nodes.len() * stored_bytes);
-    for nodes in nodes.chunks((FETCHED_BYTES / stored_bytes.max(1)).max(1)) {
-        let found = fetch.fetch(nodes)?;
-        (0..nodes.len()).for_each(|at| all.extend_from_slice(found.row(at)));
-    }
-    Ok(all)
+/// The rows of some nodes, of so many bytes on the device each: pieces, which follow each other. All ranks want the
+/// same.
+fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], row_bytes: usize) -> Result<Vec<Vec<u8>>, ComputeError> {
+    let mut piece = |nodes: &[NodeId]| -> Result<Vec<u8>, ComputeError> {
+        let mut rows = vec![0; nodes.len() * row_bytes];
+        fill(&*fetch.fetch(nodes)?, 0, (&mut rows, row_bytes));
+        Ok(rows)
+    };
+    nodes.chunks((FETCHED_BYTES / row_bytes.max(1)).max(1)).map(&mut piece).collect()
 }
 
 /// Copies a row to where it may take more bytes: what is behind it becomes zero.

@@ -25,7 +25,6 @@ use girih_machine::prefetch;
 use crate::Cuda;
 use crate::device::Ending;
 use crate::driver::explain;
-use crate::nccl::Peers;
 use crate::staging::Buffer;
 
 /// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in
@@ -105,11 +104,8 @@ pub(crate) struct StagedRows {
     /// A way to each thread.
     asked: Vec<Sender<Share>>,
     threads: Vec<JoinHandle<()>>,
-    /// For copies of ids, which wait for no copy of rows.
-    asking: Arc<CudaStream>,
-    uses: Arc<Ending>,
-    /// Other ranks, of which the device may wait for one that has failed.
-    peers: Option<Arc<Peers>>,
+    /// The stream of copies of ids, which wait for no copy of rows.
+    asking: Arc<Ending>,
     spare_ids: SpareIds,
 }
 
@@ -142,7 +138,7 @@ pub(crate) struct Ids {
     wanted: Wanted,
     copied: CudaEvent,
     /// The stream of the copy.
-    uses: Arc<Ending>,
+    asking: Arc<Ending>,
     spare: SpareIds,
 }
 
@@ -168,7 +164,7 @@ impl Drop for Ids {
     /// The next batch has the memory.
     fn drop(&mut self) {
         if !matches!(self.copied.try_is_complete(), Ok(true)) {
-            self.uses.wait();
+            self.asking.wait();
         }
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
     }
@@ -180,7 +176,8 @@ pub(crate) struct Asked {
     told: Receiver<Result<CudaEvent, ComputeError>>,
     n_threads: usize,
     operation: &'static str,
-    peers: Option<Arc<Peers>>,
+    /// Among other ranks the device may wait for one that has failed.
+    asking: Arc<Ending>,
 }
 
 impl Asked {
@@ -196,7 +193,7 @@ impl Asked {
     /// What a thread tells. Whoever waits for it looks whether other ranks have failed, and if so ends what the thread
     /// waits for.
     fn told(&self) -> Result<Result<CudaEvent, ComputeError>, ComputeError> {
-        let told = match &self.peers {
+        let told = match self.asking.peers() {
             None => self.told.recv().ok(),
             Some(peers) => peers
                 .receive(self.operation, &self.told)
@@ -237,10 +234,9 @@ impl StagedRows {
         (n_threads, buffer_bytes): (usize, usize),
         mut worker: impl FnMut() -> B,
     ) -> Result<Self, ComputeError> {
-        let asking = cuda.device.urgent_stream().map_err(Cuda::failed(operation))?;
-        let (asked, threads) = (Vec::new(), Vec::new());
-        let (uses, peers) = (Arc::new(cuda.device.ending(&asking)), cuda.device.peers_if_any());
-        let mut staged = Self { operation, asked, threads, asking, uses, peers, spare_ids: Arc::default() };
+        let asking = cuda.device.ending(&cuda.device.urgent_stream().map_err(Cuda::failed(operation))?);
+        let (asked, threads, asking) = (Vec::new(), Vec::new(), Arc::new(asking));
+        let mut staged = Self { operation, asked, threads, asking, spare_ids: Arc::default() };
         let refused = |error: DriverError| {
             let (n_bytes, why) = (n_threads * BUFFERS * buffer_bytes, explain(error.0));
             let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
@@ -270,7 +266,7 @@ impl StagedRows {
         let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to });
         let share = || Share { batch: Arc::clone(&batch), tell: tell.clone() };
         self.asked.iter().try_for_each(|ask| ask.send(share())).map_err(|_| gone(operation))?;
-        Ok(Asked { batch, told, n_threads: self.asked.len(), operation, peers: self.peers.clone() })
+        Ok(Asked { batch, told, n_threads: self.asked.len(), operation, asking: Arc::clone(&self.asking) })
     }
 
     /// Asks for no rows, where all ranks ask together.
@@ -285,18 +281,18 @@ impl StagedRows {
     /// As [`ask`](Self::ask).
     unsafe fn ids(&self, ready: &CudaEvent, wanted: Wanted) -> Result<Ids, DriverError> {
         let (words, n) = wanted.words();
-        let mut memory = self.memory_for(n)?;
-        let copied = self.asking.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
+        let (mut memory, stream) = (self.memory_for(n)?, self.asking.stream());
+        let copied = stream.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
         let on_host = &mut memory.as_mut_slice()?[..n];
-        self.asking.wait(ready)?;
+        stream.wait(ready)?;
         if n > 0 {
             // SAFETY: as many words are there, and stay; the memory is read after the event, and given back after it.
-            unsafe { result::memcpy_dtoh_async(on_host, words, self.asking.cu_stream()) }?;
+            unsafe { result::memcpy_dtoh_async(on_host, words, stream.cu_stream()) }?;
         }
-        copied.record(&self.asking)?;
+        copied.record(stream)?;
         let first = on_host.as_ptr();
-        let (uses, spare) = (Arc::clone(&self.uses), Arc::clone(&self.spare_ids));
-        Ok(Ids { memory: Some(memory), first, wanted, copied, uses, spare })
+        let (asking, spare) = (Arc::clone(&self.asking), Arc::clone(&self.spare_ids));
+        Ok(Ids { memory: Some(memory), first, wanted, copied, asking, spare })
     }
 
     /// Pinned memory for so many ids, used before if there is some.
@@ -305,7 +301,7 @@ impl StagedRows {
         match spare.filter(|memory| memory.len() >= n) {
             Some(memory) => Ok(memory),
             // SAFETY: ids are written before they are read.
-            None => unsafe { self.asking.context().alloc_pinned_with_flags((n + n / 4).max(1), 0) },
+            None => unsafe { self.asking.stream().context().alloc_pinned_with_flags((n + n / 4).max(1), 0) },
         }
     }
 }
@@ -315,7 +311,7 @@ impl Drop for StagedRows {
     fn drop(&mut self) {
         self.asked.clear();
         // First, because threads wait for what is copied there.
-        self.uses.wait();
+        self.asking.wait();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }

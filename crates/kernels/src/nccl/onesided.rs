@@ -11,19 +11,21 @@
 //! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks: so
 //! whoever is waited for comes there, however a card's streams take turns. Hosts meet before each launch of a graph, as
 //! they do in an exchange that is not captured ([`Peers::meet`](super::Peers::meet)): no card waits for a rank that has
-//! ended. The stream of the device comes after an exchange only when all who read this rank's rows are done: from then
-//! on they may be overwritten or freed.
+//! ended. The stream of the device comes after an exchange only when all who read this rank's rows are done, and its
+//! host leaves one only when all have asked for their copies: from then on the rows may be overwritten or freed. The
+//! driver refuses to copy from what was freed, also in the order of a stream that comes after the copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{free_host, malloc_host, memcpy_dtod_async};
-use cudarc::driver::sys::{self, CUdeviceptr, CUresult, CUstreamBatchMemOpParams, CUstreamBatchMemOpType};
+use cudarc::driver::sys::{self, CUdeviceptr, CUstreamBatchMemOpParams, CUstreamBatchMemOpType};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use girih_comm::{Call, CommError, Parcel, Transport, all_gather, all_to_all};
 
 use super::library::Elements;
+use super::peers::is_busy;
 use super::schedule::{Act, Flag, schedule};
 use crate::pool;
 
@@ -74,12 +76,7 @@ impl OneSided {
 
     /// Whether nothing is under way on this rank's streams, or ever will be again.
     fn is_idle(&self) -> bool {
-        let is_done = |stream: &CudaStream| {
-            stream.context().bind_to_thread().is_err()
-                // SAFETY: the stream is alive, and its context is bound.
-                || unsafe { sys::cuStreamQuery(stream.cu_stream()) } != CUresult::CUDA_ERROR_NOT_READY
-        };
-        self.streams.iter().all(|stream| is_done(stream))
+        !self.streams.iter().any(|stream| is_busy(stream))
     }
 
     /// Ends the waits of this rank's streams for others, whatever they then read, while `also` is done.
@@ -238,6 +235,8 @@ impl OneSidedGroup {
         // SAFETY: the pieces of others are as long as their places here. Each lies in memory that this card may read
         // since `connect`, and is left alone until this rank says that it has read it; the rest is the caller's.
         unsafe { self.carry_out(&acts, &theirs, received) }.map_err(failed)?;
+        // Whoever goes on may free its rows, and the driver refuses copies that are asked for only then.
+        transport.exchange(call, vec![Parcel::from([]); received.len()])?;
         if is_begun { Ok(()) } else { own.join(side).map_err(failed) }
     }
 

@@ -156,12 +156,7 @@ impl Peers {
     /// yet, and others may wait for what it will not do.
     pub(super) fn end_soon(&self, streams: [&CudaStream; 2]) {
         let start = Instant::now();
-        let is_busy = |stream: &&CudaStream| {
-            stream.context().bind_to_thread().is_ok()
-                // SAFETY: the stream is alive, and its context is bound.
-                && unsafe { cuStreamQuery(stream.cu_stream()) } == CUresult::CUDA_ERROR_NOT_READY
-        };
-        while streams.iter().any(is_busy) {
+        while streams.iter().any(|stream| is_busy(stream)) {
             if start.elapsed() > PATIENCE {
                 return self.call_off();
             }
@@ -196,13 +191,7 @@ impl Peers {
     /// Waits until the device has done all that is on its stream.
     pub(crate) fn wait(&self, operation: &'static str, stream: &CudaStream) -> Result<(), CommError> {
         let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
-        stream.context().bind_to_thread().map_err(failed)?;
-        // SAFETY: the stream is alive, and its context is bound.
-        self.until(operation, || match unsafe { cuStreamQuery(stream.cu_stream()) } {
-            CUresult::CUDA_SUCCESS => Ok(true),
-            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            error => Err(failed(DriverError(error))),
-        })
+        self.until(operation, || is_done(stream).map_err(failed))
     }
 
     /// Waits until the device has come to an event.
@@ -269,6 +258,21 @@ impl Peers {
     pub(super) fn blame(&self, operation: &'static str, message: String) -> CommError {
         (self.failure)().unwrap_or(CommError::Library { operation, message })
     }
+}
+
+/// Whether a stream has done all that was put on it.
+fn is_done(stream: &CudaStream) -> Result<bool, DriverError> {
+    stream.context().bind_to_thread()?;
+    // SAFETY: the stream is alive, and its context is bound.
+    match unsafe { cuStreamQuery(stream.cu_stream()) } {
+        CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        answer => answer.result().map(|()| true),
+    }
+}
+
+/// Whether something goes on on a stream: nothing does after a failure of the device, or ever will again.
+pub(super) fn is_busy(stream: &CudaStream) -> bool {
+    matches!(is_done(stream), Ok(false))
 }
 
 /// Stands for something that is handed out, which is taken back with it.
