@@ -11,6 +11,7 @@ use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
+use girih_planner::measure;
 use girih_tests::cards::{Failure, cards, check_ended_by_rank_one, enough, ranks_per_gpu, several};
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
@@ -267,6 +268,24 @@ fn rows_copied_from_memory_teach_the_same_bits() {
             assert_eq!(sent.1, copied.1, "steps repeated, {kind:?} on {partition:?}");
         }
     }
+}
+
+/// What carries rows unless it is told is measured once, and then the same; a card alone has nothing to choose.
+#[test]
+fn the_faster_transport_is_chosen() {
+    let Some(n) = several().map(|cards| cards.len()) else { return };
+    let chosen = |n| measure::transport((&cards(1)[0], n), || Ok(cards(n))).expect("cards that are measured");
+    assert_eq!(chosen(1), CardTransport::Nccl);
+    let seconds = |transport| {
+        let figures = measure::figures(&cards(n), transport).expect("cards that are measured");
+        println!("{transport}: {figures:?}");
+        figures.panel_seconds(n, 64 << 20)
+    };
+    let fastest = match transports().len() {
+        2 if seconds(CardTransport::Peer) < seconds(CardTransport::Nccl) => CardTransport::Peer,
+        _ => CardTransport::Nccl,
+    };
+    assert_eq!(chosen(n), fastest);
 }
 
 /// Rows that are overwritten as soon as their exchange is finished, on cards of which some have more to do than others.

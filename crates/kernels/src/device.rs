@@ -14,7 +14,7 @@ use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::{Driver, explain};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
-use crate::nccl::Peers;
+use crate::nccl::{Peers, can_read};
 use crate::pool;
 use crate::staging::Staging;
 
@@ -71,6 +71,28 @@ impl Device {
         let (dense_libraries, modules, staging, peers) =
             (OnceLock::new(), Mutex::default(), Mutex::default(), OnceLock::new());
         Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
+    }
+
+    /// Whether there are so many cards that each of the first ones can read the memory of all others of them.
+    ///
+    /// # Errors
+    /// When the driver is missing, or does not answer.
+    pub fn read_each_other(n_cards: usize) -> Result<bool, KernelError> {
+        Driver::load()?;
+        if n_cards > count()? {
+            return Ok(false);
+        }
+        let answered = || {
+            let cards =
+                (0..n_cards).map(|ordinal| result::device::get(ordinal as i32)).collect::<Result<Vec<_>, _>>()?;
+            for (reader, owner) in cards.iter().flat_map(|&reader| cards.iter().map(move |&owner| (reader, owner))) {
+                if !can_read(reader, owner)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        answered().map_err(KernelError::driver("cannot ask the CUDA devices"))
     }
 
     /// The same card, for work that goes on beside what is put on this one's stream: with a stream of its own, and

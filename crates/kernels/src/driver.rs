@@ -46,7 +46,7 @@ impl Driver {
     ///
     /// # Errors
     /// When there is none, it is too old for any kernel, or it does not start.
-    pub(crate) fn load() -> Result<Self, KernelError> {
+    pub fn load() -> Result<Self, KernelError> {
         let path = libraries::DRIVER.load()?;
         let mut version = 0;
         // SAFETY: the driver is loaded, the pointer is to a live number, and this may be asked before the driver

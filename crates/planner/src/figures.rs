@@ -17,9 +17,10 @@ pub struct Figures {
     pub links: Links,
     /// The share of its speed that a card loses while it exchanges: [`Network::slowdown`].
     pub slowdown: f64,
-    /// Bytes of a card that are free when nothing runs on it.
-    pub memory_bytes: u64,
 }
+
+/// Bytes of an H200 that are free when nothing runs on it.
+pub const H200_BYTES: u64 = 138 << 30;
 
 /// Cards of a host, where there are several hosts.
 pub const CARDS_PER_HOST: usize = 8;
@@ -59,7 +60,6 @@ impl Figures {
                 all_to_all: link(407e9),
             },
             slowdown: 0.0,
-            memory_bytes: 138 << 30,
         }
     }
 
@@ -67,6 +67,15 @@ impl Figures {
     #[must_use]
     pub fn with_entries(self, entries: ByDtype<EntrySeconds>) -> Self {
         Self { card: CardRates { entries, ..self.card }, ..self }
+    }
+
+    /// Seconds until each of `n` cards has a panel of all others, of so many bytes each, and what products beside it
+    /// lose.
+    #[must_use]
+    pub fn panel_seconds(&self, n: usize, bytes: usize) -> f64 {
+        let LinkRates { latency, bytes_per_second } = self.links.all_gather;
+        let received = (n.saturating_sub(1) * bytes) as f64;
+        (latency + received / bytes_per_second) * (1.0 + self.slowdown)
     }
 
     /// The links of cards of one host.
@@ -79,5 +88,20 @@ impl Figures {
     #[must_use]
     pub fn hosts(&self) -> Network {
         Network { ranks_per_host: CARDS_PER_HOST, between_hosts: BETWEEN_HOSTS, ..self.host() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_take_longer_of_more_cards_and_where_products_lose_by_them() {
+        let figures = Figures::h200();
+        let two = figures.panel_seconds(2, 350_000_000);
+        assert!((two - (25e-6 + 1e-3)).abs() < 1e-9, "{two}");
+        assert!((figures.panel_seconds(3, 350_000_000) - (25e-6 + 2e-3)).abs() < 1e-9);
+        let slower = Figures { slowdown: 0.25, ..figures };
+        assert!((slower.panel_seconds(2, 350_000_000) - 1.25 * two).abs() < 1e-9);
     }
 }

@@ -9,7 +9,7 @@ use girih_compute::{
     StepInputs, Transpose,
 };
 use girih_graph_format::{Csr, NodeId, Norm};
-use girih_kernels::{Cuda, NcclRank, Survey};
+use girih_kernels::{Cuda, Device, Driver, NcclRank};
 use girih_partition::LinkRates;
 use girih_trainer::distributed::Links;
 
@@ -48,18 +48,58 @@ const FREE_SHARE: usize = 3;
 /// When a card fails.
 pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<Figures, PlannerError> {
     let name = cards[0].device().name();
-    let driver = Survey::here()
-        .driver
-        .map_or_else(|_| String::new(), |driver| format!("{:?} {:?}", driver.release, driver.cuda));
-    let several = format!("{} of them, {transport}", cards.len());
-    kept(&format!("{name}, {several}, driver {driver}, girih {}", env!("CARGO_PKG_VERSION")), || {
-        let known = Figures::h200();
-        let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
-        let memory_bytes = cards[0].device().memory().map_or(known.memory_bytes, |(free, _)| free as u64);
-        let card = if name.contains(FITTED) { known.card } else { card_rates(&cards[0], known.card)? };
-        let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
-        Ok(Figures { name, card, links, slowdown, memory_bytes })
-    })
+    kept_figures((&name, cards.len()), transport, || measured((&name, cards), transport))
+}
+
+/// What carries rows of full batches between the first `n` cards of this process, of which `first` is one: whatever
+/// takes less for panels of all cards, with what products lose beside them. NCCL where cards cannot read each other's
+/// memory, or copies fail. As [`figures`]: measured where such cards were not met before, on cards that `open` gives, of
+/// which each joins ranks once.
+///
+/// # Errors
+/// When cards cannot be opened, or fail with NCCL.
+pub fn transport(
+    (first, n): (&Cuda, usize),
+    open: impl Fn() -> Result<Vec<Cuda>, PlannerError>,
+) -> Result<CardTransport, PlannerError> {
+    let read_each_other = Device::read_each_other(n).map_err(|error| PlannerError::Measure(error.to_string()))?;
+    if n < 2 || !read_each_other {
+        return Ok(CardTransport::Nccl);
+    }
+    let name = first.device().name();
+    let seconds = |transport: CardTransport| -> Result<f64, PlannerError> {
+        let found = kept_figures((&name, n), transport, || measured((&name, &open()?), transport))?;
+        Ok(found.panel_seconds(n, ROWS[1] * COLUMNS * size_of::<f32>()))
+    };
+    let sent = seconds(CardTransport::Nccl)?;
+    match seconds(CardTransport::Peer) {
+        Ok(copied) if copied < sent => Ok(CardTransport::Peer),
+        Ok(_) => Ok(CardTransport::Nccl),
+        Err(error) => {
+            tracing::warn!("rows are sent by NCCL, because copies between cards fail: {error}");
+            Ok(CardTransport::Nccl)
+        }
+    }
+}
+
+/// Figures of so many cards of a kind, from the first time that they were met.
+fn kept_figures(
+    (name, n): (&str, usize),
+    transport: CardTransport,
+    measure: impl FnOnce() -> Result<Figures, PlannerError>,
+) -> Result<Figures, PlannerError> {
+    let Driver { release, cuda, .. } = Driver::load().map_err(|error| PlannerError::Measure(error.to_string()))?;
+    let version = env!("CARGO_PKG_VERSION");
+    kept(&format!("{name}, {n} of them, {transport}, driver {release:?} {cuda:?}, girih {version}"), measure)
+}
+
+/// Those of cards of a kind, as they are now.
+fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<Figures, PlannerError> {
+    let known = Figures::h200();
+    let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
+    let card = if name.contains(FITTED) { known.card } else { card_rates(&cards[0], known.card)? };
+    let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
+    Ok(Figures { name, card, links, slowdown })
 }
 
 /// The shortest of some measurements, after one that does not count.

@@ -38,7 +38,7 @@ pub struct RankArgs {
     pub chunks: u16,
     /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or each
     /// takes them from the memory of the others (peer), which have to be able to read it, by its copy engines, those of
-    /// patches by kernels [default: nccl; of patches the faster one, which is measured]
+    /// patches by kernels [default: the faster one, which is measured]
     #[arg(long, value_name = "nccl|peer")]
     pub transport: Option<CardTransport>,
     /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both

@@ -9,11 +9,12 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
 use girih_partition::{Exchange, Scheme, Stages, counted};
+use girih_planner::{PlannerError, measure};
 use girih_trainer::distributed::{RankJob, RankOptions};
 use girih_trainer::{TrainConfig, TrainError};
 
 use super::cards::cards;
-use super::device::{Chosen, peak_bytes_of};
+use super::device::{Chosen, open, peak_bytes_of};
 use super::{launch, process_grid};
 use crate::args::{DeviceArgs, LayoutChoice, PartitionChoice, PartitionKind, RankArgs};
 use crate::error::CliError;
@@ -103,7 +104,7 @@ impl Place {
         if args.partition.partition == PartitionChoice::Auto && self.launch().is_some() {
             return Err(CliError::Usage(
                 "processes that a launcher started would each choose for themselves: give the partition that \
-                 `girih train --gpus N --plan` names instead of auto"
+                 `girih train --gpus N --transport nccl --plan` names instead of auto"
                     .to_owned(),
             ));
         }
@@ -268,6 +269,23 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let layout = args.layout.map(Into::into).unwrap_or_default();
     let chunks = usize::from(args.chunks);
     Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, layout, ..usual })
+}
+
+/// What carries rows between the devices of this process, of which `first` is one, for ranks that are to train with full
+/// batches: what they are told, or what measurements say.
+pub fn transport(
+    ranks: &RankOptions,
+    first: &Cuda,
+    device: &DeviceArgs,
+    precision: Dtype,
+) -> Result<CardTransport, CliError> {
+    if let Some(transport) = ranks.transport {
+        return Ok(transport);
+    }
+    let n = ranks.grid.ranks();
+    let open = |ordinal| open(ordinal, device, precision).map_err(|error| PlannerError::Measure(error.to_string()));
+    let all = || (0..n).map(open).collect();
+    measure::transport((first, n), all).map_err(|error| CliError::Other(error.to_string()))
 }
 
 /// In which stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both

@@ -19,14 +19,14 @@ use self::outputs::OutputFolder;
 pub use self::settings::data_of;
 use self::timeline::Timeline;
 use super::cards::device_of;
-use super::device::{Chosen, choose, on_backend};
+use super::device::{Chosen, choose, on_backend, open};
 use super::layouts;
 use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use super::ranks::{Carried, Company, Place, check_planned, check_trained, sharing, stages};
-use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use super::ranks::{Carried, Company, Place, check_planned, check_trained, sharing, stages, transport};
+use crate::args::{DataArgs, Device, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -88,7 +88,14 @@ fn plan_ranks(
     device: &DeviceArgs,
 ) -> Result<(), CliError> {
     let dataset = in_order(args, n, (spec, options, config))?;
-    let ranks = sharing(&args.ranks, n)?;
+    let mut ranks = sharing(&args.ranks, n)?;
+    // Without a device `RankDevices` says why, and what else to do.
+    if args.memory.is_none()
+        && device.device != Device::Cpu
+        && let Ok(first) = open(0, device, config.precision)
+    {
+        ranks.transport = Some(transport(&ranks, &first, device, config.precision)?);
+    }
     let devices = RankDevices::of(device, &ranks, (&dataset, config), args.memory, args.output)?;
     planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
@@ -135,6 +142,11 @@ fn train(
     let to_divide =
         asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
     let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
+    if let (Some(ranks), Chosen::Cuda(first), None) = (&mut ranks, &backend, company.local_rank())
+        && !config.batch.is_sampled()
+    {
+        ranks.transport = Some(transport(ranks, first, &device, config.precision)?);
+    }
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
     let wanted = wanted_order(args, row_blocks, config);
@@ -269,8 +281,13 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
         Some(ranks @ RankOptions { grid, .. }) if holds_all(ranks, config) => {
             results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
         }
-        Some(RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
-            .add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}{}", layout_of(*layout, config)))
+        Some(ranks @ RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
+            .add(
+                "ranks",
+                grid.ranks(),
+                "Ranks",
+                format!("{grid}, exchange {exchange}{}{}", carrier(ranks), layout_of(*layout, config)),
+            )
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
             .add_hidden("exchange", exchange.to_string())
@@ -282,7 +299,6 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
     if let Some(ranks) = ranks.filter(|_| config.batch.is_sampled()) {
         results.add_hidden("layout", ranks.layout.name());
     }
-    // On processors messages carry rows, and nobody says so.
     if let Some(transport) = ranks.and_then(|ranks| ranks.transport) {
         results.add_hidden("transport", transport.to_string());
     }
@@ -290,6 +306,11 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
         "none" => results.add_hidden("reorder", order),
         _ => results.add("reorder", order, "Order of nodes", order),
     };
+}
+
+/// What carries rows between ranks, where that is told or was measured. On processors messages do, and nobody says so.
+fn carrier(ranks: &RankOptions) -> String {
+    ranks.transport.map_or(String::new(), |transport| format!(" by {transport}"))
 }
 
 /// What ranks hold of mini-batches, where it is not everything.

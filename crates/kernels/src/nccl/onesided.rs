@@ -154,7 +154,7 @@ pub(super) fn open_memory<T: Transport>(
 }
 
 /// Whether a card can read another one's memory.
-fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverError> {
+pub(crate) fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverError> {
     if reader == owner {
         return Ok(true);
     }

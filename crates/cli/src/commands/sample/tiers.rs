@@ -3,7 +3,7 @@
 use girih_datasets::{Dataset, Features};
 use girih_machine::readable_bytes;
 use girih_partition::Patches;
-use girih_planner::Figures;
+use girih_planner::H200_BYTES;
 use girih_sampling::{FanOut, Loader, LoaderOptions, NeighborSampler};
 use girih_tiers::{Cut, PRESAMPLED_EPOCH, Part, Planner, Rates, Room, Storage, TierPlan, TierUse, Visits};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
@@ -51,11 +51,7 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
         reads: presampled.per_batch(),
         n_hops: fan_out.hops().len(),
         cut: cut.as_ref(),
-        room: Room {
-            n_cards,
-            card_bytes: tiers.memory.unwrap_or_else(|| Figures::h200().memory_bytes),
-            host_bytes: tiers.host_memory,
-        },
+        room: Room { n_cards, card_bytes: tiers.memory.unwrap_or(H200_BYTES), host_bytes: tiers.host_memory },
         training_bytes,
         storage: Storage::Once,
         rates: Rates::h200(),
