@@ -138,6 +138,7 @@ impl Subject {
         let sizes = DataSizes {
             n_nodes: preset.nodes(),
             n_edges,
+            n_edges_at_once: 0,
             weighted: false,
             symmetric: true,
             n_features: preset.features(),

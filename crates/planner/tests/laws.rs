@@ -12,6 +12,7 @@ use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainCo
 const SIZES: DataSizes = DataSizes {
     n_nodes: 1_000_000,
     n_edges: 50_000_000,
+    n_edges_at_once: 0,
     weighted: false,
     symmetric: true,
     n_features: 100,

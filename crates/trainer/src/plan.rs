@@ -2,6 +2,8 @@
 //!
 //! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::sampled::{self, BatchPlan, LayerPlan, PlacedRows, RowsOnDevice, TierConfig};
+use crate::sampled::{self, BatchPlan, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice, TierConfig};
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
@@ -40,6 +42,9 @@ pub struct DataSizes {
     pub n_nodes: usize,
     /// Stored edges.
     pub n_edges: usize,
+    /// Those of as many nodes as [scores](crate::ScoreBy::Layers) are taken of at a time, if these have the most
+    /// neighbours; fewer than such nodes have on average mean as many.
+    pub n_edges_at_once: usize,
     /// Whether edges carry weights.
     pub weighted: bool,
     /// Whether the adjacency equals its transpose.
@@ -388,6 +393,19 @@ impl InteractionSizes {
     }
 }
 
+/// Edges of the `n` rows that have most.
+fn edges_of_largest(graph: &Csr, n: usize) -> usize {
+    let mut largest = BinaryHeap::with_capacity(n.min(graph.n_rows()) + 1);
+    for edges in graph.indptr().windows(2).map(|ends| ends[1] - ends[0]) {
+        if largest.len() < n {
+            largest.push(Reverse(edges));
+        } else if let Some(mut least) = largest.peek_mut().filter(|least| least.0 < edges) {
+            least.0 = edges;
+        }
+    }
+    largest.into_iter().map(|Reverse(edges)| edges as usize).sum()
+}
+
 impl DataSizes {
     /// The sizes of a data set that is at hand.
     #[must_use]
@@ -395,6 +413,7 @@ impl DataSizes {
         Self {
             n_nodes: dataset.n_nodes(),
             n_edges: dataset.n_edges(),
+            n_edges_at_once: edges_of_largest(&dataset.graph, NODES_AT_ONCE),
             weighted: dataset.graph.values().is_some(),
             symmetric: dataset.graph.is_symmetric(),
             n_features: dataset.n_features(),
@@ -456,6 +475,7 @@ impl DataSizes {
         Self {
             n_nodes,
             n_edges: share(self.n_edges),
+            n_edges_at_once: self.n_edges_at_once.min(share(self.n_edges)),
             feature_nnz: self.feature_nnz.map(share),
             n_train: share(self.n_train),
             ..*self

@@ -47,6 +47,7 @@ fn sizes(dataset: &Dataset) -> DataSizes {
     DataSizes {
         n_nodes: dataset.n_nodes(),
         n_edges: dataset.n_edges(),
+        n_edges_at_once: 0,
         weighted: false,
         symmetric: true,
         n_features: dataset.n_features(),

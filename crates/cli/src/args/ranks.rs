@@ -12,7 +12,7 @@ use girih_partition::{Cuts, Exchange, Scheme, Stages};
 use girih_reorder::OrderKind;
 
 use super::order::parse_rate;
-use super::{DataArgs, LayoutChoice, OutputArgs, Precision};
+use super::{DataArgs, OutputArgs, Precision};
 use crate::paths;
 
 /// How ranks share the work.
@@ -41,12 +41,6 @@ pub struct RankArgs {
     /// patches by kernels [default: the faster one, which is measured]
     #[arg(long, value_name = "nccl|peer")]
     pub transport: Option<CardTransport>,
-    /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both
-    /// (patches), or all of the graph and its own rows of features (split-features), of which with --feature-cache a
-    /// CUDA device has the hottest of all and the host its own; what it needs of others' it asks them for [default:
-    /// replicated]
-    #[arg(long, value_enum)]
-    pub layout: Option<LayoutChoice>,
     /// Seconds that a rank waits for another before it gives up [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,

@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use girih_reorder::OrderKind;
 
 use super::codec::parse_codec;
-use super::{CodecChoice, DataArgs, DeviceArgs, OutputArgs, RankArgs, Settings};
+use super::{CodecChoice, DataArgs, DeviceArgs, LayoutChoice, OutputArgs, RankArgs, Settings};
 use crate::{paths, sizes};
 
 /// `girih train`.
@@ -21,6 +21,12 @@ pub struct TrainArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub ranks: RankArgs,
+    /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both
+    /// (patches), or all of the graph and its own rows of features (split-features), of which with --feature-cache a
+    /// CUDA device has the hottest of all and the host its own; what it needs of others' it asks them for [default:
+    /// replicated]
+    #[arg(long, value_enum, help_heading = "Ranks")]
+    pub layout: Option<LayoutChoice>,
     /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis,
     /// parts, community, auto (what is predicted to be quickest here), random
     #[arg(long, value_name = "ORDER", default_value_t)]

@@ -70,12 +70,6 @@ fn together(
     args: &RankArgs,
     work: impl FnOnce(Company, Option<RankOptions>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    if args.layout.is_some() {
-        return Err(CliError::Usage(
-            "--layout says what ranks hold of mini-batches, and models are applied to the whole graph: leave it out"
-                .to_owned(),
-        ));
-    }
     let place = Place::of(args)?;
     let ranks = place.options(args)?;
     if let Some(RankOptions { grid, .. }) = &ranks {

@@ -76,7 +76,6 @@ mod tests {
             partition: PartitionKind::USUAL,
             chunks: 1,
             transport: None,
-            layout: None,
             rank_deadline: None,
             rendezvous: None,
         }

@@ -151,6 +151,7 @@ mod tests {
     const SIZES: DataSizes = DataSizes {
         n_nodes: 1_000_000,
         n_edges: 20_000_000,
+        n_edges_at_once: 0,
         weighted: false,
         symmetric: true,
         n_features: 100,

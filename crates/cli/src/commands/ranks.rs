@@ -16,7 +16,7 @@ use girih_trainer::{TrainConfig, TrainError};
 use super::cards::cards;
 use super::device::{Chosen, open, peak_bytes_of};
 use super::{launch, process_grid};
-use crate::args::{DeviceArgs, LayoutChoice, PartitionChoice, PartitionKind, RankArgs};
+use crate::args::{DeviceArgs, LayoutChoice, PartitionChoice, PartitionKind, RankArgs, TrainArgs};
 use crate::error::CliError;
 
 /// Ranks that are threads: at most so many, and at most so many for each core.
@@ -266,9 +266,8 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
         ));
     }
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
-    let layout = args.layout.map(Into::into).unwrap_or_default();
     let chunks = usize::from(args.chunks);
-    Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, layout, ..usual })
+    Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, ..usual })
 }
 
 /// What carries rows between the devices of this process, of which `first` is one, for ranks that are to train with full
@@ -311,13 +310,12 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     if args.partition == PartitionKind::USUAL
         && (args.chunks, args.ranks_per_gpu) == (1, 1)
         && args.transport.is_none()
-        && args.layout.is_none()
         && args.rank_deadline.is_none()
     {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --layout, --ranks-per-gpu and \
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --ranks-per-gpu and \
          --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
          several processes with girih launch"
             .to_owned(),
@@ -331,12 +329,13 @@ fn tells_how(args: &RankArgs) -> bool {
 }
 
 /// Refuses flags that say nothing of a plan, which is made for every way to share the work, or for one device.
-pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
+pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
+    let (args, layout) = (&args.ranks, args.layout);
     if args.ranks.is_none() && args.gpus.is_none() {
-        return refuse_unused(args);
+        return refuse_unused(args).and_then(|()| check_layout(layout, None));
     }
     let is_left = matches!(args.partition.partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
-    if is_left && !tells_how(args) && (args.layout, args.rank_deadline) == (None, None) {
+    if is_left && !tells_how(args) && (layout, args.rank_deadline) == (None, None) {
         return Ok(());
     }
     Err(CliError::Usage(
@@ -348,8 +347,8 @@ pub fn check_planned(args: &RankArgs) -> Result<(), CliError> {
 
 /// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank
 /// holds all of it unless it holds a patch.
-pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliError> {
-    let RankArgs { partition: kind, chunks, layout, .. } = args;
+pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliError> {
+    let TrainArgs { ranks: RankArgs { partition: kind, chunks, .. }, layout, .. } = args;
     let is_sampled = config.batch.is_sampled();
     let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
         "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a \
@@ -367,6 +366,17 @@ pub fn check_trained(args: &RankArgs, config: &TrainConfig) -> Result<(), CliErr
         return Ok(());
     };
     Err(CliError::Usage(refused.to_owned()))
+}
+
+/// Refuses a layout where one rank holds all.
+pub fn check_layout(layout: Option<LayoutChoice>, ranks: Option<&RankOptions>) -> Result<(), CliError> {
+    if layout.is_none() || ranks.is_some() {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--layout says what each of several ranks holds; give --ranks N or --gpus N, or start several processes with girih launch"
+            .to_owned(),
+    ))
 }
 
 /// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each

@@ -25,7 +25,7 @@ use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use super::ranks::{Carried, Company, Place, check_planned, check_trained, sharing, stages, transport};
+use super::ranks::{Carried, Company, Place, check_layout, check_planned, check_trained, sharing, stages, transport};
 use crate::args::{DataArgs, Device, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -45,7 +45,7 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
-        check_planned(&args.ranks)?;
+        check_planned(args)?;
         if args.timeline.is_some() {
             return Err(CliError::Usage(
                 "--timeline records training, and --plan trains nothing: leave one of them out".to_owned(),
@@ -61,8 +61,10 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
             Some(n) => plan_ranks(args, n, (spec, &options, &config), &device),
         };
     }
-    let ranks = place.options(&args.ranks)?;
-    ranks.map_or(Ok(()), |_| check_trained(&args.ranks, &config))?;
+    let layout = args.layout.map(Into::into).unwrap_or_default();
+    let ranks = place.options(&args.ranks)?.map(|ranks| RankOptions { layout, ..ranks });
+    check_layout(args.layout, ranks.as_ref())?;
+    ranks.map_or(Ok(()), |_| check_trained(args, &config))?;
     place
         .with_the_others(&args.ranks, |company| train(args, (&data, &config, &options), asked, ranks.as_ref(), company))
 }

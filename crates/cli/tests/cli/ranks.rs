@@ -109,10 +109,11 @@ fn ranks_apply_what_one_rank_applies() {
         "auto is what training chooses"
     ));
     assert!(says(&with("evaluate", &["--partition", "2d"]).refused(2), "--ranks N"));
-    for layout in ["patches", "replicated"] {
-        let said = with("evaluate", &["--ranks", "2", "--layout", layout]).refused(2);
-        assert!(says(&said, "models are applied to the whole graph: leave it out"), "{said}");
-    }
+    // A model is applied to the whole graph.
+    assert!(says(
+        &with("evaluate", &["--ranks", "2", "--layout", "patches"]).refused(2),
+        "unexpected argument '--layout'"
+    ));
     let similarity = with("evaluate", &["--ranks", "2", "--similarity", "--codec", "half"]).refused(2);
     assert!(says(&similarity, "leave --ranks"), "{similarity}");
 }

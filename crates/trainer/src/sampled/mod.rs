@@ -39,7 +39,7 @@ mod train;
 
 pub(crate) use batches::Batches;
 pub use division::Division;
-pub(crate) use layerwise::{Layerwise, scores_by_layers};
+pub(crate) use layerwise::{Layerwise, NODES_AT_ONCE, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::{Held, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;

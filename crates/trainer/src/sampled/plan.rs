@@ -241,8 +241,9 @@ impl BatchPlan {
     }
 }
 
-/// Scores of a network, layer by layer, on paper: for each layer as many nodes as are computed at a time, with as many
-/// neighbours as nodes have on average, all of them unlike.
+/// Scores of a network, layer by layer, on paper: for each layer as many nodes as are computed at a time, whose
+/// neighbours are all unlike. The memory is that of the nodes with most neighbours, for which devices make room and
+/// which an order by degree has together; the time is that of nodes with as many as they have on average.
 pub(crate) struct LayerPlan<'m> {
     pub(crate) layers: &'m dyn NetworkLayers<Meter>,
     pub(crate) needs: Needs,
@@ -273,45 +274,51 @@ impl LayerPlan<'_> {
             let n_rows = if layer + 1 == n_layers { data.n_scored } else { data.n_nodes };
             let n_at_once = n_rows.min(NODES_AT_ONCE);
             let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
-            let inputs = self.inputs(meter, data, n_at_once, (read.as_ref(), stored, nnz));
-            let _sampler = self.sampler(meter, data, n_at_once);
-            let begun = meter.cost().seconds;
-            let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
-            let computed = self.layers.layer(&mut tape, &inputs, layer)?;
-            stored = (tape.shape(computed).cols, meter.dtype(tape.value(computed)));
-            drop(tape);
-            seconds += (meter.cost().seconds - begun) * n_rows as f64 / n_at_once.max(1) as f64;
+            let mean = n_at_once * data.n_edges.div_ceil(data.n_nodes.max(1));
+            let mut computed = (0, meter.activations());
+            let mut of_chunk = 0.0;
+            for n_edges in [mean.max(data.n_edges_at_once.min(data.n_edges)), mean] {
+                let n_entries = self.n_entries(n_at_once, n_edges);
+                let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
+                let _sampler = self.sampler(meter, data, (n_at_once, n_entries));
+                let begun = meter.cost().seconds;
+                let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
+                let rows = self.layers.layer(&mut tape, &inputs, layer)?;
+                computed = (tape.shape(rows).cols, meter.dtype(tape.value(rows)));
+                drop(tape);
+                of_chunk = meter.cost().seconds - begun;
+                pool.drop_unused();
+            }
+            stored = computed;
+            seconds += of_chunk * n_rows as f64 / n_at_once.max(1) as f64;
             let rows = || Arc::new(meter.matrix(Shape::new(n_rows, stored.0), stored.1));
             read = (!self.keeps_on_host).then(rows);
         }
         Ok(seconds)
     }
 
-    /// Entries of the rows of so many nodes.
-    fn n_entries(&self, data: &DataSizes, n: usize) -> usize {
-        let loops = usize::from(self.needs.graph.is_some_and(|adjacency| adjacency.self_loops));
-        n * (data.n_edges.div_ceil(data.n_nodes.max(1)) + loops)
+    /// Entries of the rows of `n` nodes with so many edges.
+    fn n_entries(&self, n: usize, n_edges: usize) -> usize {
+        n_edges + if self.needs.graph.is_some_and(|adjacency| adjacency.self_loops) { n } else { 0 }
     }
 
-    /// What makes rows for `n` nodes: in main memory draws and rows, which are copied; a device that samples has draws,
+    /// What makes rows for `n` nodes with so many entries: in main memory draws and rows, which are copied; a device that samples has draws,
     /// and a place and two bits for each node.
-    fn sampler(&self, meter: &Meter, data: &DataSizes, n: usize) -> MeterMatrix {
-        let n_entries = self.n_entries(data, n);
+    fn sampler(&self, meter: &Meter, data: &DataSizes, (n, n_entries): (usize, usize)) -> MeterMatrix {
         let tables = data.n_nodes + data.n_nodes.div_ceil(16);
         let words = if self.is_main_memory { 3 * n_entries } else { 2 * n_entries + n + tables };
         meter.matrix(Shape::new(words, 1), Dtype::F32)
     }
 
-    /// What a layer reads for `n` nodes: rows of all nodes that the device has, or rows of so many columns, with so
+    /// What a layer reads for `n` nodes with so many entries: rows of all nodes that the device has, or rows of so many columns, with so
     /// many stored values where they are sparse.
     fn inputs(
         &self,
         meter: &Meter,
         data: &DataSizes,
-        n: usize,
+        (n, n_entries): (usize, usize),
         (read, (n_columns, dtype), nnz): (Option<&Arc<MeterMatrix>>, (usize, Dtype), Option<usize>),
     ) -> Inputs<Meter> {
-        let n_entries = self.n_entries(data, n);
         let n_sources = (n + n_entries).min(data.n_nodes);
         let all = read.filter(|_| self.needs.hops > 0);
         let matrix =

@@ -98,6 +98,31 @@ fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
     assert!((150.0..200.0).contains(&on_card), "{on_card}");
 }
 
+/// Of nodes with as many neighbours as no others scores need more memory, and no more time: they are few.
+#[test]
+fn scores_layer_by_layer_have_room_for_the_largest_nodes() {
+    let batch = BatchConfig { kind: BatchKind::Neighbor, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };
+    let config = TrainConfig { batch, ..config(ModelKind::Sage, 1) };
+    let even = large();
+    let skewed = DataSizes { n_edges_at_once: 100_000_000, ..even };
+    let [even, skewed] = [even, skewed].map(|data| Plan::on_cuda(&config, &data).unwrap());
+    assert_eq!(skewed.total_seconds, even.total_seconds);
+    // At least two words an edge, where it is drawn and where it is multiplied.
+    let more = skewed.peak_bytes - even.peak_bytes;
+    assert!((800_000_000 * 95 / 100..).contains(&more), "{more} bytes more");
+}
+
+#[test]
+fn sizes_know_the_edges_of_the_largest_nodes() {
+    let small = planted("nodes=300");
+    assert_eq!(DataSizes::of(&small).n_edges_at_once, small.n_edges(), "all of them at once");
+    let large = planted("nodes=40000,degree=4");
+    let mut degrees: Vec<u64> = large.graph.indptr().windows(2).map(|ends| ends[1] - ends[0]).collect();
+    degrees.sort_unstable_by(|a, b| b.cmp(a));
+    let most: u64 = degrees[..1 << 15].iter().sum();
+    assert_eq!(DataSizes::of(&large).n_edges_at_once as u64, most);
+}
+
 #[test]
 fn a_rank_needs_memory_for_its_share_of_a_step() {
     // Scores of the full graph take more than steps, on one rank and on several.

@@ -35,7 +35,7 @@ impl Asked {
     pub fn of(args: &TrainArgs, place: &Place, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
         Division::check(config)?;
-        let layout = args.ranks.layout.map_or(Layout::Replicated, Layout::from);
+        let layout = args.layout.map_or(Layout::Replicated, Layout::from);
         if layout != Layout::Replicated {
             return Err(CliError::Usage(format!(
                 "--tier-memory divides what every rank reads of the whole, and of --layout {} each holds its own rows alone; leave one of \
