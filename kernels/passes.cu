@@ -112,35 +112,31 @@ extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64
     if (threadIdx.y == 0 && column < cols) out[column * gridDim.y] = from_f32<Y>((float)of_threads[0][threadIdx.x]);
 }
 
-// Where an element is stored that is the i-th, padding not counted.
-__device__ __forceinline__ u64 stored_at(u64 i, u64 cols, u64 pitch) {
-    return pitch == cols ? i : i / cols * pitch + i % cols;
+// Eight neighbours of a row for each thread: rows begin with some, and what lies behind the last column is anything. Where rows
+// do not begin with a Philox block, two have what they want.
+extern "C" __global__ void dropout(const X *x, Y *out, u64 rows, u64 cols, Mask mask) {
+    const u64 pitch = pitch_of(cols), column = 8 * my_column();
+    if (column >= cols) return;
+    const auto load = [=](u64 row) { return *reinterpret_cast<const Vector<X, 8> *>(x + row * pitch + column); };
+    each_row(rows, load, [=](u64 row, Vector<X, 8> loaded) {
+        const u32 bits = mask.bits<8>(row * cols + column);
+        float values[8];
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) values[i] = to_f32(loaded.of[i]) * mask.draws.factor(bits >> i & 1);
+        store_vector<8>(values, out + row * pitch + column);
+    });
 }
 
-// A thread takes the eight elements that share a Philox block.
-extern "C" __global__ void dropout(const X *x, Y *out, u64 n, u64 cols, Mask mask) {
-    const u64 pitch = pitch_of(cols), before = mask.first % 8, blocks = (before + n + 7) / 8;
-    // Rows begin with a block, and nothing lies between them.
-    const bool in_eights = cols % 8 == 0;
+// The same of rows of less than eight, between which nothing lies: the eight elements that share a Philox block.
+extern "C" __global__ void dropout_of_narrow(const X *x, Y *out, u64 n, Mask mask) {
+    const u64 before = mask.first % 8, blocks = (before + n + 7) / 8;
     for (u64 block = first_thread(); block < blocks; block += n_threads()) {
         const u32 bits = mask.eight(mask.first / 8 + block);
-        float values[8];
-        if (in_eights) {
-            load_vector<8>(x + 8 * block, values);
-#pragma unroll
-            for (u32 i = 0; i < 8; i++) values[i] *= mask.draws.factor(bits >> i & 1);
-            store_vector<8>(values, out + 8 * block);
-            continue;
-        }
         // Elements before the first wrap around to numbers beyond n.
         const u64 start = 8 * block - before;
 #pragma unroll
         for (u32 i = 0; i < 8; i++)
-            if (start + i < n) values[i] = to_f32(x[stored_at(start + i, cols, pitch)]);
-#pragma unroll
-        for (u32 i = 0; i < 8; i++)
-            if (start + i < n)
-                out[stored_at(start + i, cols, pitch)] = from_f32<Y>(values[i] * mask.draws.factor(bits >> i & 1));
+            if (start + i < n) out[start + i] = from_f32<Y>(to_f32(x[start + i]) * mask.draws.factor(bits >> i & 1));
     }
 }
 

@@ -58,15 +58,21 @@ fn rows_of_the_device_are_those_of_the_host() {
     }
 }
 
-/// A source that nearly every row names: its list is longer than any that is cut into segments on the host.
+/// Sources that many rows name, one of them nearly every row: that list is longer than any that is cut into segments on
+/// the host; the others are about as long as what threads and blocks put in order by themselves.
 #[test]
 fn columns_may_be_long() {
     let Some(cuda) = cuda() else { return };
     let n = 3000u32;
-    let (rows, cols) = (0..n).flat_map(|v| [(v, 0), (v, (v + 1) % n)]).unzip();
+    let sizes = [2800, 127, 128, 129, 255, 256, 257, 700];
+    let named = |v: u32| {
+        let hubs = sizes.iter().enumerate().filter(move |&(_, &size)| v < size).map(|(hub, _)| hub as u32);
+        hubs.chain([n - 1 - v % 100]).map(move |to| (v, to))
+    };
+    let (rows, cols) = (0..n).flat_map(named).unzip();
     let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
     let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
-    let sampler = sampler("2", Columns::Local, Expand::PerLayer);
+    let sampler = sampler("-1", Columns::Local, Expand::PerLayer);
     let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
     let mut source = on_device.source(&cuda, &sampler, 2800).unwrap().unwrap();
     let (seeds, key): (Vec<NodeId>, _) = ((0..2800).collect(), DrawKey::new(1, 0, 0));

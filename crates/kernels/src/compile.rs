@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io::Write as _;
 use std::path::Path;
 
 use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts, sys};
+use girih_graph_format::FormatError;
+use girih_graph_format::file::write_file;
 use girih_machine::cache_folder;
 use sha2::{Digest, Sha256};
 
@@ -158,13 +161,10 @@ fn hashed(text: &str) -> String {
 
 /// Keeps compiled code; a cache that cannot be written only costs time.
 fn store(path: &Path, code: &str) {
-    let write = || -> std::io::Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        // Other processes may be about to write the same: whole files take each other's place.
-        let unfinished = path.with_extension(std::process::id().to_string());
-        fs::write(&unfinished, code)?;
-        fs::rename(unfinished, path)
+    let write = || -> Result<(), FormatError> {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        // Others may be about to write the same: whole files take each other's place.
+        write_file(path, |out| Ok(out.write_all(code.as_bytes())?))
     };
     if let Err(error) = write() {
         tracing::debug!("compiled kernels are not kept in {}: {error}", path.display());

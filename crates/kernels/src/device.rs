@@ -32,6 +32,7 @@ pub struct Device {
     dense_libraries: OnceLock<DenseLibraries>,
     capability: (i32, i32),
     processors: usize,
+    /// Each of those who work [beside](Self::beside) has its own: loading one may wait for what another has asked for.
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     /// Made by the first upload that is large.
     staging: Mutex<Option<Staging>>,

@@ -8,22 +8,28 @@ use girih_compute::{
     AdamStep, Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand,
     StepInputs, Transpose,
 };
-use girih_graph_format::{Csr, NodeId, Norm};
+use girih_datasets::{Dataset, Features, Labels, Split};
+use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device, Driver, NcclRank};
 use girih_partition::LinkRates;
 use girih_trainer::distributed::Links;
+use girih_trainer::{Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TrainConfig};
 
 use crate::kept::kept;
 use crate::{Figures, PlannerError};
 
 /// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
 const REPEATS: usize = 5;
-/// What operations reach of the rate at which a card copies, and dense products of that of a single large one: on an
-/// H200 the one was fitted to epochs (2.73 of 4.22 TB/s), the other is as much of what is left to overheads.
-const STREAM_SHARE: f64 = 0.65;
+/// What dense products of layers reach of the rate of a single large one.
 const DENSE_SHARE: f64 = 0.65;
-/// The card whose built-in figures were fitted to whole epochs, which says more than single operations do.
-const FITTED: &str = "H200";
+/// The network whose epochs say what passes over matrices reach, which is less than what a copy does: nodes, width of
+/// features, classes, and how often it trains.
+const NODES: usize = 1 << 19;
+const FEATURES: usize = 128;
+const CLASSES: usize = 16;
+const EPOCHS: u64 = 20;
+/// The same as shares of the rate at which the card copies: between these they are looked for.
+const STREAM_SHARES: (f64, f64) = (0.2, 1.0);
 /// Rows of a large and of a small exchange, of [`COLUMNS`] columns: 64 MiB and 1 KiB.
 const ROWS: [usize; 2] = [1, 1 << 16];
 const COLUMNS: usize = 256;
@@ -96,8 +102,9 @@ fn kept_figures(
 /// Those of cards of a kind, as they are now.
 fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<Figures, PlannerError> {
     let known = Figures::h200();
+    // Before the cards are ranks of each other.
+    let card = card_rates(&cards[0], known.card)?;
     let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
-    let card = if name.contains(FITTED) { known.card } else { card_rates(&cards[0], known.card)? };
     let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
     Ok(Figures { name, card, links, slowdown })
 }
@@ -108,11 +115,67 @@ fn shortest(mut measure: impl FnMut() -> Result<f64, ComputeError>) -> Result<f6
     (0..REPEATS).try_fold(f64::INFINITY, |best, _| Ok(best.min(measure()?)))
 }
 
-/// What operations of a card reach that is not the `known` one.
-fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, ComputeError> {
+/// What operations of a card reach; times of sparse products and of launches are the `known` ones.
+fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, PlannerError> {
     let ByDtype { f32, bf16 } = flops(cuda)?;
     let flops = ByDtype { f32: DENSE_SHARE * f32, bf16: DENSE_SHARE * bf16 };
-    Ok(CardRates { stream_bytes: STREAM_SHARE * 1e9 * cuda.copy_gb_s()?, flops, ..known })
+    let copied_bytes = 1e9 * cuda.copy_gb_s()?;
+    let (config, dataset) = (without_graph(cuda.activations()), nodes_without_edges()?);
+    let sizes = DataSizes::of(&dataset);
+    let with = |stream_bytes: f64| CardRates { stream_bytes, flops, ..known };
+    let planned = |share: f64| -> Result<f64, PlannerError> {
+        let device = PlanDevice::Card(Some(with(share * copied_bytes)));
+        Ok(Plan::on_device(&config, &sizes, device)?.epoch_seconds)
+    };
+    let measured = epoch_seconds(cuda, &config, dataset)?;
+    let share = share_for(measured, planned)?;
+    tracing::debug!("an epoch without a graph takes {:.3} ms: passes reach {share:.3} of copies", 1e3 * measured);
+    Ok(with(share * copied_bytes))
+}
+
+/// A network of two layers that reads no graph.
+fn without_graph(precision: Dtype) -> TrainConfig {
+    let usual = TrainConfig::for_model(ModelKind::Mlp);
+    let model = ModelConfig { layers: 2, hidden: FEATURES, ..usual.model };
+    TrainConfig { model, precision, epochs: EPOCHS, eval_every: EPOCHS, ..usual }
+}
+
+fn nodes_without_edges() -> Result<Dataset, PlannerError> {
+    let failed = |error: String| PlannerError::Measure(error);
+    let graph = Csr::empty(NODES, NODES).map_err(|error| failed(error.to_string()))?;
+    let features = Matrix::new(NODES, FEATURES, vec![0.5; NODES * FEATURES]).expect("as many values");
+    let classes = (0..NODES).map(|node| (node % CLASSES) as u32).collect();
+    let train = (0..NODES as NodeId).collect();
+    let split = Split { train, val: Vec::new(), test: Vec::new() };
+    let labels = Labels::Single { n_classes: CLASSES, classes };
+    Dataset::new("nodes", graph, Some(Features::Dense(features)), Some(labels), vec![split])
+        .map_err(|error| failed(error.to_string()))
+}
+
+/// The shortest epoch of a training.
+fn epoch_seconds(cuda: &Cuda, config: &TrainConfig, dataset: Dataset) -> Result<f64, PlannerError> {
+    let mut shortest = f64::INFINITY;
+    let mut observe = |event: Event<'_>| {
+        if let Event::Epoch { report, .. } = event {
+            shortest = shortest.min(report.times.steps.as_secs_f64());
+        }
+        Control::Continue
+    };
+    girih_trainer::train(cuda, dataset, config, &SessionOptions::default(), &mut observe)?;
+    Ok(shortest)
+}
+
+/// The share of the rate of copies at which what is `planned` for it takes as long as was measured. Plans are shorter
+/// the larger it is.
+fn share_for(measured: f64, planned: impl Fn(f64) -> Result<f64, PlannerError>) -> Result<f64, PlannerError> {
+    /// Halvings of the range.
+    const STEPS: usize = 30;
+    let (mut low, mut high) = STREAM_SHARES;
+    for _ in 0..STEPS {
+        let middle = (low + high) / 2.0;
+        if planned(middle)? > measured { low = middle } else { high = middle }
+    }
+    Ok(low)
 }
 
 /// Floating-point operations a second of a layer's product with its weight.
@@ -325,6 +388,27 @@ mod tests {
     fn scattered_entries_are_a_matrix() {
         let matrix = scattered(1000, 16);
         assert!(matrix.validate().is_ok() && matrix.nnz() > 15_000, "{} entries", matrix.nnz());
+    }
+
+    #[test]
+    fn a_share_is_found_for_what_a_plan_takes() {
+        let planned = |share: f64| Ok(3.0 / share);
+        assert!((share_for(4.0, planned).unwrap() - 0.75).abs() < 1e-6);
+        assert!((share_for(1.0, planned).unwrap() - 1.0).abs() < 1e-6, "no more than a copy");
+        assert!((share_for(90.0, planned).unwrap() - 0.2).abs() < 1e-6, "no less than a fifth of it");
+    }
+
+    /// What passes reach is what decides how long it takes, and a plan for what they reach finds it again.
+    #[test]
+    fn epochs_without_a_graph_say_what_passes_reach() {
+        let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&nodes_without_edges().unwrap()));
+        let planned = |share: f64| -> Result<f64, PlannerError> {
+            let rates = CardRates { stream_bytes: share * 4e12, ..Figures::h200().card };
+            Ok(Plan::on_device(&config, &sizes, PlanDevice::Card(Some(rates)))?.epoch_seconds)
+        };
+        let seconds = planned(0.7).unwrap();
+        assert!((share_for(seconds, planned).unwrap() - 0.7).abs() < 1e-3);
+        assert!(planned(0.5).unwrap() > 1.1 * seconds, "passes are much of it");
     }
 
     #[test]

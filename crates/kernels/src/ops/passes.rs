@@ -264,12 +264,27 @@ impl Cuda {
         mask: Mask,
         out: &CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let kernel = self.kernel(operation, Source::PASSES, "dropout", &[("X", x.dtype), ("Y", out.dtype)])?;
-        let (n, cols) = (x.shape.len() as u64, x.shape.cols as u64);
+        const EIGHT: usize = 8;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let is_narrow = x.shape.cols < EIGHT;
+        let name = if is_narrow { "dropout_of_narrow" } else { "dropout" };
+        let kernel = self.kernel(operation, Source::PASSES, name, &[("X", x.dtype), ("Y", out.dtype)])?;
+        let [n, rows, cols] = [x.shape.len(), x.shape.rows, x.shape.cols].map(|n| n as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&out.data).arg(&n).arg(&cols).arg(&mask);
-        // SAFETY: both matrices hold `n` elements in rows of `cols`, of the types that the kernel was compiled for.
-        unsafe { launch.launch(threads_for(x.shape.len() / 8 + 2)) }.map_err(Self::failed(operation))?;
+        launch.arg(&x.data).arg(&out.data);
+        let config = if is_narrow {
+            launch.arg(&n);
+            threads_for(x.shape.len() / EIGHT + 2)
+        } else {
+            launch.arg(&rows).arg(&cols);
+            columns_of(Shape::new(x.shape.rows, x.shape.cols.div_ceil(EIGHT)))
+        };
+        launch.arg(&mask);
+        // SAFETY: both matrices hold `n` elements in rows of `cols`, of the types that the kernel was compiled for, and
+        // rows of eight or more columns end with as many elements of their own as make eights of them.
+        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! `kernels/transpose.cu`: the transpose of a pattern that the host has never seen.
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 
 use crate::backend::Cuda;
@@ -11,6 +11,22 @@ use crate::ops::Found;
 
 /// Lanes of a row, or of a column; `kernels/transpose.cu` says the same.
 const LANES: usize = 8;
+/// Columns of more entries are ordered in pieces; the same.
+const SHORT: usize = 128;
+
+/// `Ordered` of `kernels/transpose.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Ordered {
+    rows: u64,
+    values: u64,
+    indices: u64,
+    positions: u64,
+    out_values: u64,
+}
+
+// SAFETY: plain words in the order and layout of the kernel's struct.
+unsafe impl DeviceRepr for Ordered {}
 
 impl Cuda {
     /// The transpose of compressed rows, without a word to the host. Entries of a column keep their order.
@@ -23,11 +39,14 @@ impl Cuda {
             return Err(ComputeError::argument(operation, what));
         }
         let n_tiles = n_columns.div_ceil(BLOCK as usize).max(1);
-        // Words of tiles, then counts: cleared at once.
-        let mut cleared: CudaSlice<u64> = self.scratch(operation, n_tiles + n_columns.div_ceil(2))?;
+        // Words of tiles, the number of pieces, then counts: cleared at once.
+        let mut cleared: CudaSlice<u64> = self.scratch(operation, n_tiles + 1 + n_columns.div_ceil(2))?;
         self.device.stream.memset_zeros(&mut cleared).map_err(Self::failed(operation))?;
         let tiles = self.pointer(Some(&cleared));
-        let counts = tiles + (n_tiles * size_of::<u64>()) as u64;
+        let n_pieces = tiles + (n_tiles * size_of::<u64>()) as u64;
+        let counts = n_pieces + size_of::<u64>() as u64;
+        // A piece has more entries than a short column, or is one of several that have.
+        let pieces: CudaSlice<u64> = self.scratch(operation, nnz / SHORT + 1)?;
         let [entries, rows] = [(); 2].map(|()| self.scratch::<u32>(operation, nnz));
         let (entries, rows) = (entries?, rows?);
         let transpose = CudaCsr {
@@ -54,10 +73,10 @@ impl Cuda {
 
         let offsets = kernel("offsets_of_columns")?;
         let mut launch = self.device.stream.launch_builder(&offsets);
-        launch.arg(&counts).arg(&n_cols).arg(columns).arg(&tiles);
+        launch.arg(&counts).arg(&n_cols).arg(columns).arg(&tiles).arg(&n_pieces).arg(&pieces);
         let config = LaunchConfig { grid_dim: (n_tiles as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: blocks are tiles of all columns, each with a cleared word; there is an offset for each column and one
-        // more.
+        // more, and room for all pieces of long ones.
         unsafe { launch.launch(config) }.map_err(&failed)?;
 
         let list = kernel("list_entries")?;
@@ -68,11 +87,12 @@ impl Cuda {
 
         let order = kernel("order_entries")?;
         let mut launch = self.device.stream.launch_builder(&order);
-        launch.arg(columns).arg(&n_cols).arg(&entries).arg(&rows).arg(&values);
-        launch.arg(&transpose.indices).arg(&positions).arg(&out_values);
+        let indices = self.pointer(Some(&transpose.indices));
+        let ordered = Ordered { rows: self.pointer(Some(&rows)), values, indices, positions, out_values };
+        launch.arg(columns).arg(&n_cols).arg(&n_pieces).arg(&pieces).arg(&entries).arg(&ordered);
         // SAFETY: entries are those of the pattern, each once; values are as many, here and there, or absent here and
-        // there.
-        unsafe { launch.launch(threads_for(n_columns.saturating_mul(LANES))) }.map_err(&failed)?;
+        // there. Pieces are of columns, and there is a thread for each of their entries, or all take turns.
+        unsafe { launch.launch(threads_for(nnz.max(n_columns.saturating_mul(LANES)))) }.map_err(&failed)?;
         Ok(transpose)
     }
 }
