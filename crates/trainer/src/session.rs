@@ -1,6 +1,7 @@
 //! [`train`]: a configuration and a data set, from start to result.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Features, Labels, Outline, Split};
@@ -33,11 +34,22 @@ pub struct SessionOptions {
     pub resume: bool,
     /// Whether checkpoints are written: by one of several ranks, all of which may read them.
     pub writes: bool,
+    /// Set, it asks for an end, as an observer does by [`Control::Stop`]. Of several ranks each looks at its own, and
+    /// all end when one is asked.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { checkpoints: None, checkpoint_every: None, resume: false, writes: true }
+        Self { checkpoints: None, checkpoint_every: None, resume: false, writes: true, stop: None }
+    }
+}
+
+impl SessionOptions {
+    /// What follows from what an observer says, and from being asked for an end.
+    pub(crate) fn control(&self, observed: Control) -> Control {
+        let is_asked = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        if is_asked { Control::Stop } else { observed }
     }
 }
 
@@ -179,6 +191,7 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     start: impl Fn(u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError>,
 ) -> Result<Outcome, TrainError> {
+    let observe = &mut |event: Event<'_>| options.control(observe(event));
     let mut outcome = Outcome {
         runs: Vec::new(),
         test: None,
@@ -513,7 +526,7 @@ mod tests {
         let data = DataShape::of(&dataset);
         let session = Prepared::new(&cpu, dataset, &config).unwrap();
         let checkpoints = Some(folder.to_owned());
-        let options = SessionOptions { checkpoints, checkpoint_every: Some(2), resume, writes: true };
+        let options = SessionOptions { checkpoints, checkpoint_every: Some(2), resume, ..SessionOptions::default() };
         let start = |run| -> Result<Box<dyn Run<'_, Cpu>>, TrainError> {
             Ok(Box::new(Failing { run: session.run(&cpu, &config, run)?, epoch }))
         };

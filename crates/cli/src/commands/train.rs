@@ -28,6 +28,7 @@ use super::planned::{self, RankDevices};
 use super::ranks::{Carried, Company, Place, check_layout, check_planned, check_trained, sharing, stages, transport};
 use crate::args::{DataArgs, Device, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
+use crate::interrupt;
 use crate::output::Results;
 
 /// Trains, reports, and writes the output folder.
@@ -188,7 +189,8 @@ fn train(
         checkpoints: args.out.clone(),
         checkpoint_every: args.checkpoint_every,
         resume: args.resume,
-        writes: true,
+        stop: Some(interrupt::watch()),
+        ..SessionOptions::default()
     };
     let mut observer = Observer::new(config, output.json, outputs.clone());
     let mut observe = |event: Event<'_>| {

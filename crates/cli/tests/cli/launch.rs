@@ -390,6 +390,17 @@ mod of_linux {
         children.split_whitespace().map(|id| id.parse().unwrap()).collect()
     }
 
+    /// One that is asked to end, and not by the launcher: as a host is emptied.
+    #[test]
+    fn any_rank_may_be_asked_for_an_end() {
+        let work = Workspace::new();
+        let (child, lines) = under_way(&work.arg("out"));
+        signal("-TERM", ranks_of(child.id())[2]);
+        let result = rest(child, lines).ok().out;
+        assert!(result.lines().last().unwrap().contains("\"stopped\":true"), "{result}");
+        assert!(work.path("out/run-000.safetensors").is_file());
+    }
+
     /// Waits until none of them lives any more; orphans may be left for somebody else to bury.
     fn assert_gone(processes: &[u32]) {
         let start = Instant::now();

@@ -3,7 +3,7 @@
 //! A frame is a mark, a kind, the length of its body, and the body. Numbers are little-endian, texts have their length
 //! before them. A hello begins with the version of its sender, so that versions that agree on nothing else can say so.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Take, Write};
 use std::net::SocketAddr;
 
 use crate::transport::Parcel;
@@ -126,12 +126,7 @@ impl Frame {
         if len > longest {
             return Err(garbled(format!("a message of {len} bytes, of at most {longest}")));
         }
-        let mut body = Vec::with_capacity((len as usize).min(TRUSTED));
-        input.take(len).read_to_end(&mut body)?;
-        if (body.len() as u64) < len {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        parse(rest[0], &body).ok_or_else(|| garbled(format!("a message of kind {} that says something else", rest[0])))
+        parse(rest[0], &mut Body(input.take(len)))
     }
 }
 
@@ -148,51 +143,80 @@ fn put_text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.as_bytes());
 }
 
-/// The frame of a body; `None` for what is none.
-fn parse(kind: u8, body: &[u8]) -> Option<Frame> {
-    let mut rest = Body(body);
+/// The frame of a body.
+///
+/// # Errors
+/// `InvalidData` for what is none.
+fn parse(kind: u8, body: &mut Body<impl Read>) -> io::Result<Frame> {
+    let other = || garbled(format!("a message of kind {kind} that says something else"));
     let frame = match kind {
         0 => {
-            let version = rest.text()?;
+            let version = body.text()?;
             if version != VERSION {
-                return Some(Frame::Hello(Hello { version, job: String::new(), size: 0, rank: 0, port: 0 }));
+                // Others may say more, or less.
+                body.rest()?;
+                return Ok(Frame::Hello(Hello { version, job: String::new(), size: 0, rank: 0, port: 0 }));
             }
-            let job = rest.text()?;
-            let (size, rank) = (rest.number()?, rest.number()?);
-            Frame::Hello(Hello { version, job, size, rank, port: u16::try_from(rest.number()?).ok()? })
+            let job = body.text()?;
+            let (size, rank) = (body.number()?, body.number()?);
+            let port = u16::try_from(body.number()?).map_err(|_| other())?;
+            Frame::Hello(Hello { version, job, size, rank, port })
         }
-        1 => Frame::Welcome((0..rest.number()?).map(|_| rest.text()?.parse().ok()).collect::<Option<_>>()?),
-        2 => Frame::Refused(rest.text()?),
+        1 => {
+            let n = body.number()?;
+            let address = |_| body.text()?.parse().map_err(|_| other());
+            Frame::Welcome((0..n).map(address).collect::<io::Result<_>>()?)
+        }
+        2 => Frame::Refused(body.text()?),
         3 => Frame::Ready,
         4 => Frame::Go,
         5 => Frame::Beat,
         6 => {
-            let path = (0..rest.number()?).map(|_| rest.number()).collect::<Option<_>>()?;
-            let (number, call) = (rest.number()?, rest.text()?);
-            Frame::Parcel { id: (path, number), call, parcel: Parcel::from(std::mem::take(&mut rest.0)) }
+            let path = (0..body.number()?).map(|_| body.number()).collect::<io::Result<_>>()?;
+            let (number, call) = (body.number()?, body.text()?);
+            Frame::Parcel { id: (path, number), call, parcel: body.rest()?.into() }
         }
-        7 => Frame::Failed { rank: rest.number()?, message: rest.text()? },
+        7 => Frame::Failed { rank: body.number()?, message: body.text()? },
         8 => Frame::Goodbye,
-        _ => return None,
+        _ => return Err(other()),
     };
-    rest.0.is_empty().then_some(frame)
+    if body.0.limit() == 0 { Ok(frame) } else { Err(other()) }
 }
 
-/// What is left of a body.
-struct Body<'a>(&'a [u8]);
+/// A body as it arrives.
+struct Body<R>(Take<R>);
 
-impl Body<'_> {
-    fn number(&mut self) -> Option<u64> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_le_bytes(*number))
+impl<R: Read> Body<R> {
+    fn number(&mut self) -> io::Result<u64> {
+        let bytes = self.bytes(size_of::<u64>() as u64)?;
+        Ok(u64::from_le_bytes(bytes[..].try_into().expect("eight bytes")))
     }
 
-    fn text(&mut self) -> Option<String> {
-        let len = usize::try_from(self.number()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        String::from_utf8(text.to_vec()).ok()
+    fn text(&mut self) -> io::Result<String> {
+        let len = self.number()?;
+        String::from_utf8(self.bytes(len)?).map_err(|_| garbled("a text that is none".to_owned()))
+    }
+
+    fn rest(&mut self) -> io::Result<Vec<u8>> {
+        self.bytes(self.0.limit())
+    }
+
+    /// So many bytes, in one piece that is not copied: parcels are as large as matrices.
+    fn bytes(&mut self, len: u64) -> io::Result<Vec<u8>> {
+        if len > self.0.limit() {
+            return Err(garbled(format!("a message that ends {} bytes early", len - self.0.limit())));
+        }
+        let len = len as usize;
+        let mut bytes = Vec::with_capacity(len.min(TRUSTED));
+        for some in [len.min(TRUSTED), len] {
+            let left = some - bytes.len();
+            bytes.reserve_exact(left);
+            self.0.by_ref().take(left as u64).read_to_end(&mut bytes)?;
+            if bytes.len() < some {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(bytes)
     }
 }
 

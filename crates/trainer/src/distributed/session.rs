@@ -206,7 +206,10 @@ impl Shared {
         options: &SessionOptions,
         observe: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<Outcome, TrainError> {
-        let options = SessionOptions { writes: options.writes && world.rank() == 0, ..options.clone() };
+        let (is_first, asked) = (world.rank() == 0, options);
+        let observe = &mut |event: Event<'_>| asked.control(if is_first { observe(event) } else { Control::Continue });
+        // Ranks ask each other.
+        let options = SessionOptions { writes: asked.writes && is_first, stop: None, ..asked.clone() };
         match self {
             Self::Cut(data) => {
                 let ranks = data.ranks(world)?;
@@ -277,20 +280,20 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
     Ok(())
 }
 
-/// Runs `train` with an observer that makes all ranks go on or stop together, as the first one is told, and start at
-/// the same checkpoint.
+/// Runs `train` with an observer that makes all ranks go on, or stop together when one is told to, and start at the same
+/// checkpoint.
 fn together<B: Backend>(
     world: &dyn Collective<B>,
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     train: impl FnOnce(&mut dyn FnMut(Event<'_>) -> Control) -> Result<Outcome, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let (is_first, mut failure) = (world.rank() == 0, None);
+    let mut failure = None;
     let mut agree = |event: Event<'_>| {
         let start = if let Event::RunStarted { checkpoint, .. } = event { checkpoint } else { None };
-        let mine = if is_first { observe(event) } else { Control::Continue };
+        let mine = observe(event);
         let start = [u32::from(start.is_some()), start.unwrap_or(0)];
         let message = [&[u8::from(mine == Control::Stop)], bytemuck::cast_slice(&start)].concat();
-        match world.all_gather_bytes(&message).map_err(TrainError::from).and_then(|all| first_says_stop(&all)) {
+        match world.all_gather_bytes(&message).map_err(TrainError::from).and_then(|all| any_says_stop(&all)) {
             Ok(stop) => stop,
             Err(error) => {
                 failure.get_or_insert(error);
@@ -305,10 +308,10 @@ fn together<B: Backend>(
     }
 }
 
-/// What the first rank says, where all start from the same checkpoint: processes on several hosts may see others.
-fn first_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
+/// What ranks say, where all start from the same checkpoint: processes on several hosts may see others.
+fn any_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
     match all.iter().position(|theirs| theirs[1..] != all[0][1..]) {
-        None if all[0][0] == 0 => Ok(Control::Continue),
+        None if all.iter().all(|theirs| theirs[0] == 0) => Ok(Control::Continue),
         None => Ok(Control::Stop),
         Some(rank) => Err(TrainError::rank(
             rank,

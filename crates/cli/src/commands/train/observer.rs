@@ -1,7 +1,6 @@
-//! [`Observer`]: follows training, prints and records it, and stops it on Ctrl-C.
+//! [`Observer`]: follows training, prints and records it, and stops it when that fails.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use girih_trainer::{BatchDone, Control, Event, RunSummary, TrainConfig};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,10 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::outputs::OutputFolder;
 use crate::error::CliError;
 use crate::history::{History, Point};
-use crate::interrupt;
 use crate::output::print_json;
 
-/// Follows training: prints, records, and stops it on Ctrl-C.
+/// Follows training: prints and records it.
 pub struct Observer {
     json: bool,
     bar: Option<ProgressBar>,
@@ -21,15 +19,12 @@ pub struct Observer {
     history: History,
     epochs: u64,
     runs: u64,
-    /// Whether Ctrl-C asks for an end.
-    interrupted: &'static AtomicBool,
     failure: Option<CliError>,
 }
 
 impl Observer {
     /// An observer of `config`'s training that fills `outputs`, if there are any.
     pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Self {
-        let interrupted = interrupt::watch();
         let show_bar = !json && std::io::stderr().is_terminal();
         let bar = show_bar.then(|| {
             let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
@@ -37,10 +32,10 @@ impl Observer {
             ProgressBar::new(config.epochs).with_style(style)
         });
         let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
-        Self { json, bar, outputs, history, epochs, runs, interrupted, failure: None }
+        Self { json, bar, outputs, history, epochs, runs, failure: None }
     }
 
-    /// Takes note of an event, and of whether another has; says to stop on Ctrl-C and when something cannot be written.
+    /// Takes note of an event, and of whether another has; says to stop when something cannot be written.
     pub fn observe(&mut self, event: &Event<'_>, other: Result<(), CliError>) -> Control {
         let done = match event {
             Event::Prepared => Ok(()),
@@ -58,8 +53,7 @@ impl Observer {
         if let Err(error) = other.and(done) {
             self.failure.get_or_insert(error);
         }
-        let stop = self.failure.is_some() || self.interrupted.load(Ordering::Relaxed);
-        if stop { Control::Stop } else { Control::Continue }
+        if self.failure.is_some() { Control::Stop } else { Control::Continue }
     }
 
     fn start(&mut self, run: u64, epochs_done: u64) -> Result<(), CliError> {
