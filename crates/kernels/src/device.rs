@@ -14,7 +14,7 @@ use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::{Driver, explain};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
-use crate::nccl::{Peers, can_read};
+use crate::nccl::{Peers, link_of};
 use crate::pool;
 use crate::staging::Staging;
 
@@ -74,26 +74,24 @@ impl Device {
         Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
     }
 
-    /// Whether there are so many cards that each of the first ones can read the memory of all others of them.
+    /// How the first `n_cards` read each other's memory: a number for each pair, by readers, which tells kinds of links
+    /// apart; `None` where one cannot, or is not there.
     ///
     /// # Errors
     /// When the driver is missing, or does not answer.
-    pub fn read_each_other(n_cards: usize) -> Result<bool, KernelError> {
+    pub fn links(n_cards: usize) -> Result<Vec<Option<i32>>, KernelError> {
         Driver::load()?;
-        if n_cards > count()? {
-            return Ok(false);
-        }
-        let answered = || {
-            let cards =
-                (0..n_cards).map(|ordinal| result::device::get(ordinal as i32)).collect::<Result<Vec<_>, _>>()?;
-            for (reader, owner) in cards.iter().flat_map(|&reader| cards.iter().map(move |&owner| (reader, owner))) {
-                if !can_read(reader, owner)? {
-                    return Ok(false);
-                }
+        let n_here = count()?;
+        let link = |reader: usize, owner: usize| {
+            if reader.max(owner) >= n_here {
+                return Ok(None);
             }
-            Ok(true)
+            let card = |ordinal: usize| result::device::get(ordinal as i32);
+            link_of(card(reader)?, card(owner)?)
         };
-        answered().map_err(KernelError::driver("cannot ask the CUDA devices"))
+        let pairs = (0..n_cards).flat_map(|reader| (0..n_cards).map(move |owner| (reader, owner)));
+        let links = pairs.filter(|(reader, owner)| reader != owner).map(|(reader, owner)| link(reader, owner));
+        links.collect::<Result<_, _>>().map_err(KernelError::driver("cannot ask the CUDA devices for their links"))
     }
 
     /// The same card, for work that goes on beside what is put on this one's stream: with a stream of its own, and

@@ -1,5 +1,6 @@
 //! Figures measured on the cards at hand.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
@@ -68,8 +69,7 @@ pub fn transport(
     (first, n): (&Cuda, usize),
     open: impl Fn() -> Result<Vec<Cuda>, PlannerError>,
 ) -> Result<CardTransport, PlannerError> {
-    let read_each_other = Device::read_each_other(n).map_err(|error| PlannerError::Measure(error.to_string()))?;
-    if n < 2 || !read_each_other {
+    if n < 2 || links_of_cards(n)?.contains(&None) {
         return Ok(CardTransport::Nccl);
     }
     let name = first.device().name();
@@ -88,15 +88,22 @@ pub fn transport(
     }
 }
 
-/// Figures of so many cards of a kind, from the first time that they were met.
+fn links_of_cards(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {
+    Device::links(n).map_err(|error| PlannerError::Measure(error.to_string()))
+}
+
+/// Figures of so many cards of a kind with such links, from the first time that they were met.
 fn kept_figures(
     (name, n): (&str, usize),
     transport: CardTransport,
     measure: impl FnOnce() -> Result<Figures, PlannerError>,
 ) -> Result<Figures, PlannerError> {
     let Driver { release, cuda, .. } = Driver::load().map_err(|error| PlannerError::Measure(error.to_string()))?;
+    let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
+    links_of_cards(n)?.into_iter().for_each(|link| *kinds.entry(link).or_default() += 1);
     let version = env!("CARGO_PKG_VERSION");
-    kept(&format!("{name}, {n} of them, {transport}, driver {release:?} {cuda:?}, girih {version}"), measure)
+    let of = format!("{name}, {n} of them, links {kinds:?}, {transport}, driver {release:?} {cuda:?}, girih {version}");
+    kept(&of, measure)
 }
 
 /// Those of cards of a kind, as they are now.

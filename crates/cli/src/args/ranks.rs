@@ -38,7 +38,7 @@ pub struct RankArgs {
     pub chunks: u16,
     /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or each
     /// takes them from the memory of the others (peer), which have to be able to read it, by its copy engines, those of
-    /// patches by kernels [default: the faster one, which is measured]
+    /// patches by kernels [default: in training the faster one, which is measured; else nccl]
     #[arg(long, value_name = "nccl|peer")]
     pub transport: Option<CardTransport>,
     /// Seconds that a rank waits for another before it gives up [default: 300]

@@ -95,7 +95,9 @@ impl RankDevices {
         let first = open(0, args, precision).map_err(failed)?;
         let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, precision).ok());
         let cards: Vec<Cuda> = std::iter::once(first).chain(others).collect();
-        let (free, _) = cards[0].device().memory().map_err(failed)?;
+        let free = |card: &Cuda| card.device().memory().map(|(free, _)| free);
+        let free =
+            cards.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
         let entries = measure::entries(&cards[0], &dataset.graph, precision).map_err(measured)?;
         let figures =

@@ -199,6 +199,9 @@ impl Company {
             Chosen::Cuda(first) => {
                 let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
                 let cards = cards(*first, device, n_cards, precision)?;
+                // What was measured before is no part of it.
+                let reset = cards.iter().try_for_each(|card| card.device().reset_peak());
+                reset.map_err(|error| CliError::Other(error.to_string()))?;
                 let done = self.on_cards(&cards, job)?;
                 Ok(Carried { done, peak_device_bytes: peak_bytes_of(&cards)? })
             }
@@ -348,7 +351,7 @@ pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
 /// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank
 /// holds all of it unless it holds a patch.
 pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliError> {
-    let TrainArgs { ranks: RankArgs { partition: kind, chunks, .. }, layout, .. } = args;
+    let TrainArgs { ranks: RankArgs { partition: kind, chunks, transport, .. }, layout, .. } = args;
     let is_sampled = config.batch.is_sampled();
     let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
         "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a \
@@ -362,6 +365,9 @@ pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliEr
     {
         "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is \
          sent of it, and for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches or split-features"
+    } else if is_sampled && layout.is_none_or(|layout| layout == LayoutChoice::Replicated) && transport.is_some() {
+        "--transport says what carries rows between devices, and for mini-batches that each draws for itself none travel: \
+         leave it out, or cut the graph by --layout patches"
     } else {
         return Ok(());
     };

@@ -33,7 +33,7 @@ use girih_compute::{ComputeError, Dtype, PatchOperand, PatchRowsOperand, Shape};
 use self::cards::check_cards;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{Lists, Swapped};
-pub(crate) use self::onesided::can_read;
+pub(crate) use self::onesided::link_of;
 use self::onesided::{OneSided, OneSidedGroup};
 pub(crate) use self::peers::Peers;
 use crate::CudaMatrix;

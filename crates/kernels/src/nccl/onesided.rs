@@ -154,13 +154,22 @@ pub(super) fn open_memory<T: Transport>(
 }
 
 /// Whether a card can read another one's memory.
-pub(crate) fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverError> {
-    if reader == owner {
-        return Ok(true);
+fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverError> {
+    Ok(reader == owner || link_of(reader, owner)?.is_some())
+}
+
+/// What the driver ranks the link with by which a card reads another one's memory; `None` where it cannot.
+pub(crate) fn link_of(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<Option<i32>, DriverError> {
+    let (mut can, mut rank) = (0, 0);
+    // SAFETY: both are devices, and the function writes a number.
+    unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, reader, owner) }.result()?;
+    if can == 0 {
+        return Ok(None);
     }
-    let mut can = 0;
-    // SAFETY: both are devices of contexts, and the function writes a number.
-    unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, reader, owner) }.result().map(|()| can != 0)
+    let attribute = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
+    // SAFETY: as above.
+    unsafe { sys::cuDeviceGetP2PAttribute(&raw mut rank, attribute, reader, owner) }.result()?;
+    Ok(Some(rank))
 }
 
 /// The ranks of a group that copy rows from each other.
