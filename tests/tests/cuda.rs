@@ -5,9 +5,10 @@ use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::Cuda;
 use girih_tests::{cuda, losses_of};
+use girih_tiers::CacheShares;
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Control, DataSizes, ModelConfig, ModelKind, Plan, SessionOptions, TrainConfig,
-    parse_codec,
+    Aggregator, BatchConfig, BatchKind, Control, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy, SessionOptions,
+    TierConfig, TrainConfig, parse_codec,
 };
 
 const EPOCHS: u64 = 20;
@@ -89,6 +90,15 @@ fn plans_to_hold() -> Vec<TrainConfig> {
         let sampled = wide(ModelKind::Sage, Dtype::F32);
         plans.push(TrainConfig { codec, batch: batch.clone(), batch_size: Some(4096), ..sampled });
     }
+    // Rows that arrive while a step has its own: decoded, for a layer that sums nothing from codes, and cached.
+    let attention = wide(ModelKind::Gat, Dtype::F32);
+    plans.push(TrainConfig { codec: parse_codec("topk:8").expect("a codec"), batch: batch.clone(), ..attention });
+    let all = Some(CacheShares { every_card: 1.0, one_card: 0.0 });
+    let tiers = TierConfig { features: all, ..TierConfig::default() };
+    plans.push(TrainConfig { tiers, batch, batch_size: Some(8192), ..wide(ModelKind::Sage, Dtype::F32) });
+    // The host draws, and the device has what scores are taken of.
+    let batch = BatchConfig { kind: BatchKind::Saint, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };
+    plans.push(TrainConfig { batch, ..wide(ModelKind::Sage, Dtype::F32) });
     plans
 }
 

@@ -3,9 +3,10 @@
 //! Folding the right scale into the operand and the left scale into the epilogue of a multiplication costs no
 //! floats per entry, where stored weights would double the traffic of a binary adjacency.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::Csr;
+use crate::{Csr, NodeId};
 
 /// How an adjacency is normalised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,6 +49,15 @@ pub struct Scales {
 }
 
 impl Scales {
+    /// From the sums of rows and of columns, of which those are asked for that `norm` wants.
+    fn of(norm: Norm, rows: impl FnOnce() -> Vec<f64>, columns: impl FnOnce() -> Vec<f64>) -> Self {
+        let [left, right] = norm.powers();
+        Self {
+            left: left.map(|power| scale_factors(&rows(), power)),
+            right: right.map(|power| scale_factors(&columns(), power)),
+        }
+    }
+
     /// The scales of the transposed matrix: left and right exchanged.
     #[must_use]
     pub fn transposed(&self) -> Self {
@@ -60,11 +70,27 @@ impl Csr {
     /// gets the factor zero, so isolated nodes yield zeros, never NaN.
     #[must_use]
     pub fn scales(&self, norm: Norm) -> Scales {
-        let [left, right] = norm.powers();
-        Scales {
-            left: left.map(|power| scale_factors(&self.row_sums(), power)),
-            right: right.map(|power| scale_factors(&self.column_sums(), power)),
-        }
+        Scales::of(norm, || self.row_sums(), || self.column_sums())
+    }
+
+    /// Those of [`with_self_loops`](Self::with_self_loops), up to the rounding of sums of weights, without that matrix.
+    ///
+    /// # Panics
+    /// When the matrix is not square.
+    #[must_use]
+    pub fn scales_with_self_loops(&self, norm: Norm) -> Scales {
+        assert!(self.is_square(), "only a square matrix has self loops");
+        let with_loops = |mut sums: Vec<f64>| {
+            sums.par_iter_mut().enumerate().for_each(|(v, sum)| *sum += f64::from(u8::from(!self.has_self_loop(v))));
+            sums
+        };
+        Scales::of(norm, || with_loops(self.row_sums()), || with_loops(self.column_sums()))
+    }
+
+    /// Whether a node is its own neighbour.
+    #[must_use]
+    pub fn has_self_loop(&self, node: usize) -> bool {
+        self.row(node).binary_search(&(node as NodeId)).is_ok()
     }
 
     /// Sum of the weights of each row; the degree where there are none.

@@ -126,6 +126,15 @@ proptest! {
         let (before, after) = (dense(&a), dense(&with));
         for v in 0..a.n_rows() {
             prop_assert_eq!(after[v][v], before[v][v].or(Some(1.0)));
+            prop_assert_eq!(a.has_self_loop(v), before[v][v].is_some());
+        }
+        for norm in [Norm::None, Norm::Row, Norm::Symmetric] {
+            let (found, expected) = (a.scales_with_self_loops(norm), with.scales(norm));
+            for (found, expected) in [(found.left, expected.left), (found.right, expected.right)] {
+                let (found, expected) = (found.unwrap_or_default(), expected.unwrap_or_default());
+                prop_assert_eq!(found.len(), expected.len());
+                prop_assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs()), "{norm:?}");
+            }
         }
     }
 

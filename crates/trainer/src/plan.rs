@@ -248,7 +248,7 @@ impl Plan {
         // Of ranks with a share of the data, those that train on batches hold patches.
         let sampled = match among.filter(|_| config.batch.is_sampled()) {
             Some(ranks) => BatchPlan::of_patch(config, (&whole, data), (ranks.world().size(), layout), &model.needs()),
-            None => BatchPlan::new(config, (data, rows), &model.needs(), links.as_ref()),
+            None => BatchPlan::new(config, (data, rows), &model.needs(), (links.as_ref(), by_layers)),
         };
         let drawn_from = if among.is_some() && !is_main_memory { &whole } else { data };
         let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(meter, drawn_from, is_main_memory));

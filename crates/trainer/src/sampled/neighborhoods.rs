@@ -44,11 +44,10 @@ impl Neighborhoods {
             let scales = graph.scales(adjacency.norm);
             return Self { graph: graph.clone(), degrees: None, scales, loops: Loops::AsDrawn };
         }
-        let full = graph.with_self_loops();
-        let loops = if full.values().is_some() { Loops::Weights(Self::own_loops(graph, 0)) } else { Loops::Ones };
-        let has_loops = full.nnz() != graph.nnz() + graph.n_rows();
-        let drawn = if has_loops { graph.without_self_loops() } else { graph.clone() };
-        Self { graph: drawn, degrees: None, scales: full.scales(adjacency.norm), loops }
+        let is_weighted = graph.values().is_some();
+        let loops = if is_weighted { Loops::Weights(Self::own_loops(graph, 0)) } else { Loops::Ones };
+        let drawn = Self::rows_to_draw(graph, 0, adjacency);
+        Self { graph: drawn, degrees: None, scales: graph.scales_with_self_loops(adjacency.norm), loops }
     }
 
     /// Of the rows of some consecutive nodes from `first` on: those that are drawn from.

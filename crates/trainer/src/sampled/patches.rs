@@ -364,6 +364,11 @@ pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), 
             "what is not on every device is on the host of its rank",
         ),
         (
+            config.tiers.topology.is_some_and(|shares| shares.one_card > 0.0),
+            "a share of the graph that one device each has",
+            "what is not on every device is on the host, all of it on each",
+        ),
+        (
             config.batch.score_by == Some(ScoreBy::Layers),
             "scores layer by layer",
             "ranks that hold patches score all nodes in one pass",

@@ -42,6 +42,10 @@ pub(crate) struct BatchPlan {
     features: usize,
     /// The same of what is drawn from: neighbours, offsets of rows, and where these are.
     topology: usize,
+    /// The same of the batch whose rows arrive while a step has its own.
+    arriving: usize,
+    /// Whether scores are taken layer by layer, so that devices have what is drawn from for them in any case.
+    by_layers: bool,
 }
 
 /// What a plan has on the device of the rows that tiers place.
@@ -79,6 +83,17 @@ impl Layers {
             &Self::Subgraph(n_nodes, _) => n_nodes,
         }
     }
+
+    /// Numbers of 32 bits of the rows of a batch, of so many bytes each, and of its blocks. Memory that batches of
+    /// unlike sizes take in turns has a sixteenth more.
+    fn words_of_batch(&self, row_bytes: usize) -> usize {
+        let rows = (self.n_inputs() * row_bytes).div_ceil(size_of::<f32>());
+        let blocks = match self {
+            Self::Blocks(layers) => layers.iter().map(|&(shape, n_entries)| 2 * (n_entries + shape.rows)).sum(),
+            &Self::Subgraph(n_nodes, n_edges) => 2 * (n_edges + 2 * n_nodes),
+        };
+        rows + rows / 16 + blocks
+    }
 }
 
 impl BatchPlan {
@@ -87,7 +102,7 @@ impl BatchPlan {
         config: &TrainConfig,
         (data, rows): (&DataSizes, PlacedRows),
         needs: &Needs,
-        links: Option<&LinkSizes>,
+        (links, by_layers): (Option<&LinkSizes>, bool),
     ) -> Option<Self> {
         let self_loops = needs.graph.is_some_and(|adjacency| adjacency.self_loops);
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
@@ -118,7 +133,9 @@ impl BatchPlan {
         let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
         let features = features + layers.n_inputs() * words_of_arriving(config, data, sums.is_some());
         let topology = words_of_topology(config, data, rows);
-        Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology })
+        let loads = by_device && data.code_bytes.is_some() && sums.is_none() && config.batch.prefetch > 0;
+        let arriving = if loads { layers.words_of_batch(data.n_features * config.precision.n_bytes()) } else { 0 };
+        Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology, arriving, by_layers })
     }
 
     /// The plan of a rank that holds a patch of features, and of the graph if it is not whole, its `own` share of the
@@ -134,7 +151,7 @@ impl BatchPlan {
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
             // The device has the hottest; others it gets as a device alone gets those of the host.
-            return Self::new(config, (whole, PlacedRows::AtMost), needs, None);
+            return Self::new(config, (whole, PlacedRows::AtMost), needs, (None, false));
         }
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let blocks = blocks(config, whole, batch_size.min(whole.n_train))?;
@@ -163,6 +180,8 @@ impl BatchPlan {
             sums: None,
             features: codes + rows + addresses,
             topology,
+            arriving: 0,
+            by_layers: false,
         })
     }
 
@@ -175,12 +194,16 @@ impl BatchPlan {
         if is_main_memory {
             return self.self_loops.then(|| words(data.n_edges + weights + words_of_offsets(data)));
         }
-        let (Layers::Blocks(layers), true) = (&self.layers, self.by_device) else { return Some(words(self.features)) };
+        let (Layers::Blocks(layers), true) = (&self.layers, self.by_device) else {
+            let factors = 2 * data.n_nodes;
+            let drawn_from = if self.by_layers { self.topology + weights + factors } else { 0 };
+            return Some(words(self.features + drawn_from));
+        };
         let edges: usize = layers.iter().map(|&(_, n_entries)| n_entries).sum();
         let rows: usize = layers.iter().map(|(shape, _)| shape.rows).sum();
         let batch = edges * if data.weighted { 3 } else { 1 } + layers[0].0.cols + 2 * rows;
         let of_nodes = 3 * data.n_nodes + data.n_nodes.div_ceil(16);
-        Some(words(self.topology + weights + of_nodes + batch + self.features))
+        Some(words(self.topology + weights + of_nodes + batch + self.features + self.arriving))
     }
 
     /// Batches that wait for their turn, and one that is being made.
@@ -280,6 +303,10 @@ impl LayerPlan<'_> {
             for n_edges in [mean.max(data.n_edges_at_once.min(data.n_edges)), mean] {
                 let n_entries = self.n_entries(n_at_once, n_edges);
                 let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
+                // Rows that arrive are those of the nodes that follow.
+                let arrive = !self.is_main_memory && read.is_none() && nnz.is_none();
+                let n_sources = (n_at_once + n_entries).min(data.n_nodes);
+                let _arriving = arrive.then(|| meter.matrix(Shape::new(n_sources, stored.0), stored.1));
                 let _sampler = self.sampler(meter, data, (n_at_once, n_entries));
                 let begun = meter.cost().seconds;
                 let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
