@@ -138,6 +138,11 @@ pub trait Collective<B: Backend>: Send + Sync {
         matrices.iter_mut().try_for_each(|matrix| self.all_reduce(matrix))
     }
 
+    /// Whether calls that are [begun](Self::begin) go on beside what the backend is asked for next.
+    fn overlaps(&self) -> bool {
+        false
+    }
+
     /// Makes calls that may go on beside what the backend is asked for next, until they are [finished](Self::finish):
     /// before that, nobody reads what they write, or writes what they read. Where nothing goes on by itself they are
     /// done when this returns.

@@ -232,6 +232,10 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         Ok(())
     }
 
+    fn overlaps(&self) -> bool {
+        self.comm.is_some()
+    }
+
     fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
         if self.comm.is_none() {
             calls()?;

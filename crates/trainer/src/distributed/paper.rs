@@ -402,6 +402,10 @@ impl Collective<Meter> for PaperRank {
         Ok(())
     }
 
+    fn overlaps(&self) -> bool {
+        self.shared.network.overlaps
+    }
+
     fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
         let begun = self.shared.free_at().max(self.shared.clock.now());
         self.shared.is_beginning.store(true, Ordering::Relaxed);

@@ -17,8 +17,10 @@ use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
 
-/// Stages whose rows travel or are here at a time: one is multiplied while the other comes.
-const AHEAD: usize = 2;
+/// Stages whose rows travel or are here at a time, where calls `overlap`: one is multiplied while the other comes.
+fn stages_ahead(overlap: bool) -> usize {
+    if overlap { 2 } else { 1 }
+}
 
 /// Which of the products that are added up comes next.
 #[derive(Clone, Copy)]
@@ -110,8 +112,9 @@ impl<B: Backend> Product<'_, B> {
         if turns.n_products == 0 {
             (0..n_chunks).try_for_each(|chunk| self.backend.set_zero(sums.of_chunk(chunk)))?;
         }
-        let mut arriving = VecDeque::with_capacity(AHEAD);
-        for stage in blocks.stages.iter().take(AHEAD) {
+        let ahead = stages_ahead(self.ranks.steps.overlaps());
+        let mut arriving = VecDeque::with_capacity(ahead);
+        for stage in blocks.stages.iter().take(ahead) {
             arriving.push_back(self.begin(stage, operand)?);
         }
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
@@ -139,7 +142,7 @@ impl<B: Backend> Product<'_, B> {
             turns.n_done += usize::from(stage.matrix.is_some());
             self.give(Some(received));
             // What begins now waits for the products that were asked for: the next one goes on meanwhile.
-            if let Some(next) = blocks.stages.get(i + AHEAD) {
+            if let Some(next) = blocks.stages.get(i + ahead) {
                 arriving.push_back(self.begin(next, operand)?);
             }
         }
