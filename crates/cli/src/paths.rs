@@ -7,8 +7,12 @@ use crate::error::CliError;
 /// Refuses a path at which nothing can be written, and leaves nothing behind: for the time before long work.
 ///
 /// # Errors
-/// When the path is under a file, or in a folder that takes no files.
+/// When the path is under a file, or in a folder that takes no files, or has no name of its own, like `.`.
 pub fn check(path: &Path) -> Result<(), CliError> {
+    if path.file_name().is_none() {
+        let message = "is a folder that is there, and output takes the place of a name; give one";
+        return Err(CliError::Other(format!("{}: {message}", path.display())));
+    }
     let refuse = |folder: &Path, why: &str| {
         let message = format!("{}: cannot be written: {} {why}", path.display(), folder.display());
         Err(CliError::Other(format!("{message}; choose another path")))

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Array, Folder, FolderWriter, Verify};
-use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_graph_format::{Csr, FormatError, Matrix, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::load::{CHECKSUM_LIMIT, open_matrix, open_store};
@@ -64,11 +64,28 @@ impl Dataset {
     /// # Errors
     /// When writing fails, or something that is not such a folder stands there.
     pub fn save(&self, path: &Path) -> Result<(), DatasetError> {
-        self.write(path).map_err(|e| e.at(path))
+        self.save_with(path, |_| Ok(()))
     }
 
-    fn write(&self, path: &Path) -> Result<(), DatasetError> {
+    /// As [`save`](Self::save), with what `more` writes to the folder, which appears with it.
+    ///
+    /// # Errors
+    /// Likewise, and those of `more`.
+    pub fn save_with(
+        &self,
+        path: &Path,
+        more: impl FnOnce(&FolderWriter) -> Result<(), FormatError>,
+    ) -> Result<(), DatasetError> {
+        self.write(path, more).map_err(|e| e.at(path))
+    }
+
+    fn write(
+        &self,
+        path: &Path,
+        more: impl FnOnce(&FolderWriter) -> Result<(), FormatError>,
+    ) -> Result<(), DatasetError> {
         let mut folder = FolderWriter::create(path)?;
+        more(&folder)?;
         folder.graph(&self.graph)?;
         if let Some(features) = &self.features {
             write_features(&mut folder, features)?;

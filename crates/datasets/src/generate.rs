@@ -163,7 +163,13 @@ impl Recipe {
         };
         let features = codec.map_or(4 * width as u64, |codec| codec.row_bytes(width) as u64);
         let row = features.saturating_add(classes as u64 * 4).saturating_add(32);
-        let with_features = edges.saturating_mul(4).saturating_add(nodes.saturating_mul(row));
+        let rows_of_all = match self {
+            Self::Planted(planted) if planted.multi_label => planted.communities + planted.factors,
+            Self::Planted(planted) => planted.classes + planted.factors,
+            Self::Rmat(_) => 0,
+        };
+        let of_all = (rows_of_all as u64).saturating_mul(4 * width as u64);
+        let with_features = edges.saturating_mul(4).saturating_add(nodes.saturating_mul(row)).saturating_add(of_all);
         while_sorting.max(with_features)
     }
 

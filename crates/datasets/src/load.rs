@@ -37,7 +37,9 @@ pub(crate) const CHECKSUM_LIMIT: u64 = 1 << 28;
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let dataset = match spec.parse()? {
         Spec::Synth { name, recipe } => {
-            recipe.generate_encoded(&name, options.n_drawn(), options.codec.map(|codec| (codec, options.seed)))?
+            let options = &until_divided(options);
+            let codec = options.codec.map(|codec| (codec, options.seed));
+            as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?
         }
         Spec::Path(path) => load_path(&path, options)?,
     };
@@ -69,6 +71,30 @@ fn with_store(dataset: Dataset, folder: &Path) -> Result<Dataset, DatasetError> 
     Ok(Dataset { features, ..dataset })
 }
 
+/// The options for reading features whose rows are divided before they are encoded.
+fn until_divided(options: &LoadOptions) -> LoadOptions {
+    let divides = options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
+    LoadOptions { codec: options.codec.filter(|_| !divides), ..options.clone() }
+}
+
+/// Data that are stored as they are meant to be, changed as the options ask for.
+fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let norm = options.feature_norm.unwrap_or_default();
+    let symmetrizes = options.symmetrize == Some(true);
+    if dataset.interactions.is_some() && (symmetrizes || norm != FeatureNorm::None) {
+        return Err(DatasetError::invalid(
+            "users and items have edges in both directions and no features; leave what symmetrizes or divides out",
+        ));
+    }
+    if symmetrizes && dataset.graph.is_square() && !dataset.graph.is_symmetric() {
+        dataset.graph = dataset.graph.symmetrized();
+    }
+    if options.features.is_none() {
+        dataset.features = dataset.features.map(|features| norm.apply(features)).transpose()?;
+    }
+    Ok(dataset)
+}
+
 /// Keeps one split set, if one is chosen.
 fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, DatasetError> {
     let Some(chosen) = split else { return Ok(dataset) };
@@ -95,10 +121,10 @@ enum Format {
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let (format, path) = recognize(path)?;
     match format {
-        Format::Girih => folder::load(&path, options),
+        Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path)),
         Format::Planetoid => planetoid::load(&path, options),
         Format::OgbRaw => with_store(ogb::load(&path, options)?, &path),
-        Format::LightGcn => lightgcn::load(&path),
+        Format::LightGcn => as_told(lightgcn::load(&path)?, options).map_err(|e| e.at(&path)),
         Format::ArrayFolder => {
             with_store(named_arrays::load(&mut ArrayFolder(path.clone()), &stem(&path), options)?, &path)
         }

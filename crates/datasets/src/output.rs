@@ -71,8 +71,13 @@ impl Dataset {
     /// Writes the data set, or its graph where `format` holds no more; the output appears whole or not at all.
     ///
     /// # Errors
-    /// When the format cannot hold the graph (`METIS` wants it undirected) or compressed features, or writing fails.
+    /// When the format cannot hold the graph (`METIS` wants it undirected), compressed features, or users and items, or
+    /// writing fails.
     pub fn save_as(&self, format: OutputFormat, path: &Path) -> Result<(), DatasetError> {
+        if self.interactions.is_some() && format != OutputFormat::Folder {
+            let message = "users and items, and what tests recommendations, are kept in a folder alone; give a name without an ending";
+            return Err(DatasetError::invalid(message).at(path));
+        }
         match format {
             OutputFormat::Folder => return self.save(path),
             OutputFormat::Tensors => {

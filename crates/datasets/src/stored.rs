@@ -8,7 +8,7 @@ use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Veri
 use girih_graph_format::{Buffer, Csr, NodeId, places_of};
 
 use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, read_store};
-use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
+use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 
 /// The arrays of sparse features.
 pub(crate) const SPARSE: [&str; 3] = ["features_indptr", "features_indices", "features_values"];
@@ -30,14 +30,18 @@ pub struct StoredDataset {
 
 impl StoredDataset {
     /// The folder that a SPEC names; `None` when it names something else, or data that have to be read as a whole: they
-    /// are changed on the way (other features or labels, features to be encoded), are users and items, or are stored in
+    /// are changed on the way (other features or labels, edges in both directions, features to be divided or encoded), are users and items, or are stored in
     /// types that girih does not write.
     ///
     /// # Errors
     /// When the SPEC is wrong, or the folder is damaged as far as it is read.
     pub fn open(spec: &str, options: &LoadOptions) -> Result<Option<Self>, DatasetError> {
         let Spec::Path(path) = spec.parse()? else { return Ok(None) };
-        if !path.join(MANIFEST).is_file() || options.features.is_some() || options.labels.is_some() {
+        let is_changed = options.features.is_some()
+            || options.labels.is_some()
+            || options.symmetrize == Some(true)
+            || options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
+        if !path.join(MANIFEST).is_file() || is_changed {
             return Ok(None);
         }
         Self::of_folder(spec, &path, options).map_err(|e| e.at(&path))

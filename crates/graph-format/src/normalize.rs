@@ -33,10 +33,11 @@ impl Norm {
     }
 }
 
-/// Degrees to a power below zero; zero for those of zero or below.
+/// Degrees to a power below zero; zero for those of zero or below, and the largest number for those so small that there
+/// is none for them.
 #[must_use]
 pub fn scale_factors(degrees: &[f64], power: f64) -> Vec<f32> {
-    degrees.iter().map(|&d| if d > 0.0 { d.powf(power) as f32 } else { 0.0 }).collect()
+    degrees.iter().map(|&d| if d > 0.0 { (d.powf(power) as f32).min(f32::MAX) } else { 0.0 }).collect()
 }
 
 /// The diagonals of `L` and `R`; `None` stands for the identity.

@@ -523,8 +523,9 @@ impl TrainConfig {
     /// # Errors
     /// At the first such setting.
     pub fn validate(&self) -> Result<(), TrainError> {
-        let share = 0.0..1.0;
-        let positive = |v: f64| v.is_finite() && v > 0.0;
+        // As what computes has them: the nearest number of 32 bits may be a limit itself.
+        let share = |v: f64| (0.0..1.0).contains(&(v as f32));
+        let positive = |v: f64| (v as f32).is_finite() && v as f32 > 0.0;
         let not_negative = |v: f64| v.is_finite() && v >= 0.0;
         let o = &self.optimizer;
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
@@ -533,20 +534,20 @@ impl TrainConfig {
             (self.model.layers <= 1000, "layers", "at most 1000"),
             (self.model.hidden >= 1, "hidden", "at least 1"),
             (self.model.hidden <= 1 << 20, "hidden", "at most 1048576"),
-            (share.contains(&self.model.dropout), "dropout", "at least 0 and below 1"),
-            (share.contains(&self.model.input_dropout()), "input_dropout", "at least 0 and below 1"),
+            (share(self.model.dropout), "dropout", "at least 0 and below 1"),
+            (share(self.model.input_dropout()), "input_dropout", "at least 0 and below 1"),
             ((1..=1024).contains(&self.model.heads), "heads", "from 1 to 1024"),
             ((1..=1024).contains(&self.model.out_heads), "out_heads", "from 1 to 1024"),
-            (share.contains(&self.model.attention_dropout()), "attention_dropout", "at least 0 and below 1"),
-            (share.contains(&self.model.slope), "slope", "at least 0 and below 1"),
+            (share(self.model.attention_dropout()), "attention_dropout", "at least 0 and below 1"),
+            (share(self.model.slope), "slope", "at least 0 and below 1"),
             (self.model.hops <= 1000, "hops", "at most 1000"),
             ((0.0..=1.0).contains(&self.model.teleport), "teleport", "from 0 to 1"),
             (positive(o.lr), "lr", "positive"),
             (not_negative(o.weight_decay), "weight_decay", "zero or positive"),
-            (share.contains(&o.beta1), "beta1", "at least 0 and below 1"),
-            (share.contains(&o.beta2), "beta2", "at least 0 and below 1"),
+            (share(o.beta1), "beta1", "at least 0 and below 1"),
+            (share(o.beta2), "beta2", "at least 0 and below 1"),
             (positive(o.eps), "eps", "positive"),
-            (share.contains(&o.momentum), "momentum", "at least 0 and below 1"),
+            (share(o.momentum), "momentum", "at least 0 and below 1"),
             (!matches!(o.schedule, Schedule::Step { every: 0, .. }), "schedule.every", "at least 1"),
             (!matches!(o.schedule, Schedule::Step { factor, .. } if !positive(factor)), "schedule.factor", "positive"),
             (self.epochs >= 1, "epochs", "at least 1"),

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use girih_datasets::{Dataset, saved_name};
+use girih_graph_format::file::FolderWriter;
 use girih_graph_format::{Csr, Permutation, file};
 use girih_machine::{Cache, Hierarchy, Machine};
 use girih_partition::counted;
@@ -167,9 +168,10 @@ fn inside_blocks(args: &ReorderArgs, best: &Found, graph: &Csr) -> Result<Option
 /// `renamed` from, to the new ones.
 fn write(dataset: Dataset, renamed: &Permutation, order: &Permutation, out: &Path) -> Result<(), CliError> {
     paths::make_parents(out)?;
-    dataset.permuted(order)?.save(out)?;
     let ids: Vec<i64> = renamed.then(order).new_of_old().iter().map(|&new| i64::from(new)).collect();
-    Ok(file::write_npy(&out.join(ORDER_FILE), &[ids.len()], &ids)?)
+    // Never the one without the other: old ids could not be found again.
+    let save_order = |folder: &FolderWriter| file::write_npy(&folder.path_of(ORDER_FILE), &[ids.len()], &ids);
+    Ok(dataset.permuted(order)?.save_with(out, save_order)?)
 }
 
 /// How many rows of the operand the simulated cache holds.

@@ -10,7 +10,7 @@ mod timeline;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
-use girih_trainer::{Event, SessionOptions, TrainConfig};
+use girih_trainer::{Event, SessionOptions, TaskKind, TrainConfig};
 
 use self::division::Asked;
 use self::facts::Facts;
@@ -38,6 +38,13 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         return Err(CliError::Usage("--reorder-blocks needs an order to apply; give --reorder ORDER too".to_owned()));
     }
     let (data, config) = settings::resolve(args)?;
+    if config.task == TaskKind::Links && args.reorder != OrderKind::None {
+        return Err(CliError::Usage(
+            "links are dealt by the ids of nodes, and --reorder changes them for training alone, so that evaluate would deal others: \
+             write the order once, `girih reorder --out FOLDER`, and train on that"
+                .to_owned(),
+        ));
+    }
     let spec = data.spec();
     let asked = Asked::of(args, &place, &config)?;
     if asked.is_none() {
@@ -209,6 +216,7 @@ fn train(
             company.carry_out(backend, &device, config.precision, job)
         }
     };
+    let outputs = outputs.filter(|_| observer.has_begun());
     let history = observer.finish()?;
     let Carried { done: outcome, peak_device_bytes } = carried?;
     timeline.map_or(Ok(()), Timeline::finish)?;

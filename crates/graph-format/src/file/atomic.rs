@@ -84,24 +84,40 @@ impl NewFolder {
     /// crash between leaves one of the two complete, at worst under its temporary name.
     ///
     /// # Errors
-    /// When the folder cannot be moved; the old one is then put back.
+    /// When the folder cannot be moved; the old one is then put back, or stays under a name that the error tells.
     pub fn commit(self) -> Result<(), FormatError> {
         let at = |e| FormatError::io(e).at(&self.target);
         sync_folder(self.temporary.path()).map_err(at)?;
-        let old = if self.target.exists() {
-            let aside = builder(0o777).tempdir_in(parent(&self.target)).map_err(at)?;
-            fs::rename(&self.target, aside.path().join("old")).map_err(at)?;
-            Some(aside)
-        } else {
-            None
-        };
-        if let Err(error) = fs::rename(self.temporary.path(), &self.target) {
-            if let Some(aside) = &old {
-                fs::rename(aside.path().join("old"), &self.target).map_err(at)?;
+        let old = {
+            // Whoever removes what is unfinished has done so before, or finds it finished.
+            let mut unfinished = unfinished();
+            if !self.temporary.path().exists() {
+                return Err(at(std::io::ErrorKind::Interrupted.into()));
             }
+            let old = self.replace()?;
+            unfinished.remove(self.temporary.path());
+            old
+        };
+        drop(old);
+        sync_folder(parent(&self.target)).map_err(at)
+    }
+
+    /// Moves the folder to its place; the old one, which is removed when it is dropped.
+    fn replace(&self) -> Result<Option<TempDir>, FormatError> {
+        let at = |e| FormatError::io(e).at(&self.target);
+        if !self.target.exists() {
+            return fs::rename(self.temporary.path(), &self.target).map(|()| None).map_err(at);
+        }
+        let aside = builder(0o777).tempdir_in(parent(&self.target)).map_err(at)?;
+        let old = aside.path().join("old");
+        fs::rename(&self.target, &old).map_err(at)?;
+        let Err(error) = fs::rename(self.temporary.path(), &self.target) else { return Ok(Some(aside)) };
+        if fs::rename(&old, &self.target).is_ok() {
             return Err(at(error));
         }
-        sync_folder(parent(&self.target)).map_err(at)
+        let kept = aside.keep().join("old");
+        let message = format!("cannot be replaced ({error}); what stood there is {}", kept.display());
+        Err(FormatError::invalid(message).at(&self.target))
     }
 }
 

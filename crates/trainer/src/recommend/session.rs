@@ -54,6 +54,9 @@ pub(crate) fn interactions_of(
 
 /// Refuses data without users and items.
 pub(crate) fn check_interactions(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
+    if outline.n_users.is_some() && outline.n_edges == 0 {
+        return Err(TrainError::invalid(format!("{} has no interaction to train on", outline.name)));
+    }
     if outline.n_users.is_some() {
         return Ok(());
     }

@@ -56,6 +56,11 @@ impl Observer {
         if self.failure.is_some() { Control::Stop } else { Control::Continue }
     }
 
+    /// Whether there is a folder to write results to, if there shall be one: not before the first run.
+    pub fn has_begun(&self) -> bool {
+        self.outputs.is_none()
+    }
+
     fn start(&mut self, run: u64, epochs_done: u64) -> Result<(), CliError> {
         if let Some(bar) = &self.bar {
             bar.reset();
