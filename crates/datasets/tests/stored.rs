@@ -74,6 +74,38 @@ fn what_changes_on_the_way_is_read_whole() {
     assert!(StoredDataset::open("synth:planted,nodes=9", &LoadOptions::default()).unwrap().is_none());
 }
 
+/// What a user asks for explicitly holds for data that are stored as they are meant to be, too.
+#[test]
+fn stored_data_are_symmetrised_and_divided_when_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("one-way");
+    let graph = Coo::new(3, 3, vec![0, 1], vec![1, 2], None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    let rows = Matrix::new(3, 2, vec![1.0, 3.0, 0.0, 2.0, 5.0, 5.0]).unwrap();
+    let features = Some(girih_datasets::Features::Dense(rows));
+    Dataset::new("one-way", graph, features, None, Vec::new()).unwrap().save(&path).unwrap();
+    let spec = path.to_str().unwrap();
+    let as_it_is = load(spec, &LoadOptions { symmetrize: Some(false), ..LoadOptions::default() }).unwrap();
+    assert_eq!(as_it_is.n_edges(), 2);
+    let codec = Some("half".parse().unwrap());
+    for codec in [None, codec] {
+        let feature_norm = Some(girih_datasets::FeatureNorm::Sum);
+        let options = LoadOptions { symmetrize: Some(true), feature_norm, codec, ..LoadOptions::default() };
+        assert!(StoredDataset::open(spec, &options).unwrap().is_none(), "read whole");
+        let told = load(spec, &options).unwrap();
+        assert_eq!(told.n_edges(), 4);
+        let mut divided = vec![0.0; 6];
+        match told.features.unwrap() {
+            girih_datasets::Features::Dense(rows) => divided.copy_from_slice(rows.data()),
+            girih_datasets::Features::Compressed(codes) => codes.gather(&[0, 1, 2], &mut divided).unwrap(),
+            girih_datasets::Features::Sparse(_) => panic!("dense features"),
+        }
+        assert_eq!(divided, [0.25, 0.75, 0.0, 1.0, 0.5, 0.5]);
+    }
+    let divided = LoadOptions { feature_norm: Some(girih_datasets::FeatureNorm::Length), ..LoadOptions::default() };
+    let generated = "synth:planted,nodes=53,degree=6,features=5,classes=3";
+    assert_ne!(load(generated, &divided).unwrap().features, load(generated, &LoadOptions::default()).unwrap().features);
+}
+
 #[test]
 fn damage_is_found_by_whoever_reads_it_or_by_all_together() {
     let dataset = &sets()[1];

@@ -436,6 +436,26 @@ fn a_failed_or_abandoned_write_leaves_no_trace() {
     assert_eq!(files_in(home.path()), vec![path]);
 }
 
+/// A process that is told to end removes what is unfinished, while another thread is about to finish it.
+#[test]
+fn a_folder_that_was_removed_unfinished_replaces_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("graph");
+    let write = |n: usize| {
+        let mut folder = FolderWriter::create(&path).unwrap();
+        folder.graph(&Csr::empty(n, n).unwrap()).unwrap();
+        folder
+    };
+    write(3).finish().unwrap();
+    let other = write(4);
+    let unfinished = files_in(home.path()).into_iter().find(|file| *file != path).unwrap();
+    fs::remove_dir_all(unfinished).unwrap();
+    assert!(other.finish().is_err());
+    let kept = Folder::open(&path, Verify::Full).unwrap();
+    assert_eq!(kept.graph().unwrap().n_rows(), 3);
+    assert_eq!(files_in(home.path()), vec![path]);
+}
+
 #[test]
 fn folders_carry_other_arrays_and_sections() {
     let home = tempfile::tempdir().unwrap();

@@ -58,5 +58,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(says(&message, "neighbor batches"), "{message}");
     let message = refused(&["--negatives", "3"], 1);
     assert!(says(&message, "task links"), "{message}");
+    let message = refused(&["--task", "links", "--reorder", "degree"], 2);
+    assert!(says(&message, "girih reorder --out"), "{message}");
     assert!(names_in(work.folder()).is_empty(), "refusals leave nothing behind");
 }

@@ -402,6 +402,8 @@ fn output_that_cannot_be_written_is_refused_before_the_work() {
     }
     let message = girih(&["reorder", "--data", SMALL, "--order", "rcm", "--plot", "spy.svg"]).refused(2);
     assert!(says(&message, "the file is a .png"), "{message}");
+    let message = girih(&["generate", SMALL, "--out", "."]).refused(1);
+    assert!(says(&message, "is a folder that is there"), "{message}");
 }
 
 /// What reordering replaces is an earlier order of the same data, not another data set.
@@ -516,6 +518,8 @@ fn flags_that_say_nothing_of_what_is_trained_are_refused() {
         let said = refused(&[&["--batch", "neighbor"], flag].concat());
         assert!(says(&said, "for mini-batches ranks hold it whole"), "{flag:?}: {said}");
     }
+    let said = refused(&["--batch", "neighbor", "--transport", "peer"]);
+    assert!(says(&said, "none travel"), "{said}");
     for kind in [["--batch", "neighbor"], ["--model", "lightgcn"]] {
         let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
         assert!(says(&said, "--partition auto goes by plans") && !says(&said, "--plan"), "{said}");

@@ -104,5 +104,17 @@ fn models_and_data_that_do_not_fit_are_refused() {
     assert!(says(&message, "no interactions"), "{message}");
     let message = girih(&["train", "--data", SMALL, "--batch-size", "10", "--out", &out]).refused(1);
     assert!(says(&message, "batch_size"), "{message}");
+    let message = girih(&["convert", "--data", &data, "--out", &work.arg("tastes.safetensors")]).refused(1);
+    assert!(says(&message, "kept in a folder alone"), "{message}");
+    let message = girih(&["train", "--data", &data, "--model", "lightgcn", "--symmetrize", "true"]).refused(1);
+    assert!(says(&message, "edges in both directions"), "{message}");
     assert_eq!(names_in(work.folder()), ["tastes"], "refusals leave nothing behind");
+    fs::create_dir(work.path("empty")).unwrap();
+    for name in ["train.txt", "test.txt"] {
+        fs::write(work.path(&format!("empty/{name}")), "0\n").unwrap();
+    }
+    for plan in [&[][..], &["--plan"]] {
+        let args = ["train", "--data", &work.arg("empty"), "--model", "lightgcn"];
+        girih(&[&args[..], plan].concat()).refused(1);
+    }
 }

@@ -140,6 +140,10 @@ fn settings_that_make_no_sense_are_named() {
         ("lr", optimizer(OptimizerConfig { lr: 0.0, ..OptimizerConfig::default() })),
         ("lr", optimizer(OptimizerConfig { lr: f64::INFINITY, ..OptimizerConfig::default() })),
         ("weight_decay", optimizer(OptimizerConfig { weight_decay: -1.0, ..OptimizerConfig::default() })),
+        // The nearest numbers of 32 bits are limits.
+        ("dropout", model(ModelConfig { dropout: 0.999_999_99, ..ModelConfig::default() })),
+        ("beta2", optimizer(OptimizerConfig { beta2: 0.999_999_99, ..OptimizerConfig::default() })),
+        ("eps", optimizer(OptimizerConfig { eps: 1e-50, ..OptimizerConfig::default() })),
     ];
     for (setting, config) in cases {
         let message = refusal(planted("nodes=50"), &config);
