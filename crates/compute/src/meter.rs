@@ -355,10 +355,6 @@ impl Backend for Meter {
         let inner = if ta == Transpose::Yes { a.shape.rows } else { a.shape.cols };
         let bytes = a.n_bytes() + b.n_bytes() + out.n_bytes();
         let dtype = if a.dtype == b.dtype { a.dtype } else { self.activations };
-        if self.cuda && dropout.is_some() {
-            // A copy that is masked.
-            self.operation(2.0 * a.n_bytes() as f64, 0.0, dtype);
-        }
         self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64, dtype);
         Ok(())
     }

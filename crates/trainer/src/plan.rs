@@ -277,7 +277,8 @@ impl Plan {
         let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
         let evaluate = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
             let keeps_on_host = config.tiers.features.is_some() && !is_main_memory;
-            let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host, is_main_memory };
+            let is_ahead = config.batch.prefetch > 0 && !is_main_memory;
+            let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host, is_main_memory, is_ahead };
             scores.evaluate((meter, &params, &mut pool), data, &inputs)?
         } else {
             let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
@@ -545,6 +546,9 @@ impl DataSizes {
             let name = config.model.kind.name();
             TrainError::invalid(format!("the model {name} needs interactions of users and items; choose another model"))
         })?;
+        if sizes.n_train == 0 {
+            return Err(TrainError::invalid("there is no interaction to train on"));
+        }
         let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
         let nodes = meter.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);
         Ok(Task::Ranking { sizes, embedding, batch: Batch::whole(nodes, 3 * n_triples) })

@@ -18,6 +18,7 @@ int cuDriverGetVersion(int *version) { *version = (int)asked("FAKE_DRIVER", 1300
 int cuInit(unsigned flags) { (void)flags; return (int)asked("FAKE_INIT", 0); }
 int cuDeviceGetCount(int *count) { *count = (int)asked("FAKE_CARDS", 1); return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceCanAccessPeer(int *can, int reader, int owner) { (void)reader, (void)owner; *can = 0; return 0; }
 int cuDeviceGetName(char *name, int length, int device) { (void)device; strncpy(name, "Fake card", length); return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = malloc(1); return 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return 0; }

@@ -313,7 +313,7 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
 const NODES: u64 = 80_000;
 
 /// Batches of some nodes of a graph.
-const DIVIDED: [&str; 11] = [
+const DIVIDED: [&str; 13] = [
     "train",
     "--data",
     "synth:planted,nodes=80000,degree=8,features=24,classes=4",
@@ -325,6 +325,8 @@ const DIVIDED: [&str; 11] = [
     "20",
     "--hidden",
     "64",
+    "--prefetch",
+    "0",
 ];
 
 /// What training takes of a device without any rows, as a refusal says.

@@ -307,7 +307,8 @@ fn garbled_messages_name_the_rank() {
     for (bytes, what) in [
         (b"complete nonsense, and more".to_vec(), "it sent bytes that no girih sends"),
         (long, "it sent a message of 18446744073709551615 bytes"),
-        (frame(6, b"short"), "it sent a message of kind 6 that says something else"),
+        (frame(6, b"short"), "it sent a message that ends 3 bytes early"),
+        (frame(4, b"more"), "it sent a message of kind 4 that says something else"),
         (frame(4, &[]), "it sent a message that has no place after the start"),
         (frame(7, &[&7u64.to_le_bytes()[..], &text("rank 7 of 2")].concat()), "has no place after the start"),
     ] {

@@ -259,7 +259,8 @@ mod tests {
     fn data(codec: Option<CodecSpec>) -> (Dataset, TrainConfig) {
         let spec = "synth:planted,nodes=80000,degree=12,features=36,classes=4";
         let dataset = load(spec, &LoadOptions { codec, ..LoadOptions::default() }).unwrap();
-        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], ..BatchConfig::default() };
+        let batch =
+            BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], prefetch: 0, ..BatchConfig::default() };
         let model = ModelConfig { kind: ModelKind::Sage, hidden: 64, ..ModelConfig::default() };
         (dataset, TrainConfig { model, batch, batch_size: Some(64), codec, ..TrainConfig::default() })
     }

@@ -168,7 +168,8 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         let sampler = NeighborSampler::new(FanOut::new(vec![Neighbors::All])?, options)?;
         let on_device = material.on_device.as_ref().filter(|_| read.is_by_device());
         let source = on_device.map(|graph| graph.source(backend, &sampler, NODES_AT_ONCE)).transpose()?.flatten();
-        let mut batches = source.map(|source| DeviceBatches::new(source, read.loader(backend), true));
+        let is_ahead = state.config.batch.prefetch > 0;
+        let mut batches = source.map(|source| DeviceBatches::new(source, read.loader(backend), is_ahead));
         if let Some(batches) = &mut batches {
             batches.begin(chunks, 0, &mut state.pool)?;
         }

@@ -274,6 +274,8 @@ pub(crate) struct LayerPlan<'m> {
     pub(crate) keeps_on_host: bool,
     /// Whether the device's memory is the host's.
     pub(crate) is_main_memory: bool,
+    /// Whether rows of the nodes that follow arrive while those of some are computed.
+    pub(crate) is_ahead: bool,
 }
 
 impl LayerPlan<'_> {
@@ -303,8 +305,7 @@ impl LayerPlan<'_> {
             for n_edges in [mean.max(data.n_edges_at_once.min(data.n_edges)), mean] {
                 let n_entries = self.n_entries(n_at_once, n_edges);
                 let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
-                // Rows that arrive are those of the nodes that follow.
-                let arrive = !self.is_main_memory && read.is_none() && nnz.is_none();
+                let arrive = self.is_ahead && read.is_none() && nnz.is_none();
                 let n_sources = (n_at_once + n_entries).min(data.n_nodes);
                 let _arriving = arrive.then(|| meter.matrix(Shape::new(n_sources, stored.0), stored.1));
                 let _sampler = self.sampler(meter, data, (n_at_once, n_entries));
