@@ -512,6 +512,27 @@ fn scipy_formats_mean_the_same_matrix() {
     assert_eq!(ones.values(), None);
 }
 
+/// A shape takes memory for its rows, whatever few entries there are.
+#[test]
+fn a_shape_out_of_all_proportion_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("m.npz");
+    let all = i64::from(i32::MAX) - 1;
+    for (format, arrays) in
+        [("coo", [("row", &[0i64][..]), ("col", &[0])]), ("csc", [("indptr", &[0, 1]), ("indices", &[0])])]
+    {
+        NpzWriter::write_file(&path, |npz| {
+            npz.ascii("format", format)?;
+            npz.array("shape", &[2], &[all, if format == "coo" { all } else { 1 }])?;
+            npz.array("data", &[1], &[1.0f64])?;
+            arrays.iter().try_for_each(|(name, values)| npz.array(name, &[values.len()], values))
+        })
+        .unwrap();
+        let refused = read_sparse_npz(&path).unwrap_err().to_string();
+        assert!(refused.contains("2147483646 rows") && refused.contains("m.npz"), "{refused}");
+    }
+}
+
 #[test]
 fn a_member_that_claims_too_much_is_refused() {
     let home = tempfile::tempdir().unwrap();

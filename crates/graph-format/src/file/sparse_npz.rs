@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::array::Array;
 use super::npz::{Npz, NpzWriter};
+use crate::coo::check_proportion;
 use crate::csr::check_indptr;
 use crate::{Buffer, Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, rows};
 
@@ -33,6 +34,11 @@ struct Source<'a> {
     prefix: &'a str,
 }
 
+/// Refuses a shape that no entry stands for, before memory is taken for its rows.
+fn check_shape((n_rows, n_cols): (usize, usize), nnz: usize) -> Result<(), FormatError> {
+    check_proportion(n_rows.max(n_cols), nnz, &format!("`shape` says {n_rows} rows and {n_cols} columns"))
+}
+
 impl Source<'_> {
     fn read(&mut self) -> Result<Csr, FormatError> {
         let format = self.format()?;
@@ -49,6 +55,7 @@ impl Source<'_> {
                 let (indptr, indices) = self.compressed()?;
                 let n_cols = indptr.len().saturating_sub(1);
                 let (n_rows, n_cols) = shape.unwrap_or((n_cols, n_cols));
+                check_shape((n_rows, n_cols), indices.len())?;
                 Ok(from_compressed(n_cols, n_rows, &indptr, indices, weights)?.transposed())
             }
             "coo" => {
@@ -56,6 +63,7 @@ impl Source<'_> {
                 let cols = self.array("col")?.into_ids()?.into_vec();
                 let (n_rows, n_cols) =
                     shape.ok_or_else(|| FormatError::invalid("a matrix in the format coo needs a `shape`"))?;
+                check_shape((n_rows, n_cols), rows.len())?;
                 Coo::new(n_rows, n_cols, rows, cols, weights.map(Buffer::into_vec))?
                     .to_csr(Duplicates::Merge)
                     .map(Csr::without_unit_weights)
