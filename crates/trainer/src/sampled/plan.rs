@@ -301,7 +301,7 @@ impl LayerPlan<'_> {
             let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
             let mean = n_at_once * data.n_edges.div_ceil(data.n_nodes.max(1));
             let mut computed = (0, meter.activations());
-            let mut of_chunk = 0.0;
+            let (mut of_chunk, mut kept) = (0.0, None);
             for n_edges in [mean.max(data.n_edges_at_once.min(data.n_edges)), mean] {
                 let n_entries = self.n_entries(n_at_once, n_edges);
                 let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
@@ -315,12 +315,15 @@ impl LayerPlan<'_> {
                 computed = (tape.shape(rows).cols, meter.dtype(tape.value(rows)));
                 drop(tape);
                 of_chunk = meter.cost().seconds - begun;
+                if kept.is_none() && !self.keeps_on_host {
+                    // Made for the first nodes, beside all that these have.
+                    kept = Some(Arc::new(meter.matrix(Shape::new(n_rows, computed.0), computed.1)));
+                }
                 pool.drop_unused();
             }
             stored = computed;
             seconds += of_chunk * n_rows as f64 / n_at_once.max(1) as f64;
-            let rows = || Arc::new(meter.matrix(Shape::new(n_rows, stored.0), stored.1));
-            read = (!self.keeps_on_host).then(rows);
+            read = kept;
         }
         Ok(seconds)
     }
