@@ -310,13 +310,13 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
 }
 
 /// More nodes than are scored at a time.
-const NODES: u64 = 80_000;
+const NODES: u64 = 120_000;
 
 /// Batches of some nodes of a graph.
 const DIVIDED: [&str; 13] = [
     "train",
     "--data",
-    "synth:planted,nodes=80000,degree=8,features=24,classes=4",
+    "synth:planted,nodes=120000,degree=8,features=48,classes=4",
     "--batch",
     "neighbor",
     "--fanout",
@@ -341,12 +341,12 @@ fn least_memory(flags: &[&str]) -> u64 {
 #[test]
 fn memory_is_divided_for_devices_that_are_not_here() {
     let planned = |flags: &[&str]| girih(&[&DIVIDED[..], &["--plan", "--json"], flags].concat()).ok().result();
-    // Offsets and lists of where rows are take 2 MB, rows of features some 8, scores of the whole graph more.
+    // Offsets and lists of where rows are take 3 MB, rows of features some 23, scores of the whole graph more.
     for (flags, n_devices) in
         [(&[][..], 1), (&["--codec", "topk:4"], 1), (&["--gpus", "3"], 3), (&["--score-by", "layers"], 1)]
     {
         let least = least_memory(flags);
-        for more in [3_000_000, 400_000_000] {
+        for more in [4_500_000, 400_000_000] {
             let memory = (least + more).to_string();
             let plan = planned(&[&["--tier-memory", &memory], flags].concat());
             assert_keys(&plan, &["needed_bytes", "available_bytes", "predicted_peak_bytes"]);
@@ -382,7 +382,7 @@ fn memory_is_divided_for_devices_that_are_not_here() {
 #[test]
 fn the_shares_of_a_division_are_planned_for_alike() {
     let flags = ["--hotness", "degree"];
-    let memory = (least_memory(&flags) + 3_000_000).to_string();
+    let memory = (least_memory(&flags) + 4_500_000).to_string();
     let plan = |more: &[&str]| girih(&[&DIVIDED[..], &["--plan", "--json"], &flags, more].concat()).ok().result();
     let divided = plan(&["--tier-memory", &memory]);
     let shares = |part: &str| match &divided["division"]["config"][part] {

@@ -254,10 +254,10 @@ mod tests {
     use crate::batching::{BatchConfig, BatchKind, ScoreBy};
     use crate::config::{ModelConfig, ModelKind};
 
-    /// More nodes than are scored at a time, of which a batch reads few; rows of features take thrice what neighbours
-    /// do.
+    /// More nodes than are scored at a time, of which a batch reads few; rows of features take twelve times what
+    /// neighbours do. Nothing arrives beside a step, so that all of both takes more than to divide it.
     fn data(codec: Option<CodecSpec>) -> (Dataset, TrainConfig) {
-        let spec = "synth:planted,nodes=80000,degree=12,features=36,classes=4";
+        let spec = "synth:planted,nodes=120000,degree=6,features=72,classes=4";
         let dataset = load(spec, &LoadOptions { codec, ..LoadOptions::default() }).unwrap();
         let batch =
             BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], prefetch: 0, ..BatchConfig::default() };
@@ -325,7 +325,7 @@ mod tests {
             for (n_cards, reserved) in [(1, 0), (3, 1 << 20)] {
                 let in_steps = (0..=4).map(|step| {
                     // Offsets, and lists of where rows are.
-                    let least = least + 21 * (3 * 8 * 80_001) / 20 + 1;
+                    let least = least + 21 * (3 * 8 * 120_001) / 20 + 1;
                     let bytes = least + (most - least) * step / 4;
                     check(&dataset, &config, room(n_cards, bytes + reserved), reserved)
                 });
@@ -359,7 +359,7 @@ mod tests {
             let planner = Planner {
                 indptr: dataset.graph.indptr(),
                 weighted: false,
-                feature_bytes: 4 * 40,
+                feature_bytes: 4 * 72,
                 heats: &heats,
                 reads,
                 n_hops: 2,

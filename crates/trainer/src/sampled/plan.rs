@@ -300,9 +300,10 @@ impl LayerPlan<'_> {
             let n_at_once = n_rows.min(NODES_AT_ONCE);
             let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
             let mean = n_at_once * data.n_edges.div_ceil(data.n_nodes.max(1));
+            let most = mean.max(data.n_edges_at_once.min(data.n_edges));
             let mut computed = (0, meter.activations());
             let (mut of_chunk, mut kept) = (0.0, None);
-            for n_edges in [mean.max(data.n_edges_at_once.min(data.n_edges)), mean] {
+            for (n_edges, are_most) in [(mean, false), (most, true)] {
                 let n_entries = self.n_entries(n_at_once, n_edges);
                 let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
                 let arrive = self.is_ahead && read.is_none() && nnz.is_none();
@@ -314,8 +315,9 @@ impl LayerPlan<'_> {
                 let rows = self.layers.layer(&mut tape, &inputs, layer)?;
                 computed = (tape.shape(rows).cols, meter.dtype(tape.value(rows)));
                 drop(tape);
-                of_chunk = meter.cost().seconds - begun;
-                if kept.is_none() && !self.keeps_on_host {
+                if !are_most {
+                    of_chunk = meter.cost().seconds - begun;
+                } else if !self.keeps_on_host {
                     // Made for the first nodes, beside all that these have.
                     kept = Some(Arc::new(meter.matrix(Shape::new(n_rows, computed.0), computed.1)));
                 }
