@@ -1,9 +1,10 @@
 // Attention: what is its own of it; the rest are sparse products and operations on entries.
 //
-// X, Y and V are the storage of what rows and columns of the pattern bring and of the vector, Z of what is written. Types that
-// a kernel does not name are left out.
-// Elements: X, Y, V, Z
+// X, Y and V are the storage of what rows and columns of the pattern bring and of the vector, Z of what is written, L of
+// logarithms. Types that a kernel does not name are left out.
+// Elements: X, Y, V, Z, L
 #include "common.cuh"
+#include "heads.cuh"
 
 #ifndef X
 #define X float
@@ -17,61 +18,116 @@
 #ifndef Z
 #define Z float
 #endif
+#ifndef L
+#define L float
+#endif
 
-// How shares are dropped, and what rows and columns are called in the matrix that the pattern is a piece of.
+// How shares are dropped, and what rows and columns are called in the matrix that the pattern is a piece of. Eight heads of
+// an entry share a draw.
 struct EntryMask {
     Draws draws;
     const u32 *column_names;
     u32 first_row;
+
+    __device__ __forceinline__ float factor(u64 row, u32 column, u64 head) const {
+        if (draws.threshold == 0) return draws.scale;
+        const u32 name = column_names ? column_names[column] : column;
+        const Words words = draws.block(1 + head / 8, (u64)(first_row + (u32)row) << 32 | name);
+        return draws.factor(draws.stays(words, (u32)(head % 8)));
+    }
 };
 
-// Calls `work(entry, row, column, part)` for `parts` parts of each entry, neighbours by neighbouring lanes.
-template <class Work> __device__ __forceinline__ void for_entries(const Pattern &a, u64 parts, Work work) {
-    for (u64 p = first_thread() / 32; p < a.n_pieces(); p += n_threads() / 32) {
-        Piece piece;
-        if (!piece_at(a, p, piece)) continue;
-        // Few entries, even of hubs of mini-batches: 32 bits hold their parts, and divide sooner than 64.
-        const u32 n = (u32)(piece.end - piece.begin) * (u32)parts;
-        for (u32 i = threadIdx.x % 32; i < n; i += 32) {
-            const u64 entry = piece.begin + i / (u32)parts;
-            work(entry, piece.row, (u64)a.indices[entry], (u64)(i % (u32)parts));
-        }
+// What the scores of GAT are made of; those of GATv2 are there already, and `source` is null.
+struct Scores {
+    const X *destination;
+    const Y *source;
+    float slope;
+
+    // What the leaky rectifier takes to a score.
+    __device__ __forceinline__ float sum(u64 heads, u64 row, u32 column, u64 head) const {
+        return to_f32(destination[row * pitch_of(heads) + head]) + to_f32(source[column * pitch_of(heads) + head]);
     }
+    __device__ __forceinline__ float rectified(float sum) const { return sum > 0 ? sum : slope * sum; }
+};
+
+// The shares of a row's entries, some of them dropped; GATv2's are made of its scores in place.
+template <bool BLOCK>
+__device__ __forceinline__ void shares_of_row(const Team<BLOCK> &team, Span span, const Pattern &a, u64 n_heads, Scores scores,
+                                              EntryMask mask, float *shares, L *log_sums) {
+    const auto score = [=](u64 entry, u64 head) {
+        float *at = shares + entry * pitch_of(n_heads) + head;
+        if (scores.source) *at = scores.rectified(scores.sum(n_heads, span.row, a.indices[entry], head));
+        return *at;
+    };
+    const auto factor = [=](u64 entry, u64 head) { return mask.factor(span.row, a.indices[entry], head); };
+    const auto denominator = [=](u64 head, float log_sum) {
+        log_sums[span.row * pitch_of(n_heads) + head] = from_f32<L>(log_sum);
+    };
+    softmax(team, span, n_heads, shares, score, factor, denominator);
 }
 
-// Scores of GAT.
-extern "C" __global__ void static_scores(Pattern a, u64 heads, float slope, const X *destination, const Y *source,
-                                         float *scores) {
-    for_entries(a, heads, [&](u64 entry, u64 row, u64 column, u64 h) {
-        const float sum = to_f32(destination[row * pitch_of(heads) + h]) + to_f32(source[column * pitch_of(heads) + h]);
-        scores[entry * pitch_of(heads) + h] = sum > 0 ? sum : slope * sum;
+extern "C" __global__ void attention_shares(Pattern a, u64 n_heads, Scores scores, EntryMask mask, float *shares, L *log_sums) {
+    for_rows(a, [&](const Team<false> &team, Span span) {
+        shares_of_row(team, span, a, n_heads, scores, mask, shares, log_sums);
     });
 }
 
-// Takes gradients of scores of GAT back through the leaky rectifier.
-extern "C" __global__ void static_slopes(Pattern a, u64 heads, float slope, const X *destination, const Y *source,
-                                         float *grads) {
-    for_entries(a, heads, [&](u64 entry, u64 row, u64 column, u64 h) {
-        const float sum = to_f32(destination[row * pitch_of(heads) + h]) + to_f32(source[column * pitch_of(heads) + h]);
-        if (!(sum > 0)) grads[entry * pitch_of(heads) + h] *= slope;
+extern "C" __global__ void __launch_bounds__(1024)
+    attention_shares_hubs(Pattern a, u64 n_heads, Scores scores, EntryMask mask, float *shares, L *log_sums) {
+    for_hubs(a, [&](const Team<true> &team, Span span) {
+        shares_of_row(team, span, a, n_heads, scores, mask, shares, log_sums);
     });
 }
 
-// Masks the numbers of entries in place and, where they are wanted, shares into `masked`. Eight heads of an entry share a
-// draw.
-extern "C" __global__ void mask_entries(Pattern a, u64 heads, EntryMask mask, float *entries, const float *shares,
-                                        float *masked) {
-    for_entries(a, (heads + 7) / 8, [&](u64 entry, u64 row, u64 column, u64 block) {
-        const u32 name = mask.column_names ? mask.column_names[column] : (u32)column;
-        const Words words = mask.draws.block(1 + block, (u64)(mask.first_row + (u32)row) << 32 | name);
-#pragma unroll
-        for (int half = 0; half < 8; half++) {
-            const u64 h = block * 8 + half;
-            if (h >= heads) break;
-            const float factor = mask.draws.factor(mask.draws.stays(words, half));
-            entries[entry * pitch_of(heads) + h] *= factor;
-            if (masked) masked[entry * pitch_of(heads) + h] = shares[entry * pitch_of(heads) + h] * factor;
+// Takes the gradients of a row's shares, `grads`, back to those of its scores, and of GAT through the leaky rectifier to the
+// sums that it takes, whose own sum is the gradient of the destination. `shares` become what they were after dropping; GATv2's
+// scores are there before.
+template <bool BLOCK>
+__device__ __forceinline__ void grads_of_row(const Team<BLOCK> &team, Span span, const Pattern &a, u64 n_heads, Scores scores,
+                                             EntryMask mask, const L *log_sums, float *shares, float *grads, Z *of_destination) {
+    for_heads<BLOCK>(n_heads, span.begin, [&](const Heads &heads, u64 head, u64 first, u64 step) {
+        const u64 end = heads.works() ? span.end : 0;
+        const float log_sum = heads.works() ? to_f32(log_sums[span.row * pitch_of(n_heads) + head]) : 0;
+        float mean = 0;
+        for (u64 e = first; e < end; e += step) {
+            const u64 at = e * pitch_of(n_heads) + head;
+            const u32 column = a.indices[e];
+            const float sum = scores.source ? scores.sum(n_heads, span.row, column, head) : shares[at];
+            const float share = expf((scores.source ? scores.rectified(sum) : sum) - log_sum);
+            mean += share * mask.factor(span.row, column, head) * grads[at];
+            // Shares have no sign: theirs tells on which side of the rectifier the sum is.
+            shares[at] = scores.source && !(sum > 0) ? -share : share;
         }
+        mean = team.sum(heads, mean);
+        float total = 0;
+        for (u64 e = first; e < end; e += step) {
+            const u64 at = e * pitch_of(n_heads) + head;
+            const float signed_share = shares[at], share = fabsf(signed_share);
+            const float factor = mask.factor(span.row, a.indices[e], head);
+            const float of_score = share * (factor * grads[at] - mean);
+            const float of_sum = __float_as_int(signed_share) < 0 ? scores.slope * of_score : of_score;
+            grads[at] = of_sum;
+            shares[at] = share * factor;
+            total += of_sum;
+        }
+        if (!of_destination) return;
+        total = team.sum(heads, total);
+        if (heads.leads() && team.warp() == 0) of_destination[span.row * pitch_of(n_heads) + head] = from_f32<Z>(total);
+    });
+}
+
+extern "C" __global__ void attention_grads(Pattern a, u64 n_heads, Scores scores, EntryMask mask, const L *log_sums,
+                                           float *shares, float *grads, Z *of_destination) {
+    for_rows(a, [&](const Team<false> &team, Span span) {
+        grads_of_row(team, span, a, n_heads, scores, mask, log_sums, shares, grads, of_destination);
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+    attention_grads_hubs(Pattern a, u64 n_heads, Scores scores, EntryMask mask, const L *log_sums, float *shares, float *grads,
+                         Z *of_destination) {
+    for_hubs(a, [&](const Team<true> &team, Span span) {
+        grads_of_row(team, span, a, n_heads, scores, mask, log_sums, shares, grads, of_destination);
     });
 }
 

@@ -4,22 +4,27 @@
 // A team of TEAM lanes reads VEC elements of a row of the operand with each lane: GROUP lanes read a row, TEAM / GROUP rows are
 // read at once. Of rows that are wider, other blocks read the next GROUP * VEC elements, or, where PANELS is 1, the same lanes do, one panel
 // after the other, so that what lies side by side is read so: that pays where rows have few entries and are seldom read again. Long rows want a whole warp; short ones
-// share it, so that few lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each head.
+// share it, so that few lanes idle at their ends. WEIGHTS tells what entries are multiplied by: 0 nothing, 1 a number each, 2 one for each
+// head, whose number HEADS is where it is a power of two of which a row that is read at once has all, and 0 otherwise.
 // STARTS is 1 where sums start from those of blocks, MASKS where the result is masked.
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0 MASKS=0 PANELS=0
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 STARTS=0 MASKS=0 PANELS=1
-// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 STARTS=0 MASKS=0 PANELS=0
-// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 STARTS=0 MASKS=1 PANELS=0
-// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 STARTS=1 MASKS=0 PANELS=0
-// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 STARTS=1 MASKS=1 PANELS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 HEADS=0 STARTS=0 MASKS=0 PANELS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=32 TEAM=32 WEIGHTS=0 HEADS=0 STARTS=0 MASKS=0 PANELS=1
+// Constants: X=bf16 Y=bf16 W=bf16 B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=1 HEADS=0 STARTS=0 MASKS=0 PANELS=0
+// Constants: X=bf16 Y=float W=bf16 B=bf16 VEC=4 GROUP=32 TEAM=32 WEIGHTS=2 HEADS=0 STARTS=0 MASKS=1 PANELS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=8 TEAM=32 WEIGHTS=2 HEADS=8 STARTS=0 MASKS=0 PANELS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=16 TEAM=32 WEIGHTS=2 HEADS=8 STARTS=0 MASKS=0 PANELS=0
+// Constants: X=bf16 Y=bf16 W=float B=float VEC=8 GROUP=16 TEAM=32 WEIGHTS=0 HEADS=0 STARTS=1 MASKS=0 PANELS=0
+// Constants: X=float Y=float W=float B=float VEC=4 GROUP=8 TEAM=8 WEIGHTS=0 HEADS=0 STARTS=1 MASKS=1 PANELS=0
 #include "common.cuh"
 
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
 static const int BYTES = VEC * (int)sizeof(X);
 // Ids that a lane holds: of narrow rows more are read at once.
 static const int IDS = WEIGHTS == 0 && GROUP < 8 ? 8 / GROUP : 1;
-// Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers.
-static const int LOADS = 8 < GROUP * IDS ? 8 : GROUP * IDS;
+// Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers, with the
+// weights of heads, too. Measured.
+static const int LOADS_MAX = WEIGHTS == 0 ? 8 : HEADS == 0 || sizeof(X) == 2 ? 4 : 2;
+static const int LOADS = LOADS_MAX < GROUP * IDS ? LOADS_MAX : GROUP * IDS;
 
 // Reads bytes, or zeros where nothing is wanted: a load that waits for no branch.
 template <int bytes> __device__ __forceinline__ void read(bool wanted, const void *from, u32 *words);
@@ -152,8 +157,13 @@ __device__ __forceinline__ void read_ids(const u32 *from, u32 member, u32 left, 
     for (int i = 0; i < IDS; i++) ids[i] = member + i * TEAM < left ? __ldcs(from + member + i * TEAM) : 0;
 }
 
+#if HEADS != 0
+// Weights of an entry that a lane reads at once.
+static const int OF_LANE = HEADS < VEC ? HEADS : VEC;
+#endif
+
 // Blocks that share a processor: with fewer, more rows are on their way to each lane; with more, to all lanes together. Measured.
-static const int RESIDENT = WEIGHTS != 0 ? 2 : TEAM < 32 && sizeof(X) == 2 ? 3 : 4;
+static const int RESIDENT = WEIGHTS == 0 && TEAM < 32 && sizeof(X) == 2 ? 3 : 4;
 
 extern "C" __global__ void __launch_bounds__(256, RESIDENT)
     spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, Start start, Out to,
@@ -172,10 +182,12 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT)
         const u64 first = panel + member % GROUP * VEC;
         // Lanes beyond the last column take part in what a warp does together.
         const bool has_columns = first < to.width;
-#if WEIGHTS == 2
+#if WEIGHTS == 2 && HEADS == 0
         u32 head[VEC];
 #pragma unroll
         for (int i = 0; i < VEC; i++) head[i] = (u32)((first + i) % heads);
+#elif WEIGHTS == 2
+        const u32 first_head = (u32)(first % HEADS);
 #endif
         const u64 own = p + threadIdx.x % 32 / TEAM;
 #if STARTS
@@ -249,15 +261,22 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT)
 #if WEIGHTS == 2
                     const W *of_entry = weights + __shfl_sync(~0u, positions, entry, TEAM) * pitch_of(heads);
 #endif
+#if HEADS != 0
+                    float of_heads[OF_LANE];
+                    // Of what is no entry those of the first one, which may be anything.
+                    load_vector<OF_LANE>(of_entry + first_head, of_heads);
+#endif
 #pragma unroll
                     for (int i = 0; i < VEC; i++) {
 #if WEIGHTS == 0
                         sums[i] += raw[u].element(i);
 #elif WEIGHTS == 1
                         if (entry < count) sums[i] += factor * raw[u].element(i);
-#else
+#elif HEADS == 0
                         if (entry < count && has_columns)
                             sums[i] += factor * to_f32(of_entry[head[i]]) * raw[u].element(i);
+#else
+                        if (entry < count) sums[i] += factor * of_heads[i % OF_LANE] * raw[u].element(i);
 #endif
                     }
                 }

@@ -591,9 +591,9 @@ impl Backend for Meter {
         grad: &MeterMatrix,
         grads: AttentionGrads<'_, MeterMatrix>,
     ) -> Result<(), ComputeError> {
-        let (nnz, dropout) = (attention.graph.nnz, attention.dropout.is_some());
+        let nnz = attention.graph.nnz;
         self.need_transpose(attention.graph, true);
-        self.scratch(|| cuda::attention_backward(nnz, attention.heads, grad.shape, dropout));
+        self.scratch(|| cuda::attention_backward(nnz, attention.heads, grad.shape));
         self.gather(nnz, &[attention.source, attention.values, attention.destination, grad, log_sums]);
         self.pass(&[out, grad, grads.destination, grads.source, grads.values]);
         Ok(())

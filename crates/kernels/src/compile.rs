@@ -56,6 +56,7 @@ sources! {
     TILES_MMA = "tiles_mma.cu";
     TILES_PAPER = "tiles_paper.cu";
     EDGES = "edges.cu";
+    EDGES_WIDE = "edges_wide.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";
     ROWS = "rows.cu";
@@ -79,10 +80,11 @@ sources! {
 }
 
 /// What sources include, by name.
-const HEADERS: [(&str, &str); 4] = [
+const HEADERS: [(&str, &str); 5] = [
     ("common.cuh", include_str!("../../../kernels/common.cuh")),
     ("sampling.cuh", include_str!("../../../kernels/sampling.cuh")),
     ("dense.cuh", include_str!("../../../kernels/dense.cuh")),
+    ("heads.cuh", include_str!("../../../kernels/heads.cuh")),
     ("warpgroups.cuh", include_str!("../../../kernels/warpgroups.cuh")),
 ];
 

@@ -1,6 +1,7 @@
 //! [`Halo`]: the rows of other ranks that a rank's own rows name.
 
 use girih_graph_format::{Csr, NodeId, places_of};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::BlockPlan;
@@ -36,8 +37,9 @@ impl Halo {
         let mut halo = Self { ranks: vec![RankHalo { rows: vec![], received: vec![], sent: vec![] }; n_ranks] };
         for replica in 0..plan.grid.replication() {
             let peers: Vec<usize> = plan.peers(replica).collect();
-            for &rank in &peers {
-                let rows = touched(adjacency, plan.ranks[rank].own.clone(), &(0..plan.n_nodes));
+            let rows_of = |&rank: &usize| touched(adjacency, plan.ranks[rank].own.clone(), &(0..plan.n_nodes));
+            let rows: Vec<Vec<NodeId>> = peers.par_iter().map(rows_of).collect();
+            for (&rank, rows) in peers.iter().zip(rows) {
                 for &peer in &peers {
                     let own = &plan.ranks[peer].own;
                     let of_peer = places_of(&rows, own);

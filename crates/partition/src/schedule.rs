@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use girih_graph_format::{Csr, NodeId};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, PartitionError};
@@ -108,7 +109,7 @@ impl Schedule {
             let steps = 0..plan.ranks[rank].steps.len();
             let of_step = |i| of_step(plan, adjacency, group, plan.ranks[rank].steps[i], exchange);
             group.iter().for_each(|&member| schedule.group_of[member] = schedule.groups.len());
-            schedule.groups.push(steps.map(of_step).collect());
+            schedule.groups.push(steps.into_par_iter().map(of_step).collect());
         }
         schedule
     }
@@ -126,7 +127,8 @@ fn of_step(plan: &BlockPlan, adjacency: &Csr, group: &[usize], step: crate::Step
     }
     let columns = &plan.panels[step.panel];
     let rows_of = |member: usize| plan.ranks[member].rows.iter().flat_map(|&panel| plan.panels[panel].clone());
-    let lists: Vec<Vec<NodeId>> = group.iter().map(|&member| touched(adjacency, rows_of(member), columns)).collect();
+    let lists: Vec<Vec<NodeId>> =
+        group.par_iter().map(|&member| touched(adjacency, rows_of(member), columns)).collect();
     let others = group.iter().zip(&lists).filter(|(member, _)| **member != step.root);
     let sent: usize = others.map(|(_, list)| list.len()).sum();
     let whole = plan.panels[step.panel].len() * (group.len() - 1);

@@ -3,9 +3,13 @@
 use std::ops::{AddAssign, Range};
 
 use girih_graph_format::Csr;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, Reduce, Schedule, Slicing, StepExchange, place_in};
+
+/// Rows whose entries a thread counts at a time.
+const ROWS_AT_ONCE: usize = 1 << 14;
 
 /// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them: what it keeps is not
 /// counted.
@@ -134,9 +138,9 @@ impl BlockPlan {
 pub fn block_nnz(adjacency: &Csr, panels: &[Range<usize>]) -> Vec<Vec<u64>> {
     let end = panels.last().map_or(0, |panel| panel.end);
     assert!(end == adjacency.n_rows() && end == adjacency.n_cols(), "panels that cover the matrix");
-    let of_panel = |rows: &Range<usize>| {
+    let count = |rows: Range<usize>| {
         let mut counts = vec![0; panels.len()];
-        for row in rows.clone() {
+        for row in rows {
             let ids = adjacency.row(row);
             let mut from = 0;
             for (count, columns) in counts.iter_mut().zip(panels) {
@@ -146,6 +150,11 @@ pub fn block_nnz(adjacency: &Csr, panels: &[Range<usize>]) -> Vec<Vec<u64>> {
             }
         }
         counts
+    };
+    let of_panel = |rows: &Range<usize>| {
+        let pieces = rows.clone().into_par_iter().step_by(ROWS_AT_ONCE);
+        let counts = pieces.map(|first| count(first..rows.end.min(first + ROWS_AT_ONCE)));
+        counts.reduce(|| vec![0; panels.len()], |a, b| a.iter().zip(&b).map(|(a, b)| a + b).collect())
     };
     panels.iter().map(of_panel).collect()
 }

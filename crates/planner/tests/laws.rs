@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use girih_compute::Dtype;
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_graph_format::Csr;
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
 use girih_planner::{Figures, Forecast, Planner, Table, grids};
 use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
@@ -30,12 +31,15 @@ fn gcn() -> TrainConfig {
     TrainConfig { model: ModelConfig { hidden: 128, dropout: 0.0, ..ModelConfig::default() }, ..TrainConfig::default() }
 }
 
+fn planner<'a>(config: &'a TrainConfig, data: &'a DataSizes, graph: &'a PaperGraph) -> Planner<'a> {
+    let figures = Figures::h200();
+    let device = PlanDevice::Card(Some(figures.card));
+    Planner { ranks: RankPlanner { config, data, graph, device, network: figures.hosts() }, free_bytes: None }
+}
+
 fn table(config: &TrainConfig, sizes: &DataSizes, ranks: usize, free_bytes: Option<u64>) -> Table {
     let graph = PaperGraph::even(config, sizes).unwrap();
-    let (figures, data) = (Figures::h200(), sizes);
-    let device = PlanDevice::Card(Some(figures.card));
-    let ranks_on = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
-    Planner { ranks: ranks_on, free_bytes }.table(&by_rows(ranks)).unwrap()
+    Planner { free_bytes, ..planner(config, sizes, &graph) }.table(&by_rows(ranks)).unwrap()
 }
 
 fn by_rows(ranks: usize) -> RankOptions {
@@ -102,6 +106,37 @@ fn rows_come_at_once_in_parts_or_step_by_step_and_products_in_chunks_where_somet
     assert_eq!((options.grid, options.exchange), (chosen.grid, chosen.exchange));
     assert_eq!((options.stages, options.chunks), (chosen.stages, chosen.chunks));
     assert_eq!(options.wire, Dtype::Bf16, "what is not chosen stays");
+}
+
+/// Edges of which most lead to few nodes, and more of these to the first ranks' than to the last.
+fn skewed(n: usize) -> Csr {
+    let ids = |row: usize| (0..n).filter(move |&column| (row * 31 + column * 17) % (3 + column / 8) == 0);
+    let mut indptr = vec![0];
+    let indices: Vec<u32> = (0..n)
+        .flat_map(|row| {
+            indptr.push(indptr[row] + ids(row).count() as u64);
+            ids(row).map(|column| column as u32)
+        })
+        .collect();
+    Csr::new(n, n, indptr, indices, None).unwrap()
+}
+
+#[test]
+fn what_was_counted_for_one_partition_changes_no_other() {
+    let csr = skewed(600);
+    for symmetric in [true, false] {
+        let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), symmetric, ..SIZES };
+        for (ranks, cuts) in [(4, Cuts::Equal), (4, Cuts::Weighted), (8, Cuts::Equal)] {
+            let (like, config) = (RankOptions { cuts, ..by_rows(ranks) }, gcn());
+            let graph = || PaperGraph::of(&csr, &config, &sizes).unwrap();
+            let of_one_graph = graph();
+            let together = planner(&config, &sizes, &of_one_graph).table(&like).unwrap();
+            for forecast in &together.forecasts {
+                let fresh = graph();
+                assert_eq!(&planner(&config, &sizes, &fresh).forecast(&forecast.options(&like)).unwrap(), forecast);
+            }
+        }
+    }
 }
 
 #[test]

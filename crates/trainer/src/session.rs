@@ -261,11 +261,9 @@ fn train_run<'a, B: Backend + 'a>(
         };
         let last = outcome.stopped || trainer.state().is_finished();
         if let Some(path) = file.filter(|_| due || last) {
-            // Rows that are spread over ranks come together, whoever writes them.
+            // Rows that are spread over ranks come together on the first, which writes them.
             let checkpoint = trainer.state().checkpoint(data.clone())?;
-            if options.writes {
-                checkpoint.save(path)?;
-            }
+            checkpoint.filter(|_| options.writes).map_or(Ok(()), |checkpoint| checkpoint.save(path))?;
             reached.kept = Some(trainer.state().epochs_done());
         }
     }

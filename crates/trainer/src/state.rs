@@ -322,15 +322,22 @@ impl<'a, B: Backend> RunState<'a, B> {
     }
 
     /// The state of the run, from which [`restore`](Self::restore) continues bit for bit. Of several ranks, all call it
-    /// together, and all get the state of all, which any number of ranks can restore.
+    /// together, and the first gets the state of all, which any number of ranks can restore; the others get none, if
+    /// they have rows of their own among the parameters.
     ///
     /// # Errors
     /// When the backend or another rank fails.
-    pub fn checkpoint(&self, data: DataShape) -> Result<Checkpoint, TrainError> {
-        let best_params = self.best.as_ref().map_or_else(Vec::new, |best| best.params.clone());
+    pub fn checkpoint(&self, data: DataShape) -> Result<Option<Checkpoint>, TrainError> {
         let (first, second) = self.optimizer.download(self.backend)?.into_iter().unzip();
-        let moments = self.of_all(first)?.into_iter().zip(self.of_all(second)?);
-        Ok(Checkpoint {
+        let best_params = self.best.as_ref().map_or_else(Vec::new, |best| best.params.clone());
+        // All of them, before any rank leaves.
+        let (first, second) = (self.of_all(first)?, self.of_all(second)?);
+        let (params, best_params) = (self.of_all(self.params.download(self.backend)?)?, self.of_all(best_params)?);
+        let (Some(first), Some(second), Some(params), Some(best_params)) = (first, second, params, best_params) else {
+            return Ok(None);
+        };
+        let moments = first.into_iter().zip(second);
+        Ok(Some(Checkpoint {
             progress: Progress {
                 version: CHECKPOINT_VERSION,
                 config: self.config.clone(),
@@ -345,21 +352,26 @@ impl<'a, B: Backend> RunState<'a, B> {
                 train_loss: self.train_loss,
             },
             moments: moments.map(|((name, first), (_, second))| (name, (first, second))).collect(),
-            params: self.of_all(self.params.download(self.backend)?)?.into_iter().collect(),
-            best_params: self.of_all(best_params)?.into_iter().collect(),
-        })
+            params: params.into_iter().collect(),
+            best_params: best_params.into_iter().collect(),
+        }))
     }
 
-    /// Matrices like the parameters, by name: of those with a row for each node, the rows of all ranks.
-    fn of_all(&self, matrices: Vec<Matrix>) -> Result<Vec<(String, Matrix)>, TrainError> {
-        let entries = self.params.iter().zip(matrices).map(|((_, param), matrix)| {
+    /// Matrices like the parameters, by name: of those with a row for each node, the rows of all ranks, which the first
+    /// gets. Ranks meet once for each of these, whatever they get.
+    fn of_all(&self, matrices: Vec<Matrix>) -> Result<Option<Vec<(String, Matrix)>>, TrainError> {
+        let mut all = Some(Vec::with_capacity(matrices.len()));
+        for ((_, param), matrix) in self.params.iter().zip(matrices) {
             let matrix = match self.ranks.filter(|_| param.per_node) {
-                Some(ranks) => ranks.gather_on_host(&matrix)?,
-                None => matrix,
+                Some(ranks) => ranks.gather_on_first(&matrix)?,
+                None => Some(matrix),
             };
-            Ok((param.name.clone(), matrix))
-        });
-        entries.collect()
+            all = all.zip(matrix).map(|(mut all, matrix)| {
+                all.push((param.name.clone(), matrix));
+                all
+            });
+        }
+        Ok(all)
     }
 
     /// Goes to the state of a checkpoint.

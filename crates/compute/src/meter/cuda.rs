@@ -149,11 +149,11 @@ fn weighted_product(depth: usize, nnz: usize, width: usize) -> usize {
     F32 * pitch(width) * (depth + segments(nnz))
 }
 
-/// Shares, gradients of scores and, with dropout, shares that are masked.
-pub(super) fn attention_backward(nnz: usize, heads: usize, grad: Shape, dropout: bool) -> usize {
+/// Shares and gradients of scores.
+pub(super) fn attention_backward(nnz: usize, heads: usize, grad: Shape) -> usize {
     let Shape { rows, cols } = grad;
     let parts = F32 * VECTOR_WARPS * pitch(cols);
-    F32 * nnz * pitch(heads) * if dropout { 3 } else { 2 } + weighted_product(rows, nnz, cols) + parts
+    2 * F32 * nnz * pitch(heads) + weighted_product(rows, nnz, cols) + parts
 }
 
 /// Keys of elements, and the columns of the largest.

@@ -1,7 +1,8 @@
 //! `kernels/attention.cu`: attention, composed of scores, a softmax over entries and products weighted by shares.
 //!
 //! Shares live in scratch memory of one number for each entry and head while an operation runs, and are computed again
-//! by the backward pass.
+//! by the backward pass from the logarithms of their sums. What is dropped is drawn where shares are made: no pass of
+//! its own masks them.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::checks::AttentionShapes;
@@ -13,6 +14,7 @@ use super::super::backend::Cuda;
 use super::super::compile::Source;
 use super::super::device::{threads_for, warps_for};
 use super::super::matrix::CudaCsr;
+use super::edges::Wide;
 use super::mask::Draws;
 use super::sparse::Direction;
 use crate::{CudaMatrix, CudaSparse};
@@ -23,7 +25,7 @@ const BACKWARD: &str = "attention_backward";
 /// Blocks of the kernel that sums up the gradient of the vector: enough to fill a device, few enough that their sums
 /// are small.
 const VECTOR_BLOCKS_MAX: u32 = 1024;
-/// Columns that a warp of the gradients of GATv2 has.
+/// Columns that a warp of the gradients of GATv2 has, for any number of heads.
 const DYNAMIC_COLUMNS: usize = 128;
 
 /// `EntryMask` of `kernels/attention.cu`.
@@ -38,6 +40,19 @@ struct EntryMask {
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for EntryMask {}
+
+/// `Scores` of `kernels/attention.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ScoreSums {
+    destination: u64,
+    source: u64,
+    slope: f32,
+    padding: u32,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' struct.
+unsafe impl DeviceRepr for ScoreSums {}
 
 /// What the scores of an attention are made of.
 struct Operands<'a> {
@@ -85,14 +100,25 @@ impl Cuda {
         B: Backend<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
     {
         checks::attention(&shapes(attention), out.shape, log_sums.shape)?;
-        let graph = attention.graph;
-        let mut shares = self.scores(OPERATION, &Operands::of(attention))?;
-        self.softmax_entries(OPERATION, &graph.forward, &mut shares, Some(log_sums))?;
-        if let Some(dropout) = attention.dropout {
-            self.mask_entries(OPERATION, graph, dropout, &mut shares, None)?;
+        let operands = Operands::of(attention);
+        if out.shape.is_empty() {
+            return Ok(());
         }
-        let direction = Direction::of_pattern(&graph.forward);
-        self.product(OPERATION, direction, Some(&shares), attention.values, &Epilogue::default(), out)
+        let mut shares = self.scores(OPERATION, &operands)?;
+        let (scores, mask) = (self.score_sums(&operands), self.entry_mask(operands.graph, attention.dropout)?);
+        let (csr, heads) = (&operands.graph.forward, operands.heads as u64);
+        let pattern = self.pattern(csr);
+        let types = [("X", operands.destination.dtype), ("Y", operands.source.dtype), ("L", log_sums.dtype)];
+        let kernels = (Source::ATTENTION, "attention_shares", "attention_shares_hubs");
+        for (kernel, config) in self.row_kernels(OPERATION, kernels, csr, &types)? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&scores).arg(&mask).arg(&mut shares.data).arg(&mut log_sums.data);
+            // SAFETY: destinations and log sums have a row of `heads` for each row of the pattern, sources one for each
+            // column, or there are scores; shares are `f32`, a row for each entry; each row of the pattern is one
+            // team's; `entry_mask` vouches for the mask.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+        }
+        self.product(OPERATION, Direction::of_pattern(csr), Some(&shares), attention.values, &Epilogue::default(), out)
     }
 
     /// [`Backend::attention_backward`].
@@ -111,29 +137,18 @@ impl Cuda {
         let grad_shapes = (destination.shape, source.shape, vector_shape, values.shape);
         checks::attention_backward(&shapes(attention), (out.shape, log_sums.shape), grad.shape, grad_shapes)?;
         let (graph, operands) = (attention.graph, Operands::of(attention));
-        let mut shares = self.scores(BACKWARD, &operands)?;
-        self.softmax_entries(BACKWARD, &graph.forward, &mut shares, None)?;
-        let mut score_grads = self.uninitialized(shares.shape, Dtype::F32)?;
         let pattern = Direction::of_pattern(&graph.forward);
+        let mut shares = self.scores(BACKWARD, &operands)?;
+        let mut score_grads = self.uninitialized(shares.shape, Dtype::F32)?;
         self.sampled(BACKWARD, pattern, grad, attention.values, &mut score_grads)?;
-        let masked = match attention.dropout {
-            None => None,
-            Some(dropout) => {
-                let mut masked = self.uninitialized(shares.shape, Dtype::F32)?;
-                self.mask_entries(BACKWARD, graph, dropout, &mut score_grads, Some((&shares, &mut masked)))?;
-                Some(masked)
-            }
-        };
-        self.softmax_entries_backward(BACKWARD, &graph.forward, &shares, &mut score_grads)?;
+        let mask = self.entry_mask(graph, attention.dropout)?;
+        let of_sums = vector.is_none().then_some(&mut *destination);
+        self.score_grads(&operands, mask, log_sums, (&mut shares, &mut score_grads), of_sums)?;
         let transpose = self.direction(BACKWARD, graph, Transpose::Yes, true)?.csr;
-        let weights = Some(masked.as_ref().unwrap_or(&shares));
-        self.product(BACKWARD, Direction::of_pattern(transpose), weights, grad, &Epilogue::default(), values)?;
+        let of_transpose = Direction::of_pattern(transpose);
+        self.product(BACKWARD, of_transpose, Some(&shares), grad, &Epilogue::default(), values)?;
         match vector {
-            None => {
-                self.static_slopes(&operands, &mut score_grads)?;
-                self.sum_entries(BACKWARD, &graph.forward, &score_grads, destination)?;
-                self.sum_entries(BACKWARD, transpose, &score_grads, source)
-            }
+            None => self.sum_entries(BACKWARD, transpose, &score_grads, source),
             Some(vector) => {
                 let ends = (operands.destination, operands.source);
                 self.dynamic_grads(&operands, &graph.forward, &score_grads, ends, destination, Some(vector))?;
@@ -142,84 +157,72 @@ impl Cuda {
         }
     }
 
-    /// The score of every entry and head.
+    /// Room for a number of every entry and head: scores of GATv2; those of GAT are made where they are needed.
     fn scores(&self, operation: &'static str, operands: &Operands<'_>) -> Result<CudaMatrix, ComputeError> {
         let Operands { graph, heads, slope, destination, source, vector } = *operands;
         let csr = &graph.forward;
         let mut scores = self.uninitialized(Shape::new(csr.nnz, heads), Dtype::F32)?;
-        if scores.shape.is_empty() {
-            return Ok(scores);
-        }
-        let (pattern, n_heads) = (self.pattern(csr), heads as u64);
-        let depth = (destination.shape.cols / heads) as u64;
-        let types = [("X", destination.dtype), ("Y", source.dtype), ("V", vector.map_or(Dtype::F32, |v| v.dtype))];
-        let (file, name) = match vector {
-            None => (Source::ATTENTION, "static_scores"),
-            Some(_) => (Source::EDGES, "dynamic_scores"),
-        };
-        let kernel = self.kernel(operation, file, name, &types)?;
+        let Some(vector) = vector.filter(|_| !scores.shape.is_empty()) else { return Ok(scores) };
+        let (pattern, n_heads, depth) = (self.pattern(csr), heads as u64, (destination.shape.cols / heads) as u64);
+        let types = [("X", destination.dtype), ("Y", source.dtype), ("V", vector.dtype)];
+        let named = (Source::EDGES, "dynamic_scores");
+        let kernel = self.entry_kernel(operation, named, (heads, source), &types)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&pattern).arg(&n_heads);
-        if vector.is_some() {
-            launch.arg(&depth);
-        }
-        launch.arg(&slope).arg(&destination.data).arg(&source.data);
-        if let Some(vector) = vector {
-            launch.arg(&vector.data);
-        }
-        launch.arg(&mut scores.data);
+        launch.arg(&pattern).arg(&n_heads).arg(&depth).arg(&slope).arg(&destination.data).arg(&source.data);
+        launch.arg(&vector.data).arg(&mut scores.data);
         // SAFETY: destinations have a row for each row of the pattern, sources one for each column, both `heads ·
         // depth` wide, and so is the vector; there is a row of `heads` scores for each entry, which one warp writes.
         unsafe { launch.launch(warps_for(csr.n_pieces())) }.map_err(Self::failed(operation))?;
         Ok(scores)
     }
 
-    /// Masks the numbers of entries in place, and shares into another matrix if wanted; all of them are `f32`.
-    fn mask_entries(
-        &self,
-        operation: &'static str,
-        graph: &CudaSparse,
-        dropout: Dropout,
-        entries: &mut CudaMatrix,
-        shares: Option<(&CudaMatrix, &mut CudaMatrix)>,
-    ) -> Result<(), ComputeError> {
-        if entries.shape.is_empty() {
-            return Ok(());
-        }
-        let mask = EntryMask {
-            draws: self.draws(dropout)?,
+    /// What scores of GAT are made of, or nothing for those of GATv2.
+    fn score_sums(&self, operands: &Operands<'_>) -> ScoreSums {
+        let of_static = |matrix: &CudaMatrix| self.pointer(operands.vector.is_none().then_some(&matrix.data));
+        let (destination, source) = (of_static(operands.destination), of_static(operands.source));
+        ScoreSums { destination, source, slope: operands.slope, padding: 0 }
+    }
+
+    /// How shares are dropped. There is a name for each column, or none are given; a key that is stored lives as long
+    /// as the graph that work is captured for.
+    fn entry_mask(&self, graph: &CudaSparse, dropout: Option<Dropout>) -> Result<EntryMask, ComputeError> {
+        Ok(EntryMask {
+            draws: self.draws_or_none(dropout)?,
             column_names: self.pointer(graph.column_names.as_ref()),
             first_row: graph.names.as_ref().map_or(0, |names| names.first_row),
             padding: 0,
-        };
-        let (pattern, heads) = (self.pattern(&graph.forward), entries.shape.cols as u64);
-        let (shares, masked) = match shares {
-            Some((shares, masked)) => (self.pointer(Some(&shares.data)), self.pointer(Some(&masked.data))),
-            None => (0, 0),
-        };
-        let kernel = self.kernel(operation, Source::ATTENTION, "mask_entries", &[])?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&pattern).arg(&heads).arg(&mask).arg(&mut entries.data).arg(&shares).arg(&masked);
-        // SAFETY: all matrices have a row of `heads` floats for each entry, which one warp writes; there is a name for
-        // each column, or none are given; a key that is stored lives as long as the graph that this is captured for.
-        unsafe { launch.launch(warps_for(graph.forward.n_pieces())) }.map_err(Self::failed(operation))?;
-        Ok(())
+        })
     }
 
-    /// Takes the gradients of scores of GAT back through the leaky rectifier, in place.
-    fn static_slopes(&self, operands: &Operands<'_>, grads: &mut CudaMatrix) -> Result<(), ComputeError> {
-        if grads.shape.is_empty() {
+    /// Takes gradients of shares back to those of what scores are made of, in place; `shares`, which are the scores of
+    /// GATv2 before, become what they were in the forward pass. `of_sums` gets the sums of GAT's rows.
+    fn score_grads(
+        &self,
+        operands: &Operands<'_>,
+        mask: EntryMask,
+        log_sums: &CudaMatrix,
+        (shares, grads): (&mut CudaMatrix, &mut CudaMatrix),
+        of_sums: Option<&mut CudaMatrix>,
+    ) -> Result<(), ComputeError> {
+        let (csr, heads) = (&operands.graph.forward, operands.heads as u64);
+        if csr.shape.rows == 0 || heads == 0 {
             return Ok(());
         }
-        let Operands { graph, slope, destination, source, .. } = *operands;
-        let (pattern, heads) = (self.pattern(&graph.forward), operands.heads as u64);
-        let types = [("X", destination.dtype), ("Y", source.dtype)];
-        let kernel = self.kernel(BACKWARD, Source::ATTENTION, "static_slopes", &types)?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&pattern).arg(&heads).arg(&slope).arg(&destination.data).arg(&source.data).arg(&mut grads.data);
-        // SAFETY: destinations have a row of `heads` for each row of the pattern, sources one for each column,
-        // gradients one for each entry.
-        unsafe { launch.launch(warps_for(graph.forward.n_pieces())) }.map_err(Self::failed(BACKWARD))?;
+        let (pattern, scores) = (self.pattern(csr), self.score_sums(operands));
+        let of_sums_dtype = of_sums.as_ref().map_or(Dtype::F32, |of_sums| of_sums.dtype);
+        let of_sums = self.pointer(of_sums.map(|of_sums| &of_sums.data));
+        let ends = [("X", operands.destination.dtype), ("Y", operands.source.dtype)];
+        let types = [ends[0], ends[1], ("L", log_sums.dtype), ("Z", of_sums_dtype)];
+        let kernels = (Source::ATTENTION, "attention_grads", "attention_grads_hubs");
+        for (kernel, config) in self.row_kernels(BACKWARD, kernels, csr, &types)? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&scores).arg(&mask).arg(&log_sums.data);
+            launch.arg(&mut shares.data).arg(&mut grads.data).arg(&of_sums);
+            // SAFETY: destinations, log sums and the sums of rows have a row of `heads` for each row of the pattern,
+            // sources one for each column; shares and gradients are `f32`, a row for each entry; each row of the
+            // pattern is one team's; `entry_mask` vouches for the mask.
+            unsafe { launch.launch(config) }.map_err(Self::failed(BACKWARD))?;
+        }
         Ok(())
     }
 
@@ -237,7 +240,8 @@ impl Cuda {
         let Some(vector) = operands.vector.filter(|vector| !vector.shape.is_empty()) else {
             return Ok(());
         };
-        let (cols, config) = (vector.shape.cols, dynamic_config(csr, vector.shape.cols));
+        let cols = vector.shape.cols;
+        let config = dynamic_config(csr, cols, Wide::of(operands.heads, ends.1).map_or(DYNAMIC_COLUMNS, Wide::columns));
         let n_warps = (config.grid_dim.0 * config.block_dim.0 / 32) as usize;
         let partial = self.uninitialized(Shape::new(csr.n_segments(), cols), Dtype::F32)?;
         let vector_sums = match vector_grad {
@@ -247,7 +251,8 @@ impl Cuda {
         let sums = self.pointer(vector_sums.as_ref().map(|sums| &sums.data));
         let (pattern, heads, width) = (self.pattern(csr), operands.heads as u64, cols as u64);
         let types = [("X", ends.0.dtype), ("Y", ends.1.dtype), ("V", vector.dtype), ("Z", out.dtype)];
-        let kernel = self.kernel(BACKWARD, Source::ATTENTION, "dynamic_grads", &types)?;
+        let named = (Source::ATTENTION, "dynamic_grads");
+        let kernel = self.entry_kernel(BACKWARD, named, (operands.heads, ends.1), &types)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&heads).arg(&width).arg(&operands.slope).arg(&grads.data);
         launch.arg(&ends.0.data).arg(&ends.1.data).arg(&vector.data).arg(&mut out.data).arg(&partial.data).arg(&sums);
@@ -271,8 +276,8 @@ impl Cuda {
 
 /// Warps that walk over the pieces of a pattern; as many as the pattern asks for, whatever the device, so that sums are
 /// made of the same parts everywhere.
-fn dynamic_config(csr: &CudaCsr, width: usize) -> LaunchConfig {
+fn dynamic_config(csr: &CudaCsr, width: usize, at_once: usize) -> LaunchConfig {
     let rows = warps_for(csr.n_pieces());
-    let panels = width.div_ceil(DYNAMIC_COLUMNS) as u32;
+    let panels = width.div_ceil(at_once) as u32;
     LaunchConfig { grid_dim: (rows.grid_dim.0.min(VECTOR_BLOCKS_MAX), panels, 1), ..rows }
 }

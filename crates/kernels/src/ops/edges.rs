@@ -3,11 +3,12 @@
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
 
-use super::super::backend::Cuda;
-use super::super::compile::Source;
+use super::super::backend::{Cuda, element};
+use super::super::compile::{Defines, Source};
 use super::super::device::{BLOCK, warps_for};
-use super::super::matrix::CudaCsr;
+use super::super::matrix::{CudaCsr, pitch};
 use super::sparse::Direction;
+use super::spmm::lanes;
 use crate::{CudaMatrix, CudaSparse};
 
 /// Threads of a block that works on a hub.
@@ -16,6 +17,34 @@ const HUB_BLOCK: u32 = 1024;
 const ROW_BLOCKS_MAX: usize = 2048;
 /// Rows that a block is worth being started for.
 const ROWS_OF_BLOCK_MIN: usize = 64;
+
+/// How lanes read rows in `kernels/edges_wide.cu`.
+#[derive(Clone, Copy)]
+pub(super) struct Wide {
+    /// Elements that a lane reads at once.
+    vec: usize,
+    /// Lanes that read a row.
+    group: usize,
+}
+
+impl Wide {
+    /// For rows of `y` and so many heads: a power of two, of which a row that is read at once has all.
+    pub(super) fn of(heads: usize, y: &CudaMatrix) -> Option<Self> {
+        let (vec, group) = lanes(pitch(y.shape.cols), y.dtype);
+        (heads.is_power_of_two() && heads <= vec * group).then_some(Self { vec, group })
+    }
+
+    /// Columns that are read at once.
+    pub(super) fn columns(self) -> usize {
+        self.vec * self.group
+    }
+
+    fn defines(self, heads: usize, types: &[(&'static str, Dtype)]) -> Defines {
+        let types = types.iter().map(|(name, dtype)| (*name, element(*dtype).to_owned()));
+        let sizes = [("VEC", self.vec), ("GROUP", self.group), ("HEADS", heads)];
+        types.chain(sizes.map(|(name, size)| (name, size.to_string()))).collect()
+    }
+}
 
 impl Cuda {
     /// [`Backend::sddmm`](girih_compute::Backend::sddmm).
@@ -43,12 +72,12 @@ impl Cuda {
         if out.shape.is_empty() {
             return Ok(());
         }
-        let heads = out.shape.cols;
-        let (n_heads, depth) = (heads as u64, (x.shape.cols / heads) as u64);
         let (left, right) = (self.pointer(direction.left), self.pointer(direction.right));
         let pattern = self.pattern(direction.csr);
+        let heads = out.shape.cols;
+        let (n_heads, depth) = (heads as u64, (x.shape.cols / heads) as u64);
         let types = [("X", x.dtype), ("Y", y.dtype), ("Z", out.dtype)];
-        let kernel = self.kernel(operation, Source::EDGES, "sddmm", &types)?;
+        let kernel = self.entry_kernel(operation, (Source::EDGES, "sddmm"), (heads, y), &types)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&pattern).arg(&n_heads).arg(&depth).arg(&left).arg(&right);
         launch.arg(&x.data).arg(&y.data).arg(&mut out.data);
@@ -58,34 +87,36 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::segment_softmax`](girih_compute::Backend::segment_softmax).
-    pub(crate) fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::segment_softmax(self.nnz(a), scores.shape, None)?;
-        self.softmax_entries("segment_softmax", &a.forward, scores, None)
-    }
-
-    /// Softmax over the entries of rows in place; `log_sums`, if wanted, receive the logarithms of the denominators.
-    pub(crate) fn softmax_entries(
+    /// A kernel that reads rows of `y` at entries: of `kernels/edges_wide.cu` where it has one for so many heads, else
+    /// that of the same name in `source`, which is for any number.
+    pub(super) fn entry_kernel(
         &self,
         operation: &'static str,
-        csr: &CudaCsr,
-        scores: &mut CudaMatrix,
-        log_sums: Option<&mut CudaMatrix>,
-    ) -> Result<(), ComputeError> {
-        if scores.shape.cols == 0 {
+        (source, name): (Source, &str),
+        (heads, y): (usize, &CudaMatrix),
+        types: &[(&'static str, Dtype)],
+    ) -> Result<CudaFunction, ComputeError> {
+        match Wide::of(heads, y) {
+            Some(wide) => self.variant(operation, Source::EDGES_WIDE, name, &wide.defines(heads, types)),
+            None => self.kernel(operation, source, name, types),
+        }
+    }
+
+    /// [`Backend::segment_softmax`](girih_compute::Backend::segment_softmax).
+    pub(crate) fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "segment_softmax";
+        checks::segment_softmax(self.nnz(a), scores.shape, None)?;
+        if scores.shape.is_empty() {
             return Ok(());
         }
-        let (pattern, heads) = (self.pattern(csr), scores.shape.cols as u64);
-        let log_dtype = log_sums.as_ref().map_or(Dtype::F32, |log_sums| log_sums.dtype);
-        let log_sums = self.pointer(log_sums.map(|log_sums| &log_sums.data));
-        let types = [("Z", scores.dtype), ("L", log_dtype)];
-        let names = ("segment_softmax", "segment_softmax_hubs");
-        for (kernel, config) in self.row_kernels(operation, names, csr, &types)? {
+        let (pattern, heads) = (self.pattern(&a.forward), scores.shape.cols as u64);
+        let kernels = (Source::EDGES, OPERATION, "segment_softmax_hubs");
+        for (kernel, config) in self.row_kernels(OPERATION, kernels, &a.forward, &[("Z", scores.dtype)])? {
             let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&pattern).arg(&heads).arg(&mut scores.data).arg(&log_sums);
-            // SAFETY: scores have a row of `heads` for each entry and log sums one for each row, of the types that the
-            // kernel was compiled for; each row of the pattern is one team's.
-            unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+            launch.arg(&pattern).arg(&heads).arg(&mut scores.data);
+            // SAFETY: scores have a row of `heads` for each entry, of the type that the kernel was compiled for; each
+            // row of the pattern is one team's.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
         }
         Ok(())
     }
@@ -97,30 +128,20 @@ impl Cuda {
         shares: &CudaMatrix,
         grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "segment_softmax_backward";
         checks::segment_softmax(self.nnz(a), shares.shape, Some(grad.shape))?;
-        self.softmax_entries_backward("segment_softmax_backward", &a.forward, shares, grad)
-    }
-
-    /// The way back through [`softmax_entries`](Self::softmax_entries), in place.
-    pub(crate) fn softmax_entries_backward(
-        &self,
-        operation: &'static str,
-        csr: &CudaCsr,
-        shares: &CudaMatrix,
-        grad: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
         if grad.shape.is_empty() {
             return Ok(());
         }
-        let (pattern, heads) = (self.pattern(csr), grad.shape.cols as u64);
+        let (pattern, heads) = (self.pattern(&a.forward), grad.shape.cols as u64);
         let types = [("X", shares.dtype), ("Z", grad.dtype)];
-        let names = ("segment_softmax_backward", "segment_softmax_backward_hubs");
-        for (kernel, config) in self.row_kernels(operation, names, csr, &types)? {
+        let kernels = (Source::EDGES, OPERATION, "segment_softmax_backward_hubs");
+        for (kernel, config) in self.row_kernels(OPERATION, kernels, &a.forward, &types)? {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&pattern).arg(&heads).arg(&shares.data).arg(&mut grad.data);
             // SAFETY: both matrices have a row of `heads` for each entry, of the types that the kernel was compiled
             // for; each row of the pattern is one team's.
-            unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
         }
         Ok(())
     }
@@ -138,8 +159,8 @@ impl Cuda {
             return Ok(());
         }
         let (pattern, heads) = (self.pattern(csr), out.shape.cols as u64);
-        let names = ("segment_sums", "segment_sums_hubs");
-        for (kernel, config) in self.row_kernels(operation, names, csr, &[("Z", out.dtype)])? {
+        let kernels = (Source::EDGES, "segment_sums", "segment_sums_hubs");
+        for (kernel, config) in self.row_kernels(operation, kernels, csr, &[("Z", out.dtype)])? {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&pattern).arg(&heads).arg(&entries.data).arg(&mut out.data);
             // SAFETY: `entries` has a row of `heads` floats for each entry, `out` one for each row of the pattern.
@@ -149,14 +170,14 @@ impl Cuda {
     }
 
     /// The kernel for rows, and the one for hubs where there are some, with their launches.
-    fn row_kernels(
+    pub(super) fn row_kernels(
         &self,
         operation: &'static str,
-        (of_rows, of_hubs): (&str, &str),
+        (source, of_rows, of_hubs): (Source, &str, &str),
         csr: &CudaCsr,
         types: &[(&'static str, Dtype)],
     ) -> Result<Vec<(CudaFunction, LaunchConfig)>, ComputeError> {
-        let kernel = |name| self.kernel(operation, Source::EDGES, name, types);
+        let kernel = |name| self.kernel(operation, source, name, types);
         let mut kernels = Vec::with_capacity(2);
         if csr.n_hubs() > 0 {
             let blocks = csr.n_hubs().min(1 << 20) as u32;

@@ -30,10 +30,14 @@ pub(super) struct Mask {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Mask {}
 
+impl Draws {
+    /// What drops nothing.
+    const NONE: Self = Self { stored_key: 0, key: [0; 2], threshold: 0, scale: 1.0 };
+}
+
 impl Mask {
     /// For kernels that are compiled to mask nothing.
-    pub(super) const NONE: Self =
-        Self { draws: Draws { stored_key: 0, key: [0; 2], threshold: 0, scale: 1.0 }, first: 0 };
+    pub(super) const NONE: Self = Self { draws: Draws::NONE, first: 0 };
 
     /// The same mask, which multiplies what stays by one, so that nothing is rounded.
     pub(super) fn unscaled(self) -> Self {
@@ -46,6 +50,11 @@ impl Cuda {
     pub(super) fn draws(&self, dropout: Dropout) -> Result<Draws, ComputeError> {
         let (threshold, scale) = (dropout.threshold(), dropout.scale());
         Ok(Draws { stored_key: self.recorder.key(dropout.key())?, key: dropout.key().words(), threshold, scale })
+    }
+
+    /// As [`draws`](Self::draws) where there is dropout.
+    pub(super) fn draws_or_none(&self, dropout: Option<Dropout>) -> Result<Draws, ComputeError> {
+        dropout.map_or(Ok(Draws::NONE), |dropout| self.draws(dropout))
     }
 
     /// The mask of a matrix of so many columns.

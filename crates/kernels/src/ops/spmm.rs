@@ -46,14 +46,18 @@ impl Layout {
     /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then
     /// start where such loads may. The pattern has `nnz` entries in `n_rows` rows.
     fn of(width: usize, dtype: Dtype, weighing: Weighing, (nnz, n_rows): (usize, usize)) -> Self {
-        let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
+        let (vec, group) = lanes(width, dtype);
         let vectors = width / vec;
-        let group = vectors.next_power_of_two().min(32);
         // Rows that have fewer entries than a whole warp reads ids at once leave lanes idle.
         let ids_of_lane = if weighing == Weighing::Nothing { (IDS / group).max(1) } else { 1 };
         let short = nnz < 32 * ids_of_lane * n_rows;
         let panels = vectors > group && nnz <= Self::FEW * n_rows;
         Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 }, panels }
+    }
+
+    /// Whether what is read at once has all of so many heads, and lanes know theirs by their place.
+    fn reads_all(self, heads: usize) -> bool {
+        heads.is_power_of_two() && heads <= self.vec * self.group
     }
 
     /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
@@ -188,6 +192,9 @@ impl Cuda {
         let weighing = Weighing::of(direction, weights);
         let layout = Layout::of(width, x.dtype, weighing, (csr.nnz, csr.shape.rows));
         let flags = Flags { starts: start.is_some(), masks: epilogue.dropout.is_some() };
+        let heads = weights.map_or(1, |weights| weights.shape.cols);
+        let of_lanes = weighing == Weighing::Heads && layout.reads_all(heads);
+        let weighing = (weighing, if of_lanes { heads } else { 0 });
         let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], flags);
         let n_segments = csr.n_segments();
         let partial = match n_segments {
@@ -197,8 +204,7 @@ impl Cuda {
         let sums = self.pointer(partial.as_ref().map(|partial| &partial.data));
         let (pattern, x, to) = (self.pattern(csr), x.argument(self), self.out(direction, epilogue, width, out)?);
         let values = self.pointer(csr.values.as_ref());
-        let heads = weights.map_or(1, |weights| weights.shape.cols) as u64;
-        let weights = self.pointer(weights.map(|weights| &weights.data));
+        let (heads, weights) = (heads as u64, self.pointer(weights.map(|weights| &weights.data)));
         let right = self.pointer(direction.right);
         let kernel = self.variant(operation, Source::SPMM, "spmm", &defines)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
@@ -249,15 +255,22 @@ fn wanted(direction: Direction<'_>, plain: bool, tiles: Option<&Tiles>, x: &Cuda
     Wanted { rows: direction.right.is_some() && (tiles.is_some() || (plain && often)), halves }
 }
 
+/// Elements of a row that a lane reads at once, and lanes that read the row; its width has to be that of rows with what
+/// lies between them.
+pub(super) fn lanes(width: usize, dtype: Dtype) -> (usize, usize) {
+    let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
+    (vec, (width / vec).next_power_of_two().min(32))
+}
+
 /// Elements of the widest load.
 fn widest(dtype: Dtype) -> usize {
     16 / dtype.n_bytes()
 }
 
-/// What the source is compiled with; `operands` are the result, the weights and the bias.
+/// What the source is compiled with, `heads` where lanes read weights of several at once; `operands` are the result, the weights and the bias.
 fn defines(
     layout: Layout,
-    weighing: Weighing,
+    (weighing, heads): (Weighing, usize),
     dtype: Dtype,
     operands: [Option<&CudaMatrix>; 3],
     flags: Flags,
@@ -266,7 +279,7 @@ fn defines(
     let types =
         types.map(|(name, matrix)| (name, element(matrix.map_or(Dtype::F32, |matrix| matrix.dtype)).to_owned()));
     let Layout { vec, group, team, panels } = layout;
-    let constants = [("VEC", vec), ("GROUP", group), ("TEAM", team), ("WEIGHTS", weighing as usize)];
+    let constants = [("VEC", vec), ("GROUP", group), ("TEAM", team), ("WEIGHTS", weighing as usize), ("HEADS", heads)];
     let flags = [("STARTS", flags.starts), ("MASKS", flags.masks), ("PANELS", panels)];
     let flags = flags.map(|(name, flag)| (name, usize::from(flag)));
     let constants = constants.into_iter().chain(flags);

@@ -9,7 +9,7 @@ use girih_partition::{BlockPlan, Exchange};
 
 use super::adjacency::CutAdjacency;
 use super::apply::TakeLogits;
-use super::ranks::Ranks;
+use super::ranks::{HANDED, Ranks};
 use super::session::{Layout, RankOptions};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape, Progress};
@@ -25,8 +25,6 @@ use crate::session::{
 };
 use crate::targets::Targets;
 
-/// Logits that are handed to the first rank at a time: 64 MiB.
-const HANDED: usize = 1 << 24;
 
 /// What ranks read of a data set, each its own rows. Those that are threads share it.
 pub(super) struct CutData {
@@ -120,7 +118,7 @@ impl CutData {
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         if let Some(take) = take {
             let logits = trained.logits()?;
-            ranks.hand_rows(&logits, (HANDED / logits.n_cols().max(1)).max(1), take)?;
+            ranks.hand_rows(&logits, HANDED, take)?;
         }
         Ok((scores, report.expect("a classifier has classes")))
     }

@@ -18,7 +18,7 @@
 //! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step, and the sums over all nodes that batch
 //!   normalisation takes each way;
 //! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
-//! - [`Ranks::gather_on_host`]: embeddings and their optimiser's state, when a checkpoint is;
+//! - [`Ranks::gather_on_first`]: embeddings and their optimiser's state, when a checkpoint is;
 //! - [`Ranks::hand_rows`]: logits, when predictions are written.
 //!
 //! A rank reads its own rows of the data alone, where they are in a folder

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
 use girih_graph_format::{Csr, places_of};
-use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, evenly_touched, part, place_in};
+use girih_partition::{
+    BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, StepExchange, evenly_touched, part, place_in,
+};
 
 use super::blocks::{BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, within};
 use super::network::{Network, Operation};
@@ -46,9 +48,33 @@ struct Counted {
     looped: Csr,
     transposed: OnceLock<Csr>,
     symmetric: bool,
+    /// What was counted last: partitions that differ in stages and chunks alone have the same blocks, and are planned
+    /// one after the other.
+    last: Mutex<Option<(Cut, Arc<Counts>)>>,
+}
+
+/// What decides which blocks ranks have, and what they send.
+type Cut = (ProcessGrid, Cuts, Exchange);
+
+/// Of a graph that is at hand.
+#[derive(Default)]
+struct Counts {
+    /// For each direction: the entries of each rank's steps, and what these send.
+    steps: [OnceLock<(Vec<Vec<u64>>, Schedule)>; 2],
+    halo: OnceLock<Halo>,
 }
 
 impl Counted {
+    /// The counts of a cut: those that are there, or some that are yet to be made.
+    fn counts(&self, cut: Cut) -> Arc<Counts> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((of, counts)) if *of == cut => Arc::clone(counts),
+            _ => Arc::clone(&last.insert((cut, Arc::default())).1),
+        }
+    }
+
+
     /// The entries of `op(Â)`.
     fn directed(&self, transpose: Transpose) -> &Csr {
         match self.direction(transpose) {
@@ -72,7 +98,7 @@ impl PaperGraph {
         let (self_loops, has_factors) = loops_and_factors(config, data)?;
         let looped = if self_loops { graph.with_self_loops() } else { graph.clone() };
         let (stored, transposed) = (graph.clone(), OnceLock::new());
-        let counted = Counted { stored, looped, transposed, symmetric: data.symmetric };
+        let counted = Counted { stored, looped, transposed, symmetric: data.symmetric, last: Mutex::default() };
         let weighted = graph.values().is_some();
         Ok(Self { self_loops, has_factors, weighted, entries: Entries::Counted(Arc::new(counted)) })
     }
@@ -97,14 +123,19 @@ impl PaperGraph {
     /// # Errors
     /// When there are more ranks than nodes.
     pub(super) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<PaperBlocks, TrainError> {
-        let plan = match &self.entries {
-            Entries::Counted(counted) => ranks.plan(n_nodes, || Ok(counted.stored.offsets().clone()))?,
+        let RankOptions { grid, cuts, exchange, wire, .. } = *ranks;
+        let (plan, counts) = match &self.entries {
+            Entries::Counted(counted) => {
+                let plan = ranks.plan(n_nodes, || Ok(counted.stored.offsets().clone()))?;
+                (plan, counted.counts((grid, cuts, exchange)))
+            }
             // Where edges are spread evenly, panels of equal work are of equal size.
-            Entries::Even(_) => BlockPlan::new(&ranks.grid, n_nodes)?.in_stages(ranks.stages).in_chunks(ranks.chunks),
+            Entries::Even(_) => {
+                let plan = BlockPlan::new(&grid, n_nodes)?.in_stages(ranks.stages).in_chunks(ranks.chunks);
+                (plan, Arc::default())
+            }
         };
-        let RankOptions { exchange, wire, .. } = *ranks;
-        let (counts, halo) = Default::default();
-        Ok(PaperBlocks { graph: self.clone(), plan: Arc::new(plan), exchange, wire, counts, halo })
+        Ok(PaperBlocks { graph: self.clone(), plan: Arc::new(plan), exchange, wire, counts })
     }
 }
 
@@ -122,9 +153,7 @@ pub(super) struct PaperBlocks {
     pub(super) plan: Arc<BlockPlan>,
     exchange: Exchange,
     wire: Dtype,
-    /// Of a graph that is at hand, for each direction: the entries of each rank's steps, and what these send.
-    counts: [OnceLock<(Vec<Vec<u64>>, Schedule)>; 2],
-    halo: OnceLock<Halo>,
+    counts: Arc<Counts>,
 }
 
 /// A rank's own rows of the adjacency.
@@ -137,7 +166,7 @@ struct PatternSizes {
 
 impl PaperBlocks {
     fn counted(&self, counted: &Counted, transpose: Transpose) -> &(Vec<Vec<u64>>, Schedule) {
-        self.counts[counted.direction(transpose)].get_or_init(|| {
+        self.counts.steps[counted.direction(transpose)].get_or_init(|| {
             let entries = counted.directed(transpose);
             (self.plan.step_nnz(entries), Schedule::new(&self.plan, entries, self.exchange))
         })
@@ -187,7 +216,7 @@ impl PaperBlocks {
         match &self.graph.entries {
             Entries::Counted(counted) => {
                 let own = &self.plan.ranks[rank].own;
-                let halo = self.halo.get_or_init(|| Halo::new(&self.plan, &counted.looped)).of(rank);
+                let halo = self.counts.halo.get_or_init(|| Halo::new(&self.plan, &counted.looped)).of(rank);
                 let indptr = counted.looped.indptr();
                 PatternSizes {
                     nnz: indptr[own.end] - indptr[own.start],

@@ -11,6 +11,9 @@ use girih_partition::{BlockPlan, Patches, RankPlan, part, place_in};
 use crate::params::Gradients;
 use crate::tape::Pool;
 
+/// Numbers that are handed to the first rank at a time: 64 MiB.
+pub(super) const HANDED: usize = 1 << 24;
+
 /// One rank among those that train together: its part of the plan, and the groups that it belongs to.
 pub struct Ranks<B: Backend> {
     plan: Arc<BlockPlan>,
@@ -159,22 +162,30 @@ impl<B: Backend> Ranks<B> {
         Ok(all)
     }
 
-    /// As [`gather`](Self::gather), on the host: for checkpoints.
+    /// As [`gather`](Self::gather), on the host of the first rank, which alone has them: for checkpoints.
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn gather_on_host(&self, rows: &Matrix) -> Result<Matrix, CommError> {
-        let all = self.join_rows(rows.data())?;
-        Ok(Matrix::new(self.plan.n_nodes, rows.n_cols(), all).expect("the rows of every node once"))
+    pub(crate) fn gather_on_first(&self, own: &Matrix) -> Result<Option<Matrix>, CommError> {
+        let (n_nodes, cols) = (self.plan.n_nodes, own.n_cols());
+        let mut all = Vec::with_capacity(if self.rank == 0 { n_nodes * cols } else { 0 });
+        self.hand_rows(own, HANDED, &mut |rows| all.extend_from_slice(rows.data()))?;
+        Ok((self.rank == 0).then(|| Matrix::new(n_nodes, cols, all).expect("the rows of every node once")))
     }
 
-    /// Hands the rows of all nodes to `take`, at most `block` at a time in the order of nodes, from those that each
-    /// rank has. The first rank calls it; the rows are never together.
+    /// Hands the rows of all nodes to `take`, `at_once` numbers or a row of them at a time in the order of nodes, from
+    /// those that each rank has. The first rank calls it; the rows are never together.
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn hand_rows(&self, own: &Matrix, block: usize, take: &mut dyn FnMut(&Matrix)) -> Result<(), CommError> {
+    pub(crate) fn hand_rows(
+        &self,
+        own: &Matrix,
+        at_once: usize,
+        take: &mut dyn FnMut(&Matrix),
+    ) -> Result<(), CommError> {
         let ((n_peers, place), width) = (self.peers(), own.n_cols());
+        let block = (at_once / width.max(1)).max(1);
         for (peer, nodes) in self.peer_nodes().enumerate() {
             for first in (0..nodes.len()).step_by(block) {
                 let rows = || own.row_slice(first..nodes.len().min(first + block));
@@ -197,7 +208,7 @@ impl<B: Backend> Ranks<B> {
         Ok(())
     }
 
-    /// The way back of [`gather_on_host`](Self::gather_on_host): this rank's own rows of a matrix; `None` when it has
+    /// The way back of [`gather_on_first`](Self::gather_on_first): this rank's own rows of a matrix; `None` when it has
     /// not a row for each node.
     pub(crate) fn own_rows(&self, all: &Matrix) -> Option<Matrix> {
         // A copy: what a rank holds does not keep the rows of others.

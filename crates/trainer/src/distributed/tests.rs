@@ -473,11 +473,13 @@ fn rows_are_handed_over_in_order_and_in_pieces() {
         let handed = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
             let ranks: Ranks<Cpu> = Ranks::new(Arc::clone(&plan), Box::new(world))?;
             let mut pieces: Vec<Matrix> = Vec::new();
-            ranks.hand_rows(&operand().row_slice(ranks.own()), 4, &mut |rows| pieces.push(rows.clone()))?;
-            Ok(pieces)
+            let own = operand().row_slice(ranks.own());
+            ranks.hand_rows(&own, 4 * own.n_cols(), &mut |rows| pieces.push(rows.clone()))?;
+            Ok((pieces, ranks.gather_on_first(&own)?))
         });
-        let mut handed = handed.unwrap();
+        let (mut handed, gathered): (Vec<_>, Vec<_>) = handed.unwrap().into_iter().unzip();
         let first = handed.remove(0);
+        assert!(gathered[0].as_ref() == Some(&operand()) && gathered[1..].iter().all(Option::is_none), "{scheme}");
         assert!(first.iter().all(|rows| (1..=4).contains(&rows.n_rows())), "{scheme}");
         assert_eq!(
             first.iter().flat_map(|rows| rows.data().to_vec()).collect::<Vec<_>>(),

@@ -33,7 +33,7 @@ fn six_more(dataset: &Dataset, config: &TrainConfig, checkpoint: &Checkpoint) ->
     let mut run = stage.run(config);
     run.state_mut().restore(checkpoint).unwrap();
     let losses = train_epochs(&mut run, 6);
-    (losses, run.state().checkpoint(stage.data.clone()).unwrap())
+    (losses, run.state().checkpoint(stage.data.clone()).unwrap().unwrap())
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn ten_epochs_are_four_and_six() {
             let stage = Stage::new(dataset.clone(), &config);
             let mut run = stage.run(&config);
             train_epochs(&mut run, 4);
-            let four = run.state().checkpoint(stage.data.clone()).unwrap();
+            let four = run.state().checkpoint(stage.data.clone()).unwrap().unwrap();
             let losses = train_epochs(&mut run, 6);
-            let ten = run.state().checkpoint(stage.data.clone()).unwrap();
+            let ten = run.state().checkpoint(stage.data.clone()).unwrap().unwrap();
 
             let (found, end) = six_more(&dataset, &config, &four);
             assert_eq!(found, losses, "{kind:?} {optimizer:?}");
@@ -72,7 +72,7 @@ fn a_checkpoint_reads_back_as_it_was_written() {
     let path = folder.path().join("state.safetensors");
     for _ in 0..2 {
         run.epoch().unwrap();
-        let checkpoint = run.state().checkpoint(stage.data.clone()).unwrap();
+        let checkpoint = run.state().checkpoint(stage.data.clone()).unwrap().unwrap();
         checkpoint.save(&path).unwrap();
         assert_eq!(Checkpoint::load(&path).unwrap(), checkpoint);
     }
@@ -84,7 +84,7 @@ fn a_cut_or_changed_checkpoint_is_refused_by_name() {
     let stage = Stage::new(planted("nodes=200"), &config);
     let mut run = stage.run(&config);
     run.epoch().unwrap();
-    let bytes = bytes_of(&run.state().checkpoint(stage.data.clone()).unwrap());
+    let bytes = bytes_of(&run.state().checkpoint(stage.data.clone()).unwrap().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.safetensors");
     for length in [0, 7, 8, 100, bytes.len() / 2, bytes.len() - 1] {
