@@ -287,7 +287,7 @@ fn rows_that_a_device_writes_to_the_host_are_read_as_they_were() {
     for (cols, dtype) in [(16, Dtype::F32), (5, Dtype::F32), (40, Dtype::Bf16), (3, Dtype::Bf16)] {
         let values =
             |first: usize, n: usize| (first * cols..(first + n) * cols).map(|i| (i % 127) as f32 - 60.0).collect();
-        let mut store = cuda.row_store(Shape::new(300, cols), dtype).unwrap().expect("memory of the host");
+        let mut store = cuda.row_store(Shape::new(300, cols), dtype, false).unwrap().expect("memory of the host");
         for (first, n) in [(0, 130), (130, 1), (131, 169)] {
             let rows = cuda.upload(&Matrix::new(n, cols, values(first, n)).unwrap(), dtype).unwrap();
             store.write(&cuda, first, &rows).unwrap();
@@ -306,7 +306,7 @@ fn rows_that_a_device_writes_to_the_host_are_read_as_they_were() {
             assert!(store.write(&cuda, first, &rows).is_err_and(|error| error.to_string().contains("300 rows")));
         }
     }
-    assert!(Cpu::new().row_store(Shape::new(1, 1), Dtype::F32).unwrap().is_none());
+    assert!(Cpu::new().row_store(Shape::new(1, 1), Dtype::F32, false).unwrap().is_none());
 }
 
 #[test]

@@ -17,8 +17,8 @@ use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{Layout, Links, Network, PaperGraph, RankJob, RankOptions, RankPlanner, TrainJob};
 use girih_trainer::{
-    BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, SessionOptions, TierConfig,
-    TrainConfig, parse_codec,
+    BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, ScoreBy, SessionOptions,
+    TierConfig, TrainConfig, parse_codec,
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -489,7 +489,15 @@ fn ranks_want_a_card_each_unless_they_are_asked_to_share() {
 
 /// What ranks come to on cards that share `config` so, by NCCL.
 fn outcome(cards: &[Cuda], config: &TrainConfig, how: impl FnOnce(RankOptions) -> RankOptions) -> (Vec<f32>, Outcome) {
-    let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
+    outcome_on("synth:planted,nodes=3001,degree=12,features=24,classes=5", cards, config, how)
+}
+
+fn outcome_on(
+    spec: &str,
+    cards: &[Cuda],
+    config: &TrainConfig,
+    how: impl FnOnce(RankOptions) -> RankOptions,
+) -> (Vec<f32>, Outcome) {
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
     let grid = ProcessGrid::new(Scheme::OneD, cards.len(), 1).expect("ranks that can be arranged");
     let ranks = how(RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Rows, DEADLINE) });
@@ -569,6 +577,32 @@ fn cards_share_subgraphs_and_patches() {
                 let case = (config.model.kind, config.batch.kind, transport);
                 assert!((a - b).abs() <= bound * a.abs(), "{case:?}: {shared:?}, on one card {single:?}");
             }
+        }
+    }
+}
+
+/// Rows of hidden layers come together on every card, or lie in memory of the host that all cards write.
+#[test]
+fn cards_take_turns_at_scores_layer_by_layer() {
+    let Some(n) = several().map(|cards| cards.len()) else { return };
+    // Several rounds of several times as many nodes as are computed at once.
+    let spec = "synth:planted,nodes=150001,degree=8,features=24,classes=5";
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
+    for kind in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat] {
+        let scores = |score_by, every_card: Option<f64>| {
+            let batch = BatchConfig { score_by, ..batch.clone() };
+            let features = every_card.map(|every_card| CacheShares { every_card, one_card: 0.0 });
+            let tiers = TierConfig { features, ..TierConfig::default() };
+            let config = TrainConfig { epochs: 2, eval_every: 2, batch, tiers, ..TrainConfig::for_model(kind) };
+            outcome_on(spec, &cards(n), &config, |ranks| ranks).1.runs[0].last
+        };
+        let expected = scores(Some(ScoreBy::Graph), None);
+        for (found, what) in
+            [(scores(Some(ScoreBy::Layers), None), "on cards"), (scores(None, Some(0.3)), "on the host")]
+        {
+            let pairs = [(expected.val_loss, found.val_loss), (expected.test_loss, found.test_loss)];
+            let is_near = |(a, b): (Option<f64>, Option<f64>)| (a.unwrap() - b.unwrap()).abs() < 2e-3 * a.unwrap();
+            assert!(pairs.into_iter().all(is_near), "{kind:?}, {what}: {found:?}, of the graph {expected:?}");
         }
     }
 }

@@ -507,11 +507,16 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Room for rows in memory of the host that the device writes and reads; `None` where the device's memory is the
-    /// host's.
+    /// host's. Where ranks make it `together`, all of them call this, and those of one process get the same room.
     ///
     /// # Errors
-    /// When the host gives no such memory.
-    fn row_store(&self, _shape: Shape, _dtype: Dtype) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError>
+    /// When the host gives no such memory, or a rank fails.
+    fn row_store(
+        &self,
+        _shape: Shape,
+        _dtype: Dtype,
+        _together: bool,
+    ) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError>
     where
         Self: Sized,
     {

@@ -118,7 +118,13 @@ pub trait FetchedRows: Sync {
 }
 
 /// Rows in memory of the host that a device writes, one block of them after the other, and reads by id.
+///
+/// Devices of several ranks may share it: each row is then written by one of them, and read by the others when they
+/// have met after that.
 pub trait RowStore<B: Backend>: RowReader<B> {
+    /// Whether the devices of all ranks share it.
+    fn is_shared(&self) -> bool;
+
     /// Overwrites the rows from `first` on with those of `rows`.
     ///
     /// # Errors

@@ -210,8 +210,13 @@ impl Backend for Cuda {
         Self::split_rows(self, rows, placement)
     }
 
-    fn row_store(&self, shape: Shape, dtype: Dtype) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError> {
-        Self::row_store(self, shape, dtype).map(Some)
+    fn row_store(
+        &self,
+        shape: Shape,
+        dtype: Dtype,
+        together: bool,
+    ) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError> {
+        Self::row_store(self, shape, dtype, together).map(Some)
     }
 
     fn neighbor_graph(

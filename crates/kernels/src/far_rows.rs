@@ -27,7 +27,7 @@ use crate::device::{BLOCK, Ending, threads_for};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
-use crate::placed::{Group, HostPieces, OnCards, PlacedRows, ReadRows, Rows};
+use crate::placed::{Group, HostPieces, OnCards, PlacedRows, ReadRows, Rows, SharedPinned};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
 use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
 
@@ -79,6 +79,8 @@ pub(crate) enum Memory {
     Split(StagedRows, Option<BesideCards>),
     /// All on the host, as this device wrote them.
     Written(Pinned),
+    /// The same, as the devices of all ranks of the process did.
+    WrittenTogether(SharedPinned),
     /// All on the device, one after the other.
     Device(CudaSlice<u8>),
 }
@@ -238,10 +240,20 @@ impl Cuda {
     }
 
     /// [`Backend::row_store`](girih_compute::Backend::row_store).
-    pub(crate) fn row_store(&self, shape: Shape, dtype: Dtype) -> Result<Box<dyn RowStore<Self>>, ComputeError> {
+    pub(crate) fn row_store(
+        &self,
+        shape: Shape,
+        dtype: Dtype,
+        together: bool,
+    ) -> Result<Box<dyn RowStore<Self>>, ComputeError> {
         let form = Dense { cols: shape.cols, dtype };
         checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
-        let memory = Memory::Written(Pinned::new(self, shape.rows * form.row_bytes(), OPERATION)?);
+        let n_bytes = shape.rows * form.row_bytes();
+        let shared = if together { Group::of_process(self).pinned(self, OPERATION, n_bytes)? } else { None };
+        let memory = match shared {
+            Some(shared) => Memory::WrittenTogether(shared),
+            None => Memory::Written(Pinned::new(self, n_bytes, OPERATION)?),
+        };
         Ok(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?))
     }
 
@@ -396,6 +408,7 @@ impl CudaRows {
             Memory::Placed(placed) => placed.addresses(cuda),
             Memory::Staged(_, beside) | Memory::Split(_, beside) => (0, beside.as_ref()?.on_cards.list(cuda)),
             Memory::Written(pinned) => (pinned.address(), 0),
+            Memory::WrittenTogether(shared) => (shared.memory().address(), 0),
             Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
         };
         Some(RowsArgument { first, rows, row_bytes: self.row_bytes as u64 })
@@ -406,7 +419,7 @@ impl CudaRows {
         match (&self.memory, launch.decodes()) {
             (Memory::Placed(placed), false) if placed.are_on_host() => BLOCKS_OF_BUS,
             (Memory::Placed(placed), false) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
-            (Memory::Written(_), _) => BLOCKS_OF_BUS,
+            (Memory::Written(_) | Memory::WrittenTogether(_), _) => BLOCKS_OF_BUS,
             (Memory::Placed(_) | Memory::Staged(..) | Memory::Split(..), _) => ON_CARDS,
             (Memory::Device(_), _) => IN_DEVICE,
         }
@@ -706,10 +719,13 @@ impl RowSums<Cuda> for CudaRows {
 }
 
 impl RowStore<Cuda> for CudaRows {
+    fn is_shared(&self) -> bool {
+        matches!(self.memory, Memory::WrittenTogether(_))
+    }
+
     fn write(&mut self, cuda: &Cuda, first: usize, rows: &CudaMatrix) -> Result<(), ComputeError> {
-        let (Memory::Written(pinned), Form::Dense(form)) = (&mut self.memory, &self.form) else {
-            return Err(ComputeError::argument(OPERATION, "only rows of a store are written"));
-        };
+        let not_written = || ComputeError::argument(OPERATION, "only rows of a store are written");
+        let Form::Dense(form) = &self.form else { return Err(not_written()) };
         let Shape { rows: n, cols } = rows.shape;
         if cols != form.cols || rows.dtype != form.dtype || n > self.n_rows.saturating_sub(first) {
             let (found, wanted) = (rows.dtype.name(), form.dtype.name());
@@ -725,7 +741,12 @@ impl RowStore<Cuda> for CudaRows {
         if n_bytes == 0 {
             return Ok(());
         }
-        let out = &mut pinned.bytes_mut()[begin..begin + n_bytes];
+        let out = match &mut self.memory {
+            Memory::Written(pinned) => &mut pinned.bytes_mut()[begin..begin + n_bytes],
+            // SAFETY: each row is one rank's to write, and nobody reads it before ranks have met.
+            Memory::WrittenTogether(shared) => unsafe { shared.memory().own_bytes(begin..begin + n_bytes) },
+            _ => return Err(not_written()),
+        };
         cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
         // `rows` may be written again as soon as this returns, by whatever stream.
         cuda.device.wait(OPERATION)

@@ -1,6 +1,7 @@
 //! [`Pinned`]: memory of the host that devices read in place.
 
 use std::ffi::c_void;
+use std::ops::Range;
 
 use cudarc::driver::sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CUresult, cuMemHostGetDevicePointer_v2,
@@ -25,10 +26,20 @@ const TOUCHED_BYTES: usize = 2 << 20;
 /// takes a second, the driver's own allocation eleven.
 pub(crate) struct Pinned {
     bytes: MmapMut,
-    /// Where devices find the first byte.
+    /// Where the host finds the first byte.
+    first: Writable,
+    /// Where devices find it.
     address: u64,
     uses: Ending,
 }
+
+/// An address that several threads write behind, each its own bytes.
+struct Writable(*mut u8);
+
+// SAFETY: an address; who writes behind it says that nobody else does.
+unsafe impl Send for Writable {}
+// SAFETY: as above.
+unsafe impl Sync for Writable {}
 
 impl Pinned {
     /// So many bytes, all zero. `what` they are for is said where the system refuses them.
@@ -49,12 +60,13 @@ impl Pinned {
         bytes
             .par_chunks_mut(TOUCHED_BYTES)
             .for_each(|piece| piece.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 0));
-        let first = bytes.as_mut_ptr().cast::<c_void>();
+        let first_byte = bytes.as_mut_ptr();
+        let first = first_byte.cast::<c_void>();
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         let checked = |result: CUresult| result.result().map_err(|error| refused(explain(error.0)));
         // SAFETY: as many bytes are mapped there, and stay so until they are given back below.
         checked(unsafe { cuMemHostRegister_v2(first, bytes.len(), flags) })?;
-        let mut pinned = Self { bytes, address: 0, uses };
+        let mut pinned = Self { bytes, first: Writable(first_byte), address: 0, uses };
         // SAFETY: the memory was registered for devices; the pointer is to a live number.
         checked(unsafe { cuMemHostGetDevicePointer_v2(&raw mut pinned.address, first, 0) })?;
         Ok(pinned)
@@ -66,6 +78,17 @@ impl Pinned {
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
+    }
+
+    /// Some bytes, to be written where others write others.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes these while they are borrowed.
+    #[expect(clippy::mut_from_ref, reason = "ranks share the memory, each with bytes of its own")]
+    pub(crate) unsafe fn own_bytes(&self, range: Range<usize>) -> &mut [u8] {
+        assert!(range.end <= self.bytes.len(), "bytes of this memory");
+        // SAFETY: they are mapped as long as this lives; the caller's for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.first.0.add(range.start), range.len()) }
     }
 
     /// Where devices find the first byte.

@@ -117,6 +117,12 @@ struct Slab {
     address: u64,
 }
 
+/// Pinned memory that ranks of a process share.
+pub(crate) struct SharedPinned {
+    of_first: Arc<Option<Pinned>>,
+    uses: Ending,
+}
+
 /// The ranks whose cards read each other's rows, or share what the host has.
 pub(crate) struct Group<'c> {
     rank: usize,
@@ -388,15 +394,33 @@ impl Near {
     }
 }
 
+impl SharedPinned {
+    pub(crate) fn memory(&self) -> &Pinned {
+        self.of_first.as_ref().as_ref().expect("the first rank has it")
+    }
+}
+
+impl Drop for SharedPinned {
+    /// As for all rows.
+    fn drop(&mut self) {
+        self.uses.wait();
+    }
+}
+
 impl<'c> Group<'c> {
-    /// Those that share: the ranks of one process.
-    pub(crate) fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
+    /// The ranks of one process.
+    pub(crate) fn of_process(cuda: &'c Cuda) -> Self {
         let peers = cuda.device.peers().filter(|peers| peers.is_one_process());
-        let group = peers.map_or(Self { rank: 0, size: 1, peers: None }, |peers| Self {
+        peers.map_or(Self { rank: 0, size: 1, peers: None }, |peers| Self {
             rank: peers.rank(),
             size: peers.size(),
             peers: Some(peers),
-        });
+        })
+    }
+
+    /// Those that share: the ranks of one process.
+    pub(crate) fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
+        let group = Self::of_process(cuda);
         let is_spread = placement.spans().iter().any(|span| matches!(span.holder, Holder::Card(_) | Holder::Cards));
         if is_spread && placement.n_cards() != group.size {
             return Err(ComputeError::argument(
@@ -410,6 +434,24 @@ impl<'c> Group<'c> {
             ));
         }
         Ok(group)
+    }
+
+    /// Pinned memory of the first rank, which all of them get; `None` for a card alone.
+    ///
+    /// # Errors
+    /// When the host pins no such memory, or a rank fails.
+    pub(crate) fn pinned(
+        &self,
+        cuda: &Cuda,
+        operation: &'static str,
+        n_bytes: usize,
+    ) -> Result<Option<SharedPinned>, ComputeError> {
+        if self.size == 1 {
+            return Ok(None);
+        }
+        let mine = (self.rank == 0).then(|| Pinned::new(cuda, n_bytes, operation)).transpose()?;
+        let of_first = self.hand_out(operation, mine)?.swap_remove(0);
+        Ok(Some(SharedPinned { of_first, uses: cuda.device.ending(&cuda.device.stream) }))
     }
 
     /// Gives the other ranks something of this one, and gets theirs, in the order of ranks.

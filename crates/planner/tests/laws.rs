@@ -110,7 +110,7 @@ fn rows_come_at_once_in_parts_or_step_by_step_and_products_in_chunks_where_somet
 
 /// Edges of which most lead to few nodes, and more of these to the first ranks' than to the last.
 fn skewed(n: usize) -> Csr {
-    let ids = |row: usize| (0..n).filter(move |&column| (row * 31 + column * 17) % (3 + column / 8) == 0);
+    let ids = |row: usize| (0..n).filter(move |&column| (row * 31 + column * 17).is_multiple_of(3 + column / 8));
     let mut indptr = vec![0];
     let indices: Vec<u32> = (0..n)
         .flat_map(|row| {

@@ -63,6 +63,23 @@ impl Room {
             ))
         })
     }
+
+    /// What rows of hidden layers leave of the host, where it is known how much that has.
+    ///
+    /// # Errors
+    /// When it has not even what these take: the message names bytes and what would help.
+    pub fn host_beside(&self, layer_bytes: u64) -> Result<Option<u64>, TierError> {
+        let Some(host_bytes) = self.host_bytes else { return Ok(None) };
+        let left = host_bytes.checked_sub(layer_bytes).ok_or_else(|| {
+            TierError::invalid(format!(
+                "rows of hidden layers need {} of the host while scores are taken, but the host has {}; take narrower layers, bf16, \
+                 or a host with more memory",
+                bytes(layer_bytes),
+                bytes(host_bytes)
+            ))
+        })?;
+        Ok(Some(left))
+    }
 }
 
 /// Where topology and features lie.

@@ -203,6 +203,10 @@ impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
         &*self.model
     }
 
+    fn is_shared(&self) -> bool {
+        matches!(&self.scored, Scored::Layers(layers) if layers.is_shared())
+    }
+
     fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
         Self::evaluate(self, state)
     }

@@ -25,7 +25,7 @@ use crate::models::{self, Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::sampled::{self, BatchPlan, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice, TierConfig};
+use crate::sampled::{self, BatchPlan, LayerCosts, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice, TierConfig};
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
@@ -91,6 +91,8 @@ pub struct Plan {
     pub peak_bytes: u64,
     /// Most bytes at once before the first evaluation, which takes the full graph.
     pub step_peak_bytes: u64,
+    /// Bytes of the host, where scores are taken layer by layer and rows of hidden layers are kept there.
+    pub host_layer_bytes: u64,
     /// Seconds of computing before the first epoch.
     pub prepare_seconds: f64,
     /// Seconds of an epoch: its training steps.
@@ -275,17 +277,18 @@ impl Plan {
         let (stepped, traffic) = (meter.cost(), exchanged(among, traffic));
 
         let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
-        let evaluate = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
+        let (evaluate, host_layer_bytes) = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
             let keeps_on_host = config.tiers.features.is_some() && !is_main_memory;
             let is_ahead = config.batch.prefetch > 0 && !is_main_memory;
             let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host, is_main_memory, is_ahead };
-            scores.evaluate((meter, &params, &mut pool), data, &inputs)?
+            let LayerCosts { seconds, host_bytes } = scores.evaluate((meter, &params, &mut pool), data, &inputs)?;
+            (seconds, host_bytes)
         } else {
             let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
             let output = model.forward(&mut tape, &inputs)?;
             task.evaluate(&mut tape, output)?;
             drop(tape);
-            seconds(stepped, meter.cost())
+            (seconds(stepped, meter.cost()), 0)
         };
         if let Some(graph) = inputs.rounding() {
             // At the end, what rounding comes to is found by a pass without.
@@ -306,6 +309,7 @@ impl Plan {
             parameter_bytes,
             peak_bytes: evaluated.peak_bytes,
             step_peak_bytes: stepped.peak_bytes,
+            host_layer_bytes,
             prepare_seconds: prepared.seconds,
             epoch_seconds: epoch,
             computed_seconds: steps_per_epoch * (stepped.computed_seconds - prepared.computed_seconds),

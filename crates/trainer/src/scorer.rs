@@ -12,6 +12,11 @@ pub(crate) trait Scorer<'a, B: Backend> {
     /// The model.
     fn model(&self) -> &dyn Model<B>;
 
+    /// Whether ranks that each have all take scores together, and not one for all of them.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// As [`Run::evaluate`](crate::Run::evaluate).
     fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError>;
 

@@ -13,7 +13,8 @@ use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, Tes
 
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend, use_threads};
-use super::ranks::{Company, Place, stages};
+use super::ranks::{Company, Place};
+use super::sharing::stages;
 use super::train::data_of;
 use super::{process_grid, required};
 use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, PredictArgs, RankArgs};

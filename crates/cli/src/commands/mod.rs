@@ -16,6 +16,7 @@ mod planned;
 mod ranks;
 mod reorder;
 mod sample;
+mod sharing;
 mod stats;
 mod train;
 

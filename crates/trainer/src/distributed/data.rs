@@ -25,7 +25,6 @@ use crate::session::{
 };
 use crate::targets::Targets;
 
-
 /// What ranks read of a data set, each its own rows. Those that are threads share it.
 pub(super) struct CutData {
     pub(super) plan: Arc<BlockPlan>,

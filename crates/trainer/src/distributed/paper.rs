@@ -74,7 +74,6 @@ impl Counted {
         }
     }
 
-
     /// The entries of `op(Â)`.
     fn directed(&self, transpose: Transpose) -> &Csr {
         match self.direction(transpose) {

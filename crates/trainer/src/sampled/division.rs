@@ -39,7 +39,7 @@ pub struct Division {
     pub topology_bytes: u64,
     /// Bytes of features, with the list of where they are.
     pub feature_bytes: u64,
-    /// Bytes of host memory for what is placed.
+    /// Bytes of host memory for what is placed, and for rows of hidden layers while scores are taken.
     pub host_bytes: u64,
 }
 
@@ -64,6 +64,7 @@ impl Division {
         let training_bytes = training.device_bytes() + reserved;
         room.beside(training_bytes)?;
         let left = training.bytes_left(room.card_bytes - reserved).unwrap_or(0);
+        let room = Room { host_bytes: room.host_beside(training.host_layer_bytes)?, ..room };
         let (neighborhoods, seeds) = (drawn_from(dataset, config)?, seeds(dataset));
         let (heats, reads) = heats_and_reads(&neighborhoods, seeds, config)?;
         let meter = Meter::cuda(config.precision, None);
@@ -94,7 +95,7 @@ impl Division {
             training_bytes,
             topology_bytes: planned.topology.card_bytes,
             feature_bytes: planned.features.card_bytes,
-            host_bytes: planned.topology.host_bytes + planned.features.host_bytes,
+            host_bytes: planned.topology.host_bytes + planned.features.host_bytes + training.host_layer_bytes,
         })
     }
 
@@ -399,10 +400,14 @@ mod tests {
         let (dataset, config) = data(None);
         let bytes = some(ends(&dataset, &config));
         let of_host = |host_bytes| Division::new(&dataset, &config, Room { host_bytes, ..room(1, bytes) }, 0);
-        let message = of_host(Some(1000)).unwrap_err().to_string();
+        // Rows of the hidden layer are there while scores are taken.
+        let layers = 4 * 64 * dataset.n_nodes() as u64;
+        let message = of_host(Some(layers - 1)).unwrap_err().to_string();
+        assert!(message.contains(&format!("({layers} bytes)")) && message.contains("narrower layers"), "{message}");
+        let message = of_host(Some(layers + 1000)).unwrap_err().to_string();
         assert!(message.contains("(1000 bytes)") && message.contains("features as codes"), "{message}");
         let named = message.split("the host needs ").nth(1).and_then(|rest| rest.split(['(', ' ']).nth(3)).unwrap();
-        let named: u64 = named.parse().unwrap();
+        let named = layers + named.parse::<u64>().unwrap();
         assert!(of_host(Some(named - 1)).is_err());
         assert!(of_host(Some(named)).unwrap().host_bytes <= named);
     }

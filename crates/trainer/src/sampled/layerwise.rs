@@ -9,10 +9,16 @@
 //! matrix of the device; where features are kept in memory of the host, these are, too. This is the layer-wise
 //! inference of Hamilton et al. (GraphSAGE, NeurIPS 2017) as Wang et al. (DGL, 2019) have it: each row is computed
 //! once, instead of once for each path to it.
+//!
+//! Ranks that each have the whole graph take turns: of as many times some nodes as there are ranks each takes its own
+//! part, and the rows of all come together before the next round. Devices of one process write rows of hidden layers
+//! that the host keeps side by side instead, and meet after each layer.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
+use girih_comm::Collective;
 use girih_compute::{Backend, Dtype, RowReader, RowStore, Shape};
 use girih_datasets::{Labels, Split};
 use girih_graph_format::NodeId;
@@ -31,13 +37,15 @@ use crate::state::RunState;
 use crate::tape::{Mode, Tape};
 use crate::targets::Targets;
 
-/// Nodes whose rows are computed at a time.
+/// Nodes whose rows are computed at a time, by all ranks together.
 pub(crate) const NODES_AT_ONCE: usize = 1 << 15;
 
 /// Logits of some nodes.
 pub(crate) struct Layerwise<'a, B: Backend> {
     material: &'a Material<B>,
     nodes: Cow<'a, [NodeId]>,
+    /// The ranks that take turns, if there are several.
+    world: Option<&'a dyn Collective<B>>,
 }
 
 /// The nodes of a split, ascending, and what is known of them; ids are positions among them.
@@ -56,10 +64,26 @@ enum Rows<B: Backend> {
     OnHost(Box<dyn RowStore<B>>, usize, Dtype),
 }
 
-/// Nodes that a layer is computed for, some after the others.
-enum Chunks<'n> {
+/// Nodes that a layer is computed for, some after the others; of several ranks, one after the other takes some.
+struct Chunks<'n> {
+    nodes: Nodes<'n>,
+    at_once: usize,
+    rank: usize,
+    size: usize,
+}
+
+enum Nodes<'n> {
     All(usize),
     Some(&'n [NodeId]),
+}
+
+/// What a layer leaves, while it is computed.
+struct Leaving<'l, 'a, B: Backend> {
+    layers: &'l Layerwise<'a, B>,
+    chunks: &'l Chunks<'l>,
+    is_last: bool,
+    /// Made when it is known how wide they are.
+    rows: Option<Rows<B>>,
 }
 
 /// Whether scores of a run of `config` are taken layer by layer: if that is asked for, or if devices do not have all
@@ -99,13 +123,24 @@ impl<B: Backend> SplitNodes<B> {
 impl<'a, B: Backend> Layerwise<'a, B> {
     /// Of some nodes of a graph, for a model that has [layers](Model::as_layers).
     pub(crate) fn new(material: &'a Material<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
-        Self { material, nodes: nodes.into() }
+        Self { material, nodes: nodes.into(), world: None }
+    }
+
+    /// The same by the ranks of a world, each of which has the whole graph and all parameters, and asks for the same.
+    #[must_use]
+    pub(crate) fn among(self, world: Option<&'a dyn Collective<B>>) -> Self {
+        Self { world: world.filter(|world| world.size() > 1), ..self }
+    }
+
+    /// Whether ranks take turns, so that all of them have to ask.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.world.is_some()
     }
 
     /// A row for each of the nodes, in their order, with the parameters as they are.
     ///
     /// # Errors
-    /// When the device's memory does not suffice, or it fails.
+    /// When the device's memory does not suffice, it fails, or another rank does.
     pub(crate) fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
         let layers = model.as_layers().expect("runs that score by layers ask first");
         let in_place = model.needs().hops > 0;
@@ -113,18 +148,15 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         let mut before = None;
         for layer in 0..n_layers {
             let is_last = layer + 1 == n_layers;
-            let chunks = if is_last { Chunks::Some(&self.nodes) } else { Chunks::All(self.n_nodes()) };
-            let mut rows: Option<Rows<B>> = None;
-            self.for_each_chunk(state, before.as_ref(), (&chunks, in_place), |state, first, inputs| {
+            let nodes = if is_last { Nodes::Some(&self.nodes) } else { Nodes::All(self.n_nodes()) };
+            let chunks = Chunks::new(nodes, self.world.map_or((0, 1), |world| (world.rank(), world.size())));
+            let mut leaving = Leaving { layers: self, chunks: &chunks, is_last, rows: None };
+            self.for_each_round(state, before.as_ref(), (&chunks, in_place), |state, round, inputs| {
                 let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
-                let computed = layers.layer(&mut tape, inputs, layer)?;
-                let computed = tape.value(computed);
-                if rows.is_none() {
-                    rows = Some(self.room(state.backend, (chunks.len(), computed), is_last)?);
-                }
-                rows.as_mut().expect("made above").write(state.backend, first, computed)
+                let computed = inputs.map(|inputs| layers.layer(&mut tape, inputs, layer)).transpose()?;
+                leaving.take(state.backend, round, computed.map(|computed| tape.value(computed)))
             })?;
-            before = rows;
+            before = leaving.whole()?;
         }
         match before {
             Some(Rows::OnDevice(FeatureInput::Dense(logits))) => {
@@ -138,24 +170,14 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         self.material.inputs.n_nodes
     }
 
-    /// Room for as many rows like those of `like`: where features are, but for the last layer's.
-    fn room(&self, backend: &B, (n_rows, like): (usize, &B::Matrix), is_last: bool) -> Result<Rows<B>, TrainError> {
-        let (shape, dtype) = (Shape::new(n_rows, backend.shape(like).cols), backend.dtype(like));
-        let store = if self.material.keeps_on_host && !is_last { backend.row_store(shape, dtype)? } else { None };
-        Ok(match store {
-            Some(store) => Rows::OnHost(store, shape.cols, dtype),
-            None => Rows::OnDevice(FeatureInput::dense(backend.zeros(shape, dtype)?)),
-        })
-    }
-
-    /// Calls `work` for some nodes after the others, with the position of the first and what a layer reads for them:
-    /// all their neighbours, and the rows of these in the layer before.
-    fn for_each_chunk<'b>(
+    /// Calls `work` for each round, with what a layer reads for the nodes that this rank has in it, if any: all their
+    /// neighbours, and the rows of these in the layer before.
+    fn for_each_round<'b>(
         &self,
         state: &mut RunState<'b, B>,
         before: Option<&Rows<B>>,
         (chunks, in_place): (&Chunks<'_>, bool),
-        mut work: impl FnMut(&mut RunState<'b, B>, usize, &Inputs<B>) -> Result<(), TrainError>,
+        mut work: impl FnMut(&mut RunState<'b, B>, usize, Option<&Inputs<B>>) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         let (backend, material) = (state.backend, self.material);
         let read = Read::new(material, before);
@@ -167,13 +189,17 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         };
         let sampler = NeighborSampler::new(FanOut::new(vec![Neighbors::All])?, options)?;
         let on_device = material.on_device.as_ref().filter(|_| read.is_by_device());
-        let source = on_device.map(|graph| graph.source(backend, &sampler, NODES_AT_ONCE)).transpose()?.flatten();
+        let source = on_device.map(|graph| graph.source(backend, &sampler, chunks.at_once)).transpose()?.flatten();
         let is_ahead = state.config.batch.prefetch > 0;
         let mut batches = source.map(|source| DeviceBatches::new(source, read.loader(backend), is_ahead));
-        if let Some(batches) = &mut batches {
+        if let Some(batches) = batches.as_mut().filter(|_| chunks.n_batches() > 0) {
             batches.begin(chunks, 0, &mut state.pool)?;
         }
-        for at in 0..chunks.n_batches() {
+        for at in 0..chunks.n_rounds() {
+            if at >= chunks.n_batches() {
+                work(state, at, None)?;
+                continue;
+            }
             let inputs = match &mut batches {
                 Some(batches) => {
                     let DeviceBatch { sampled, rows, .. } = batches.next(chunks, at, &mut state.pool)?;
@@ -181,7 +207,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
                 }
                 None => self.sampled_by_host(state, &read, &sampler, &chunks.seeds(at))?,
             };
-            work(state, at * NODES_AT_ONCE, &inputs)?;
+            work(state, at, Some(&inputs))?;
             recycle_inputs(inputs, backend, &mut state.pool);
             state.pool.drop_unused();
         }
@@ -258,29 +284,141 @@ impl<B: Backend> Rows<B> {
     }
 }
 
-impl Chunks<'_> {
-    fn len(&self) -> usize {
+impl<B: Backend> Leaving<'_, '_, B> {
+    /// Takes the rows that this rank has computed in a round, if any; where ranks take turns, all of them call it.
+    fn take(&mut self, backend: &B, round: usize, own: Option<&B::Matrix>) -> Result<(), TrainError> {
+        let Self { chunks, .. } = *self;
+        if self.rows.is_none() {
+            let (cols, dtype) = self.width(backend, own)?;
+            self.rows = Some(self.room(backend, Shape::new(chunks.len(), cols), dtype)?);
+        }
+        let rows = self.rows.as_mut().expect("made above");
+        let Some(world) = self.layers.world.filter(|_| !rows.are_shared()) else {
+            return own.map_or(Ok(()), |own| rows.write(backend, chunks.range(round, chunks.rank).start, own));
+        };
+        let (cols, dtype) = rows.width(backend);
+        let of_ranks: Vec<usize> = (0..chunks.size).map(|rank| chunks.range(round, rank).len()).collect();
+        let mut all = backend.zeros(Shape::new(of_ranks.iter().sum(), cols), dtype)?;
+        match own {
+            Some(own) => world.all_gather(&of_ranks, own, &mut all)?,
+            None => world.all_gather(&of_ranks, &backend.zeros(Shape::new(0, cols), dtype)?, &mut all)?,
+        }
+        rows.write(backend, chunks.range(round, 0).start, &all)
+    }
+
+    /// Columns and storage of the rows; the first rank always has some, and tells.
+    fn width(&self, backend: &B, own: Option<&B::Matrix>) -> Result<(usize, Dtype), TrainError> {
+        let mine = own.map(|own| (backend.shape(own).cols, backend.dtype(own)));
+        let Some(world) = self.layers.world else { return Ok(mine.expect("one rank has all nodes")) };
+        let told = mine.map_or_else(Vec::new, |width| serde_json::to_vec(&width).expect("numbers and names"));
+        let told = world.all_gather_bytes(&told)?.swap_remove(0);
+        serde_json::from_slice(&told)
+            .map_err(|error| TrainError::rank(0, format!("how wide rows are is unreadable: {error}")))
+    }
+
+    /// Room for rows: where features are, but for the last layer's.
+    fn room(&self, backend: &B, shape: Shape, dtype: Dtype) -> Result<Rows<B>, TrainError> {
+        let Layerwise { material, world, .. } = self.layers;
+        let keeps_on_host = material.keeps_on_host && !self.is_last;
+        let store = if keeps_on_host { backend.row_store(shape, dtype, world.is_some())? } else { None };
+        Ok(match store {
+            Some(store) => Rows::OnHost(store, shape.cols, dtype),
+            None => Rows::OnDevice(FeatureInput::dense(backend.zeros(shape, dtype)?)),
+        })
+    }
+
+    /// All rows, when all ranks have written theirs.
+    fn whole(self) -> Result<Option<Rows<B>>, TrainError> {
+        if let Some(world) = self.layers.world.filter(|_| self.rows.as_ref().is_some_and(Rows::are_shared)) {
+            world.barrier()?;
+        }
+        Ok(self.rows)
+    }
+}
+
+impl<B: Backend> Rows<B> {
+    /// Whether the devices of all ranks write them side by side.
+    fn are_shared(&self) -> bool {
+        matches!(self, Self::OnHost(store, ..) if store.is_shared())
+    }
+
+    /// Columns and storage.
+    fn width(&self, backend: &B) -> (usize, Dtype) {
         match self {
-            Self::All(n_nodes) => *n_nodes,
-            Self::Some(nodes) => nodes.len(),
+            Self::OnDevice(FeatureInput::Dense(all)) => (backend.shape(all).cols, backend.dtype(all)),
+            Self::OnDevice(_) => unreachable!("layers leave dense rows"),
+            Self::OnHost(_, cols, dtype) => (*cols, *dtype),
         }
     }
 }
 
+impl<'n> Chunks<'n> {
+    fn new(nodes: Nodes<'n>, (rank, size): (usize, usize)) -> Self {
+        let chunks = Self { nodes, at_once: 0, rank, size };
+        // Of few nodes each rank has some.
+        let at_once = chunks.len().min(NODES_AT_ONCE).div_ceil(size).max(1);
+        Self { at_once, ..chunks }
+    }
+
+    fn len(&self) -> usize {
+        match self.nodes {
+            Nodes::All(n_nodes) => n_nodes,
+            Nodes::Some(nodes) => nodes.len(),
+        }
+    }
+
+    fn n_rounds(&self) -> usize {
+        self.len().div_ceil(self.at_once * self.size)
+    }
+
+    /// The nodes of a rank in a round, by position.
+    fn range(&self, round: usize, rank: usize) -> Range<usize> {
+        let first = ((round * self.size + rank) * self.at_once).min(self.len());
+        first..self.len().min(first + self.at_once)
+    }
+}
+
 impl SeedLists for Chunks<'_> {
+    /// Rounds in which this rank has nodes: all but the last, perhaps.
     fn n_batches(&self) -> usize {
-        self.len().div_ceil(NODES_AT_ONCE)
+        let n_chunks = self.len().div_ceil(self.at_once);
+        n_chunks.saturating_sub(self.rank).div_ceil(self.size)
     }
 
     /// Nothing is drawn: they have all their neighbours.
     fn seeds(&self, at: usize) -> Drawn<'_> {
-        let first = at * NODES_AT_ONCE;
-        let range = first..self.len().min(first + NODES_AT_ONCE);
+        let range = self.range(at, self.rank);
         let n_all = range.len();
-        let mine = match self {
-            Self::All(_) => Cow::Owned((range.start as NodeId..range.end as NodeId).collect()),
-            Self::Some(nodes) => Cow::Borrowed(&nodes[range]),
+        let mine = match self.nodes {
+            Nodes::All(_) => Cow::Owned((range.start as NodeId..range.end as NodeId).collect()),
+            Nodes::Some(nodes) => Cow::Borrowed(&nodes[range]),
         };
         Drawn { mine, first: 0, n_all, key: DrawKey::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Every node is one rank's in one round, in the order of nodes, and the first rank has some in each.
+        #[test]
+        fn ranks_take_turns(n in 0_usize..200_000, size in 1_usize..20) {
+            let chunks: Vec<Chunks<'_>> = (0..size).map(|rank| Chunks::new(Nodes::All(n), (rank, size))).collect();
+            let mut next = 0;
+            for round in 0..chunks[0].n_rounds() {
+                prop_assert!(round < chunks[0].n_batches());
+                for (rank, mine) in chunks.iter().enumerate() {
+                    let range = mine.range(round, rank);
+                    prop_assert_eq!(range.start, next);
+                    prop_assert_eq!(range.is_empty(), round >= mine.n_batches());
+                    next = range.end;
+                }
+            }
+            prop_assert_eq!(next, n);
+        }
     }
 }

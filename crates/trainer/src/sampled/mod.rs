@@ -43,7 +43,7 @@ pub(crate) use layerwise::{Layerwise, NODES_AT_ONCE, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::{Held, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
-pub(crate) use plan::{BatchPlan, LayerPlan, PlacedRows};
+pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlacedRows};
 pub(crate) use session::{Material, Prepared, raw, sampled_by_device};
 pub use tiers::{TierConfig, TierShare};
 pub use train::MiniBatch;

@@ -278,8 +278,16 @@ pub(crate) struct LayerPlan<'m> {
     pub(crate) is_ahead: bool,
 }
 
+/// What scores take layer by layer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LayerCosts {
+    pub(crate) seconds: f64,
+    /// Bytes of host memory at most: what a layer reads of the one before, and what it leaves.
+    pub(crate) host_bytes: u64,
+}
+
 impl LayerPlan<'_> {
-    /// Takes the memory, and says how many seconds it takes.
+    /// Takes the memory of the device, and says what else it takes.
     ///
     /// # Errors
     /// When the meter refuses shapes.
@@ -288,8 +296,8 @@ impl LayerPlan<'_> {
         (meter, params, pool): (&Meter, &Params<Meter>, &mut Pool<Meter>),
         data: &DataSizes,
         whole: &Inputs<Meter>,
-    ) -> Result<f64, TrainError> {
-        let (n_layers, mut seconds) = (self.layers.n_layers(), 0.0);
+    ) -> Result<LayerCosts, TrainError> {
+        let (n_layers, mut costs, mut read_bytes) = (self.layers.n_layers(), LayerCosts::default(), 0);
         let mut read = match &whole.features {
             Some(FeatureInput::Dense(all)) => Some(Arc::clone(all)),
             _ => None,
@@ -324,10 +332,14 @@ impl LayerPlan<'_> {
                 pool.drop_unused();
             }
             stored = computed;
-            seconds += of_chunk * n_rows as f64 / n_at_once.max(1) as f64;
+            costs.seconds += of_chunk * n_rows as f64 / n_at_once.max(1) as f64;
             read = kept;
+            let is_kept = self.keeps_on_host && layer + 1 < n_layers;
+            let left_bytes = if is_kept { (n_rows * meter.stride(computed.0, computed.1)) as u64 } else { 0 };
+            costs.host_bytes = costs.host_bytes.max(read_bytes + left_bytes);
+            read_bytes = left_bytes;
         }
-        Ok(seconds)
+        Ok(costs)
     }
 
     /// Entries of the rows of `n` nodes with so many edges.

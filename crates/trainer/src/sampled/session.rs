@@ -227,7 +227,7 @@ impl<B: Backend> Prepared<B> {
             }
             Scoring::Layers(splits) => {
                 let SplitNodes { nodes, labels, targets, split } = &splits[at];
-                let layers = Layerwise::new(&self.material, &nodes[..]);
+                let layers = Layerwise::new(&self.material, &nodes[..]).among(world);
                 (Task::new(backend, labels, targets, split)?, Scored::Layers(layers))
             }
         };

@@ -89,7 +89,7 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
     }
 }
 
-impl<B: Backend> MiniBatch<'_, B> {
+impl<'a, B: Backend> MiniBatch<'a, B> {
     /// Logits of some nodes with the parameters as they are.
     ///
     /// # Errors
@@ -97,6 +97,11 @@ impl<B: Backend> MiniBatch<'_, B> {
     pub(crate) fn logits(&mut self, layers: &Layerwise<'_, B>) -> Result<Matrix, TrainError> {
         let logits = layers.logits(self.scorer.model(), &mut self.state)?;
         Ok(self.state.backend.download(&logits)?)
+    }
+
+    /// The ranks of which one takes scores for all: where they have no part of these, and do not take turns.
+    fn others_wait(&self) -> Option<&'a dyn Collective<B>> {
+        self.world.filter(|_| !self.batches.are_made_together() && !self.scorer.is_shared())
     }
 
     /// Scores on the full graph, whose buffers are of no use to batches.
@@ -246,15 +251,20 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
-        let Some(world) = self.world.filter(|_| !self.batches.are_made_together()) else { return self.scores() };
-        // One rank takes the scores for all: every rank has the same parameters and the whole graph.
-        let scores = || Ok(serde_json::to_vec(&self.scores()?).expect("scores are numbers"));
-        serde_json::from_slice(&first_does(world, scores)?)
+        let bytes_of = |scores: &Scores| serde_json::to_vec(scores).expect("scores are numbers");
+        let told = match (self.others_wait(), self.world.filter(|_| self.scorer.is_shared())) {
+            // One rank takes the scores for all: every rank has the same parameters and the whole graph.
+            (Some(world), _) => first_does(world, || Ok(bytes_of(&self.scores()?)))?,
+            // What is done next depends on scores, whose last bits may be others on other processors.
+            (None, Some(world)) => world.all_gather_bytes(&bytes_of(&self.scores()?))?.swap_remove(0),
+            (None, None) => return self.scores(),
+        };
+        serde_json::from_slice(&told)
             .map_err(|error| TrainError::rank(0, format!("its scores are unreadable: {error}")))
     }
 
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
-        let Some(world) = self.world.filter(|_| !self.batches.are_made_together()) else {
+        let Some(world) = self.others_wait() else {
             return self.scorer.test_report(&mut self.state);
         };
         let mut mine = None;

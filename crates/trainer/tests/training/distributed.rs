@@ -9,8 +9,8 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
 use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
-    Aggregator, Checkpoint, Control, Event, ModelConfig, ModelKind, NormKind, Outcome, SessionOptions, TrainConfig,
-    TrainError, checkpoint_path,
+    Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, ModelConfig, ModelKind, NormKind, Outcome, ScoreBy,
+    SessionOptions, TrainConfig, TrainError, checkpoint_path,
 };
 
 use crate::recommend::{lightgcn, tastes};
@@ -285,6 +285,34 @@ fn ranks_without_work_take_part() {
     let config = config(ModelKind::Gcn, 3);
     assert_same(&dataset, &config, &options(Scheme::OneAndHalfD, 4, 4, Exchange::Auto));
     assert_same(&dataset, &config, &options(Scheme::OneD, 40, 1, Exchange::Auto));
+}
+
+#[test]
+fn ranks_take_turns_at_scores_layer_by_layer() {
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], ..BatchConfig::default() };
+    for (nodes, kind, p) in [
+        ("nodes=300", ModelKind::Sage, 3),
+        ("nodes=300", ModelKind::Gat, 2),
+        ("nodes=300", ModelKind::Gcn, 3),
+        // More ranks than nodes of a part, and than rounds need.
+        ("nodes=40", ModelKind::Gcn, 17),
+    ] {
+        let dataset = planted(nodes);
+        let by = |score_by| {
+            let batch = BatchConfig { score_by: Some(score_by), ..batch.clone() };
+            let config = TrainConfig { batch, batch_size: Some(50), ..config(kind, 3) };
+            let ranks = options(Scheme::OneD, p, 1, Exchange::Auto);
+            on_ranks(&dataset, &config, &ranks)
+        };
+        let ((expected, by_graph), (found, by_layers)) = (by(ScoreBy::Graph), by(ScoreBy::Layers));
+        assert_eq!(found, expected, "{kind:?}, {nodes}: scores change no step");
+        let (expected, found) = (by_graph.runs[0].last, by_layers.runs[0].last);
+        let (wanted, loss) = (expected.test_loss.unwrap(), found.test_loss.unwrap());
+        assert!((wanted - loss).abs() < 1e-5 * wanted, "{kind:?}, {nodes}: {loss} for {wanted}");
+        let accuracy = |scores: &girih_trainer::Scores| scores.test_accuracy.unwrap();
+        assert!((accuracy(&expected) - accuracy(&found)).abs() < 0.02, "{kind:?}, {nodes}");
+        assert!(by_layers.test.is_some(), "{kind:?}, {nodes}: a report of the first rank");
+    }
 }
 
 #[test]

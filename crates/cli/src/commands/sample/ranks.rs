@@ -18,7 +18,7 @@ use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
 use super::source::{Made, check_weighted, neighbor_options};
 use crate::args::{CutChoice, SampleArgs};
-use crate::commands::ranks::DEADLINE;
+use crate::commands::sharing::DEADLINE;
 use crate::error::CliError;
 use crate::output::Results;
 

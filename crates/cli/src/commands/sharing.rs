@@ -1,0 +1,187 @@
+//! How ranks share the work: what flags say, and which of them go together.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use girih_comm::CardTransport;
+use girih_partition::{Exchange, Scheme, Stages, counted};
+use girih_trainer::TrainConfig;
+use girih_trainer::distributed::RankOptions;
+
+use super::device::Chosen;
+use super::process_grid;
+use crate::args::{LayoutChoice, PartitionChoice, PartitionKind, RankArgs, TrainArgs};
+use crate::error::CliError;
+
+/// Ranks that are threads: at most so many, and at most so many for each core.
+const THREAD_RANKS_MAX: usize = 256;
+const RANKS_PER_CORE_MAX: usize = 64;
+
+/// How long a rank is waited for unless the user says otherwise.
+pub const DEADLINE: Duration = Duration::from_secs(300);
+
+/// How ranks share the work, if there are several: as many as processes that a launcher started, or as flags say.
+///
+/// # Errors
+/// When flags do not go together, or with that.
+pub fn asked(args: &RankArgs, processes: Option<usize>) -> Result<Option<RankOptions>, CliError> {
+    let ranks = match (processes, args.ranks, args.gpus) {
+        (Some(size), ..) => u16::try_from(size).map_err(|_| too_many(size))?,
+        (None, Some(ranks), _) => {
+            check_threads(ranks)?;
+            ranks
+        }
+        (None, None, Some(gpus)) => gpus,
+        (None, None, None) => return refuse_unused(args).map(|()| None),
+    };
+    if args.transport == Some(CardTransport::Peer) && processes.is_some() {
+        return Err(CliError::Usage(
+            "--transport peer is for devices of one process, which read each other's memory: give --gpus N instead of starting \
+             several processes, or leave it out"
+                .to_owned(),
+        ));
+    }
+    if args.partition.partition == PartitionChoice::Auto && processes.is_some() {
+        return Err(CliError::Usage(
+            "processes that a launcher started would each choose for themselves: give the partition that \
+             `girih train --gpus N --transport nccl --plan` names instead of auto"
+                .to_owned(),
+        ));
+    }
+    sharing(args, ranks).map(Some)
+}
+
+/// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen
+/// when the data is there is chosen for as many ranks; until then rows stand for it.
+pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
+    let PartitionKind { partition, exchange, cuts, wire, .. } = args.partition;
+    if partition == PartitionChoice::Auto && tells_how(args) {
+        return Err(CliError::Usage(
+            "--partition auto chooses replication, exchange, stages and chunks, too: leave --replication, --exchange, --stages and \
+             --chunks out, or name a partition"
+                .to_owned(),
+        ));
+    }
+    if partition == PartitionChoice::Of(Scheme::OneD) && args.chunks > 1 {
+        return Err(CliError::Usage(
+            "--chunks is for partitions whose products sums or slices follow: leave it out, or take --partition 1.5d, 2d or 3d"
+                .to_owned(),
+        ));
+    }
+    let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
+    let chunks = usize::from(args.chunks);
+    Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, ..usual })
+}
+
+/// In which stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both
+/// ways.
+pub fn stages(args: &RankArgs, backend: &Chosen) -> Stages {
+    let usual = match backend {
+        Chosen::Cpu(_) => Stages::Steps,
+        Chosen::Cuda(_) => Stages::Parts(1),
+    };
+    args.partition.stages.unwrap_or(usual)
+}
+
+pub fn deadline(args: &RankArgs) -> Duration {
+    args.rank_deadline.map_or(DEADLINE, Duration::from_secs)
+}
+
+fn too_many(ranks: usize) -> CliError {
+    CliError::Usage(format!("{ranks} ranks are too many; take at most {}", u16::MAX))
+}
+
+/// Refuses flags of ranks where there are none.
+fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
+    if args.partition == PartitionKind::USUAL
+        && (args.chunks, args.ranks_per_gpu) == (1, 1)
+        && args.transport.is_none()
+        && args.rank_deadline.is_none()
+    {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --ranks-per-gpu and \
+         --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
+         several processes with girih launch"
+            .to_owned(),
+    ))
+}
+
+/// Whether there are flags for what is chosen together with a partition.
+fn tells_how(args: &RankArgs) -> bool {
+    let PartitionKind { replication, exchange, stages, .. } = args.partition;
+    (replication, exchange, stages, args.chunks) != (1, Exchange::Auto, None, 1)
+}
+
+/// Refuses flags that say nothing of a plan, which is made for every way to share the work, or for one device.
+pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
+    let (args, layout) = (&args.ranks, args.layout);
+    if args.ranks.is_none() && args.gpus.is_none() {
+        return refuse_unused(args).and_then(|()| check_layout(layout, None));
+    }
+    let is_left = matches!(args.partition.partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
+    if is_left && !tells_how(args) && (layout, args.rank_deadline) == (None, None) {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--plan tries every partition, exchange, and number of stages and chunks of full batches, every layout of mini-batches, and no rank \
+         waits: leave --partition, --replication, --exchange, --stages, --chunks, --layout and --rank-deadline out"
+            .to_owned(),
+    ))
+}
+
+/// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank
+/// holds all of it unless it holds a patch.
+pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliError> {
+    let TrainArgs { ranks: RankArgs { partition: kind, chunks, transport, .. }, layout, .. } = args;
+    let is_sampled = config.batch.is_sampled();
+    let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
+        "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a \
+         partition, or for mini-batches leave it out"
+    } else if layout.is_some() && !is_sampled {
+        "--layout says what ranks hold for mini-batches, and full batches cut the graph by --partition: leave it \
+         out, or give --batch neighbor"
+    } else if is_sampled
+        && layout.is_none_or(|layout| layout == LayoutChoice::Replicated)
+        && (*kind, *chunks) != (PartitionKind::USUAL, 1)
+    {
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is \
+         sent of it, and for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches or split-features"
+    } else if is_sampled && layout.is_none_or(|layout| layout == LayoutChoice::Replicated) && transport.is_some() {
+        "--transport says what carries rows between devices, and for mini-batches that each draws for itself none travel: \
+         leave it out, or cut the graph by --layout patches"
+    } else {
+        return Ok(());
+    };
+    Err(CliError::Usage(refused.to_owned()))
+}
+
+/// Refuses a layout where one rank holds all.
+pub fn check_layout(layout: Option<LayoutChoice>, ranks: Option<&RankOptions>) -> Result<(), CliError> {
+    if layout.is_none() || ranks.is_some() {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--layout says what each of several ranks holds; give --ranks N or --gpus N, or start several processes with girih launch"
+            .to_owned(),
+    ))
+}
+
+/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each
+/// takes a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
+fn check_threads(ranks: u16) -> Result<(), CliError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let (ranks, most) = (usize::from(ranks), THREAD_RANKS_MAX.min(cores * RANKS_PER_CORE_MAX));
+    if ranks > most {
+        return Err(CliError::Usage(format!(
+            "{ranks} ranks are too many for threads of one process on {}; take at most {most}, or processes of girih launch; \
+             `girih partition` says what any number would take",
+            counted(cores, "core")
+        )));
+    }
+    if ranks > cores {
+        tracing::warn!("{ranks} ranks share {}: fewer would be faster", counted(cores, "core"));
+    }
+    Ok(())
+}
