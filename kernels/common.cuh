@@ -81,7 +81,7 @@ struct Piece {
 };
 
 // Segments come first, because they are the longest. False for a hub as a row: its segments stand for it. Of a pattern that was
-// made on the device hubs are not known, and rows are whole however long.
+// made on the device hubs are known only where rows are of all neighbours of seeds; else rows are whole however long.
 __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) {
     piece.whole = i >= a.n_segments;
     if (piece.whole) {

@@ -1,8 +1,8 @@
 // Rows of the normalised adjacency that the draws of a hop stand for: crates/compute/src/neighbors.rs says what they hold.
+// LANES of a warp make a row.
+// Constants: LANES=8
+// Constants: LANES=32
 #include "common.cuh"
-
-// Lanes of a row: fan-outs are small.
-static const u32 LANES = 8;
 
 // A hop of a batch, and where its rows go.
 struct Drawn {

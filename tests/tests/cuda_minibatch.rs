@@ -236,6 +236,16 @@ fn scores<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> S
     last.expect("scores")
 }
 
+/// The same with a node that has so many neighbours that its row is cut into segments.
+fn with_hub(dataset: &Dataset) -> Dataset {
+    let n = dataset.n_nodes() as u32;
+    let edges = (0..n).flat_map(|v| dataset.graph.row(v as usize).iter().map(move |&to| (v, to)));
+    let star = (1..2500).flat_map(|v| [(0, v), (v, 0)]);
+    let (rows, cols) = edges.chain(star).unzip();
+    let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+    Dataset { graph, ..dataset.clone() }
+}
+
 #[test]
 fn scores_layer_by_layer_are_those_of_the_graph() {
     let Some(cuda) = cuda() else { return };
@@ -243,6 +253,7 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
     // More nodes than a layer is computed for at a time.
     let spec = "synth:planted,nodes=70000,degree=5,features=12,classes=3";
     let large = load(spec, &LoadOptions::default()).expect("a data set");
+    let with_hub = with_hub(&large);
     let by = |config: &TrainConfig, score_by, tiers| {
         let batch = BatchConfig { score_by: Some(score_by), ..config.batch.clone() };
         TrainConfig { batch, tiers, ..config.clone() }
@@ -255,10 +266,12 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
     }
     let deep = |model: &mut ModelConfig| (model.layers, model.residual, model.norm) = (3, true, NormKind::Layer);
     runs.push((&dataset, config(ModelKind::Gcn, BatchKind::Neighbor, deep)));
-    runs.push((
-        &large,
-        TrainConfig { batch_size: Some(20_000), epochs: 1, ..config(ModelKind::Sage, BatchKind::Neighbor, |_| {}) },
-    ));
+    let large_batches = |kind| {
+        let config = config(kind, BatchKind::Neighbor, |_| {});
+        TrainConfig { batch_size: Some(20_000), epochs: 1, ..config }
+    };
+    runs.push((&large, large_batches(ModelKind::Sage)));
+    runs.extend([ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat].map(|kind| (&with_hub, large_batches(kind))));
     for (dataset, config) in runs {
         let expected = scores(&cuda, dataset, &by(&config, ScoreBy::Graph, TierConfig::default()));
         let mut ways = vec![TierConfig::default()];

@@ -166,7 +166,8 @@ impl Cuda {
         })
     }
 
-    pub(super) fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
+    /// The hubs among rows at some offsets.
+    pub(crate) fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
         let (mut rows, mut first, mut owner) = (Vec::new(), vec![0], Vec::new());
         for (row, ends) in indptr.windows(2).enumerate() {
             let degree = ends[1] - ends[0];

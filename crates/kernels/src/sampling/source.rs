@@ -9,6 +9,7 @@
 //! other, they make a batch together when they take it: the host then waits for each hop, beside whatever the device
 //! was asked for since the request.
 
+use std::iter;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
@@ -18,7 +19,7 @@ use girih_compute::{
     SelfLoops, Shape,
 };
 use girih_graph_format::{Csr, NodeId, Scales};
-use girih_sampling::{Columns, DrawKey, NeighborSampler};
+use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
 
 use super::arguments::{Drawn, Weighing};
 use super::patches::Owners;
@@ -30,8 +31,9 @@ use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
 use crate::nccl::{Lists, Peers};
 use crate::ops::Found;
 
-/// Lanes of a row; `kernels/neighborhoods.cu` says the same.
+/// Lanes of a row: fan-outs are small, but where all neighbours are wanted.
 const LANES: usize = 8;
+const LANES_OF_ALL: usize = 32;
 
 /// A graph that sources draw from, and what makes rows of `Â` of what they draw.
 pub(crate) struct CudaGraph {
@@ -55,7 +57,11 @@ pub(crate) struct CudaNeighbors<'a> {
     graph: &'a CudaGraph,
     sampler: DeviceSampler,
     batch: DeviceBatch,
+    /// Whether seeds have all their neighbours.
+    takes_all: bool,
+    /// Makes rows, each by so many lanes.
     kernel: CudaFunction,
+    lanes: usize,
     words: PinnedHostSlice<u64>,
     /// Recorded behind the copy of words.
     copied: CudaEvent,
@@ -64,8 +70,8 @@ pub(crate) struct CudaNeighbors<'a> {
 
 /// A batch that was asked for.
 enum Asked {
-    /// It is on its way.
-    Begun,
+    /// It is on its way; offsets of the rows of its seeds, where the host knows how long these are.
+    Begun(Option<Vec<u64>>),
     /// All ranks make it together, when it is taken.
     Later(Vec<NodeId>, DrawKey),
 }
@@ -163,6 +169,8 @@ impl NeighborGraph<Cuda> for CudaGraph {
         if sampler.options().replace {
             return Ok(None);
         }
+        let hops = sampler.fan_out().hops();
+        let takes_all = hops.first() == Some(&Neighbors::All);
         let side = cuda.beside(OPERATION)?;
         let topology = Arc::clone(&self.topology);
         let sampler = match &self.on_host {
@@ -179,9 +187,13 @@ impl NeighborGraph<Cuda> for CudaGraph {
             Ok((words, context.new_event(None)?))
         };
         let (words, copied) = pinned().map_err(Cuda::failed(OPERATION))?;
-        let kernel = cuda.kernel(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &[])?;
-        let asked = None;
-        Ok(Some(Box::new(CudaNeighbors { cuda, side, graph: self, sampler, batch, kernel, words, copied, asked })))
+        let lanes = if hops.contains(&Neighbors::All) { LANES_OF_ALL } else { LANES };
+        let defines = vec![("LANES", lanes.to_string())];
+        let kernel = cuda.variant(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &defines)?;
+        let (graph, asked) = (self, None);
+        let source =
+            CudaNeighbors { cuda, side, graph, sampler, batch, takes_all, kernel, lanes, words, copied, asked };
+        Ok(Some(Box::new(source)))
     }
 }
 
@@ -201,23 +213,24 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         let words = self.batch.page.slice(..n_words);
         stream.memcpy_dtoh(&words, &mut self.words).map_err(&failed)?;
         self.copied.record(stream).map_err(&failed)?;
-        self.asked = Some(Asked::Begun);
+        self.asked = Some(Asked::Begun(self.offsets_of(seeds)));
         Ok(())
     }
 
     fn take(&mut self) -> Result<NeighborBatch<Cuda>, ComputeError> {
-        let sizes = match self.asked.take() {
+        let (sizes, offsets) = match self.asked.take() {
             None => return Err(ComputeError::argument(OPERATION, "no batch was asked for")),
-            Some(Asked::Begun) => self.sizes()?,
+            Some(Asked::Begun(offsets)) => (self.sizes()?, offsets),
             Some(Asked::Later(seeds, key)) => {
                 self.sampler.sample_into(&self.side, &seeds, key, &mut self.batch)?;
-                self.batch.sizes(&self.side)?
+                (self.batch.sizes(&self.side)?, None)
             }
         };
         self.batch.check(&sizes)?;
         self.cuda.device.stream.join(&self.side.device.stream).map_err(Cuda::failed(OPERATION))?;
         let n_hops = self.batch.words.n_hops;
-        let blocks: Result<Vec<_>, ComputeError> = (0..n_hops).rev().map(|hop| self.block(&sizes, hop)).collect();
+        let blocks: Result<Vec<_>, ComputeError> =
+            (0..n_hops).rev().map(|hop| self.block(&sizes, hop, offsets.as_deref().filter(|_| hop == 0))).collect();
         let is_global = self.batch.options.inputs == Columns::Global;
         let n_found = sizes.n_nodes.last().copied().unwrap_or(0) as usize;
         Ok(NeighborBatch {
@@ -237,8 +250,24 @@ impl CudaNeighbors<'_> {
         if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }
     }
 
-    /// The rows of a hop.
-    fn block(&self, sizes: &BatchSizes, hop: usize) -> Result<NeighborBlock<Cuda>, ComputeError> {
+    /// Offsets of the rows of seeds that have all their neighbours, if the host has the graph.
+    fn offsets_of(&self, seeds: &[NodeId]) -> Option<Vec<u64>> {
+        let OnHost::Whole(graph) = &self.graph.on_host else { return None };
+        let loops = usize::from(self.graph.factors.has_loops);
+        let ends = seeds.iter().scan(0, |end, &seed| {
+            *end += (graph.degree(seed as usize) + loops) as u64;
+            Some(*end)
+        });
+        self.takes_all.then(|| iter::once(0).chain(ends).collect())
+    }
+
+    /// The rows of a hop, which may be known to lie at some offsets: long ones are then shared by many.
+    fn block(
+        &self,
+        sizes: &BatchSizes,
+        hop: usize,
+        offsets: Option<&[u64]>,
+    ) -> Result<NeighborBlock<Cuda>, ComputeError> {
         let (cuda, batch, CudaGraph { topology, factors, .. }) = (self.cuda, &self.batch, self.graph);
         let is_global = hop >= batch.n_local_hops();
         let n_rows = sizes.n_nodes[hop] as usize;
@@ -274,7 +303,10 @@ impl CudaNeighbors<'_> {
         launch.arg(&drawn).arg(&weighing);
         // SAFETY: the batch was made on the graph that the factors are of, its sizes are those told, and it keeps
         // places of edges where these have weights; there is room for an entry of each edge and loop.
-        unsafe { launch.launch(threads_for(n_rows.max(1).saturating_mul(LANES))) }.map_err(Cuda::failed(OPERATION))?;
+        unsafe { launch.launch(threads_for(n_rows.max(1).saturating_mul(self.lanes))) }
+            .map_err(Cuda::failed(OPERATION))?;
+        // No row has more entries than neighbours: where all are as many together, each is.
+        let offsets = offsets.filter(|offsets| offsets.len() == n_rows + 1 && offsets[n_rows] == nnz as u64);
         let forward = CudaCsr {
             shape: Shape::new(n_rows, n_columns),
             nnz,
@@ -282,7 +314,7 @@ impl CudaNeighbors<'_> {
             indices,
             values,
             positions: None,
-            hubs: None,
+            hubs: offsets.map(|offsets| cuda.upload_hubs(OPERATION, offsets)).transpose()?.flatten(),
             tiles: Found::none(),
         };
         Ok(NeighborBlock {
