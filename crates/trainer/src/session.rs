@@ -263,7 +263,9 @@ fn train_run<'a, B: Backend + 'a>(
         if let Some(path) = file.filter(|_| due || last) {
             // Rows that are spread over ranks come together on the first, which writes them.
             let checkpoint = trainer.state().checkpoint(data.clone())?;
-            checkpoint.filter(|_| options.writes).map_or(Ok(()), |checkpoint| checkpoint.save(path))?;
+            if let Some(checkpoint) = checkpoint.filter(|_| options.writes) {
+                checkpoint.save(path)?;
+            }
             reached.kept = Some(trainer.state().epochs_done());
         }
     }

@@ -358,20 +358,18 @@ impl<'a, B: Backend> RunState<'a, B> {
     }
 
     /// Matrices like the parameters, by name: of those with a row for each node, the rows of all ranks, which the first
-    /// gets. Ranks meet once for each of these, whatever they get.
+    /// gets.
     fn of_all(&self, matrices: Vec<Matrix>) -> Result<Option<Vec<(String, Matrix)>>, TrainError> {
-        let mut all = Some(Vec::with_capacity(matrices.len()));
-        for ((_, param), matrix) in self.params.iter().zip(matrices) {
+        let entries = self.params.iter().zip(matrices).map(|((_, param), matrix)| {
             let matrix = match self.ranks.filter(|_| param.per_node) {
                 Some(ranks) => ranks.gather_on_first(&matrix)?,
                 None => Some(matrix),
             };
-            all = all.zip(matrix).map(|(mut all, matrix)| {
-                all.push((param.name.clone(), matrix));
-                all
-            });
-        }
-        Ok(all)
+            Ok(matrix.map(|matrix| (param.name.clone(), matrix)))
+        });
+        // Each is gathered before it is seen that one is not here.
+        let entries: Vec<Option<_>> = entries.collect::<Result<_, TrainError>>()?;
+        Ok(entries.into_iter().collect())
     }
 
     /// Goes to the state of a checkpoint.

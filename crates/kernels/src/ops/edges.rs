@@ -1,4 +1,5 @@
-//! `kernels/edges.cu`: operations with a number for every entry and head, and products of rows with a vector.
+//! `kernels/edges.cu` and `kernels/edges_wide.cu`: operations with a number for every entry and head, and products of
+//! rows with a vector.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};

@@ -267,7 +267,8 @@ fn widest(dtype: Dtype) -> usize {
     16 / dtype.n_bytes()
 }
 
-/// What the source is compiled with, `heads` where lanes read weights of several at once; `operands` are the result, the weights and the bias.
+/// What the source is compiled with, `heads` where lanes read weights of several at once; `operands` are the result, the
+/// weights and the bias.
 fn defines(
     layout: Layout,
     (weighing, heads): (Weighing, usize),

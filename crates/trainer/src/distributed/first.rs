@@ -1,10 +1,12 @@
-//! What one rank does for all, which wait for it.
+//! What one rank does or says for all.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use girih_comm::{Collective, CommError};
 use girih_compute::Backend;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::TrainError;
 
@@ -53,6 +55,33 @@ pub(crate) fn first_does<B: Backend>(
     })?;
     world.all_gather_bytes(&[&[DONE], &done[..]].concat())?;
     Ok(done)
+}
+
+/// What the first rank says of what all ask for together; the others may have nothing to say.
+///
+/// # Errors
+/// When a rank fails, or the first says nothing that can be read: `what` names it.
+pub(crate) fn first_tells<B: Backend, T: Serialize + DeserializeOwned>(
+    world: &dyn Collective<B>,
+    what: &str,
+    mine: Option<&T>,
+) -> Result<T, TrainError> {
+    let mine = mine.map_or_else(Vec::new, told);
+    read_told(what, &world.all_gather_bytes(&mine)?[0])
+}
+
+/// What a rank says, as the others [read](read_told) it.
+pub(crate) fn told<T: Serialize>(mine: &T) -> Vec<u8> {
+    serde_json::to_vec(mine).expect("numbers and names")
+}
+
+/// What the first rank has said.
+///
+/// # Errors
+/// When it cannot be read: `what` names it.
+pub(crate) fn read_told<T: DeserializeOwned>(what: &str, told: &[u8]) -> Result<T, TrainError> {
+    serde_json::from_slice(told)
+        .map_err(|error| TrainError::rank(0, format!("what it says of {what} is unreadable: {error}")))
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use super::session::Material;
 use crate::TrainError;
 use crate::batching::ScoreBy;
 use crate::config::TrainConfig;
+use crate::distributed::first_tells;
 use crate::inputs::{FeatureInput, Inputs, LayerGraphs};
 use crate::models::Model;
 use crate::state::RunState;
@@ -310,10 +311,7 @@ impl<B: Backend> Leaving<'_, '_, B> {
     fn width(&self, backend: &B, own: Option<&B::Matrix>) -> Result<(usize, Dtype), TrainError> {
         let mine = own.map(|own| (backend.shape(own).cols, backend.dtype(own)));
         let Some(world) = self.layers.world else { return Ok(mine.expect("one rank has all nodes")) };
-        let told = mine.map_or_else(Vec::new, |width| serde_json::to_vec(&width).expect("numbers and names"));
-        let told = world.all_gather_bytes(&told)?.swap_remove(0);
-        serde_json::from_slice(&told)
-            .map_err(|error| TrainError::rank(0, format!("how wide rows are is unreadable: {error}")))
+        first_tells(world, "how wide rows are", mine.as_ref())
     }
 
     /// Room for rows: where features are, but for the last layer's.

@@ -13,7 +13,7 @@ use super::device::{DeviceBatch, DeviceBatches};
 use super::layerwise::Layerwise;
 use super::together::MadeTogether;
 use crate::TrainError;
-use crate::distributed::first_does;
+use crate::distributed::{first_does, first_tells, read_told, told};
 use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
@@ -251,16 +251,17 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
-        let bytes_of = |scores: &Scores| serde_json::to_vec(scores).expect("scores are numbers");
-        let told = match (self.others_wait(), self.world.filter(|_| self.scorer.is_shared())) {
+        const WHAT: &str = "scores";
+        if let Some(world) = self.others_wait() {
             // One rank takes the scores for all: every rank has the same parameters and the whole graph.
-            (Some(world), _) => first_does(world, || Ok(bytes_of(&self.scores()?)))?,
+            return read_told(WHAT, &first_does(world, || Ok(told(&self.scores()?)))?);
+        }
+        let scores = self.scores()?;
+        match self.world.filter(|_| self.scorer.is_shared()) {
             // What is done next depends on scores, whose last bits may be others on other processors.
-            (None, Some(world)) => world.all_gather_bytes(&bytes_of(&self.scores()?))?.swap_remove(0),
-            (None, None) => return self.scores(),
-        };
-        serde_json::from_slice(&told)
-            .map_err(|error| TrainError::rank(0, format!("its scores are unreadable: {error}")))
+            Some(world) => first_tells(world, WHAT, Some(&scores)),
+            None => Ok(scores),
+        }
     }
 
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
