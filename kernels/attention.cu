@@ -5,22 +5,7 @@
 // Elements: X, Y, V, Z, L
 #include "common.cuh"
 #include "heads.cuh"
-
-#ifndef X
-#define X float
-#endif
-#ifndef Y
-#define Y float
-#endif
-#ifndef V
-#define V float
-#endif
-#ifndef Z
-#define Z float
-#endif
-#ifndef L
-#define L float
-#endif
+#include "elements.cuh"
 
 // How shares are dropped, and what rows and columns are called in the matrix that the pattern is a piece of. Eight heads of
 // an entry share a draw.
@@ -47,7 +32,7 @@ struct Scores {
     __device__ __forceinline__ float sum(u64 heads, u64 row, u32 column, u64 head) const {
         return to_f32(destination[row * pitch_of(heads) + head]) + to_f32(source[column * pitch_of(heads) + head]);
     }
-    __device__ __forceinline__ float rectified(float sum) const { return sum > 0 ? sum : slope * sum; }
+    __device__ __forceinline__ float rectified(float sum) const { return leaky(slope, sum); }
 };
 
 // The shares of a row's entries, some of them dropped; GATv2's are made of its scores in place.
@@ -158,8 +143,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
                 if (first + t * 32 >= width) continue;
-                const float sum = here[t] + to_f32(there[t * 32]), grad = of_entry[head[t]];
-                const float of_sum = sum > 0 ? grad : slope * grad;
+                const float sum = here[t] + to_f32(there[t * 32]), of_sum = leaky_grad(slope, sum, of_entry[head[t]]);
                 sums[t] += of_sum;
                 vector_parts[t] += of_sum * sum;
             }

@@ -265,6 +265,10 @@ __device__ __forceinline__ float activation_slope(u32 activation, float kept, fl
     return activation == IDENTITY || y > 0.0f ? 1.0f : y + 1.0f;
 }
 
+// The leaky rectifier of attention; and its derivative at x, times `grad`.
+__device__ __forceinline__ float leaky(float slope, float x) { return x > 0 ? x : slope * x; }
+__device__ __forceinline__ float leaky_grad(float slope, float x, float grad) { return x > 0 ? grad : slope * grad; }
+
 // Philox 4x32-10 (Salmon et al., SC 2011), as crates/random/src/philox.rs.
 struct Words {
     u32 of[4];

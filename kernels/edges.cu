@@ -5,19 +5,7 @@
 // Elements: X, Y, V, Z
 #include "common.cuh"
 #include "heads.cuh"
-
-#ifndef X
-#define X float
-#endif
-#ifndef Y
-#define Y float
-#endif
-#ifndef V
-#define V float
-#endif
-#ifndef Z
-#define Z float
-#endif
+#include "elements.cuh"
 
 // The softmax of the entries of a row, in place.
 template <bool BLOCK> __device__ __forceinline__ void softmax_in_place(const Team<BLOCK> &team, Span span, u64 n_heads, Z *scores) {
@@ -128,8 +116,7 @@ extern "C" __global__ void sddmm(Pattern a, u64 n_heads, u64 depth, const float 
 extern "C" __global__ void dynamic_scores(Pattern a, u64 n_heads, u64 depth, float slope, const X *destination,
                                           const Y *source, const V *vector, Z *out) {
     entry_dots(a, n_heads, depth, nullptr, nullptr, destination, source, out, [=](float x, float y, u64 c) {
-        const float sum = x + y;
-        return to_f32(vector[c]) * (sum > 0 ? sum : slope * sum);
+        return to_f32(vector[c]) * leaky(slope, x + y);
     });
 }
 

@@ -10,13 +10,7 @@
 // Constants: X=bf16 Y=bf16 V=float Z=float VEC=8 GROUP=8 HEADS=8
 // Constants: X=float Y=bf16 VEC=1 GROUP=1 HEADS=1
 #include "common.cuh"
-
-#ifndef V
-#define V float
-#endif
-#ifndef Z
-#define Z float
-#endif
+#include "elements.cuh"
 
 // Heads that a lane has a part of; lanes from one to the next that has a part of the same; lanes that have a part of a head.
 static const int OF_LANE = HEADS < VEC ? HEADS : VEC, APART = HEADS / OF_LANE, LANES = GROUP / APART;
@@ -118,10 +112,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
 // Scores of GATv2.
 extern "C" __global__ void __launch_bounds__(256, 4)
     dynamic_scores(Pattern a, u64 heads, u64 depth, float slope, const X *destination, const Y *source, const V *vector, Z *out) {
-    const auto term = [=](float x, float y, float weight) {
-        const float sum = x + y;
-        return weight * (sum > 0 ? sum : slope * sum);
-    };
+    const auto term = [=](float x, float y, float weight) { return weight * leaky(slope, x + y); };
     entry_dots<true>(a, heads * depth, nullptr, nullptr, destination, source, vector, out, term);
 }
 
@@ -160,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(256, GRAD_RESIDENT)
 #pragma unroll
                     for (int i = 0; i < VEC; i++) {
                         const float sum = to_f32(here.of[i]) + to_f32(there[u].of[i]);
-                        const float grad = is_entry ? of_heads[u][i % OF_LANE] : 0, of_sum = sum > 0 ? grad : slope * grad;
+                        const float of_sum = leaky_grad(slope, sum, is_entry ? of_heads[u][i % OF_LANE] : 0);
                         sums[i] += of_sum;
                         vector_parts[i] += of_sum * sum;
                     }

@@ -1,12 +1,7 @@
 // What follows a dense product. X and Y are the storage of the bias and of the result.
 // Elements: X, Y
-#ifndef X
-#define X float
-#endif
-#ifndef Y
-#define Y float
-#endif
 #include "common.cuh"
+#include "elements.cuh"
 
 // out = activation(product + (keep ? out : 0) + bias). Product and bias may be null: a product that has been added to out
 // already, no bias.

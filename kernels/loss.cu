@@ -3,15 +3,6 @@
 // LANES lanes share a row, so that short rows leave few idle. Of a softmax, a lane reads VEC logits at once, eight or one, and
 // KEPT times; 0 of rows that do not fit registers, which are read again when they are needed again.
 // Elements: X, Y, Z
-#ifndef X
-#define X float
-#endif
-#ifndef Y
-#define Y float
-#endif
-#ifndef Z
-#define Z float
-#endif
 #ifndef LANES
 #define LANES 32
 #endif
@@ -22,6 +13,7 @@
 #define KEPT 4
 #endif
 #include "common.cuh"
+#include "elements.cuh"
 
 // How often each row is named. Whole numbers add up to the same in any order.
 extern "C" __global__ void count_rows(const u32 *rows, u64 n, u32 *counts) {

@@ -1,9 +1,7 @@
 // The largest elements of rows. X is their storage.
 // Elements: X
-#ifndef X
-#define X float
-#endif
 #include "common.cuh"
+#include "elements.cuh"
 
 // The column of the largest element of a row, the first of equals, by a warp. Comparisons start at the first element, so that one
 // that is no number stays, and later ones are passed over.

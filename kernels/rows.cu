@@ -38,12 +38,14 @@ struct PlacedRows {
     }
 };
 
-// Which rows are wanted, and where they go; null where they, or these, follow each other.
+// Which rows are wanted, and where they go; null where they, or these, follow each other. If only the device knows how many they are, it has
+// counted them.
 struct Names {
-    const u32 *ids, *places;
+    const u32 *ids, *places, *counted;
 
     __device__ __forceinline__ u32 id(u32 i) const { return ids ? ids[i] : i; }
     __device__ __forceinline__ u32 place(u32 i) const { return places ? places[i] : i; }
+    __device__ __forceinline__ u64 count(u64 n) const { return counted ? *counted : n; }
 };
 
 // Units that a thread has under way.
@@ -83,25 +85,46 @@ template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows
 }
 
 // Rows as they are, of any element. From the host few blocks bring them, which are as large as any.
-extern "C" __global__ void __launch_bounds__(1024) copy_named(PlacedRows rows, Names names, char *out, u64 n) {
+extern "C" __global__ void __launch_bounds__(1024) copy_named(PlacedRows rows, Names names, char *out, u64 most) {
+    const u64 n = names.count(most);
     if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, names, out, n);
     else if (rows.row_bytes % 2 == 0) copy_rows<unsigned short>(rows, names, out, n);
     // Codes of an odd number of columns or kept values.
     else copy_rows<unsigned char>(rows, names, out, n);
 }
 
-// Which of `n` rows are nowhere, in whatever order: how many, which begins as zero, then their ids; and for whose sake.
-extern "C" __global__ void list_absent(const u64 *rows, const u32 *ids, u32 n, u32 *absent, u32 *places) {
+// Where another batch has its rows, which lie one after the other: their places for each row, counted from one; zero: nowhere. Without
+// places there is no such batch.
+struct RowsBefore {
+    const u32 *places;
+    const char *first;
+    u64 row_bytes;
+};
+
+// Notes the places of the rows of a batch, or forgets them.
+extern "C" __global__ void note_places(const u32 *ids, u32 n, u32 is_noted, u32 *places) {
+    for (u32 i = (u32)first_thread(); i < n; i += (u32)n_threads()) places[ids[i]] = is_noted ? i + 1 : 0;
+}
+
+// Which of `n` rows a batch has to get from afar, in whatever order: how many, which begins as zero, then their ids; and for whose sake.
+// Not those that the batch before has, whose addresses are kept there; null for all others. Rows of an address within `stay` are on this
+// card, and if rows are brought, those with any address are no matter of this list.
+extern "C" __global__ void list_far(const u64 *rows, RowsBefore before, u64 stay_begin, u64 stay_end, u32 are_brought, const u32 *ids, u32 n,
+                                    u32 *far, u32 *places, u64 *kept) {
     const u32 lane = threadIdx.x % 32;
     // Whole warps, so that each adds once.
     for (u32 first = (u32)first_thread() / 32 * 32; first < n; first += (u32)n_threads()) {
         const u32 i = first + lane, id = i < n ? ids[i] : 0;
-        const bool is_absent = i < n && __ldg(&rows[id]) == 0;
-        const u32 others = __ballot_sync(~0u, is_absent);
-        u32 at = lane == 0 && others ? atomicAdd(absent, (u32)__popc(others)) : 0;
+        const u64 address = rows && i < n ? __ldg(&rows[id]) : 0;
+        const bool is_placed = are_brought && address, stays = address >= stay_begin && address < stay_end;
+        const u32 place = before.places && i < n && !is_placed && !stays ? before.places[id] : 0;
+        if (kept && i < n) kept[i] = place ? (u64)(before.first + (place - 1) * before.row_bytes) : 0;
+        const bool is_far = i < n && !is_placed && !place;
+        const u32 others = __ballot_sync(~0u, is_far);
+        u32 at = lane == 0 && others ? atomicAdd(far, (u32)__popc(others)) : 0;
         at = __shfl_sync(~0u, at, 0) + __popc(others & ((1u << lane) - 1));
-        if (!is_absent) continue;
-        absent[1 + at] = id;
+        if (!is_far) continue;
+        far[1 + at] = id;
         places[at] = i;
     }
 }
@@ -116,10 +139,10 @@ struct CodeBook {
 };
 
 // Rows of Y from codes: a warp decodes a row in shared memory, where each has room for one, and stores it side by side.
-extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names names, Y *out, u64 n) {
+extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names names, Y *out, u64 most) {
     extern __shared__ uint4 shared[];
     const u32 lane = threadIdx.x % 32;
-    const u64 pitch = pitch_of(book.width), n_bytes = pitch * sizeof(Y);
+    const u64 n = names.count(most), pitch = pitch_of(book.width), n_bytes = pitch * sizeof(Y);
     // Rows begin where 16 bytes may.
     Y *row = reinterpret_cast<Y *>(shared + (n_bytes + 15) / 16 * (threadIdx.x / 32));
     for (u64 r = first_thread() / 32; r < n; r += n_threads() / 32) {

@@ -1,13 +1,8 @@
 // Aggregations over the rows that each row of a pattern names, other than sums: maxima, and an LSTM step by step. X and Y
 // are the storage of what is read and of what is written.
 // Elements: X, Y
-#ifndef X
-#define X float
-#endif
-#ifndef Y
-#define Y float
-#endif
 #include "common.cuh"
+#include "elements.cuh"
 
 // Element c of row i of out becomes the largest element c of the rows of x that row i names, and winners, which may be
 // null, the first row that holds it. A warp for each row and 32 of its columns.

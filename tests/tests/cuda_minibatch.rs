@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, Reference, RowReader, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};
@@ -409,7 +409,7 @@ fn rows_by_id_are_what_the_host_decodes() {
             let far =
                 cuda.far_rows(&rows, dtype, (&placement(300, share), reads)).unwrap().expect("memory of the host");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
-            far.reader.begin(&cuda, &on_device, &mut out).unwrap();
+            far.reader.begin(&cuda, &on_device, None, &mut out).unwrap();
             far.reader.finish(&cuda).unwrap();
             let mut on_host = vec![0.0; width];
             let all = cuda.download(&out).unwrap();
@@ -547,9 +547,18 @@ fn buffers_are_not_written_while_they_are_read() {
     let (n_rows, width) = (3000, 1021);
     let values = (0..n_rows * width).map(|i| (i % 8191) as f32).collect::<Vec<_>>();
     let rows = Matrix::new(n_rows, width, values).unwrap();
-    for (share, reads) in [(0.0, HostReads::Staged), (0.3, HostReads::Staged), (0.3, HostReads::InPlace)] {
+    for (share, reads, takes_from_before) in [
+        (0.0, HostReads::Staged, false),
+        (0.3, HostReads::Staged, false),
+        (0.3, HostReads::InPlace, false),
+        (0.0, HostReads::Staged, true),
+        (0.3, HostReads::Staged, true),
+        (0.0, HostReads::InPlace, true),
+        (0.3, HostReads::InPlace, true),
+    ] {
         let far = cuda.far_rows(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
         let reader = far.expect("memory of the host").reader;
+        assert!(reader.takes_from_before());
         let batches: Vec<Vec<NodeId>> =
             (1..=6).map(|b| (0..4000 * b).map(|i| ((i * 13 + b * 5) % n_rows) as NodeId).collect()).collect();
         let named: Vec<_> = batches.iter().map(|ids| cuda.upload_ids(ids).unwrap()).collect();
@@ -558,19 +567,80 @@ fn buffers_are_not_written_while_they_are_read() {
             cuda.upload(&nan, Dtype::F32).unwrap()
         };
         let mut outs: Vec<_> = batches.iter().map(poisoned).collect();
-        reader.begin(&cuda, &named[0], &mut outs[0]).unwrap();
+        reader.begin(&cuda, &named[0], None, &mut outs[0]).unwrap();
         for at in 0..batches.len() {
             if at + 1 < batches.len() {
-                reader.begin(&cuda, &named[at + 1], &mut outs[at + 1]).unwrap();
+                let (done, next) = outs.split_at_mut(at + 1);
+                let before = takes_from_before.then_some((&named[at], &done[at]));
+                reader.begin(&cuda, &named[at + 1], before, &mut next[0]).unwrap();
             }
             reader.finish(&cuda).unwrap();
             let found = cuda.download(&outs[at]).unwrap();
             let is_whole = |(row, &id): (usize, &NodeId)| found.row(row) == rows.row(id as usize);
-            assert!(batches[at].iter().enumerate().all(is_whole), "batch {at}, {share} on the device, {reads}");
+            assert!(
+                batches[at].iter().enumerate().all(is_whole),
+                "batch {at}, {share} on the device, {reads}, {takes_from_before}"
+            );
         }
         // What nobody finishes, and nobody waits for.
-        reader.begin(&cuda, &named[5], &mut outs[5]).unwrap();
+        reader.begin(&cuda, &named[5], None, &mut outs[5]).unwrap();
         drop(reader);
+    }
+}
+
+/// Rows of the batch before are taken from there, and no others; where they are on the card anyway they may come from
+/// either.
+#[test]
+fn rows_come_from_the_batch_before() {
+    let Some(cuda) = cuda() else { return };
+    let n_rows = 500;
+    let first: Vec<NodeId> = (0..400).map(|i| (i * 7) % 250).collect();
+    let second: Vec<NodeId> = (0..450).map(|i| (i * 11 + 3) % n_rows).collect();
+    for (width, dtype) in [(3, Dtype::F32), (64, Dtype::F32), (21, Dtype::Bf16), (64, Dtype::Bf16)] {
+        let values = (0..n_rows as usize * width).map(|i| (i % 251) as f32).collect::<Vec<_>>();
+        let rows = Matrix::new(n_rows as usize, width, values).unwrap();
+        // Told from what is read elsewhere by their sign.
+        let negative = |nodes: &[NodeId]| {
+            let values = nodes.iter().flat_map(|&node| rows.row(node as usize)).map(|value| -value - 1.0);
+            cuda.upload(&Matrix::new(nodes.len(), width, values.collect::<Vec<_>>()).unwrap(), dtype).unwrap()
+        };
+        let check = |reader: &dyn RowReader<Cuda>, is_on_card: &dyn Fn(NodeId) -> bool, what: &str| {
+            let [ids, ids_before] = [&second, &first].map(|ids| cuda.upload_ids(ids).unwrap());
+            let before = negative(&first);
+            let mut out = cuda.zeros(Shape::new(second.len(), width), dtype).unwrap();
+            // Places that a list has noted are forgotten behind it.
+            for before in [Some((&ids_before, &before)), None, Some((&ids_before, &before))] {
+                reader.begin(&cuda, &ids, before, &mut out).unwrap();
+                reader.finish(&cuda).unwrap();
+                let found = cuda.download(&out).unwrap();
+                for (at, &node) in second.iter().enumerate() {
+                    let (plain, row) = (rows.row(node as usize), found.row(at));
+                    let is_kept = row.iter().zip(plain).all(|(found, plain)| *found == -plain - 1.0);
+                    let has_before = before.is_some() && node < 250;
+                    assert!(is_kept || row == plain, "row {node}, {what}");
+                    assert!(is_kept == has_before || is_on_card(node), "row {node}, {what}");
+                }
+            }
+            let mut narrow = cuda.zeros(Shape::new(first.len(), width + 1), dtype).unwrap();
+            assert!(reader.begin(&cuda, &ids, Some((&ids_before, &narrow)), &mut out).is_err());
+            assert!(reader.begin(&cuda, &ids, None, &mut narrow).is_err());
+        };
+        for (share, reads) in
+            [0.0, 0.3].into_iter().flat_map(|share| [HostReads::Staged, HostReads::InPlace].map(|reads| (share, reads)))
+        {
+            let placed = placement(n_rows, share);
+            let n_on_card = (share * f64::from(n_rows)) as u32;
+            let on_card: Vec<NodeId> = (0..n_on_card).map(|at| placed.node(at)).collect();
+            let far = cuda.far_rows(&rows, dtype, (&placed, reads)).unwrap().expect("memory of the host");
+            let what = format!("{share} on the device, {reads}, {width} values of {}", dtype.name());
+            check(&*far.reader, &|node| on_card.contains(&node), &what);
+        }
+        let mut store =
+            cuda.row_store(Shape::new(n_rows as usize, width), dtype, false).unwrap().expect("memory of the host");
+        store.write(&cuda, 0, &cuda.upload(&rows, dtype).unwrap()).unwrap();
+        check(&*store, &|_| false, "written by the device");
+        let on_cards = cuda.far_rows(&rows, dtype, (&placement(n_rows, 1.0), HostReads::Auto)).unwrap();
+        assert!(!on_cards.expect("a placement").reader.takes_from_before(), "nothing is far");
     }
 }
 
@@ -591,7 +661,7 @@ fn rows_that_are_begun_later_hold_up_nothing() {
         let mut first_and_both = || {
             cuda.synchronize().unwrap();
             for ((_, ids), out) in batches.iter().zip(&mut outs) {
-                reader.begin(&cuda, ids, out).unwrap();
+                reader.begin(&cuda, ids, None, out).unwrap();
             }
             let start = Instant::now();
             [(); 2].map(|()| {

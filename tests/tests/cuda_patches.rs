@@ -191,7 +191,7 @@ fn read_rows(
     for list in &lists {
         let ids = cuda.upload_ids(list)?;
         let mut out = cuda.zeros(Shape::new(list.len(), cols), dtype)?;
-        reader.begin(cuda, &ids, &mut out)?;
+        reader.begin(cuda, &ids, None, &mut out)?;
         begun.push((ids, out));
         if begun.len() == 2 {
             reader.finish(cuda)?;
@@ -209,7 +209,7 @@ fn read_rows(
     assert_eq!(cuda.download(&out)?.data(), cuda.download(&begun[3].1)?.data());
     let beyond = cuda.upload_ids(&[N])?;
     let mut one = cuda.zeros(Shape::new(1, cols), dtype)?;
-    assert!(reader.begin(cuda, &beyond, &mut one).is_err(), "there is no such row");
+    assert!(reader.begin(cuda, &beyond, None, &mut one).is_err(), "there is no such row");
     Ok(())
 }
 

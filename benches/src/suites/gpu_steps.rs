@@ -57,8 +57,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let ways = vec![
         batches.whole(rows, Gathered::Pageable)?,
         batches.whole(rows, Gathered::Pinned)?,
-        batches.read("in pieces beside copies", &cuda, staged.as_ref(), shape(Dtype::F32))?,
-        batches.read("in place", &cuda, in_place.as_ref(), shape(Dtype::F32))?,
+        batches.read("in pieces beside copies", &cuda, (staged.as_ref(), false), shape(Dtype::F32))?,
+        batches.read("in place", &cuda, (in_place.as_ref(), false), shape(Dtype::F32))?,
+        batches.read("in pieces, but for the batch before", &cuda, (staged.as_ref(), true), shape(Dtype::F32))?,
+        batches.read("in place, but for the batch before", &cuda, (in_place.as_ref(), true), shape(Dtype::F32))?,
     ];
     let brought = compete(setup.protocol, ways)?;
     add(report, "rows", &brought, Some(bytes));
@@ -157,7 +159,7 @@ impl<'d> Batches<'d> {
     ) -> Result<(), Error> {
         let on_host = far(cuda, rows, dtype, HostReads::InPlace)?;
         let sampler = self.on_device("sampler", cuda, false)?;
-        let loader = self.read("loader", cuda, on_host.as_ref(), (rows.n_cols(), dtype))?;
+        let loader = self.read("loader", cuda, (on_host.as_ref(), true), (rows.n_cols(), dtype))?;
         let mut alone = compete(setup.protocol, vec![sampler, loader])?;
         drop(on_host);
         let n_batches = self.seeds.len().div_ceil(BATCH_SIZE).max(1) as f64;
@@ -216,12 +218,13 @@ impl<'d> Batches<'d> {
         }))
     }
 
-    /// Has the device read the rows of all batches, the next begun before the last one is there.
+    /// Has the device read the rows of all batches, the next begun before the last one is there; those that the batch
+    /// before has from there, if so told.
     fn read<'b>(
         &'b self,
         name: &str,
         cuda: &'b Cuda,
-        reader: &'b dyn RowReader<Cuda>,
+        (reader, takes_from_before): (&'b dyn RowReader<Cuda>, bool),
         (n_columns, dtype): (usize, Dtype),
     ) -> Result<Contestant<'b>, Error> {
         let ids = self.inputs.iter().map(|nodes| cuda.upload_ids(nodes)).collect::<Result<Vec<_>, _>>()?;
@@ -230,8 +233,10 @@ impl<'d> Batches<'d> {
         Ok(Contestant::timed(name, move || {
             cuda.synchronize()?;
             let start = Instant::now();
-            for (at, (ids, out)) in ids.iter().zip(&mut outs).enumerate() {
-                reader.begin(cuda, ids, out)?;
+            for at in 0..ids.len() {
+                let (done, next) = outs.split_at_mut(at);
+                let before = done.last().filter(|_| takes_from_before).map(|rows| (&ids[at - 1], rows));
+                reader.begin(cuda, &ids[at], before, &mut next[0])?;
                 if at > 0 {
                     reader.finish(cuda)?;
                 }

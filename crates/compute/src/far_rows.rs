@@ -16,13 +16,27 @@ pub trait RowReader<B: Backend>: Send + Sync {
     /// On shapes or storage that do not fit, an id out of range, or when the device fails.
     fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError>;
 
+    /// Whether [`begin`](Self::begin) takes rows from what was begun before. Where it does not, nobody need keep that.
+    fn takes_from_before(&self) -> bool {
+        false
+    }
+
     /// Begins to [`gather`](Self::gather): after all that was asked of the device before, and beside what is asked of
     /// it until [`finish`](Self::finish). Until then `ids` stay, and nobody touches `out` or frees it. The next may be
     /// begun before.
     ///
+    /// `before` is what was begun last, if it still exists: its ids and rows, which then stay until this is finished,
+    /// too. Rows that both name may come from there rather than from afar.
+    ///
     /// # Errors
-    /// As [`gather`](Self::gather).
-    fn begin(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError> {
+    /// As [`gather`](Self::gather), also for `before`.
+    fn begin(
+        &self,
+        backend: &B,
+        ids: &B::Ids,
+        _before: Option<(&B::Ids, &B::Matrix)>,
+        out: &mut B::Matrix,
+    ) -> Result<(), ComputeError> {
         self.gather(backend, ids, out)
     }
 

@@ -80,8 +80,9 @@ sources! {
 }
 
 /// What sources include, by name.
-const HEADERS: [(&str, &str); 5] = [
+const HEADERS: [(&str, &str); 6] = [
     ("common.cuh", include_str!("../../../kernels/common.cuh")),
+    ("elements.cuh", include_str!("../../../kernels/elements.cuh")),
     ("sampling.cuh", include_str!("../../../kernels/sampling.cuh")),
     ("dense.cuh", include_str!("../../../kernels/dense.cuh")),
     ("heads.cuh", include_str!("../../../kernels/heads.cuh")),

@@ -2,34 +2,34 @@
 //! others, or in pinned memory of the host; or codes there or on the device, decoded as they are read; or either in
 //! memory of the hosts of other ranks; or rows that the device itself wrote to the host.
 //!
-//! A batch reads each of its rows once. Those on cards are read in place, from the device's memory or over links
-//! between cards. Those on the host lie in pinned memory that the same launch reads over the bus, or are brought by its
-//! cores and by copies ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. Of a code book (paper B) only
-//! codes travel, and where sums of rows are all that is wanted, these are made from codes
-//! ([`code_book`](crate::code_book)).
+//! A batch reads each of its rows once, and those that the batch before has from there ([`far_list`](crate::far_list)).
+//! Those on cards are read in place, from the device's memory or over links between cards. Those on the host lie in
+//! pinned memory that the same launch reads over the bus, or are brought by its cores and by copies
+//! ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. Of a code book (paper B) only codes travel, and where
+//! sums of rows are all that is wanted, these are made from codes ([`code_book`](crate::code_book)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
+use cudarc::driver::{CudaEvent, CudaSlice};
 use girih_compress::CompressedFeatures;
-use girih_compute::{ComputeError, Dtype, FarRows, HostRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
+use girih_compute::{ComputeError, Dtype, FarRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
 use girih_graph_format::{Matrix, NodeId};
 use girih_tiers::{HostReads, Placement};
-use half::bf16;
 use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::code_book::{CodeBook, CodeSums};
-use crate::compile::Source;
-use crate::device::{BLOCK, Ending, threads_for};
+use crate::device::{BLOCK, Ending};
+use crate::far_list::{Elsewhere, FarList, Lists, RowsOfBatch};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
-use crate::placed::{Group, HostPieces, OnCards, PlacedRows, ReadRows, Rows, SharedPinned};
+use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows, SharedPinned};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
-use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, StoredRows, Wanted, prefetch_bytes};
+use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
+use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, Wanted};
 
 pub(crate) const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on cards.
@@ -42,8 +42,6 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 /// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
-/// Rows that a thread of the host writes at a time.
-const ROWS_AT_ONCE: usize = 1024;
 
 /// See the module.
 struct CudaRows {
@@ -56,10 +54,12 @@ struct CudaRows {
     launch: RowLaunch,
     /// Of codes.
     sums: Option<SumsOfCodes>,
+    /// Where a batch need not get all of its rows from one memory.
+    far_list: Option<FarList>,
     /// What was begun and not finished, the oldest first.
     begun: Mutex<VecDeque<Begun>>,
     /// Room that no batch has: to allocate as much for each would take longer than to bring it.
-    spare: Mutex<Vec<Room>>,
+    spare: Mutex<Spare>,
 }
 
 /// What sums codes up without decoding them.
@@ -74,9 +74,9 @@ pub(crate) enum Memory {
     /// On cards, and in pinned memory of the host.
     Placed(PlacedRows),
     /// Brought from the host, and on cards, if any are there.
-    Staged(StagedRows, Option<BesideCards>),
+    Staged(StagedRows, Option<OnCards>),
     /// The same from the hosts of all ranks, which ask together ([`split_rows`](crate::split_rows)).
-    Split(StagedRows, Option<BesideCards>),
+    Split(StagedRows, Option<OnCards>),
     /// All on the host, as this device wrote them.
     Written(Pinned),
     /// The same, as the devices of all ranks of the process did.
@@ -85,44 +85,33 @@ pub(crate) enum Memory {
     Device(CudaSlice<u8>),
 }
 
-/// Rows on cards, while the host brings the others.
-pub(crate) struct BesideCards {
-    on_cards: OnCards,
-    /// Tells which these are.
-    list_absent: CudaFunction,
-}
-
 /// What is waited for.
 #[derive(Default)]
 struct Begun {
+    /// The result, and how many rows it has.
+    to: (u64, usize),
     /// Recorded behind what was launched for it, if anything was.
     launched: Option<CudaEvent>,
     /// What the host brings of it, if anything.
     asked: Option<Asked>,
-    arriving: Option<Arriving>,
+    /// Room for rows that do not come to where they belong.
+    arriving: Option<CudaSlice<u8>>,
+    lists: Option<Lists>,
+    /// Whether the batch before has some of its rows.
+    has_before: bool,
     /// Rows as they are stored, one after the other, if they are to be summed up and were not here.
-    stored: Option<Room>,
+    stored: Option<CudaSlice<u8>>,
 }
 
-/// Rows on their way to room on the device, which a launch takes to where they belong.
-struct Arriving {
-    room: Room,
-    /// The result.
-    to: u64,
+/// What no batch has at the moment.
+#[derive(Default)]
+struct Spare {
+    rooms: Vec<CudaSlice<u8>>,
+    lists: Vec<Lists>,
 }
 
-/// Room for rows that arrive.
-struct Room {
-    rows: CudaSlice<u8>,
-    /// Where only some do: how many and which, and their places; else they are in order.
-    absent: Option<Absent>,
-}
-
-/// What `list_absent` of `kernels/rows.cu` writes.
-struct Absent {
-    counted: CudaSlice<u32>,
-    places: CudaSlice<u32>,
-}
+/// Rows on the device that were begun last.
+type Before<'a> = (&'a CudaIds, &'a CudaMatrix);
 
 /// What rows are.
 pub(crate) enum Form {
@@ -130,12 +119,6 @@ pub(crate) enum Form {
     Dense(Dense),
     /// Codes of a code book.
     Codes(CodeBook),
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Dense {
-    pub(crate) cols: usize,
-    pub(crate) dtype: Dtype,
 }
 
 impl Cuda {
@@ -220,23 +203,10 @@ impl Cuda {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
-        let beside = self.beside_cards(rows, &mut read, (placement, &group))?;
+        let on_cards = OnCards::beside_host(self, rows, &mut read, (placement, &group))?;
         let bringing = Bringing { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
         let brought = StagedRows::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
-        Ok(Memory::Staged(brought, beside))
-    }
-
-    /// Those that a placement puts on cards, if any are, where the host brings the others.
-    pub(crate) fn beside_cards(
-        &self,
-        rows: &Rows<'_>,
-        read: ReadRows<'_>,
-        placed: (&Placement, &Group<'_>),
-    ) -> Result<Option<BesideCards>, ComputeError> {
-        let Some(on_cards) = OnCards::beside_host(self, rows, read, placed)? else { return Ok(None) };
-        let types = [("X", Dtype::F32), ("Y", Dtype::F32)];
-        let list_absent = self.kernel(OPERATION, Source::ROWS, "list_absent", &types)?;
-        Ok(Some(BesideCards { on_cards, list_absent }))
+        Ok(Memory::Staged(brought, on_cards))
     }
 
     /// [`Backend::row_store`](girih_compute::Backend::row_store).
@@ -272,114 +242,45 @@ impl Cuda {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
         };
+        // Of codes the batch before has what they stand for, and not themselves.
+        let has_before = matches!(form, Form::Dense(_)) && !memory.is_on_devices();
+        let is_listed = has_before || memory.brought().is_some_and(|(_, on_cards)| on_cards.is_some());
+        let far_list = is_listed.then(|| FarList::new(self, OPERATION, (n_rows, has_before))).transpose()?;
         let (begun, spare) = (Mutex::default(), Mutex::default());
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, begun, spare })
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, far_list, begun, spare })
     }
 }
 
-impl Dense {
-    /// Bytes from row to row.
-    pub(crate) fn row_bytes(self) -> usize {
-        pitch(self.cols) * self.dtype.n_bytes()
+impl Memory {
+    /// Whether no row is on a host.
+    fn is_on_devices(&self) -> bool {
+        match self {
+            Self::Placed(placed) => placed.are_on_cards(),
+            Self::Staged(..) | Self::Split(..) => self.brought().is_none(),
+            Self::Written(_) | Self::WrittenTogether(_) => false,
+            Self::Device(_) => true,
+        }
     }
 
-    /// Stores the rows from `first` on, as many as there is memory for, as matrices of the device have them.
-    fn write_all(self, memory: &mut [u8], rows: &Matrix, first: usize) {
-        let row_bytes = self.row_bytes();
-        if row_bytes == 0 {
-            return;
-        }
-        memory.par_chunks_mut(row_bytes * ROWS_AT_ONCE).enumerate().for_each(|(piece, memory)| {
-            for (at, bytes) in memory.chunks_exact_mut(row_bytes).enumerate() {
-                self.write(bytes, rows.row(first + piece * ROWS_AT_ONCE + at));
+    /// What brings rows, and what is on cards beside, if not all are.
+    fn brought(&self) -> Option<(&StagedRows, Option<&OnCards>)> {
+        match self {
+            Self::Staged(staged, on_cards) | Self::Split(staged, on_cards)
+                if on_cards.as_ref().is_none_or(|on_cards| !on_cards.are_all()) =>
+            {
+                Some((staged, on_cards.as_ref()))
             }
-        });
-    }
-
-    /// Stores a row; what lies between it and the next one is zero.
-    fn write(self, bytes: &mut [u8], row: &[f32]) {
-        let (values, padding) = bytes.split_at_mut(self.cols * self.dtype.n_bytes());
-        padding.fill(0);
-        match self.dtype {
-            Dtype::F32 => values.copy_from_slice(bytemuck::cast_slice(row)),
-            Dtype::Bf16 => values
-                .chunks_exact_mut(2)
-                .zip(row)
-                .for_each(|(bytes, &value)| bytes.copy_from_slice(&bf16::from_f32(value).to_ne_bytes())),
+            _ => None,
         }
     }
 
-    /// Reads a row that was stored so.
-    fn read(self, bytes: &[u8], row: &mut [f32]) {
-        match self.dtype {
-            Dtype::F32 => bytemuck::cast_slice_mut(row).copy_from_slice(&bytes[..self.cols * 4]),
-            Dtype::Bf16 => bytes
-                .chunks_exact(2)
-                .zip(row)
-                .for_each(|(bytes, value)| *value = bf16::from_ne_bytes([bytes[0], bytes[1]]).to_f32()),
+    /// Those that cards have some of.
+    fn on_cards(&self) -> Option<&OnCards> {
+        match self {
+            Self::Placed(placed) => placed.on_cards(),
+            Self::Staged(_, on_cards) | Self::Split(_, on_cards) => on_cards.as_ref(),
+            Self::Written(_) | Self::WrittenTogether(_) | Self::Device(_) => None,
         }
-    }
-}
-
-/// Dense rows of the host, rounded as the device has them.
-struct RowsOnHost {
-    source: Arc<dyn RowSource>,
-    n_rows: usize,
-    form: Dense,
-}
-
-impl HostRows for RowsOnHost {
-    fn shape(&self) -> Shape {
-        Shape::new(self.n_rows, self.form.cols)
-    }
-
-    fn read(&self, first: usize, out: &mut [f32]) {
-        let mut bytes = vec![0; self.form.row_bytes()];
-        for (at, row) in out.chunks_exact_mut(self.form.cols.max(1)).enumerate() {
-            self.source.copy(first + at, &mut bytes);
-            self.form.read(&bytes, row);
-        }
-    }
-}
-
-/// Rows of a matrix, rounded when they are read if they have to be. It may be mapped: rows are then on disk, or where
-/// the system keeps what was read of it.
-struct RowsOfMatrix {
-    rows: Matrix,
-    form: Dense,
-}
-
-impl RowSource for RowsOfMatrix {
-    fn copy(&self, row: usize, to: &mut [u8]) {
-        self.form.write(to, self.rows.row(row));
-    }
-
-    fn prefetch(&self, row: usize) {
-        prefetch_bytes(bytemuck::cast_slice(self.rows.row(row)));
-    }
-}
-
-/// Rows as devices have them, in memory of all ranks of the process.
-struct RowsOfPieces {
-    pieces: Arc<HostPieces>,
-    row_bytes: usize,
-}
-
-impl StoredRows for RowsOfPieces {
-    fn row(&self, row: usize) -> &[u8] {
-        self.pieces.row(row, (row * self.row_bytes) as u64, self.row_bytes)
-    }
-}
-
-/// Codes, in memory or mapped.
-struct RowsOfCodes {
-    codes: CompressedFeatures,
-    row_bytes: usize,
-}
-
-impl StoredRows for RowsOfCodes {
-    fn row(&self, row: usize) -> &[u8] {
-        &self.codes.codes()[row * self.row_bytes..(row + 1) * self.row_bytes]
     }
 }
 
@@ -406,7 +307,7 @@ impl CudaRows {
     fn argument(&self, cuda: &Cuda) -> Option<RowsArgument> {
         let (first, rows) = match &self.memory {
             Memory::Placed(placed) => placed.addresses(cuda),
-            Memory::Staged(_, beside) | Memory::Split(_, beside) => (0, beside.as_ref()?.on_cards.list(cuda)),
+            Memory::Staged(_, on_cards) | Memory::Split(_, on_cards) => (0, on_cards.as_ref()?.list(cuda)),
             Memory::Written(pinned) => (pinned.address(), 0),
             Memory::WrittenTogether(shared) => (shared.memory().address(), 0),
             Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
@@ -469,116 +370,132 @@ impl CudaRows {
         own.into_iter().chain([sums]).try_for_each(|out| self.check_storage(out))
     }
 
-    /// Puts on a stream what reads rows in place, if any are.
-    fn launch(
-        &self,
-        cuda: &Cuda,
-        stream: &CudaStream,
-        ids: &CudaIds,
-        (launch, to): (&RowLaunch, u64),
-    ) -> Result<bool, ComputeError> {
-        let Some(rows) = self.argument(cuda) else { return Ok(false) };
-        let names = Names::of(cuda.pointer(Some(&ids.ids)));
-        let to = (to, ids.range.len as u64);
+    /// Puts on the device's stream what reads rows in place.
+    fn launch(&self, cuda: &Cuda, ids: &CudaIds, to: u64) -> Result<(), ComputeError> {
+        let Some(rows) = self.argument(cuda) else { return Ok(()) };
+        let (names, to) = (Names::of(cuda.pointer(Some(&ids.ids))), (to, ids.range.len as u64));
         // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for
         // each id.
-        let launched = unsafe { launch.put(stream, self.threads(launch), rows, names, to) };
-        launched.map(|()| true).map_err(Cuda::failed(OPERATION))
+        let launched = unsafe { self.launch.put(&cuda.device.stream, self.threads(&self.launch), rows, names, to) };
+        launched.map_err(Cuda::failed(OPERATION))
     }
 
     /// Begins to take rows to an address by a launch, which is for rows as they are stored if they are `stored` there.
     fn begin_at(
         &self,
         cuda: &Cuda,
-        ids: &CudaIds,
+        (ids, before): (&CudaIds, Option<Before<'_>>),
         (launch, to): (&RowLaunch, u64),
-        stored: Option<Room>,
+        stored: Option<CudaSlice<u8>>,
     ) -> Result<Begun, ComputeError> {
-        let failed = Cuda::failed(OPERATION);
-        let mut begun = Begun { stored, ..Begun::default() };
-        // Before what is read here: it takes longer.
-        if let Some((staged, beside)) = self.brought() {
-            let (asked, arriving) = self.ask(cuda, (staged, beside), ids, (launch, to))?;
-            (begun.asked, begun.arriving) = (Some(asked), arriving);
+        let (failed, n) = (Cuda::failed(OPERATION), ids.range.len);
+        let (at_ids, brought, side) = (cuda.pointer(Some(&ids.ids)), self.memory.brought(), self.side.stream());
+        let mut begun = Begun { to: (to, n), stored, has_before: before.is_some(), ..Begun::default() };
+        if before.is_some() || brought.is_some_and(|(_, on_cards)| on_cards.is_some()) {
+            begun.lists = Some(self.lists(cuda, n)?);
         }
-        self.side.stream().join(&cuda.device.stream).map_err(&failed)?;
-        if self.launch(cuda, self.side.stream(), ids, (launch, to))? {
-            begun.launched = Some(self.side.stream().record_event(None).map_err(&failed)?);
+        if brought.is_some() && (begun.lists.is_some() || launch.decodes()) {
+            begun.arriving = Some(self.room(cuda, n)?);
+        }
+        // Behind the making of room, too.
+        side.join(&cuda.device.stream).map_err(&failed)?;
+        if let Some((far_list, lists)) = self.far_list.as_ref().zip(begun.lists.as_mut()) {
+            let before = before.map(|(ids, rows)| RowsOfBatch {
+                ids: (cuda.pointer(Some(&ids.ids)), ids.range.len),
+                first: cuda.pointer(Some(&rows.data)),
+                row_bytes: self.row_bytes,
+            });
+            let elsewhere = self.elsewhere(cuda);
+            // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who
+            // begins keeps what was read before, and its ids.
+            unsafe { far_list.put(cuda, side, (at_ids, n), (&elsewhere, before), lists) }.map_err(&failed)?;
+        }
+        // Before what is read here: it takes longer.
+        if let Some((staged, _)) = brought {
+            let wanted = begun.lists.as_ref().map_or(Wanted::All(at_ids, n), |lists| lists.wanted(cuda, n));
+            let to = begun.arriving.as_ref().map_or(to, |room| cuda.pointer(Some(room)));
+            let ready = side.record_event(None).map_err(&failed)?;
+            // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is
+            // finished.
+            begun.asked = Some(unsafe { staged.ask(ready, wanted, to) }?);
+        }
+        if let Some(rows) = self.argument(cuda) {
+            let listed = begun.lists.as_ref().filter(|_| brought.is_none());
+            let names = listed.map_or(Names::of(at_ids), |lists| lists.far(cuda));
+            // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row
+            // for each id.
+            unsafe { launch.put(side, self.threads(launch), rows, names, (to, n as u64)) }.map_err(&failed)?;
+            begun.launched = Some(side.record_event(None).map_err(&failed)?);
         }
         Ok(begun)
     }
 
-    /// What brings rows, and what is on cards beside, if not all are.
-    fn brought(&self) -> Option<(&StagedRows, Option<&BesideCards>)> {
-        match &self.memory {
-            Memory::Staged(staged, beside) | Memory::Split(staged, beside)
-                if beside.as_ref().is_none_or(|beside| !beside.on_cards.are_all()) =>
-            {
-                Some((staged, beside.as_ref()))
-            }
-            _ => None,
-        }
+    /// Where rows are beside the batch before.
+    fn elsewhere(&self, cuda: &Cuda) -> Elsewhere {
+        let are_brought = self.memory.brought().is_some();
+        let Some(on_cards) = self.memory.on_cards() else { return Elsewhere { are_brought, ..Elsewhere::default() } };
+        Elsewhere { list: on_cards.list(cuda), own: on_cards.own(), are_brought }
     }
 
     /// Begins to take no rows: where all ranks ask together, this one does, too.
     fn begin_nothing(&self, cuda: &Cuda) -> Result<Begun, ComputeError> {
-        let Some((staged, _)) = self.brought().filter(|_| matches!(self.memory, Memory::Split(..))) else {
+        let Some((staged, _)) = self.memory.brought().filter(|_| matches!(self.memory, Memory::Split(..))) else {
             return Ok(Begun::default());
         };
         let ready = cuda.device.stream.record_event(None).map_err(Cuda::failed(OPERATION))?;
         Ok(Begun { asked: Some(staged.ask_for_none(ready)?), ..Begun::default() })
     }
 
-    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere; what
-    /// is stored as it was comes back. It waits for nothing that was begun later, which the step would then not hide.
-    fn wait_for(&self, cuda: &Cuda, begun: Begun) -> Result<Option<Room>, ComputeError> {
-        let (stream, Begun { launched, asked, arriving, stored }) = (&cuda.device.stream, begun);
-        let failed = Cuda::failed(OPERATION);
-        let launch = self.sums.as_ref().filter(|_| stored.is_some()).map_or(&self.launch, |sums| &sums.copy);
-        let n_brought = asked.map_or(Ok(0), |asked| asked.wait_on(stream));
-        let taken = n_brought.and_then(|n| match &arriving {
-            Some(arriving) if n > 0 => self.take_over(cuda, launch, arriving, n).map_err(&failed),
-            _ => Ok(()),
-        });
-        launched.map_or(Ok(()), |launched| stream.wait(&launched)).map_err(&failed)?;
+    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere, or is
+    /// where the batch before has it; what is stored as it was comes back. It waits for nothing that was begun later,
+    /// which the step would then not hide.
+    fn wait_for(&self, cuda: &Cuda, mut begun: Begun) -> Result<Option<CudaSlice<u8>>, ComputeError> {
+        let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
+        let n_brought = begun.asked.take().map_or(Ok(0), |asked| asked.wait_on(stream));
+        let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
+        begun.launched.take().map_or(Ok(()), |launched| stream.wait(&launched)).map_err(&failed)?;
         // Whoever has the room next waits for this stream, and it is freed in its order.
-        self.spare().extend(arriving.map(|arriving| arriving.room));
-        taken.map(|()| stored)
+        let mut spare = self.spare();
+        spare.rooms.extend(begun.arriving);
+        spare.lists.extend(begun.lists);
+        taken.map(|()| begun.stored)
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<Room>> {
+    /// Puts on the device's stream what takes rows to where they belong, of which so many have arrived.
+    fn take_over(&self, cuda: &Cuda, begun: &Begun, n_brought: usize) -> Result<(), ComputeError> {
+        let Begun { to: (to, n), arriving, lists, has_before, stored, .. } = begun;
+        let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
+        if let Some(lists) = lists.as_ref().filter(|_| *has_before) {
+            // SAFETY: what is kept is where the batch before has it, which has come before, and there is a row of the
+            // result for each.
+            unsafe {
+                self.launch.put(stream, IN_DEVICE, lists.kept(cuda, self.row_bytes), Names::all(), (*to, *n as u64))
+            }
+            .map_err(&failed)?;
+        }
+        let Some(room) = arriving.as_ref().filter(|_| n_brought > 0) else { return Ok(()) };
+        let launch = self.sums.as_ref().filter(|_| stored.is_some()).map_or(&self.launch, |sums| &sums.copy);
+        let places = lists.as_ref().map_or(Names::all(), |lists| lists.places(cuda));
+        let rows = self.stored_in(cuda, room);
+        // SAFETY: the rows were copied there; their places are rows of the result.
+        unsafe { launch.put(stream, ON_CARDS, rows, places, (*to, n_brought as u64)) }.map_err(failed)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Room for so many rows at most, used before if there is some.
-    fn room(&self, cuda: &Cuda, n: usize, is_partial: bool) -> Result<Room, ComputeError> {
+    fn room(&self, cuda: &Cuda, n: usize) -> Result<CudaSlice<u8>, ComputeError> {
         let n_bytes = n * self.row_bytes;
-        let used = {
-            let mut spare = self.spare();
-            let of_kind = spare.iter().position(|room| room.absent.is_some() == is_partial);
-            of_kind.map(|at| spare.swap_remove(at))
-        };
-        let fits = |room: &Room| {
-            room.rows.len() >= n_bytes && room.absent.as_ref().is_none_or(|absent| absent.places.len() >= n)
-        };
-        if let Some(room) = used.filter(fits) {
-            return Ok(room);
-        }
-        // No two batches are of one size, but nearly.
-        let slack = |n: usize| n + n / 8;
-        let list = |n| cuda.scratch(OPERATION, n);
-        let absent = || Ok::<_, ComputeError>(Absent { counted: list(slack(n) + 1)?, places: list(slack(n))? });
-        let rows = cuda.scratch(OPERATION, slack(n_bytes))?;
-        Ok(Room { rows, absent: is_partial.then(absent).transpose()? })
+        let used = self.spare().rooms.pop().filter(|room| room.len() >= n_bytes);
+        used.map_or_else(|| cuda.scratch(OPERATION, with_slack(n_bytes)), Ok)
     }
 
-    /// Puts on the device's stream what takes rows that arrived, so many, to the result.
-    fn take_over(&self, cuda: &Cuda, launch: &RowLaunch, arriving: &Arriving, n: usize) -> Result<(), DriverError> {
-        let Room { rows, absent } = &arriving.room;
-        let rows = self.stored_in(cuda, rows);
-        let names = Names::at(cuda.pointer(absent.as_ref().map(|absent| &absent.places)));
-        // SAFETY: the rows were copied there; their places are rows of the result.
-        unsafe { launch.put(&cuda.device.stream, ON_CARDS, rows, names, (arriving.to, n as u64)) }
+    /// The same for lists.
+    fn lists(&self, cuda: &Cuda, n: usize) -> Result<Lists, ComputeError> {
+        let used = self.spare().lists.pop().filter(|lists| lists.len() >= n);
+        used.map_or_else(|| Lists::new(cuda, OPERATION, with_slack(n)), Ok)
     }
 
     /// Rows that follow each other on the device.
@@ -586,70 +503,47 @@ impl CudaRows {
         RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes: self.row_bytes as u64 }
     }
 
-    /// Asks the host for the rows of `ids` that are on no card, after all that was put on the side stream before.
-    fn ask(
-        &self,
-        cuda: &Cuda,
-        (staged, beside): (&StagedRows, Option<&BesideCards>),
-        ids: &CudaIds,
-        (launch, to): (&RowLaunch, u64),
-    ) -> Result<(Asked, Option<Arriving>), ComputeError> {
-        let (n, at_ids) = (ids.range.len, cuda.pointer(Some(&ids.ids)));
-        let is_direct = beside.is_none() && !launch.decodes();
-        let mut arriving =
-            (!is_direct).then(|| Ok(Arriving { room: self.room(cuda, n, beside.is_some())?, to })).transpose()?;
-        let failed = Cuda::failed(OPERATION);
-        // Behind the making of room, too.
-        self.side.stream().join(&cuda.device.stream).map_err(&failed)?;
-        let absent = arriving.as_mut().and_then(|arriving| arriving.room.absent.as_mut());
-        let wanted = match beside.zip(absent) {
-            Some((beside, absent)) => self.list_absent(cuda, beside, (at_ids, n), absent).map_err(&failed)?,
-            None => Wanted::All(at_ids, n),
-        };
-        let to = arriving.as_ref().map_or(to, |arriving| cuda.pointer(Some(&arriving.room.rows)));
-        let ready = self.side.stream().record_event(None).map_err(&failed)?;
-        // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is finished.
-        let asked = unsafe { staged.ask(ready, wanted, to) }?;
-        Ok((asked, arriving))
+    /// What was read before, if lists leave out what it has.
+    fn before<'a>(&self, before: Option<Before<'a>>) -> Result<Option<Before<'a>>, ComputeError> {
+        let Some((ids, rows)) = before.filter(|_| self.takes_from_before()) else { return Ok(None) };
+        Ok(self.check(ids, rows)?.then_some((ids, rows)))
     }
+}
 
-    /// Puts on the side stream what lists the rows that are on no card, of `n` ids at an address.
-    fn list_absent(
-        &self,
-        cuda: &Cuda,
-        beside: &BesideCards,
-        (ids, n): (u64, usize),
-        absent: &mut Absent,
-    ) -> Result<Wanted, DriverError> {
-        let (rows, n_ids) = (beside.on_cards.list(cuda), n as u32);
-        self.side.stream().memset_zeros(&mut absent.counted.slice_mut(..1))?;
-        let mut launch = self.side.stream().launch_builder(&beside.list_absent);
-        launch.arg(&rows).arg(&ids).arg(&n_ids).arg(&mut absent.counted).arg(&mut absent.places);
-        // SAFETY: there is an address for each row, which ids are; and room for each of them, and for their number
-        // before them.
-        unsafe { launch.launch(threads_for(n)) }?;
-        Ok(Wanted::Counted(cuda.pointer(Some(&absent.counted)), n))
-    }
+/// No two batches are of one size, but nearly.
+fn with_slack(n: usize) -> usize {
+    n + n / 8
 }
 
 impl RowReader<Cuda> for CudaRows {
     fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         if !matches!(self.memory, Memory::Staged(..) | Memory::Split(..)) {
             if self.check(ids, out)? {
-                self.launch(cuda, &cuda.device.stream, ids, (&self.launch, cuda.pointer(Some(&out.data))))?;
+                self.launch(cuda, ids, cuda.pointer(Some(&out.data)))?;
             }
             return Ok(());
         }
-        RowReader::begin(self, cuda, ids, out)?;
+        RowReader::begin(self, cuda, ids, None, out)?;
         while let Some(begun) = self.oldest() {
             self.wait_for(cuda, begun)?;
         }
         Ok(())
     }
 
-    fn begin(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn takes_from_before(&self) -> bool {
+        self.far_list.as_ref().is_some_and(FarList::has_before)
+    }
+
+    fn begin(
+        &self,
+        cuda: &Cuda,
+        ids: &CudaIds,
+        before: Option<Before<'_>>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let before = self.before(before)?;
         let begun = if self.check(ids, out)? {
-            self.begin_at(cuda, ids, (&self.launch, cuda.pointer(Some(&out.data))), None)?
+            self.begin_at(cuda, (ids, before), (&self.launch, cuda.pointer(Some(&out.data))), None)?
         } else {
             self.begin_nothing(cuda)?
         };
@@ -660,7 +554,7 @@ impl RowReader<Cuda> for CudaRows {
     fn finish(&self, cuda: &Cuda) -> Result<(), ComputeError> {
         let Some(begun) = self.oldest() else { return Ok(()) };
         let stored = self.wait_for(cuda, begun)?;
-        self.spare().extend(stored);
+        self.spare().rooms.extend(stored);
         Ok(())
     }
 
@@ -677,8 +571,8 @@ impl RowSums<Cuda> for CudaRows {
         let is_here = matches!(self.memory, Memory::Device(_)) || n == 0;
         let begun = match self.sums.as_ref().filter(|_| !is_here) {
             Some(sums) => {
-                let room = self.room(cuda, n, false)?;
-                self.begin_at(cuda, ids, (&sums.copy, cuda.pointer(Some(&room.rows))), Some(room))?
+                let room = self.room(cuda, n)?;
+                self.begin_at(cuda, (ids, None), (&sums.copy, cuda.pointer(Some(&room))), Some(room))?
             }
             None => self.begin_nothing(cuda)?,
         };
@@ -701,7 +595,7 @@ impl RowSums<Cuda> for CudaRows {
         // Without ids nothing is read.
         let nothing = RowsArgument { first: 0, rows: 0, row_bytes: self.row_bytes as u64 };
         let here = (self.argument(cuda).unwrap_or(nothing), cuda.pointer(Some(&ids.ids)));
-        let (rows, ids) = stored.as_ref().map_or(here, |room| (self.stored_in(cuda, &room.rows), 0));
+        let (rows, ids) = stored.as_ref().map_or(here, |room| (self.stored_in(cuda, room), 0));
         if let Some(own) = own.filter(|own| !own.shape.is_empty()) {
             let (names, to) = (Names::of(ids), (cuda.pointer(Some(&own.data)), own.shape.rows as u64));
             // SAFETY: ids are rows, or there is one for each; codes were checked; `own` has no more rows than there
@@ -713,7 +607,7 @@ impl RowSums<Cuda> for CudaRows {
             // SAFETY: as above; the block has a column for each id.
             unsafe { of_codes.sums.put(cuda, OPERATION, block, (rows, ids), sums) }?;
         }
-        self.spare().extend(stored);
+        self.spare().rooms.extend(stored);
         Ok(())
     }
 }
@@ -757,26 +651,5 @@ impl Drop for CudaRows {
     fn drop(&mut self) {
         // What it reads is freed after this.
         self.side.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_read_as_they_were_written() {
-        for (cols, dtype) in [(3, Dtype::F32), (8, Dtype::Bf16), (21, Dtype::F32), (21, Dtype::Bf16)] {
-            let values: Vec<f32> = (0..5 * cols).map(|i| i as f32 / 4.0).collect();
-            let rows = Matrix::new(5, cols, values.clone()).unwrap();
-            let form = Dense { cols, dtype };
-            let mut memory = vec![0xff; 3 * form.row_bytes()];
-            form.write_all(&mut memory, &rows, 2);
-            let mut out = vec![0.0; cols];
-            for (bytes, expected) in memory.chunks(form.row_bytes()).zip(values[2 * cols..].chunks(cols)) {
-                form.read(bytes, &mut out);
-                assert_eq!(out, expected);
-            }
-        }
     }
 }

@@ -281,14 +281,20 @@ impl PatchRows {
 
 impl RowReader<Cuda> for PatchRows {
     fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        self.begin(cuda, ids, out)?;
+        self.begin(cuda, ids, None, out)?;
         while !self.begun().is_empty() {
             self.finish(cuda)?;
         }
         Ok(())
     }
 
-    fn begin(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn begin(
+        &self,
+        cuda: &Cuda,
+        ids: &CudaIds,
+        _before: Option<(&CudaIds, &CudaMatrix)>,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         self.check(ids, out)?;
         let stream = &self.side.device.stream;
         stream.join(&cuda.device.stream).map_err(Cuda::failed(OPERATION))?;

@@ -105,6 +105,8 @@ enum HostMemory {
 /// Rows that cards have, and on this one a list of where each row is.
 pub(crate) struct OnCards {
     _slabs: Vec<Arc<Slab>>,
+    /// Addresses of those of this card.
+    own: Range<u64>,
     addresses: CudaSlice<u64>,
     /// Whether they are all rows.
     are_all: bool,
@@ -113,7 +115,7 @@ pub(crate) struct OnCards {
 
 /// What a card has.
 struct Slab {
-    _bytes: Option<CudaSlice<u8>>,
+    bytes: Option<CudaSlice<u8>>,
     address: u64,
 }
 
@@ -163,6 +165,11 @@ impl PlacedRows {
     /// Whether cards have all of them.
     pub(crate) fn are_on_cards(&self) -> bool {
         self.on_cards.as_ref().is_some_and(OnCards::are_all)
+    }
+
+    /// Where cards have some of them.
+    pub(crate) fn on_cards(&self) -> Option<&OnCards> {
+        self.on_cards.as_ref()
     }
 
     /// Whether the host has all of them, in one piece.
@@ -218,6 +225,7 @@ impl OnCards {
         let slabs = group.hand_out(rows.operation, slab)?;
         let addresses = cuda.upload_list(rows.operation, &near.addresses(rows, on_host, &slabs, group.rank))?;
         Ok(Self {
+            own: slabs[group.rank].addresses(),
             _slabs: slabs,
             addresses,
             are_all: near.len() == rows.n_rows,
@@ -228,6 +236,11 @@ impl OnCards {
     /// The address of the list of addresses.
     pub(crate) fn list(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(&self.addresses))
+    }
+
+    /// Addresses of those that are in this card's own memory.
+    pub(crate) fn own(&self) -> Range<u64> {
+        self.own.clone()
     }
 
     /// Whether they are all rows.
@@ -318,7 +331,7 @@ impl Slab {
     fn new(cuda: &Cuda, rows: &Rows<'_>, read: ReadRows<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
         let n_bytes = nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum();
         if n_bytes == 0 {
-            return Ok(Self { _bytes: None, address: 0 });
+            return Ok(Self { bytes: None, address: 0 });
         }
         let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
         let (mut first, mut left) = (0, nodes);
@@ -333,7 +346,11 @@ impl Slab {
         }
         // Others may read it as soon as they know of it.
         cuda.device.wait(rows.operation)?;
-        Ok(Self { address: cuda.pointer(Some(&bytes)), _bytes: Some(bytes) })
+        Ok(Self { address: cuda.pointer(Some(&bytes)), bytes: Some(bytes) })
+    }
+
+    fn addresses(&self) -> Range<u64> {
+        self.address..self.address + self.bytes.as_ref().map_or(0, CudaSlice::len) as u64
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct RowsArgument {
 pub(crate) struct Names {
     ids: u64,
     places: u64,
+    counted: u64,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
@@ -33,17 +34,27 @@ unsafe impl DeviceRepr for Names {}
 impl Names {
     /// Rows that ids name, one after the other; zero: all rows.
     pub(crate) fn of(ids: u64) -> Self {
-        Self { ids, places: 0 }
+        Self { ids, places: 0, counted: 0 }
     }
 
     /// All rows, for some places; zero: one after the other.
     pub(crate) fn at(places: u64) -> Self {
-        Self { ids: 0, places }
+        Self { ids: 0, places, counted: 0 }
     }
 
     /// Rows that ids name, for some places.
     pub(crate) fn of_at(ids: u64, places: u64) -> Self {
-        Self { ids, places }
+        Self { ids, places, counted: 0 }
+    }
+
+    /// The same, as many as the word at an address says.
+    pub(crate) fn counted_at(self, counted: u64) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// All of them, one after the other.
+    pub(crate) fn all() -> Self {
+        Self::of(0)
     }
 }
 
@@ -73,8 +84,8 @@ impl RowLaunch {
         self.decoding.is_some()
     }
 
-    /// Puts the rows that are named in a result, of which `n` are told, by so many blocks, of so many threads if
-    /// nothing is decoded.
+    /// Puts the rows that are named in a result, `n` or as many as were counted, by so many blocks, of so many threads
+    /// if nothing is decoded.
     ///
     /// # Safety
     /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes,

@@ -16,8 +16,9 @@ use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::code_book::CodeBook;
-use crate::far_rows::{Dense, Form, Memory, OPERATION};
-use crate::placed::{Group, Rows};
+use crate::far_rows::{Form, Memory, OPERATION};
+use crate::placed::{Group, OnCards, Rows};
+use crate::row_sources::Dense;
 use crate::staged_rows::{Batch, Brings, Buffers, ROW_BYTES_MAX, StagedRows};
 
 /// Bytes of a pinned buffer: enough for all cores to share the filling of it.
@@ -51,13 +52,14 @@ impl Cuda {
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
         let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
-        let beside = self.beside_cards(&placed, &mut read, (placement, &Group::of(self, OPERATION, placement)?))?;
+        let group = Group::of(self, OPERATION, placement)?;
+        let on_cards = OnCards::beside_host(self, &placed, &mut read, (placement, &group))?;
         let mut fetch = Some(fetch);
         let brought = StagedRows::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
             let fetch = fetch.take().expect("there is one thread");
             Fetcher { fetch, row_bytes }
         })?;
-        self.reader((n_rows, row_bytes), Memory::Split(brought, beside), form).map(Some)
+        self.reader((n_rows, row_bytes), Memory::Split(brought, on_cards), form).map(Some)
     }
 }
 

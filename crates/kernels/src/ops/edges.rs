@@ -9,7 +9,7 @@ use super::super::compile::{Defines, Source};
 use super::super::device::{BLOCK, warps_for};
 use super::super::matrix::{CudaCsr, pitch};
 use super::sparse::Direction;
-use super::spmm::lanes;
+use super::spmm::{knows_heads, lanes};
 use crate::{CudaMatrix, CudaSparse};
 
 /// Threads of a block that works on a hub.
@@ -32,7 +32,7 @@ impl Wide {
     /// For rows of `y` and so many heads: a power of two, of which a row that is read at once has all.
     pub(super) fn of(heads: usize, y: &CudaMatrix) -> Option<Self> {
         let (vec, group) = lanes(pitch(y.shape.cols), y.dtype);
-        (heads.is_power_of_two() && heads <= vec * group).then_some(Self { vec, group })
+        knows_heads((vec, group), heads).then_some(Self { vec, group })
     }
 
     /// Columns that are read at once.

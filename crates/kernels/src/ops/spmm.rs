@@ -55,11 +55,6 @@ impl Layout {
         Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 }, panels }
     }
 
-    /// Whether what is read at once has all of so many heads, and lanes know theirs by their place.
-    fn reads_all(self, heads: usize) -> bool {
-        heads.is_power_of_two() && heads <= self.vec * self.group
-    }
-
     /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
     fn config(self, n_pieces: usize, n_panels: u32) -> LaunchConfig {
         let block = if self.team < 32 { BLOCK / 2 } else { BLOCK };
@@ -193,7 +188,7 @@ impl Cuda {
         let layout = Layout::of(width, x.dtype, weighing, (csr.nnz, csr.shape.rows));
         let flags = Flags { starts: start.is_some(), masks: epilogue.dropout.is_some() };
         let heads = weights.map_or(1, |weights| weights.shape.cols);
-        let of_lanes = weighing == Weighing::Heads && layout.reads_all(heads);
+        let of_lanes = weighing == Weighing::Heads && knows_heads((layout.vec, layout.group), heads);
         let weighing = (weighing, if of_lanes { heads } else { 0 });
         let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], flags);
         let n_segments = csr.n_segments();
@@ -260,6 +255,12 @@ fn wanted(direction: Direction<'_>, plain: bool, tiles: Option<&Tiles>, x: &Cuda
 pub(super) fn lanes(width: usize, dtype: Dtype) -> (usize, usize) {
     let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
     (vec, (width / vec).next_power_of_two().min(32))
+}
+
+/// Whether what so many lanes read at once, so many elements each, has all of so many heads, and they know theirs by
+/// their place.
+pub(super) fn knows_heads((vec, group): (usize, usize), heads: usize) -> bool {
+    heads.is_power_of_two() && heads <= vec * group
 }
 
 /// Elements of the widest load.

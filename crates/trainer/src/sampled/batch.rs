@@ -114,7 +114,7 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
     features: &FeatureInput<B>,
 ) -> Result<Inputs<B>, ComputeError> {
     let (features, propagated) = match (rows, features, &sampled.inputs) {
-        (Some(ReadRows::All(rows)), ..) => (Some(FeatureInput::dense(rows)), None),
+        (Some(ReadRows::All(rows)), ..) => (Some(FeatureInput::Dense(rows)), None),
         (Some(ReadRows::Summed { own, sums }), ..) => (own.map(FeatureInput::dense), Some(sums)),
         (None, FeatureInput::Dense(all), None) => (Some(FeatureInput::Dense(Arc::clone(all))), None),
         (None, FeatureInput::Dense(all), Some(ids)) => {
@@ -130,7 +130,7 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
     Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, ranks: None })
 }
 
-/// Gives the rows back that the inputs of a batch took from the pool.
+/// Gives the rows back that the inputs of a batch took from the pool, unless others have them still.
 pub(crate) fn recycle_inputs<B: Backend>(inputs: Inputs<B>, backend: &B, pool: &mut Pool<B>) {
     let features = match inputs.features {
         Some(FeatureInput::Dense(features)) => Arc::into_inner(features),

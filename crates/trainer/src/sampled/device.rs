@@ -7,7 +7,10 @@
 //! ```
 //! The host begins all three before it begins the step, and waits for sizes of batches alone, so that the three go on
 //! side by side: the pipeline of Cai et al. (DSP, PPoPP 2023, section 6) with one host thread, whose order of launches
-//! is always the same.
+//! is always the same. Rows that batch `i` has, too, are taken from there, so that only the others travel; for their
+//! sake the rows of a batch stay until those of the next have come.
+
+use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborSource, RowReader, RowSums, Shape};
 use girih_graph_format::NodeId;
@@ -24,6 +27,8 @@ pub(crate) struct DeviceBatches<'a, B: Backend> {
     is_ahead: bool,
     /// The batch that was loaded last, and not taken.
     ahead: Option<Loaded<B>>,
+    /// Rows of the batch that was taken last, from which some of the next are to come.
+    kept: Option<Kept<B>>,
 }
 
 /// Reads rows that are no matrix of the device.
@@ -40,7 +45,7 @@ pub(crate) struct Loader<'a, B: Backend> {
 /// What a batch reads of features.
 pub(crate) enum ReadRows<M> {
     /// Its rows.
-    All(M),
+    All(Arc<M>),
     /// Sums of the first layer, and the rows of its destinations, where it reads these.
     Summed { own: Option<M>, sums: M },
 }
@@ -60,21 +65,28 @@ impl<'a, B: Backend> Loader<'a, B> {
         pool.take(self.backend, Shape::new(n_rows, self.n_columns), self.precision)
     }
 
-    /// Begins to read the rows of a batch, for which there is room then, unless they are summed.
-    fn begin(&self, sampled: &NeighborBatch<B>, pool: &mut Pool<B>) -> Result<Option<B::Matrix>, ComputeError> {
+    /// Begins to read the rows of a batch, for which there is room then, unless they are summed; perhaps with the help
+    /// of what was begun before.
+    fn begin(
+        &self,
+        sampled: &NeighborBatch<B>,
+        before: Option<&Loaded<B>>,
+        pool: &mut Pool<B>,
+    ) -> Result<Option<Arc<B::Matrix>>, ComputeError> {
         let ids = ids_of(sampled);
         if let Some((sums, _)) = self.sums {
             return sums.begin(self.backend, ids).map(|()| None);
         }
+        let before = before.and_then(|loaded| Some((ids_of(&loaded.sampled), loaded.rows.as_deref()?)));
         let mut rows = self.room(sampled.n_inputs, pool)?;
-        self.reader.begin(self.backend, ids, &mut rows)?;
-        Ok(Some(rows))
+        self.reader.begin(self.backend, ids, before, &mut rows)?;
+        Ok(Some(Arc::new(rows)))
     }
 
     /// What was begun first comes before what is asked of the device from now on.
     fn finish(
         &self,
-        (sampled, rows): (&NeighborBatch<B>, Option<B::Matrix>),
+        (sampled, rows): (&NeighborBatch<B>, Option<Arc<B::Matrix>>),
         pool: &mut Pool<B>,
     ) -> Result<ReadRows<B::Matrix>, ComputeError> {
         let (Some((of_stored, reads_destinations)), block) = (self.sums, &sampled.blocks[0]) else {
@@ -96,7 +108,13 @@ fn ids_of<B: Backend>(sampled: &NeighborBatch<B>) -> &B::Ids {
 struct Loaded<B: Backend> {
     at: usize,
     sampled: NeighborBatch<B>,
-    rows: Option<B::Matrix>,
+    rows: Option<Arc<B::Matrix>>,
+}
+
+/// Rows of a batch, and which they are.
+struct Kept<B: Backend> {
+    rows: Arc<B::Matrix>,
+    _ids: Option<B::Ids>,
 }
 
 /// A batch, and what was read for it.
@@ -116,7 +134,7 @@ pub(crate) struct DeviceBatch<B: Backend> {
 impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Begins work ahead of the step if `is_ahead`.
     pub(crate) fn new(source: Box<dyn NeighborSource<B> + 'a>, loader: Option<Loader<'a, B>>, is_ahead: bool) -> Self {
-        Self { source, loader, is_ahead, ahead: None }
+        Self { source, loader, is_ahead, ahead: None, kept: None }
     }
 
     /// Asks for the first batches of some lists of seeds: an epoch, or what is left of it.
@@ -129,7 +147,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
             return Ok(());
         }
         self.request(lists, first)?;
-        self.load(lists, first, pool)
+        self.load(lists, first, None, pool)
     }
 
     /// Batch number `at`, which was asked for. What comes next is asked for before the step on this one.
@@ -157,11 +175,22 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         };
         debug_assert_eq!(loaded.at, at, "batches are taken in order");
         // The next rows are begun before these have come, so that the bus has something to do all the time.
-        let begun = self.load(lists, at + 1, pool);
+        let begun = self.load(lists, at + 1, Some(&loaded), pool);
         let loader = self.loader.as_ref().expect("what loaded them");
-        let rows = loader.finish((&loaded.sampled, loaded.rows), pool)?;
+        let Loaded { mut sampled, rows, .. } = loaded;
+        let kept = rows.as_ref().filter(|_| loader.reader.takes_from_before() && self.ahead.is_some()).cloned();
+        let rows = loader.finish((&sampled, rows), pool)?;
+        self.keep(kept.map(|rows| Kept { rows, _ids: sampled.inputs.take() }), pool);
         begun?;
-        Ok((loaded.sampled, Some(rows)))
+        Ok((sampled, Some(rows)))
+    }
+
+    /// Keeps rows of which some are wanted next, and gives back those of the batch before, of which none is any more.
+    fn keep(&mut self, kept: Option<Kept<B>>, pool: &mut Pool<B>) {
+        let before = std::mem::replace(&mut self.kept, kept);
+        if let Some((loader, rows)) = self.loader.as_ref().zip(before.and_then(|kept| Arc::into_inner(kept.rows))) {
+            pool.give(loader.backend, rows);
+        }
     }
 
     /// A batch of which nothing was begun.
@@ -169,7 +198,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         self.request(lists, at)?;
         let sampled = self.source.take()?;
         let Some(loader) = &self.loader else { return Ok((sampled, None)) };
-        let rows = loader.begin(&sampled, pool)?;
+        let rows = loader.begin(&sampled, None, pool)?;
         let rows = loader.finish((&sampled, rows), pool)?;
         Ok((sampled, Some(rows)))
     }
@@ -183,14 +212,20 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     }
 
     /// Where there is a loader, has it read the rows of a batch that was asked for, and asks for the one behind that.
-    fn load(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<(), TrainError> {
+    fn load(
+        &mut self,
+        lists: &dyn SeedLists,
+        at: usize,
+        before: Option<&Loaded<B>>,
+        pool: &mut Pool<B>,
+    ) -> Result<(), TrainError> {
         if self.loader.is_none() || at >= lists.n_batches() {
             return Ok(());
         }
         let sampled = self.source.take()?;
         self.request(lists, at + 1)?;
         let Some(loader) = &self.loader else { return Ok(()) };
-        let rows = loader.begin(&sampled, pool)?;
+        let rows = loader.begin(&sampled, before, pool)?;
         self.ahead = Some(Loaded { at, sampled, rows });
         Ok(())
     }
@@ -205,9 +240,10 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Gives up what was loaded and not taken: its rows may still be written.
     fn forget(&mut self, pool: &mut Pool<B>) -> Result<(), TrainError> {
         self.finish()?;
-        if let (Some(Loaded { rows: Some(rows), .. }), Some(loader)) = (self.ahead.take(), &self.loader) {
-            pool.give(loader.backend, rows);
-        }
+        // One after the other: both are given back.
+        let ahead = self.ahead.take().and_then(|loaded| Some(Kept { rows: loaded.rows?, _ids: None }));
+        self.keep(ahead, pool);
+        self.keep(None, pool);
         Ok(())
     }
 }
