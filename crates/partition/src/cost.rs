@@ -1,5 +1,7 @@
 //! [`Estimate`]: what a plan will take, before a rank runs.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, Schedule, Volume};
@@ -20,7 +22,7 @@ pub struct Machine {
     pub sums_per_second: f64,
     /// Exchanges with other ranks.
     pub link: LinkRates,
-    /// Whether the exchange of a step runs under the product of the step before: panels are buffered twice.
+    /// Whether the exchange of a stage runs under the products of the one before: its panels are buffered twice.
     pub overlap: bool,
 }
 
@@ -53,9 +55,13 @@ impl BlockPlan {
         let times: Vec<(f64, f64)> =
             ranks().map(|(rank, (volume, nnz))| self.rank_seconds(machine, rank, *volume, nnz, cols)).collect();
         let total = |(rank, (compute, exchange)): (usize, &(f64, f64))| {
-            let steps = self.ranks[rank].steps.len().max(1) as f64;
+            let n_stages = self.stages_of(rank).len() as f64;
             // The first exchange has nothing to run under.
-            if machine.overlap { compute.max(*exchange) + compute.min(*exchange) / steps } else { compute + exchange }
+            if machine.overlap {
+                compute.max(*exchange) + compute.min(*exchange) / n_stages
+            } else {
+                compute + exchange
+            }
         };
         Estimate {
             seconds: times.iter().enumerate().map(total).fold(0.0, f64::max),
@@ -84,8 +90,12 @@ impl BlockPlan {
         let width = plan.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
         let (ids, offsets) =
             (4 * nnz.iter().sum::<u64>(), 8 * ((self.n_product_rows(rank) + 1) * plan.steps.len()) as u64);
-        let largest = plan.steps.iter().map(|step| self.panels[step.panel].len()).max().unwrap_or(0);
-        let buffers = if machine.overlap { 2 } else { 1 };
+        let stages = self.stages_of(rank);
+        let rows_of = |(steps, part): &(Range<usize>, usize)| -> usize {
+            plan.steps[steps.clone()].iter().map(|step| self.part_of(step.panel, *part).len()).sum()
+        };
+        let largest = stages.iter().map(rows_of).max().unwrap_or(0);
+        let buffers = if machine.overlap { stages.len().min(2) } else { 1 };
         let rows = 2 * plan.own.len() * cols + (buffers * largest + self.n_product_rows(rank)) * width;
         ids + offsets + (rows * size_of::<f32>()) as u64
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_partition::{
-    BlockPlan, Cuts, Exchange, Halo, LinkRates, Machine, Ownership, Patches, ProcessGrid, Reduce, Schedule, Scheme,
-    Stages, StepExchange, Volume, block_nnz, imbalance,
+    BlockPlan, Cuts, Estimate, Exchange, Halo, LinkRates, Machine, Ownership, Patches, ProcessGrid, Reduce, Schedule,
+    Scheme, Stages, StepExchange, Volume, block_nnz, imbalance,
 };
 use proptest::prelude::*;
 
@@ -338,6 +338,25 @@ fn one_rank_waits_for_nobody() {
         let estimate = plan.estimate(&machine, &plan.even_step_nnz(50), None, 8);
         assert_eq!(estimate.exchange_seconds, [0.0], "{scheme}");
     }
+}
+
+#[test]
+fn estimates_know_in_which_stages_panels_travel() {
+    let link = LinkRates { latency: 0.0, bytes_per_second: 1e9 };
+    let machine = Machine { sums_per_second: 1e9, link, overlap: true };
+    let whole = BlockPlan::new(&ProcessGrid::new(Scheme::OneD, 4, 1).unwrap(), 400).unwrap();
+    let estimate = |stages| {
+        let plan = whole.clone().in_stages(stages);
+        plan.estimate(&machine, &plan.even_step_nnz(4000), None, 8)
+    };
+    let [one, two, four, steps] = [Stages::Parts(1), Stages::Parts(2), Stages::Parts(4), Stages::Steps].map(estimate);
+    let sum = |estimate: &Estimate| estimate.compute_seconds[0] + estimate.exchange_seconds[0];
+    assert!((one.seconds - sum(&one)).abs() < 1e-12, "a single exchange has nothing to run under");
+    assert!(one.seconds > two.seconds && two.seconds > four.seconds);
+    assert_eq!((four.seconds, &four.memory), (steps.seconds, &steps.memory), "as many rows at a time");
+    // All rows at once, or two halves of them; two panels at a time.
+    assert_eq!(one.memory, two.memory);
+    assert_eq!(one.memory[0] - steps.memory[0], 2 * 100 * 8 * 4);
 }
 
 #[test]

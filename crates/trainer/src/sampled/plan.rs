@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
-use girih_tiers::HostReads;
+use girih_tiers::{CacheShares, HostReads};
 
 use super::layerwise::NODES_AT_ONCE;
 use super::session::{reads_in_place, sampled_by_device, summed};
@@ -24,6 +24,8 @@ use crate::tape::{Mode, Pool, Tape};
 const CLUSTER_SLACK_PERCENT: usize = 110;
 /// Batches whose rows of the host arrive on a device at a time.
 const ARRIVING: usize = 2;
+/// Numbers of 32 bits for each row of a batch that say where it comes from: an id, a place, and an address.
+const LISTED: usize = 4;
 
 /// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another
 /// node, until all are there.
@@ -131,7 +133,9 @@ impl BatchPlan {
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
         let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
-        let features = features + layers.n_inputs() * words_of_arriving(config, data, sums.is_some());
+        let words_of_row = words_of_arriving(config, data, sums.is_some()) + words_of_kept(config, data);
+        let places = if takes_from_before(config, data) { data.n_nodes } else { 0 };
+        let features = features + places + layers.n_inputs() * words_of_row;
         let topology = words_of_topology(config, data, rows);
         let loads = by_device && data.code_bytes.is_some() && sums.is_none() && config.batch.prefetch > 0;
         let arriving = if loads { layers.words_of_batch(data.n_features * config.precision.n_bytes()) } else { 0 };
@@ -316,7 +320,10 @@ impl LayerPlan<'_> {
                 let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
                 let arrive = self.is_ahead && read.is_none() && nnz.is_none();
                 let n_sources = (n_at_once + n_entries).min(data.n_nodes);
-                let _arriving = arrive.then(|| meter.matrix(Shape::new(n_sources, stored.0), stored.1));
+                // Rows that arrive, and those of the nodes before, from which some of them come.
+                let rows = || meter.matrix(Shape::new(n_sources, stored.0), stored.1);
+                let words = || meter.matrix(Shape::new(data.n_nodes + ARRIVING * LISTED * n_sources, 1), Dtype::F32);
+                let _arriving = arrive.then(|| ([rows(), rows()], words()));
                 let _sampler = self.sampler(meter, data, (n_at_once, n_entries));
                 let begun = meter.cost().seconds;
                 let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
@@ -398,6 +405,23 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
         }
         (None, Some(bytes), _) => words(data.n_nodes, bytes),
     }
+}
+
+/// Whether a device takes rows that tiers place from the batch before, where that has them: not of codes, which it has
+/// decoded by then.
+fn takes_from_before(config: &TrainConfig, data: &DataSizes) -> bool {
+    let is_far = |shares: CacheShares| shares.every_card + shares.one_card < 1.0;
+    config.tiers.features.is_some_and(is_far) && config.batch.prefetch > 0 && !data.has_code_book
+}
+
+/// The same for a row of a batch: the rows of the batch before, which stay until those of this one have come, and lists
+/// of where they are.
+fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
+    if !takes_from_before(config, data) {
+        return 0;
+    }
+    let words = (data.n_features * config.precision.n_bytes()).div_ceil(size_of::<f32>());
+    words + words.div_ceil(16) + ARRIVING * LISTED
 }
 
 /// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives
