@@ -9,7 +9,6 @@
 mod alias;
 mod assemble;
 mod features;
-mod memory;
 mod planted;
 mod preset;
 mod rmat;
@@ -22,7 +21,7 @@ use tracing::info;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
 
-use crate::{Dataset, DatasetError, Features, SplitRule};
+use crate::{Dataset, DatasetError, Features, SplitRule, memory};
 
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};

@@ -26,6 +26,7 @@ mod heterophilous;
 mod interactions;
 mod lightgcn;
 mod load;
+mod memory;
 mod named_arrays;
 mod ogb;
 mod options;

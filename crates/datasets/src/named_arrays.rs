@@ -18,7 +18,7 @@ use girih_graph_format::file::{Array, Npz, Tensors};
 use girih_graph_format::{Coo, Csr, Duplicates, FormatError, NodeId};
 
 use crate::sparse::csr_from_arrays;
-use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, arrays};
+use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, arrays, memory};
 
 const FEATURES: [&str; 3] = ["x", "features", "feat"];
 const LABELS: [&str; 3] = ["y", "labels", "label"];
@@ -113,7 +113,11 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     let features = read_features(source)?;
     let labels = read_labels(source)?;
     let n_nodes = match scalar(source, "num_nodes")? {
-        Some(n) => Some(n),
+        Some(n) => {
+            let rows = (features.as_ref().map(Features::n_rows), labels.as_ref().map(Labels::n_nodes));
+            memory::check_declared_nodes(n, rows, memory::available_bytes())?;
+            Some(n)
+        }
         None => features.as_ref().map(Features::n_rows).or(labels.as_ref().map(Labels::n_nodes)),
     };
     let graph = read_graph(source, n_nodes)?;

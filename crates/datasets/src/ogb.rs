@@ -17,7 +17,7 @@ use girih_graph_format::file::{Array, EdgeListOptions, Missing, Npz, read_csv, r
 use girih_graph_format::{Csr, Duplicates, MAX_NODES, Matrix, NodeId};
 use tracing::warn;
 
-use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, arrays, named_arrays};
+use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, arrays, memory, named_arrays};
 
 /// The folder with the raw files of a data set whose root, or raw folder, is `path`.
 pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
@@ -86,6 +86,7 @@ fn read_text(raw: &Path) -> Result<Parts, DatasetError> {
     let labels = table(raw, "node-label")
         .map(|path| arrays::labels_of_table(read_csv(&path, Missing::Nan)?, &path))
         .transpose()?;
+    check_nodes(n_nodes, features.as_ref(), labels.as_ref()).map_err(|e| e.at(raw))?;
     Ok(Parts { graph: edges.to_csr(Duplicates::Merge)?, features, labels })
 }
 
@@ -98,7 +99,6 @@ fn read_binary(raw: &Path) -> Result<Parts, DatasetError> {
         let declared = only_graph(&declared.into_offsets()?).map_err(|e| e.at(&path))?;
         check_edges(edge_index.values().len() / 2, declared).map_err(|e| e.at(edge_index.origin()))?;
     }
-    let graph = named_arrays::from_edge_index(edge_index, None, Some(n_nodes as usize))?;
     let features = data.try_array("node_feat")?.map(Array::into_matrix).transpose()?;
     if data.try_array("edge_feat")?.is_some_and(|array| !array.values().is_empty()) {
         warn!("{}: features of edges (edge_feat) are left out", path.display());
@@ -109,7 +109,14 @@ fn read_binary(raw: &Path) -> Result<Parts, DatasetError> {
     } else {
         None
     };
+    check_nodes(n_nodes, features.as_ref(), labels.as_ref()).map_err(|e| e.at(&path))?;
+    let graph = named_arrays::from_edge_index(edge_index, None, Some(n_nodes as usize))?;
     Ok(Parts { graph, features, labels })
+}
+
+fn check_nodes(n_nodes: u64, features: Option<&Matrix>, labels: Option<&Labels>) -> Result<(), DatasetError> {
+    let rows = (features.map(Matrix::n_rows), labels.map(Labels::n_nodes));
+    memory::check_declared_nodes(n_nodes as usize, rows, memory::available_bytes())
 }
 
 /// The only value of a list with one value a graph.

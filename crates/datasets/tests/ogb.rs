@@ -79,6 +79,7 @@ fn text_that_contradicts_itself_is_refused_by_file_and_line() {
         ("raw/num-node-list.csv.gz", "4\n5\n", "num-node-list.csv.gz: 2 graphs"),
         ("raw/num-node-list.csv.gz", "four\n", "num-node-list.csv.gz: line 1"),
         ("raw/num-node-list.csv.gz", "9000000000\n", "exceed the limit"),
+        ("raw/num-node-list.csv.gz", "2000000000\n", "4 rows of features for 2000000000 nodes"),
         ("raw/node-feat.csv.gz", "1,2\n1\n3,4\n5,6\n", "node-feat.csv.gz: line 2: 1 fields"),
         ("raw/node-feat.csv.gz", "1\n1\nnan\n1\n", "node-feat.csv.gz: line 3: \"nan\""),
         ("raw/node-feat.csv.gz", "1\n1\n", "2 rows of features for 4 nodes"),
