@@ -452,8 +452,9 @@ impl CudaRows {
     fn wait_for(&self, cuda: &Cuda, mut begun: Begun) -> Result<Option<CudaSlice<u8>>, ComputeError> {
         let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
         let n_brought = begun.asked.take().map_or(Ok(0), |asked| asked.wait_on(stream));
-        let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
+        // Lists are made before what this is recorded behind; where nothing is, before what was asked for.
         begun.launched.take().map_or(Ok(()), |launched| stream.wait(&launched)).map_err(&failed)?;
+        let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
         // Whoever has the room next waits for this stream, and it is freed in its order.
         let mut spare = self.spare();
         spare.rooms.extend(begun.arriving);
