@@ -18,6 +18,7 @@ fn batches_are_counted_timed_and_hashed() {
             "batches",
             "edges_per_batch",
             "inputs_per_batch",
+            "inputs_of_batch_before",
             "batch_ms_median",
             "sample_ms_median",
             "relabel_ms_median",
@@ -29,6 +30,18 @@ fn batches_are_counted_timed_and_hashed() {
     assert_eq!(batches, seeds.div_ceil(50), "every seed is in a batch");
     let shown = girih(&[&["sample", "--data", SMALL], &flags[..]].concat()).ok().out;
     assert!(shown.contains("Edges a batch") && shown.contains(result["digest"].as_str().unwrap()), "{shown}");
+}
+
+#[test]
+fn what_the_batch_before_has_is_counted() {
+    let share = |flags: &[&str]| sampled(flags)["inputs_of_batch_before"].as_f64();
+    // With all neighbours of so many hops every batch reads the whole of a connected graph.
+    assert_eq!(share(&["--batch-size", "50", "--fanout", "-1,-1,-1,-1,-1,-1"]), Some(1.0));
+    let some = share(&["--batch-size", "50", "--fanout", "4,2", "--threads", "1"]);
+    assert!(some.is_some_and(|share| share > 0.0 && share < 1.0), "{some:?}");
+    assert_eq!(share(&["--batch-size", "50", "--fanout", "4,2", "--threads", "3"]), some);
+    assert_eq!(share(&["--batch-size", "1000000", "--fanout", "4,2"]), None, "one batch has none before it");
+    assert_eq!(share(&["--batch", "cluster", "--clusters", "9", "--clusters-per-batch", "2"]), None);
 }
 
 #[test]

@@ -122,10 +122,23 @@ fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
     results
         .add("batches", n, "Batches", n.to_string())
         .add("edges_per_batch", n_edges, "Edges a batch", format!("{n_edges:.0}"))
-        .add("inputs_per_batch", n_inputs, "Input nodes a batch", format!("{n_inputs:.0}"))
+        .add("inputs_per_batch", n_inputs, "Input nodes a batch", format!("{n_inputs:.0}"));
+    if let Some(share) = share_from_before(made) {
+        let shown = format!("{:.1} %", 1e2 * share);
+        results.add("inputs_of_batch_before", share, "  of which the batch before has", shown);
+    }
+    results
         .add("batch_ms_median", batch_ms, "A batch, median", ms(batch_ms))
         .add("sample_ms_median", sample_ms, "  of that drawing", ms(sample_ms))
         .add("relabel_ms_median", relabel_ms, "  of that relabelling", ms(relabel_ms))
         .add("edges_per_s", edges_per_s, "Edges a second", format!("{:.1} million", edges_per_s / 1e6))
         .add("digest", format!("{digest:016x}"), "Digest of all batches", format!("{digest:016x}"));
+}
+
+/// The share of input nodes that the batch before of the epoch has, too, over all batches that have one before them:
+/// their rows need not travel again.
+fn share_from_before(made: &[Made]) -> Option<f64> {
+    let followers = || made.iter().filter_map(|made| Some((made.n_from_before?, made.n_inputs)));
+    let (n_met, n_inputs) = followers().fold((0, 0), |(met, all), (n, of)| (met + n, all + of));
+    (n_inputs > 0).then(|| n_met as f64 / n_inputs as f64)
 }

@@ -213,7 +213,8 @@ struct Part {
 
 /// What a part came to.
 fn made(batch: &MiniBatch, took: Duration) -> Made {
-    Made { n_edges: batch.n_edges(), n_inputs: batch.inputs().len(), took, relabelling: None, digest: batch.digest() }
+    let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
+    Made { n_edges, n_inputs, n_from_before: None, took, relabelling: None, digest: batch.digest() }
 }
 
 fn usage(error: impl Display) -> CliError {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use girih_datasets::Dataset;
-use girih_graph_format::Csr;
+use girih_graph_format::{Csr, NodeId};
 use girih_pipeline::{Pipeline, Stage};
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{
@@ -31,6 +31,8 @@ pub(super) struct Made {
     pub(super) n_edges: usize,
     /// Nodes at the inputs; of a subgraph, all.
     pub(super) n_inputs: usize,
+    /// Of these, those that the batch before of the epoch has, too; `None` for the first, and where it is not counted.
+    pub(super) n_from_before: Option<usize>,
     pub(super) took: Duration,
     /// Of that, relabelling, where it is a step of its own.
     pub(super) relabelling: Option<Duration>,
@@ -102,14 +104,43 @@ fn blocks(
         move |batch: Prefetched<'_>| {
             let n_nodes = loader.graph().n_rows();
             let relabelling = relabel.map(|way| relabelled.time(n_nodes, &batch, way)).transpose()?.flatten();
-            let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
-            Ok(Made { n_edges, n_inputs, took: batch.took(), relabelling, digest: batch.digest() })
+            let inputs = batch.inputs().to_vec();
+            let (n_edges, n_inputs) = (batch.n_edges(), inputs.len());
+            let (took, digest) = (batch.took(), batch.digest());
+            Ok((Made { n_edges, n_inputs, n_from_before: None, took, relabelling, digest }, inputs))
         }
     };
+    let mut met = Met::new(loader.graph().n_rows());
     std::thread::scope(|scope| {
         let made = loader.epoch(epoch).prefetch_with(stage, describe).start_in(scope)?;
-        Ok(made.collect::<Result<_, _>>()?)
+        let counted = made.map(|made| made.map(|(made, inputs)| Made { n_from_before: met.count(&inputs), ..made }));
+        Ok(counted.collect::<Result<_, _>>()?)
     })
+}
+
+/// Which batch of an epoch had each node last.
+struct Met {
+    /// Counted from one; zero: none had it.
+    last: Vec<u32>,
+    n_batches: u32,
+}
+
+impl Met {
+    fn new(n_nodes: usize) -> Self {
+        Self { last: vec![0; n_nodes], n_batches: 0 }
+    }
+
+    /// How many nodes of the next batch the one before has; `None` for the first.
+    fn count(&mut self, nodes: &[NodeId]) -> Option<usize> {
+        let before = self.n_batches;
+        self.n_batches += 1;
+        let had = nodes.iter().filter(|&&node| {
+            let last = std::mem::replace(&mut self.last[node as usize], before + 1);
+            last == before
+        });
+        let n = had.count();
+        (before > 0).then_some(n)
+    }
 }
 
 /// Subgraphs of some keys.
@@ -126,7 +157,7 @@ fn subgraphs(
             sampler.sample_into(graph, key, &mut subgraph)?;
             let took = start.elapsed();
             let (n_edges, n_inputs) = (subgraph.block.n_edges(), subgraph.nodes().len());
-            Ok(Made { n_edges, n_inputs, took, relabelling: None, digest: subgraph.digest() })
+            Ok(Made { n_edges, n_inputs, n_from_before: None, took, relabelling: None, digest: subgraph.digest() })
         }
     };
     std::thread::scope(|scope| {
