@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaEvent, CudaSlice};
+use cudarc::driver::{CudaEvent, CudaSlice, DriverError};
 use girih_compress::CompressedFeatures;
 use girih_compute::{ComputeError, Dtype, FarRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
 use girih_graph_format::{Matrix, NodeId};
@@ -400,16 +400,8 @@ impl CudaRows {
         }
         // Behind the making of room, too.
         side.join(&cuda.device.stream).map_err(&failed)?;
-        if let Some((far_list, lists)) = self.far_list.as_ref().zip(begun.lists.as_mut()) {
-            let before = before.map(|(ids, rows)| RowsOfBatch {
-                ids: (cuda.pointer(Some(&ids.ids)), ids.range.len),
-                first: cuda.pointer(Some(&rows.data)),
-                row_bytes: self.row_bytes,
-            });
-            let elsewhere = self.elsewhere(cuda);
-            // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who
-            // begins keeps what was read before, and its ids.
-            unsafe { far_list.put(cuda, side, (at_ids, n), (&elsewhere, before), lists) }.map_err(&failed)?;
+        if let Some(lists) = &mut begun.lists {
+            self.list(cuda, (ids, before), lists).map_err(&failed)?;
         }
         // Before what is read here: it takes longer.
         if let Some((staged, _)) = brought {
@@ -429,6 +421,25 @@ impl CudaRows {
             begun.launched = Some(side.record_event(None).map_err(&failed)?);
         }
         Ok(begun)
+    }
+
+    /// Puts on the side stream what lists the rows of `ids` that are far.
+    fn list(
+        &self,
+        cuda: &Cuda,
+        (ids, before): (&CudaIds, Option<Before<'_>>),
+        lists: &mut Lists,
+    ) -> Result<(), DriverError> {
+        let far_list = self.far_list.as_ref().expect("what has lists makes them");
+        let of = |ids: &CudaIds| (cuda.pointer(Some(&ids.ids)), ids.range.len);
+        let before = before.map(|(ids, rows)| RowsOfBatch {
+            ids: of(ids),
+            first: cuda.pointer(Some(&rows.data)),
+            row_bytes: self.row_bytes,
+        });
+        // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who begins
+        // keeps what was read before, and its ids.
+        unsafe { far_list.put(cuda, self.side.stream(), of(ids), (&self.elsewhere(cuda), before), lists) }
     }
 
     /// Where rows are beside the batch before.
