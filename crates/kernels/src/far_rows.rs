@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaEvent, CudaSlice, DriverError};
+use cudarc::driver::{CudaEvent, CudaSlice};
 use girih_compress::CompressedFeatures;
 use girih_compute::{ComputeError, Dtype, FarRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
 use girih_graph_format::{Matrix, NodeId};
@@ -40,8 +40,7 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// that take all of a multiprocessor wait for those that read, and its commands, which come over the bus, too, wait
 /// behind the reads under way. A warp that decodes has one code under way, so that more of them are wanted.
 const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
-/// As before, for rows of which cards have some: these have to come beside the others, and there are more of them; and
-/// for those that are copied from the batch before while a step computes.
+/// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
 
 /// See the module.
@@ -98,8 +97,8 @@ struct Begun {
     /// Room for rows that do not come to where they belong.
     arriving: Option<CudaSlice<u8>>,
     lists: Option<Lists>,
-    /// Whether some of its rows are still to be copied from the batch before.
-    waits_for_before: bool,
+    /// Whether the batch before has some of its rows.
+    has_before: bool,
     /// Rows as they are stored, one after the other, if they are to be summed up and were not here.
     stored: Option<CudaSlice<u8>>,
 }
@@ -391,7 +390,7 @@ impl CudaRows {
     ) -> Result<Begun, ComputeError> {
         let (failed, n) = (Cuda::failed(OPERATION), ids.range.len);
         let (at_ids, brought, side) = (cuda.pointer(Some(&ids.ids)), self.memory.brought(), self.side.stream());
-        let mut begun = Begun { to: (to, n), stored, waits_for_before: before.is_some(), ..Begun::default() };
+        let mut begun = Begun { to: (to, n), stored, has_before: before.is_some(), ..Begun::default() };
         if before.is_some() || brought.is_some_and(|(_, on_cards)| on_cards.is_some()) {
             begun.lists = Some(self.lists(cuda, n)?);
         }
@@ -400,8 +399,16 @@ impl CudaRows {
         }
         // Behind the making of room, too.
         side.join(&cuda.device.stream).map_err(&failed)?;
-        if let Some(lists) = &mut begun.lists {
-            self.list(cuda, (ids, before), lists).map_err(&failed)?;
+        if let Some((far_list, lists)) = self.far_list.as_ref().zip(begun.lists.as_mut()) {
+            let before = before.map(|(ids, rows)| RowsOfBatch {
+                ids: (cuda.pointer(Some(&ids.ids)), ids.range.len),
+                first: cuda.pointer(Some(&rows.data)),
+                row_bytes: self.row_bytes,
+            });
+            let elsewhere = self.elsewhere(cuda);
+            // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who
+            // begins keeps what was read before, and its ids.
+            unsafe { far_list.put(cuda, side, (at_ids, n), (&elsewhere, before), lists) }.map_err(&failed)?;
         }
         // Before what is read here: it takes longer.
         if let Some((staged, _)) = brought {
@@ -423,25 +430,6 @@ impl CudaRows {
         Ok(begun)
     }
 
-    /// Puts on the side stream what lists the rows of `ids` that are far.
-    fn list(
-        &self,
-        cuda: &Cuda,
-        (ids, before): (&CudaIds, Option<Before<'_>>),
-        lists: &mut Lists,
-    ) -> Result<(), DriverError> {
-        let far_list = self.far_list.as_ref().expect("what has lists makes them");
-        let of = |ids: &CudaIds| (cuda.pointer(Some(&ids.ids)), ids.range.len);
-        let before = before.map(|(ids, rows)| RowsOfBatch {
-            ids: of(ids),
-            first: cuda.pointer(Some(&rows.data)),
-            row_bytes: self.row_bytes,
-        });
-        // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who begins
-        // keeps what was read before, and its ids.
-        unsafe { far_list.put(cuda, self.side.stream(), of(ids), (&self.elsewhere(cuda), before), lists) }
-    }
-
     /// Where rows are beside the batch before.
     fn elsewhere(&self, cuda: &Cuda) -> Elsewhere {
         let are_brought = self.memory.brought().is_some();
@@ -458,15 +446,15 @@ impl CudaRows {
         Ok(Begun { asked: Some(staged.ask_for_none(ready)?), ..Begun::default() })
     }
 
-    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere; what is
-    /// stored as it was comes back. It waits for nothing that was begun later, which the step would then not hide.
+    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere, or is
+    /// where the batch before has it; what is stored as it was comes back. It waits for nothing that was begun later,
+    /// which the step would then not hide.
     fn wait_for(&self, cuda: &Cuda, mut begun: Begun) -> Result<Option<CudaSlice<u8>>, ComputeError> {
         let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
         let n_brought = begun.asked.take().map_or(Ok(0), |asked| asked.wait_on(stream));
-        let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
+        // Lists are made before what this is recorded behind; where nothing is, before what was asked for.
         begun.launched.take().map_or(Ok(()), |launched| stream.wait(&launched)).map_err(&failed)?;
-        // These rows are there now, in the order of the stream.
-        self.begun().front_mut().map_or(Ok(()), |next| self.copy_kept(cuda, next))?;
+        let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
         // Whoever has the room next waits for this stream, and it is freed in its order.
         let mut spare = self.spare();
         spare.rooms.extend(begun.arriving);
@@ -474,24 +462,18 @@ impl CudaRows {
         taken.map(|()| begun.stored)
     }
 
-    /// Puts on the side stream what copies the rows that the batch before has, which the device's stream has waited for,
-    /// if that is still to be done: beside the step on that batch, for which it leaves most multiprocessors.
-    fn copy_kept(&self, cuda: &Cuda, begun: &mut Begun) -> Result<(), ComputeError> {
-        let (side, failed) = (self.side.stream(), Cuda::failed(OPERATION));
-        let is_due = std::mem::take(&mut begun.waits_for_before);
-        let (Some(lists), (to, n)) = (begun.lists.as_ref().filter(|_| is_due), begun.to) else { return Ok(()) };
-        side.join(&cuda.device.stream).map_err(&failed)?;
-        let kept = lists.kept(cuda, self.row_bytes);
-        // SAFETY: what is kept is where the batch before has it, and there is a row of the result for each.
-        unsafe { self.launch.put(side, BLOCKS_OF_BOTH, kept, Names::all(), (to, n as u64)) }.map_err(&failed)?;
-        begun.launched = Some(side.record_event(None).map_err(&failed)?);
-        Ok(())
-    }
-
-    /// Puts on the device's stream what takes rows that have arrived, so many, to where they belong.
+    /// Puts on the device's stream what takes rows to where they belong, of which so many have arrived.
     fn take_over(&self, cuda: &Cuda, begun: &Begun, n_brought: usize) -> Result<(), ComputeError> {
-        let Begun { to: (to, _), arriving, lists, stored, .. } = begun;
+        let Begun { to: (to, n), arriving, lists, has_before, stored, .. } = begun;
         let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
+        if let Some(lists) = lists.as_ref().filter(|_| *has_before) {
+            // SAFETY: what is kept is where the batch before has it, which has come before, and there is a row of the
+            // result for each.
+            unsafe {
+                self.launch.put(stream, IN_DEVICE, lists.kept(cuda, self.row_bytes), Names::all(), (*to, *n as u64))
+            }
+            .map_err(&failed)?;
+        }
         let Some(room) = arriving.as_ref().filter(|_| n_brought > 0) else { return Ok(()) };
         let launch = self.sums.as_ref().filter(|_| stored.is_some()).map_or(&self.launch, |sums| &sums.copy);
         let places = lists.as_ref().map_or(Names::all(), |lists| lists.places(cuda));
@@ -561,17 +543,12 @@ impl RowReader<Cuda> for CudaRows {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let before = self.before(before)?;
-        let mut begun = if self.check(ids, out)? {
+        let begun = if self.check(ids, out)? {
             self.begin_at(cuda, (ids, before), (&self.launch, cuda.pointer(Some(&out.data))), None)?
         } else {
             self.begin_nothing(cuda)?
         };
-        let mut queue = self.begun();
-        if queue.is_empty() {
-            // What was begun before has come.
-            self.copy_kept(cuda, &mut begun)?;
-        }
-        queue.push_back(begun);
+        self.begun().push_back(begun);
         Ok(())
     }
 

@@ -591,7 +591,9 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
     assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
     assert_eq!(choice, "replicated", "what needs no other card is quicker");
     // Beside hosts nothing lies in patches of the graph; whole clusters want all of both.
-    let [of_hosts, cut] = on("2", &["--feature-cache", "0.1"]).1;
+    let small = ["--batch-size", "16", "--fanout", "5,5"];
+    let [split, _] = on("2", &small).1;
+    let [of_hosts, cut] = on("2", &[&small[..], &["--feature-cache", "0.1"]].concat()).1;
     assert!(of_hosts.unwrap() < split.unwrap() && cut.is_none(), "{of_hosts:?}, {split:?}, {cut:?}");
     assert_eq!(on("2", &["--feature-cache", "0,0.5"]).1, [None; 2]);
     assert_eq!(on("2", &["--batch", "cluster"]).1, [None; 2]);

@@ -35,8 +35,9 @@ fn batches_are_counted_timed_and_hashed() {
 #[test]
 fn what_the_batch_before_has_is_counted() {
     let share = |flags: &[&str]| sampled(flags)["inputs_of_batch_before"].as_f64();
-    // With all neighbours of so many hops every batch reads the whole of a connected graph.
-    assert_eq!(share(&["--batch-size", "50", "--fanout", "-1,-1,-1,-1,-1,-1"]), Some(1.0));
+    // With all neighbours of so many hops every batch reads all of the graph, but for nodes without edges.
+    let all = share(&["--batch-size", "50", "--fanout", "-1,-1,-1,-1,-1,-1"]);
+    assert!(all.is_some_and(|share| share > 0.99 && share <= 1.0), "{all:?}");
     let some = share(&["--batch-size", "50", "--fanout", "4,2", "--threads", "1"]);
     assert!(some.is_some_and(|share| share > 0.0 && share < 1.0), "{some:?}");
     assert_eq!(share(&["--batch-size", "50", "--fanout", "4,2", "--threads", "3"]), some);
