@@ -382,7 +382,9 @@ fn patches_take_less_of_each_card_the_more_there_are() {
     let hot =
         TrainConfig { tiers: TierConfig { features: "0.1".parse().ok(), ..TierConfig::default() }, ..config.clone() };
     let most = split(&config) - 3_000_000 * 200 * 4 * 3 / 20;
-    assert!(split(&hot) < most + 3_000_000 * 8, "{} instead of at most {most}", split(&hot));
+    // Addresses of all rows, places of those of features and of what scores read and leave, and the batch before.
+    let beside = 3_000_000 * (8 + 3 * 4) + 16_000 * 900;
+    assert!(split(&hot) < most + beside, "{} instead of at most {most} and {beside}", split(&hot));
 }
 
 /// An epoch on ranks of a large graph whose edges are spread evenly, by rows.

@@ -134,7 +134,7 @@ impl BatchPlan {
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
         let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
         let words_of_row = words_of_arriving(config, data, sums.is_some()) + words_of_kept(config, data);
-        let places = if takes_from_before(config, data) { data.n_nodes } else { 0 };
+        let places = if has_places(config, data) { data.n_nodes } else { 0 };
         let features = features + places + layers.n_inputs() * words_of_row;
         let topology = words_of_topology(config, data, rows);
         let loads = by_device && data.code_bytes.is_some() && sums.is_none() && config.batch.prefetch > 0;
@@ -318,12 +318,15 @@ impl LayerPlan<'_> {
             for (n_edges, are_most) in [(mean, false), (most, true)] {
                 let n_entries = self.n_entries(n_at_once, n_edges);
                 let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
-                let arrive = self.is_ahead && read.is_none() && nnz.is_none();
+                let is_far = !self.is_main_memory && read.is_none() && nnz.is_none();
                 let n_sources = (n_at_once + n_entries).min(data.n_nodes);
+                let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
+                // Of what the layer reads, and of what it leaves.
+                let _places = is_far.then(|| words(2 * data.n_nodes));
                 // Rows that arrive, and those of the nodes before, from which some of them come.
                 let rows = || meter.matrix(Shape::new(n_sources, stored.0), stored.1);
-                let words = || meter.matrix(Shape::new(data.n_nodes + ARRIVING * LISTED * n_sources, 1), Dtype::F32);
-                let _arriving = arrive.then(|| ([rows(), rows()], words()));
+                let _arriving =
+                    (self.is_ahead && is_far).then(|| ([rows(), rows()], words(ARRIVING * LISTED * n_sources)));
                 let _sampler = self.sampler(meter, data, (n_at_once, n_entries));
                 let begun = meter.cost().seconds;
                 let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
@@ -407,17 +410,17 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
     }
 }
 
-/// Whether a device takes rows that tiers place from the batch before, where that has them: not of codes, which it has
-/// decoded by then.
-fn takes_from_before(config: &TrainConfig, data: &DataSizes) -> bool {
+/// Whether a device has a place for each node, to take rows that tiers place from the batch before, where that has
+/// them: not of codes, which it has decoded by then.
+fn has_places(config: &TrainConfig, data: &DataSizes) -> bool {
     let is_far = |shares: CacheShares| shares.every_card + shares.one_card < 1.0;
-    config.tiers.features.is_some_and(is_far) && config.batch.prefetch > 0 && !data.has_code_book
+    config.tiers.features.is_some_and(is_far) && !data.has_code_book
 }
 
 /// The same for a row of a batch: the rows of the batch before, which stay until those of this one have come, and lists
 /// of where they are.
 fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
-    if !takes_from_before(config, data) {
+    if !has_places(config, data) || config.batch.prefetch == 0 {
         return 0;
     }
     let words = (data.n_features * config.precision.n_bytes()).div_ceil(size_of::<f32>());
