@@ -587,7 +587,7 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
         };
         (of("replicated").unwrap(), ["split-features", "patches"].map(of), result["choice"].clone())
     };
-    let ((whole, [split, two], choice), (_, [_, four], _)) = (on("2", &[]), on("4", &[]));
+    let ((whole, [_, two], choice), (_, [_, four], _)) = (on("2", &[]), on("4", &[]));
     assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
     assert_eq!(choice, "replicated", "what needs no other card is quicker");
     // Beside hosts nothing lies in patches of the graph; whole clusters want all of both.
