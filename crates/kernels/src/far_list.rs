@@ -1,7 +1,7 @@
 //! [`FarList`]: which rows a batch has to get from afar: those that neither a card nor the batch before has.
 //!
 //! Batches have rows in common, the more of them the more of the graph each reads, and the rows of a batch are still on
-//! the card when those of the next are asked for. What both have is copied there, which takes a fiftieth of what a bus
+//! the card when those of the next are asked for. What both have is copied there, which takes little beside what a bus
 //! takes for it, so that only the others travel.
 //!
 //! ```text

@@ -38,6 +38,12 @@ impl CacheShares {
         Self { every_card, one_card: if on_one_card == 0 { 0.0 } else { one_card } }
     }
 
+    /// Whether cards have all.
+    #[must_use]
+    pub fn are_all(self) -> bool {
+        self.every_card + self.one_card >= 1.0
+    }
+
     /// Whether these are shares.
     #[must_use]
     pub fn are_shares(self) -> bool {

@@ -188,7 +188,12 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Keeps rows of which some are wanted next, and gives back those of the batch before, of which none is any more.
     fn keep(&mut self, kept: Option<Kept<B>>, pool: &mut Pool<B>) {
         let before = std::mem::replace(&mut self.kept, kept);
-        if let Some((loader, rows)) = self.loader.as_ref().zip(before.and_then(|kept| Arc::into_inner(kept.rows))) {
+        self.give_back(before.map(|kept| kept.rows), pool);
+    }
+
+    /// Gives rows back that nobody else has.
+    fn give_back(&self, rows: Option<Arc<B::Matrix>>, pool: &mut Pool<B>) {
+        if let Some((loader, rows)) = self.loader.as_ref().zip(rows.and_then(Arc::into_inner)) {
             pool.give(loader.backend, rows);
         }
     }
@@ -240,9 +245,8 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Gives up what was loaded and not taken: its rows may still be written.
     fn forget(&mut self, pool: &mut Pool<B>) -> Result<(), TrainError> {
         self.finish()?;
-        // One after the other: both are given back.
-        let ahead = self.ahead.take().and_then(|loaded| Some(Kept { rows: loaded.rows?, _ids: None }));
-        self.keep(ahead, pool);
+        let ahead = self.ahead.take().and_then(|loaded| loaded.rows);
+        self.give_back(ahead, pool);
         self.keep(None, pool);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
-use girih_tiers::{CacheShares, HostReads};
+use girih_tiers::HostReads;
 
 use super::layerwise::NODES_AT_ONCE;
 use super::session::{reads_in_place, sampled_by_device, summed};
@@ -413,8 +413,7 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
 /// Whether a device has a place for each node, to take rows that tiers place from the batch before, where that has
 /// them: not of codes, which it has decoded by then.
 fn has_places(config: &TrainConfig, data: &DataSizes) -> bool {
-    let is_far = |shares: CacheShares| shares.every_card + shares.one_card < 1.0;
-    config.tiers.features.is_some_and(is_far) && !data.has_code_book
+    config.tiers.features.is_some_and(|shares| !shares.are_all()) && !data.has_code_book
 }
 
 /// The same for a row of a batch: the rows of the batch before, which stay until those of this one have come, and lists
@@ -436,7 +435,7 @@ fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -
     let words = bytes.div_ceil(size_of::<f32>());
     let stored = if makes_sums { ARRIVING * words } else { 0 };
     // Which of the two it will be depends on the host.
-    if config.tiers.host_reads == HostReads::InPlace || shares.every_card + shares.one_card >= 1.0 {
+    if config.tiers.host_reads == HostReads::InPlace || shares.are_all() {
         return stored;
     }
     stored + ARRIVING * (words + 1)
