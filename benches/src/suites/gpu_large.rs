@@ -12,15 +12,18 @@ use girih_tiers::HostReads;
 use girih_trainer::distributed::Layout;
 use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig};
 
-use super::sampled::{n_devices, tiers, train_on};
+use super::sampled::{beside_one, n_devices, tiers, train_on};
 use super::{Setup, gpu, sage};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:papers100m";
+/// Seeds that each device has of a batch, as DSP counts them.
 const BATCH_SIZE: usize = 1024;
 /// How many times faster codes on the device have to be than all features on the host, on one device in `f32`.
 const TIMES_UNCOMPRESSED: f64 = 10.0;
+/// How many times as fast four devices have to be as one.
+const TIMES_ONE: f64 = 3.3;
 
 /// One way to train.
 struct Way {
@@ -54,10 +57,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
-    let mut uncompressed: Option<(&Way, f64)> = None;
+    let (mut uncompressed, mut alike): (Option<(&Way, f64)>, _) = (None, Vec::new());
     for way in &ways {
         let (epoch, outcome) = epochs_of(way, &dataset, setup.protocol)?;
-        let n_batches = n_train.div_ceil(BATCH_SIZE).max(1);
+        let n_batches = n_train.div_ceil(way.n_devices * BATCH_SIZE).max(1);
         let ms = |epoch_s| 1e3 * epoch_s / n_batches as f64;
         let mut case = Case::new(way.name.clone(), epoch).with("ms_a_batch", ms(epoch.median_s));
         if way.is_uncompressed() {
@@ -78,8 +81,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 .with(&format!("{tier}_reads_percent"), 100.0 * share.reads);
         }
         eprintln!("{}: {:.1} ms {:?}", case.name, 1e3 * epoch.median_s, case.metrics);
+        if way.config.precision == Dtype::Bf16 && way.config.codec.is_none() {
+            alike.push((way.n_devices, report.cases.len()));
+        }
         report.cases.push(case);
     }
+    beside_one(report, &alike, TIMES_ONE);
     Ok(())
 }
 
@@ -87,12 +94,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     // The last epoch, which would be scored, is not reached.
     let epochs = (protocol.warm_up + protocol.repeats) as u64 + 1;
-    let base = sage::config(hidden, BATCH_SIZE);
-    let config = TrainConfig { epochs, eval_every: epochs, ..base };
     let mut ways = Vec::new();
     let mut groups = vec![(1, Dtype::Bf16), (1, Dtype::F32)];
     groups.extend((n_devices > 1).then_some((n_devices, Dtype::Bf16)));
     for (n, precision) in groups {
+        let base = sage::config(hidden, n * BATCH_SIZE);
+        let config = TrainConfig { epochs, eval_every: epochs, ..base };
         let mut way = |name: &str, tiers: TierConfig, codec| {
             let devices = if n == 1 { "device" } else { "devices" };
             let name = format!("{n} {devices}, {}, {name}", precision.name());

@@ -14,7 +14,7 @@ use girih_trainer::distributed::Layout;
 use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
-use super::sampled::{n_devices, tiers, train_on};
+use super::sampled::{beside_one, n_devices, tiers, train_on};
 use super::{DTYPES, Setup, gpu, sage};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
@@ -27,6 +27,8 @@ const BATCH_SIZES: [usize; 2] = [1024, 8192];
 const CACHES: [f64; 5] = [0.0, 0.1, 0.2, 0.5, 1.0];
 /// Numbers of devices, beside one.
 const SEVERAL: [usize; 2] = [2, 4];
+/// How many times as fast four devices have to be as one.
+const TIMES_ONE: f64 = 2.5;
 
 /// One way to train.
 struct Way {
@@ -53,15 +55,21 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, BATCH_SIZES[0])))
         .transpose()?;
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
-    let mut peers_turn = Vec::new();
+    let (mut peers_turn, mut alike) = (Vec::new(), Vec::new());
     for way in ways {
         let epoch = epoch_of(&way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(way.config.batch_size.unwrap_or(n_train).max(1));
-        let case = Case::new(way.name, epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
+        let case =
+            Case::new(way.name.clone(), epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
         eprintln!("{}: {:.1} ms", case.name, 1e3 * epoch.median_s);
         peers_turn.extend(way.times_peer.map(|times| (report.cases.len(), times, epoch.median_s)));
+        let TrainConfig { batch_size, precision, codec, .. } = &way.config;
+        if (*batch_size, *precision, codec) == (Some(way.n_devices * BATCH_SIZES[0]), Dtype::Bf16, &None) {
+            alike.push((way.n_devices, report.cases.len()));
+        }
         report.cases.push(case);
     }
+    beside_one(report, &alike, TIMES_ONE);
     let Some(mut peer) = peer else { return Ok(()) };
     let name = peer.name().to_owned();
     let theirs = peer_epoch(&mut peer, setup.protocol)?;

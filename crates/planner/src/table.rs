@@ -2,7 +2,7 @@
 
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{RankOptions, RankPlanner, RankPlans};
-use girih_trainer::{PlanDevice, TrainError};
+use girih_trainer::{Plan, PlanDevice, TrainError};
 use serde::Serialize;
 
 use crate::PlannerError;
@@ -25,7 +25,7 @@ pub struct Planner<'a> {
     pub free_bytes: Option<u64>,
 }
 
-/// What one partition takes.
+/// What one partition takes: of each figure, that of the rank which has most of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
     /// How ranks are arranged.
@@ -39,11 +39,11 @@ pub struct Forecast {
     pub stages: Stages,
     /// In how many chunks products are taken.
     pub chunks: usize,
-    /// Bytes that have to be free for the rank that needs most.
+    /// Bytes that have to be free.
     pub needed_bytes: u64,
-    /// Whether that is there.
+    /// Whether they are.
     pub fits: bool,
-    /// Milliseconds of an epoch, the slowest rank's.
+    /// Milliseconds of an epoch.
     pub epoch_ms: f64,
     /// Milliseconds that it takes at least, however much goes on at once: those of its operations or of its exchanges,
     /// whichever are more.
@@ -54,7 +54,7 @@ pub struct Forecast {
     pub exchange_ms: f64,
     /// Milliseconds before the first epoch.
     pub prepare_ms: f64,
-    /// Bytes that the rank which sends most sends in an epoch.
+    /// Bytes that are sent in an epoch.
     pub sent_bytes: u64,
 }
 
@@ -144,7 +144,9 @@ impl Planner<'_> {
     pub fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, TrainError> {
         let plans = self.ranks.plan(ranks)?;
         let RankOptions { grid, exchange, stages, chunks, .. } = *ranks;
-        let (needed_bytes, slowest) = (self.needed_bytes(&plans, &grid), plans.slowest());
+        let needed_bytes = self.needed_bytes(&plans, &grid);
+        let ms = |seconds: fn(&Plan) -> f64| 1e3 * plans.longest(seconds);
+        let exchange_ms = ms(|plan| plan.exchange_seconds);
         Ok(Forecast {
             grid,
             exchange,
@@ -152,11 +154,11 @@ impl Planner<'_> {
             chunks,
             needed_bytes,
             fits: self.free_bytes.is_none_or(|free| needed_bytes <= free),
-            epoch_ms: 1e3 * slowest.epoch_seconds,
-            bound_ms: 1e3 * slowest.computed_seconds.max(slowest.exchange_seconds),
-            product_ms: 1e3 * slowest.product_seconds,
-            exchange_ms: 1e3 * slowest.exchange_seconds,
-            prepare_ms: 1e3 * slowest.prepare_seconds,
+            epoch_ms: ms(|plan| plan.epoch_seconds),
+            bound_ms: ms(|plan| plan.computed_seconds).max(exchange_ms),
+            product_ms: ms(|plan| plan.product_seconds),
+            exchange_ms,
+            prepare_ms: ms(|plan| plan.prepare_seconds),
             sent_bytes: plans.most(|plan| plan.exchanged.sent),
         })
     }

@@ -213,3 +213,13 @@ fn what_ranks_do_not_share_is_refused() {
     assert!(plan(&recommender, 2).contains("plans for ranks are of networks"));
     assert!(plan(&gcn(), 2_000_000).contains("at most one rank a node"));
 }
+
+#[test]
+fn every_partition_multiplies_somewhere() {
+    // Where all ranks have what one of them multiplies, the others take as long and multiply nothing.
+    let table = table(&gcn(), &SIZES, 4, None);
+    for plan in &table.forecasts {
+        assert!(plan.product_ms > 0.0 && plan.product_ms <= plan.bound_ms, "{plan:?}");
+        assert!(plan.bound_ms <= plan.epoch_ms * (1.0 + 1e-9), "{plan:?}");
+    }
+}

@@ -217,7 +217,17 @@ impl<B: Backend> Gradients<B> {
         (self.slots[id.0].take().expect("a gradient is written by one operation at a time"), self.written[id.0])
     }
 
-    /// Puts a gradient in.
+    /// Whether the buffer of a gradient holds a share already.
+    pub(crate) fn has_share(&self, id: ParamId) -> bool {
+        self.written[id.0]
+    }
+
+    /// Whether the buffer of a gradient is taken out.
+    pub(crate) fn is_out(&self, id: ParamId) -> bool {
+        self.slots[id.0].is_none()
+    }
+
+    /// Puts a gradient back in, into which a share was written.
     pub(crate) fn put(&mut self, id: ParamId, grad: B::Matrix) {
         self.slots[id.0] = Some(grad);
         self.written[id.0] = true;

@@ -42,14 +42,9 @@ impl RankPlans {
         self.ranks.iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// The slowest rank: the others wait for it.
-    ///
-    /// # Panics
-    /// When there are no ranks.
-    #[must_use]
-    pub fn slowest(&self) -> &Plan {
-        let slowest = self.ranks.iter().max_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
-        slowest.expect("a grid has ranks")
+    /// Seconds of the rank that takes longest for something, which need not be the one that takes longest for another.
+    pub fn longest(&self, seconds: impl Fn(&Plan) -> f64) -> f64 {
+        self.ranks.iter().map(seconds).fold(0.0, f64::max)
     }
 }
 

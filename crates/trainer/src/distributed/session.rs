@@ -1,7 +1,7 @@
 //! [`TrainJob`]: a training session on several ranks.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use girih_comm::threads::ThreadRank;
 use girih_comm::{CardTransport, Collective, CommError};
@@ -287,19 +287,14 @@ fn together<B: Backend>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     train: impl FnOnce(&mut dyn FnMut(Event<'_>) -> Control) -> Result<Outcome, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let mut failure = None;
+    let (mut agreement, mut failure) = (Agreement::new(), None);
     let mut agree = |event: Event<'_>| {
-        let start = if let Event::RunStarted { checkpoint, .. } = event { checkpoint } else { None };
+        let asked_of = Asked::of(&event);
         let mine = observe(event);
-        let start = [u32::from(start.is_some()), start.unwrap_or(0)];
-        let message = [&[u8::from(mine == Control::Stop)], bytemuck::cast_slice(&start)].concat();
-        match world.all_gather_bytes(&message).map_err(TrainError::from).and_then(|all| any_says_stop(&all)) {
-            Ok(stop) => stop,
-            Err(error) => {
-                failure.get_or_insert(error);
-                Control::Stop
-            }
-        }
+        agreement.control(world, asked_of, mine).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            Control::Stop
+        })
     };
     let outcome = train(&mut agree)?;
     match failure {
@@ -308,9 +303,80 @@ fn together<B: Backend>(
     }
 }
 
+/// How long ranks go through mini-batches at about before they ask each other again whether to stop: to ask takes as
+/// long as a step of a small one.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+/// What ranks ask each other.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// At a batch, whether to stop: not at each.
+    Batch,
+    /// At all else, and whether all have the same checkpoint, if this is where one is read.
+    Other(Option<u32>),
+}
+
+impl Asked {
+    fn of(event: &Event<'_>) -> Self {
+        match event {
+            Event::Batch { .. } => Self::Batch,
+            Event::RunStarted { checkpoint, .. } => Self::Other(*checkpoint),
+            Event::Prepared | Event::Epoch { .. } | Event::RunFinished(_) => Self::Other(None),
+        }
+    }
+}
+
+/// What ranks have agreed upon: all of them ask at the same batches, of which the first one says how far they are apart.
+struct Agreement {
+    /// Batches from one question to the next, and how many of them are left.
+    apart: u32,
+    n_left: u32,
+    /// When they asked last.
+    since: Instant,
+    /// Whether this rank was told to stop, and has not said so.
+    stops: bool,
+}
+
+impl Agreement {
+    fn new() -> Self {
+        Self { apart: 1, n_left: 1, since: Instant::now(), stops: false }
+    }
+
+    /// What all do next, of which one is told to do something.
+    fn control<B: Backend>(
+        &mut self,
+        world: &dyn Collective<B>,
+        asked: Asked,
+        mine: Control,
+    ) -> Result<Control, TrainError> {
+        self.stops |= mine == Control::Stop;
+        let (start, apart) = match asked {
+            Asked::Batch if self.n_left > 1 => {
+                self.n_left -= 1;
+                return Ok(Control::Continue);
+            }
+            Asked::Batch => (None, self.next_apart()),
+            Asked::Other(start) => (start, 1),
+        };
+        let words = [u32::from(self.stops), u32::from(start.is_some()), start.unwrap_or(0), apart];
+        let all = world.all_gather_bytes(bytemuck::cast_slice(&words))?;
+        let all: Vec<[u32; 4]> = all.iter().map(|words| bytemuck::pod_read_unaligned(words)).collect();
+        let apart = all[0][3];
+        *self = Self { apart, n_left: apart, ..Self::new() };
+        any_says_stop(&all)
+    }
+
+    /// How many batches it may be to the next question, by how long those since the last one took: at most twice as
+    /// many, since none takes as long as another.
+    fn next_apart(&self) -> u32 {
+        let n_batches = f64::from(self.apart) * ASKED_EVERY.as_secs_f64() / self.since.elapsed().as_secs_f64();
+        (n_batches as u32).clamp(1, self.apart.saturating_mul(2))
+    }
+}
+
 /// What ranks say, where all start from the same checkpoint: processes on several hosts may see others.
-fn any_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
-    match all.iter().position(|theirs| theirs[1..] != all[0][1..]) {
+fn any_says_stop(all: &[[u32; 4]]) -> Result<Control, TrainError> {
+    match all.iter().position(|theirs| theirs[1..3] != all[0][1..3]) {
         None if all.iter().all(|theirs| theirs[0] == 0) => Ok(Control::Continue),
         None => Ok(Control::Stop),
         Some(rank) => Err(TrainError::rank(

@@ -37,15 +37,20 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer for the gradient of `var`: of its shape and type, with unspecified contents.
+    /// A buffer for the gradient of `var`, which has to be given to it: of its shape and type, with unspecified
+    /// contents. For the first share of a parameter it is the one that its gradient always has.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     ///
     /// # Panics
-    /// When the value was consumed as the `add` of another operation.
+    /// When the value was consumed as the `add` of another operation, or the gradient of a parameter is asked for twice
+    /// before it is given.
     pub fn grad_buffer(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
-        self.pool.take_like(self.backend, self.nodes[var.0].matrix())
+        match self.nodes[var.0].param.filter(|&param| !self.gradients.has_share(param)) {
+            Some(param) => Ok(self.gradients.take(param).0),
+            None => self.pool.take_like(self.backend, self.nodes[var.0].matrix()),
+        }
     }
 
     /// A buffer of `f32` with unspecified contents.
@@ -128,23 +133,20 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
             return Ok(());
         }
         let earlier = match self.nodes[var.0].param {
-            Some(param) => match self.gradients.take(param) {
-                (sum, true) => Some(sum),
-                (unused, false) => {
-                    self.recycle(unused);
-                    None
-                }
-            },
-            None => self.grads[var.0].take(),
+            Some(param) if self.gradients.is_out(param) => None,
+            Some(param) => Some(self.gradients.take(param)),
+            None => self.grads[var.0].take().map(|sum| (sum, true)),
         };
-        match earlier {
-            None => self.put(var, grad),
-            Some(mut sum) => {
-                self.backend.add_scaled(1.0, &grad, &mut sum)?;
-                self.recycle(grad);
-                self.put(var, sum);
-            }
+        let Some((mut sum, has_share)) = earlier else {
+            self.put(var, grad);
+            return Ok(());
+        };
+        match has_share {
+            true => self.backend.add_scaled(1.0, &grad, &mut sum)?,
+            false => self.backend.convert(&grad, &mut sum)?,
         }
+        self.recycle(grad);
+        self.put(var, sum);
         Ok(())
     }
 

@@ -76,8 +76,7 @@ impl LinearEncoded<'_> {
         grad: &B::Matrix,
     ) -> Result<(), ComputeError> {
         let (backend, cols) = (pass.backend, pass.backend.shape(grad).cols);
-        let shape = Shape::new(self.x.shape().cols, cols);
-        let mut sum = pass.buffer(shape)?;
+        let mut sum = pass.grad_buffer(self.weight)?;
         let mut accumulate = false;
         self.x.for_each_block(backend, pass.pool, |pool, first, block| {
             let shape = Shape::new(backend.shape(block).rows, cols);

@@ -51,7 +51,7 @@ impl Recorded {
         if pass.is_through(out) {
             return Ok(());
         }
-        let mut bias_grad = self.bias_buffer(pass, pass.backend().shape(grad).cols)?;
+        let mut bias_grad = self.bias_buffer(pass)?;
         match self.activation {
             // The result may have been consumed by now; the identity does not need it.
             Activation::Identity => {
@@ -76,7 +76,7 @@ impl Recorded {
         b: (Var, Transpose),
     ) -> Result<(), ComputeError> {
         let mut grad = pass.grad_buffer(out)?;
-        let mut bias_grad = self.bias_buffer(pass, pass.backend().shape(&grad).cols)?;
+        let mut bias_grad = self.bias_buffer(pass)?;
         let (a, b, y) = ((a, Transpose::No), (pass.value(b.0), b.1), pass.value(out));
         pass.backend().gemm_backward(a, b, (self.slope(), y), &mut grad, bias_grad.as_mut())?;
         self.give_bias(pass, bias_grad)?;
@@ -89,13 +89,9 @@ impl Recorded {
     }
 
     /// Room for the gradient of the bias, if anybody wants it.
-    fn bias_buffer<B: Backend>(
-        self,
-        pass: &mut BackwardPass<'_, '_, B>,
-        cols: usize,
-    ) -> Result<Option<B::Matrix>, ComputeError> {
+    fn bias_buffer<B: Backend>(self, pass: &mut BackwardPass<'_, '_, B>) -> Result<Option<B::Matrix>, ComputeError> {
         let bias = self.bias.filter(|&bias| pass.needs_grad(bias));
-        bias.map(|_| pass.buffer(Shape::new(1, cols))).transpose()
+        bias.map(|bias| pass.grad_buffer(bias)).transpose()
     }
 
     fn give_bias<B: Backend>(

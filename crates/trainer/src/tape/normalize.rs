@@ -76,8 +76,7 @@ fn mean_of_all<B: Backend>(
 
 impl<B: Backend> Operation<B> for NormalizedRows {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
-        let row = pass.backend.shape(pass.value(self.gain));
-        let (mut of_gain, mut of_bias) = (pass.buffer(row)?, pass.buffer(row)?);
+        let (mut of_gain, mut of_bias) = (pass.grad_buffer(self.gain)?, pass.grad_buffer(self.bias)?);
         let (x, gain, moments) = (pass.value(self.x), pass.value(self.gain), pass.value(self.moments));
         pass.backend.normalize_rows_backward(x, gain, moments, &mut grad, (&mut of_gain, &mut of_bias))?;
         pass.give(self.gain, of_gain)?;
@@ -89,8 +88,7 @@ impl<B: Backend> Operation<B> for NormalizedRows {
 impl<B: Backend> Operation<B> for NormalizedColumns<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         let (backend, shape) = (pass.backend, pass.backend.shape(&grad));
-        let row = Shape::new(1, shape.cols);
-        let (mut of_gain, mut of_bias) = (pass.buffer(row)?, pass.buffer(row)?);
+        let (mut of_gain, mut of_bias) = (pass.grad_buffer(self.gain)?, pass.grad_buffer(self.bias)?);
         backend.column_sums(&grad, &mut of_bias)?;
         backend.normalized_products(self.moments(pass), pass.value(self.x), &grad, &mut of_gain)?;
         // Gain and bias get the share at hand, as every parameter does; the moments depend on all rows.
