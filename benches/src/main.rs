@@ -104,7 +104,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
     let baseline = arguments.baseline.as_deref().map(Report::read).transpose()?;
     let benches = folder();
     let ceilings = Ceilings::measure(&Machine::here())?;
-    let mut report = Report::new(arguments.suite.name(), &benches, ceilings);
+    let mut report = Report::new(arguments.suite.name(), &benches, ceilings).kept_at(arguments.out, &benches);
     let setup = Setup {
         graphs: arguments.graph,
         small: arguments.small,
@@ -124,8 +124,8 @@ fn run(arguments: Arguments) -> Result<(), Error> {
     };
     arguments.suite.run(&setup, &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));
-    let path = arguments.out.unwrap_or_else(|| report.default_path(&benches));
-    report.write(&path)?;
-    println!("\nrecord   {}", path.display());
+    if let Some(path) = report.finish()? {
+        println!("\nrecord   {}", path.display());
+    }
     Ok(())
 }

@@ -29,11 +29,17 @@ pub struct Report {
     /// The accelerator that the suite ran on, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Accelerator>,
+    /// Whether the suite was ended before it was done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
     /// The results, in the order in which they ran.
     pub cases: Vec<Case>,
     /// What the results shall come to, where a suite says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
+    /// Where the record goes.
+    #[serde(skip)]
+    path: Option<PathBuf>,
 }
 
 /// An accelerator, and what it reached in the same run.
@@ -116,9 +122,47 @@ impl Report {
             machine: Machine::here(),
             ceilings,
             device: None,
+            is_cut: false,
             cases: Vec::new(),
             goals: Vec::new(),
+            path: None,
         }
+    }
+
+    /// The same, whose record goes to `path` instead of `record/SUITE-COMMIT.json` in `benches`, or the date where there
+    /// is no commit.
+    #[must_use]
+    pub fn kept_at(self, path: Option<PathBuf>, benches: &Path) -> Self {
+        let source = self.commit.as_ref().map_or(self.date.clone(), Commit::to_string);
+        let default = || benches.join("record").join(format!("{}-{source}.json", self.suite));
+        Self { path: Some(path.unwrap_or_else(default)), ..self }
+    }
+
+    /// Adds a case of a suite that takes long, says so on standard error, and writes what there is so far, so that
+    /// nothing is lost when it is ended.
+    ///
+    /// # Errors
+    /// When the record cannot be written.
+    pub fn add(&mut self, case: Case) -> Result<(), Error> {
+        eprintln!("{}: {:.3} ms {:?}", case.name, 1e3 * case.time.median_s, case.metrics);
+        self.cases.push(case);
+        self.is_cut = true;
+        self.keep().map(drop)
+    }
+
+    /// Writes the whole record, and says where it is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(&mut self) -> Result<Option<&Path>, Error> {
+        self.is_cut = false;
+        self.keep()
+    }
+
+    fn keep(&self) -> Result<Option<&Path>, Error> {
+        let Some(path) = self.path.as_deref() else { return Ok(None) };
+        self.write(path)?;
+        Ok(Some(path))
     }
 
     /// Reads a report.
@@ -130,21 +174,16 @@ impl Report {
         serde_json::from_str(&text).map_err(|e| format!("{}: not a benchmark record: {e}", path.display()).into())
     }
 
-    /// Writes the report as indented JSON, which reads well in a diff.
+    /// Writes the report as indented JSON, which reads well in a diff; what was there stays until that is done.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let failed = |e: std::io::Error| format!("{}: {e}", path.display());
         let text = serde_json::to_string_pretty(self)? + "\n";
-        fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()).into())
-    }
-
-    /// Where the report goes unless the caller says otherwise: `record/SUITE-COMMIT.json`, or with the date when there
-    /// is no commit.
-    #[must_use]
-    pub fn default_path(&self, benches: &Path) -> PathBuf {
-        let source = self.commit.as_ref().map_or(self.date.clone(), Commit::to_string);
-        benches.join("record").join(format!("{}-{source}.json", self.suite))
+        let unfinished = path.with_extension("json.unfinished");
+        fs::write(&unfinished, text).map_err(failed)?;
+        fs::rename(&unfinished, path).map_err(|e| failed(e).into())
     }
 
     /// For each case, how often its median fits into the same case's of `baseline`: above one is faster than then.
@@ -176,6 +215,23 @@ mod tests {
         report.goals = vec![Goal::at_most("difference, points", 0.2, 0.3)];
         report.write(&path).unwrap();
         assert_eq!(Report::read(&path).unwrap(), report);
+    }
+
+    #[test]
+    fn a_suite_that_is_ended_leaves_what_it_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        let mut report = report(&[]).kept_at(Some(path.clone()), folder.path());
+        for name in ["a", "b"] {
+            report.add(Case::new(name, Summary::of(&[1.0]))).unwrap();
+            let found = Report::read(&path).unwrap();
+            assert!(found.is_cut && found.cases == report.cases, "{name}");
+        }
+        assert_eq!(report.finish().unwrap(), Some(&*path));
+        assert!(!fs::read_to_string(&path).unwrap().contains("is_cut"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+        let by_default = report.kept_at(None, Path::new("benches")).path.unwrap();
+        assert!(by_default.to_str().unwrap().starts_with("benches/record/test-"), "{by_default:?}");
     }
 
     #[test]

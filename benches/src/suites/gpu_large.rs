@@ -80,11 +80,10 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 .with(&format!("{tier}_gb"), share.bytes as f64 / 1e9)
                 .with(&format!("{tier}_reads_percent"), 100.0 * share.reads);
         }
-        eprintln!("{}: {:.1} ms {:?}", case.name, 1e3 * epoch.median_s, case.metrics);
         if way.config.precision == Dtype::Bf16 && way.config.codec.is_none() {
             alike.push((way.n_devices, report.cases.len()));
         }
-        report.cases.push(case);
+        report.add(case)?;
     }
     beside_one(report, &alike, TIMES_ONE);
     Ok(())

@@ -61,13 +61,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let n_batches = n_train.div_ceil(way.config.batch_size.unwrap_or(n_train).max(1));
         let case =
             Case::new(way.name.clone(), epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
-        eprintln!("{}: {:.1} ms", case.name, 1e3 * epoch.median_s);
         peers_turn.extend(way.times_peer.map(|times| (report.cases.len(), times, epoch.median_s)));
         let TrainConfig { batch_size, precision, codec, .. } = &way.config;
         if (*batch_size, *precision, codec) == (Some(way.n_devices * BATCH_SIZES[0]), Dtype::Bf16, &None) {
             alike.push((way.n_devices, report.cases.len()));
         }
-        report.cases.push(case);
+        report.add(case)?;
     }
     beside_one(report, &alike, TIMES_ONE);
     let Some(mut peer) = peer else { return Ok(()) };

@@ -54,7 +54,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         for precision in DTYPES {
             let time = suite.on_one(&whole, precision)?;
             let name = format!("{kind}/{}/1", precision.name());
-            report.cases.push(Case::new(name, time).with("x_one", 1.0));
+            report.add(Case::new(name, time).with("x_one", 1.0))?;
             alone.push(time);
         }
         for n in [2, 4].into_iter().filter(|n| *n <= n_cards) {
@@ -75,8 +75,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
                         }
-                        eprintln!("{}: {:.3} ms {:?}", case.name, 1e3 * time.median_s, case.metrics);
-                        report.cases.push(case);
+                        report.add(case)?;
                     }
                 }
             }

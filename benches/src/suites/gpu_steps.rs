@@ -48,7 +48,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     };
     let batches = Batches::new(&dataset)?;
     let sampled = compete(setup.protocol, batches.samplers(&cuda)?)?;
-    add(report, "sampling", &sampled, None);
+    add(report, "sampling", &sampled, None)?;
     let n_rows = batches.inputs.iter().map(Vec::len).sum::<usize>();
     let bytes = (n_rows * rows.n_cols() * size_of::<f32>()) as f64 / batches.inputs.len() as f64;
     let [staged, in_place] = [HostReads::Staged, HostReads::InPlace].map(|reads| far(&cuda, rows, Dtype::F32, reads));
@@ -63,7 +63,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         batches.read("in place, but for the batch before", &cuda, (in_place.as_ref(), true), shape(Dtype::F32))?,
     ];
     let brought = compete(setup.protocol, ways)?;
-    add(report, "rows", &brought, Some(bytes));
+    add(report, "rows", &brought, Some(bytes))?;
     let [pageable, best] = [brought[0].1.median_s, brought[2].1.median_s];
     let what = format!("rows/{}: ms a batch, {TIMES_PAGEABLE} times as fast as {}", brought[2].0, brought[0].0);
     report.goals.push(Goal::at_most(what, 1e3 * best, 1e3 * pageable / TIMES_PAGEABLE));
@@ -79,15 +79,16 @@ fn far(cuda: &Cuda, rows: &Matrix, dtype: Dtype, reads: HostReads) -> Result<Box
 }
 
 /// Cases of a table, each with how many times faster than the first it is.
-fn add(report: &mut Report, table: &str, results: &[(String, Summary)], bytes: Option<f64>) {
+fn add(report: &mut Report, table: &str, results: &[(String, Summary)], bytes: Option<f64>) -> Result<(), Error> {
     let first = results[0].1.median_s;
     for (name, time) in results {
         let mut case = Case::new(format!("{table}/{name}"), *time).with("x_first", first / time.median_s);
         if let Some(bytes) = bytes {
             case = case.with("gb_s", bytes / time.median_s / 1e9);
         }
-        report.cases.push(case);
+        report.add(case)?;
     }
+    Ok(())
 }
 
 /// All ids.
@@ -180,9 +181,9 @@ impl<'d> Batches<'d> {
         let group = format!("stages/{}", dtype.name());
         for (name, time) in &alone {
             let case = Case::new(format!("{group}/{name} alone"), *time);
-            report.cases.push(case.with("share_of_all", time.median_s / all.median_s));
+            report.add(case.with("share_of_all", time.median_s / all.median_s))?;
         }
-        report.cases.push(Case::new(format!("{group}/all"), all).with("x_slowest", all.median_s / slowest));
+        report.add(Case::new(format!("{group}/all"), all).with("x_slowest", all.median_s / slowest))?;
         let what = format!("{group}/all: ms a batch, {TIMES_SLOWEST} times the slowest stage");
         report.goals.push(Goal::at_most(what, 1e3 * all.median_s, 1e3 * slowest * TIMES_SLOWEST));
         Ok(())

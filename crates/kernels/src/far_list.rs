@@ -62,8 +62,8 @@ pub(crate) struct Lists {
     far: CudaSlice<u32>,
     /// For whose sake.
     places: CudaSlice<u32>,
-    /// For each row where the batch before has it, or zero; `None` where none is taken from there.
-    kept: Option<CudaSlice<u64>>,
+    /// For each row where the batch before has it, or zero.
+    kept: CudaSlice<u64>,
 }
 
 /// `RowsBefore` of `kernels/rows.cu`.
@@ -129,10 +129,9 @@ impl FarList {
         }
         stream.memset_zeros(&mut lists.far.slice_mut(..1))?;
         let (n_ids, are_brought) = (n as u32, u32::from(elsewhere.are_brought));
-        let kept = cuda.pointer(lists.kept.as_ref());
         let mut launch = stream.launch_builder(&self.list_far);
         launch.arg(&elsewhere.list).arg(&argument).arg(&elsewhere.own.start).arg(&elsewhere.own.end).arg(&are_brought);
-        launch.arg(&ids).arg(&n_ids).arg(&mut lists.far).arg(&mut lists.places).arg(&kept);
+        launch.arg(&ids).arg(&n_ids).arg(&mut lists.far).arg(&mut lists.places).arg(&mut lists.kept);
         // SAFETY: ids are rows, each of which has an address if there is a list of them, and a place; there is room for
         // each of them, and for their number before them.
         unsafe { launch.launch(threads_for(n)) }?;
@@ -165,18 +164,13 @@ impl Places {
 }
 
 impl Lists {
-    /// For so many rows at most, of which the batch before has some, if `has_before`.
+    /// For so many rows at most.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub(crate) fn new(
-        cuda: &Cuda,
-        operation: &'static str,
-        (n, has_before): (usize, bool),
-    ) -> Result<Self, ComputeError> {
+    pub(crate) fn new(cuda: &Cuda, operation: &'static str, n: usize) -> Result<Self, ComputeError> {
         let list = |n| cuda.scratch(operation, n);
-        let kept = has_before.then(|| cuda.scratch(operation, n)).transpose()?;
-        Ok(Self { far: list(n + 1)?, places: list(n)?, kept })
+        Ok(Self { far: list(n + 1)?, places: list(n)?, kept: cuda.scratch(operation, n)? })
     }
 
     /// For how many rows there is room.
@@ -202,6 +196,6 @@ impl Lists {
 
     /// Those that the batch before has, of so many bytes each; the others are nowhere.
     pub(crate) fn kept(&self, cuda: &Cuda, row_bytes: usize) -> RowsArgument {
-        RowsArgument { first: 0, rows: cuda.pointer(self.kept.as_ref()), row_bytes: row_bytes as u64 }
+        RowsArgument { first: 0, rows: cuda.pointer(Some(&self.kept)), row_bytes: row_bytes as u64 }
     }
 }

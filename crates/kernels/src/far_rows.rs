@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaEvent, CudaSlice, DriverError};
+use cudarc::driver::{CudaEvent, CudaSlice};
 use girih_compress::CompressedFeatures;
 use girih_compute::{ComputeError, Dtype, FarRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
 use girih_graph_format::{Matrix, NodeId};
@@ -39,7 +39,7 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that keep the bus busy with rows as they are, and no more: blocks of a step's products
 /// that take all of a multiprocessor wait for those that read, and its commands, which come over the bus, too, wait
 /// behind the reads under way. A warp that decodes has one code under way, so that more of them are wanted.
-const BLOCKS_OF_BUS: (u32, u32) = (5, 1024);
+const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
 /// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
 const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
 
@@ -399,8 +399,16 @@ impl CudaRows {
         }
         // Behind the making of room, too.
         side.join(&cuda.device.stream).map_err(&failed)?;
-        if let Some(lists) = &mut begun.lists {
-            self.list(cuda, (ids, before), lists).map_err(&failed)?;
+        if let Some((far_list, lists)) = self.far_list.as_ref().zip(begun.lists.as_mut()) {
+            let before = before.map(|(ids, rows)| RowsOfBatch {
+                ids: (cuda.pointer(Some(&ids.ids)), ids.range.len),
+                first: cuda.pointer(Some(&rows.data)),
+                row_bytes: self.row_bytes,
+            });
+            let elsewhere = self.elsewhere(cuda);
+            // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who
+            // begins keeps what was read before, and its ids.
+            unsafe { far_list.put(cuda, side, (at_ids, n), (&elsewhere, before), lists) }.map_err(&failed)?;
         }
         // Before what is read here: it takes longer.
         if let Some((staged, _)) = brought {
@@ -420,25 +428,6 @@ impl CudaRows {
             begun.launched = Some(side.record_event(None).map_err(&failed)?);
         }
         Ok(begun)
-    }
-
-    /// Puts on the side stream what lists the rows of `ids` that are far.
-    fn list(
-        &self,
-        cuda: &Cuda,
-        (ids, before): (&CudaIds, Option<Before<'_>>),
-        lists: &mut Lists,
-    ) -> Result<(), DriverError> {
-        let far_list = self.far_list.as_ref().expect("what has lists makes them");
-        let of = |ids: &CudaIds| (cuda.pointer(Some(&ids.ids)), ids.range.len);
-        let before = before.map(|(ids, rows)| RowsOfBatch {
-            ids: of(ids),
-            first: cuda.pointer(Some(&rows.data)),
-            row_bytes: self.row_bytes,
-        });
-        // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who begins
-        // keeps what was read before, and its ids.
-        unsafe { far_list.put(cuda, self.side.stream(), of(ids), (&self.elsewhere(cuda), before), lists) }
     }
 
     /// Where rows are beside the batch before.
@@ -507,7 +496,7 @@ impl CudaRows {
     /// The same for lists.
     fn lists(&self, cuda: &Cuda, n: usize) -> Result<Lists, ComputeError> {
         let used = self.spare().lists.pop().filter(|lists| lists.len() >= n);
-        used.map_or_else(|| Lists::new(cuda, OPERATION, (with_slack(n), self.takes_from_before())), Ok)
+        used.map_or_else(|| Lists::new(cuda, OPERATION, with_slack(n)), Ok)
     }
 
     /// Rows that follow each other on the device.

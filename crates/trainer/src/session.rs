@@ -479,11 +479,11 @@ fn resume<B: Backend>(
 #[cfg(test)]
 mod tests {
     use girih_compress::CodecSpec;
-    use girih_compute::{ComputeError, Cpu};
+    use girih_compute::{ComputeError, Cpu, HostMatrix};
     use girih_datasets::{LoadOptions, load};
 
     use super::*;
-    use crate::config::{Aggregator, ModelConfig, ModelKind};
+    use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind};
     use crate::report::StageTimes;
     use crate::state::Watch;
 
@@ -558,6 +558,32 @@ mod tests {
             assert!(before.1.iter().all(|(len, n)| after.1[len] >= *n), "{kind:?}: {before:?}, then {after:?}");
             let (before, after) = between_steps();
             assert_eq!(before, after, "{kind:?}: nothing is made or lost any more");
+        }
+    }
+
+    /// What ranks do with gradients in each step is launched by their addresses.
+    #[test]
+    fn gradients_stay_where_they_are() {
+        let cpu = Cpu::new();
+        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
+        let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Mlp];
+        let norms = [NormKind::None, NormKind::Layer, NormKind::Batch];
+        let aggregators = [Aggregator::Mean, Aggregator::Pool, Aggregator::Lstm];
+        let models = kinds.into_iter().flat_map(|kind| norms.map(|norm| (kind, norm)));
+        for ((kind, norm), aggregator) in models.flat_map(|model| aggregators.map(|aggregator| (model, aggregator))) {
+            let model = ModelConfig { aggregator, norm, ..TrainConfig::for_model(kind).model };
+            let config = TrainConfig { model, ..TrainConfig::default() };
+            let session = Prepared::new(&cpu, dataset.clone(), &config).unwrap();
+            let mut run = session.run(&cpu, &config, 0).unwrap();
+            let mut addresses = || {
+                run.train_once(0.01, &mut |_| Control::Continue).unwrap();
+                let state = run.state();
+                let address = |id| state.gradients.get(id).map(|gradient| gradient.bytes().as_ptr());
+                state.params.iter().map(|(id, _)| address(id)).collect::<Vec<_>>()
+            };
+            let first = addresses();
+            assert!(first.iter().all(Option::is_some), "{kind:?}: every parameter has a gradient");
+            assert_eq!(first, addresses(), "{kind:?} {norm:?} {aggregator:?}");
         }
     }
 

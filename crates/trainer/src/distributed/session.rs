@@ -385,3 +385,57 @@ fn any_says_stop(all: &[[u32; 4]]) -> Result<Control, TrainError> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use girih_comm::threads;
+    use girih_compute::Cpu;
+
+    use super::*;
+
+    /// Has three ranks go through so many batches, of which one is told to stop at one, and says how many each did.
+    fn batches_done(n_batches: usize, told: (usize, usize)) -> Vec<usize> {
+        let one = |world: Box<dyn Collective<Cpu>>| -> Result<usize, TrainError> {
+            let mut agreement = Agreement::new();
+            let mut control = |asked, mine| agreement.control(&*world, asked, mine);
+            assert_eq!(control(Asked::Other(Some(7)), Control::Continue)?, Control::Continue);
+            for batch in 0..n_batches {
+                let mine = if told == (world.rank(), batch) { Control::Stop } else { Control::Continue };
+                if control(Asked::Batch, mine)? == Control::Stop {
+                    return Ok(batch + 1);
+                }
+            }
+            // At the end of an epoch they ask in any case.
+            let goes_on = control(Asked::Other(None), Control::Continue)? == Control::Continue;
+            Ok(n_batches + usize::from(goes_on))
+        };
+        threads::run(3, Duration::from_secs(30), |world| one(Box::new(world))).unwrap()
+    }
+
+    #[test]
+    fn ranks_stop_at_the_same_batch_whoever_is_told_to() {
+        for told in [(0, 0), (1, 0), (2, 1), (1, 5), (0, 19)] {
+            let done = batches_done(20, told);
+            assert!(done.iter().all(|&n| n == done[0] && n > told.1 && n <= 20), "{told:?}: {done:?}");
+        }
+        // What is told at the first batches is heard soon.
+        assert!(batches_done(20, (1, 1))[0] <= 3);
+        assert_eq!(batches_done(20, (3, 0)), [21; 3], "nobody is told to");
+    }
+
+    #[test]
+    fn questions_come_further_apart_as_long_as_batches_are_short() {
+        let mut agreement = Agreement::new();
+        assert_eq!(agreement.next_apart(), 2);
+        agreement.apart = 1000;
+        agreement.since = Instant::now().checked_sub(ASKED_EVERY * 10).unwrap();
+        assert_eq!(agreement.next_apart(), 99);
+    }
+
+    #[test]
+    fn a_rank_with_another_checkpoint_is_named() {
+        let all = [[0, 1, 7, 1], [0, 1, 7, 1], [0, 0, 0, 1]];
+        assert!(any_says_stop(&all).unwrap_err().to_string().contains("rank 2"));
+        assert_eq!(any_says_stop(&[[0, 1, 7, 1], [1, 1, 7, 9]]).unwrap(), Control::Stop);
+    }
+}
