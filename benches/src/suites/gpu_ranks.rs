@@ -3,8 +3,8 @@
 //!
 //! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row
 //! blocks of the partition, `inside`, in which every device keeps its share of the edges. One device works in the order
-//! of the whole graph. The last part of a name says in how many stages rows travel; `/peer` behind it, that they are
-//! copied from the memory of other devices. With `--timelines DIR` every case on several trains a few epochs more, of
+//! of the whole graph. The last part of a name says in how many stages rows travel; `/rounded` behind it, that they are
+//! rounded to bf16 for that, and `/peer`, that they are copied from the memory of other devices. With `--timelines DIR` every case on several trains a few epochs more, of
 //! which a timeline is written there, and says what the busiest device did in one.
 
 use std::fs::{self, File};
@@ -26,12 +26,17 @@ use super::gpu_fullbatch::{gcn, hidden};
 use super::predicted::Predictions;
 use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
-use crate::{Case, Error, Report, graphs, occupancy};
+use crate::{Case, Error, Goal, Report, graphs, occupancy};
 
 /// Layers of the network unless it is told.
 const LAYERS: usize = 2;
 /// Most devices that are compared.
 const CARDS_MAX: usize = 4;
+/// How many times as fast as one several devices have to be: how many, where an epoch of one takes long, and where it is
+/// short, if anything is wanted there.
+const TIMES_ONE: [(usize, f64, Option<f64>); 2] = [(2, 1.7, None), (4, 3.0, Some(2.3))];
+/// Milliseconds of a short epoch.
+const SHORT_MS: f64 = 12.0;
 /// How long a rank waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Epochs of a training whose timeline is recorded: until steps are graphs, and a few of those.
@@ -63,7 +68,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 for (precision, one) in DTYPES.into_iter().zip(&alone) {
                     let predicted = predictions.of(dataset, &suite.config(precision))?;
                     let group = format!("{kind}-{where_}/{}/{n}", precision.name());
-                    let all = named_plans(n, transports).into_iter();
+                    let all = named_plans(n, transports).into_iter().filter(|(_, (plan, _))| plan.suits(precision));
                     for (name, (sharing, transport)) in
                         all.filter(|plan| wanted.iter().any(|wanted| wanted.0 == plan.0))
                     {
@@ -71,7 +76,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                         let time = suite.on_several(dataset, &several)?;
                         let case =
                             Case::new(format!("{group}/{name}"), time).with("x_one", one.median_s / time.median_s);
-                        let mut case = predictions.beside(case, &group, &predicted.forecast(&several.ranks)?);
+                        let like = if sharing.rounds() { format!("{group}/rounded") } else { group.clone() };
+                        let mut case = predictions.beside(case, &like, &predicted.forecast(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
                         }
@@ -82,7 +88,24 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         }
     }
     report.goals.extend(predictions.goals());
+    report.goals.extend(DTYPES.into_iter().flat_map(|precision| goals_beside_one(&report.cases, precision)));
     Ok(())
+}
+
+/// Goals for the fastest way of each number of devices, beside the fastest of one.
+fn goals_beside_one(cases: &[Case], precision: Dtype) -> Vec<Goal> {
+    let fastest = |n: usize| {
+        let part = format!("/{}/{n}", precision.name());
+        let of_n = cases.iter().filter(|case| case.name.ends_with(&part) || case.name.contains(&format!("{part}/")));
+        of_n.map(|case| 1e3 * case.time.median_s).min_by(f64::total_cmp)
+    };
+    let Some(one_ms) = fastest(1) else { return Vec::new() };
+    let goal = |(n, times, times_of_short): (usize, f64, Option<f64>)| {
+        let times = if one_ms > SHORT_MS { times } else { times_of_short? };
+        let what = format!("the fastest of {n} devices, {}: ms, {times} times as fast as one", precision.name());
+        Some(Goal::at_most(what, fastest(n)?, one_ms / times))
+    };
+    TIMES_ONE.into_iter().filter_map(goal).collect()
 }
 
 /// How devices share the work.
@@ -92,19 +115,32 @@ struct Sharing {
     exchange: Exchange,
     stages: Stages,
     chunks: usize,
+    /// How rows of `f32` travel.
+    wire: Dtype,
 }
 
 impl Sharing {
     /// Whole panels, all at once, and products in one piece.
     fn plain(scheme: Scheme) -> Self {
-        Self { scheme, exchange: Exchange::Dense, stages: Stages::Parts(1), chunks: 1 }
+        Self { scheme, exchange: Exchange::Dense, stages: Stages::Parts(1), chunks: 1, wire: Dtype::F32 }
     }
 
     /// The part of a case's name that says it.
     fn name(&self) -> String {
-        let Self { scheme, exchange, stages, chunks } = self;
+        let Self { scheme, exchange, stages, chunks, .. } = self;
         let chunked = if *chunks > 1 { format!("/{chunks}-chunks") } else { String::new() };
-        format!("{scheme}/{exchange}/{stages}{chunked}")
+        let rounded = if self.rounds() { "/rounded" } else { "" };
+        format!("{scheme}/{exchange}/{stages}{chunked}{rounded}")
+    }
+
+    /// Whether rows are rounded before they travel, and results with them.
+    fn rounds(&self) -> bool {
+        self.wire == Dtype::Bf16
+    }
+
+    /// Whether it is a way of its own for what is stored so: rows of bf16 travel as they are.
+    fn suits(&self, precision: Dtype) -> bool {
+        !self.rounds() || precision == Dtype::F32
     }
 }
 
@@ -114,7 +150,8 @@ fn plans(n: usize) -> Vec<Sharing> {
     let in_parts = |sharing, n| Sharing { stages: Stages::Parts(n), ..sharing };
     let lists = Sharing { exchange: Exchange::Rows, ..rows };
     let both = [rows, lists].into_iter().flat_map(|sharing| [1, 2, 4].map(|n| in_parts(sharing, n)));
-    let mut plans: Vec<Sharing> = both.chain([Sharing { stages: Stages::Steps, ..rows }]).collect();
+    let others = [Sharing { stages: Stages::Steps, ..rows }, Sharing { wire: Dtype::Bf16, ..rows }];
+    let mut plans: Vec<Sharing> = both.chain(others).collect();
     if n == 4 {
         let followed = [Scheme::OneAndHalfD, Scheme::TwoD].map(Sharing::plain);
         plans
@@ -231,10 +268,11 @@ struct Several {
 impl Several {
     fn new(
         (n, cuts): (usize, Cuts),
-        Sharing { scheme, exchange, stages, chunks }: Sharing,
+        Sharing { scheme, exchange, stages, chunks, wire }: Sharing,
         (precision, transport): (Dtype, CardTransport),
     ) -> Result<Self, Error> {
-        let ranks = RankOptions { cuts, stages, chunks, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
+        let ranks =
+            RankOptions { cuts, stages, chunks, wire, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
         Ok(Self { ranks: RankOptions { transport: Some(transport), ..ranks }, precision })
     }
 
@@ -261,6 +299,33 @@ mod tests {
         for sharing in plans(4) {
             assert!(grid(4, sharing.scheme).is_ok());
         }
+    }
+
+    #[test]
+    fn rows_of_bf16_travel_in_one_way() {
+        let of = |precision| plans(2).iter().filter(|plan| plan.suits(precision)).count();
+        assert_eq!(of(Dtype::F32), of(Dtype::Bf16) + 1);
+    }
+
+    #[test]
+    fn goals_are_for_the_fastest_of_each_number_of_devices() {
+        let case = |name: &str, ms: f64| Case::new(name, Summary::of(&[ms / 1e3]));
+        let cases = [
+            case("community/f32/1", 100.0),
+            case("degree/f32/1", 90.0),
+            case("community-whole/f32/2/1d/dense/1", 60.0),
+            case("community-inside/f32/4/1d/dense/1/rounded/peer", 29.0),
+            case("community-inside/f32/4/1d/rows/1", 40.0),
+            case("community/bf16/1", 6.0),
+            case("community-inside/bf16/2/1d/rows/1", 5.0),
+            case("community-inside/bf16/4/1d/rows/1", 2.0),
+        ];
+        let found = |precision| -> Vec<(f64, bool)> {
+            goals_beside_one(&cases, precision).iter().map(|goal| (goal.found.round(), goal.is_met)).collect()
+        };
+        assert_eq!(found(Dtype::F32), [(60.0, false), (29.0, true)]);
+        assert_eq!(found(Dtype::Bf16), [(2.0, true)]);
+        assert!(goals_beside_one(&cases[1..1], Dtype::F32).is_empty());
     }
 
     #[test]
