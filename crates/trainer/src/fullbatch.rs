@@ -106,7 +106,7 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         self.recording = recording;
         done?;
         let loss = self.loss.as_ref().expect("a step leaves its loss");
-        Ok(Some((self.state.read_losses(lr, loss)?.data()[0], times)))
+        Ok(Some((self.state.losses(lr, loss, 1)?[0], times)))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {

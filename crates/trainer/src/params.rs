@@ -207,9 +207,13 @@ impl<B: Backend> Gradients<B> {
         Ok(Self { slots: slots?, written: vec![false; params.len()], per_node })
     }
 
-    /// Forgets the gradients of the step before.
-    pub(crate) fn begin(&mut self) {
+    /// Forgets the gradients of the step before, and makes buffers anew that one which failed has taken out.
+    pub(crate) fn begin(&mut self, backend: &B, params: &Params<B>) -> Result<(), ComputeError> {
         self.written.fill(false);
+        for (slot, (_, param)) in self.slots.iter_mut().zip(params.iter()).filter(|(slot, _)| slot.is_none()) {
+            *slot = Some(backend.zeros(backend.shape(&param.value), Dtype::F32)?);
+        }
+        Ok(())
     }
 
     /// Takes the buffer of a gradient out, and says whether it holds a share already.

@@ -271,7 +271,8 @@ fn train_run<'a, B: Backend + 'a>(
     }
     if let Some(summary) = trainer.state().summary() {
         if trainer.state().is_finished() {
-            observe(Event::RunFinished(&summary));
+            let stops = observe(Event::RunFinished(&summary)) == Control::Stop;
+            outcome.stopped |= stops && run + 1 < config.runs;
         }
         trainer.state_mut().restore_best()?;
         outcome.test = trainer.test_report()?;
@@ -561,7 +562,7 @@ mod tests {
         }
     }
 
-    /// What ranks do with gradients in each step is launched by their addresses.
+    /// Recorded steps know them by their addresses.
     #[test]
     fn gradients_stay_where_they_are() {
         let cpu = Cpu::new();
@@ -585,6 +586,37 @@ mod tests {
             assert!(first.iter().all(Option::is_some), "{kind:?}: every parameter has a gradient");
             assert_eq!(first, addresses(), "{kind:?} {norm:?} {aggregator:?}");
         }
+    }
+
+    #[test]
+    fn who_says_stop_when_a_run_is_done_gets_no_further_one() {
+        let cpu = Cpu::new();
+        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
+        for (n_runs, stops_at, expected) in [(3, 0, (1, true)), (3, 2, (3, false)), (1, 0, (1, false))] {
+            let config = TrainConfig { epochs: 2, runs: n_runs, ..TrainConfig::default() };
+            let mut n_done = 0;
+            let mut observe = |event: Event<'_>| {
+                let Event::RunFinished(_) = event else { return Control::Continue };
+                n_done += 1;
+                if n_done > stops_at { Control::Stop } else { Control::Continue }
+            };
+            let options = SessionOptions::default();
+            let outcome = train(&cpu, dataset.clone(), &config, &options, &mut observe).unwrap();
+            assert_eq!((outcome.runs.len(), outcome.stopped), expected, "{n_runs} runs, stopped at {stops_at}");
+        }
+    }
+
+    #[test]
+    fn a_gradient_that_a_failure_has_taken_is_made_anew() {
+        let cpu = Cpu::new();
+        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
+        let config = TrainConfig::default();
+        let session = Prepared::new(&cpu, dataset, &config).unwrap();
+        let mut run = session.run(&cpu, &config, 0).unwrap();
+        let (id, _) = run.state().params.iter().next().unwrap();
+        drop(run.state_mut().gradients.take(id));
+        run.train_once(0.01, &mut |_| Control::Continue).unwrap();
+        assert!(run.state().gradients.get(id).is_some());
     }
 
     #[test]

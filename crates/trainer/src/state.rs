@@ -264,24 +264,14 @@ impl<'a, B: Backend> RunState<'a, B> {
         Ok(self.optimizer.apply(self.backend, step, &self.gradients, &mut self.params)?)
     }
 
-    /// The losses of steps that were taken at learning rate `lr`, on the host.
+    /// The losses of `n` steps that were taken at learning rate `lr`, which are the first rows of `losses`, on the host.
     ///
     /// Here the host waits for the steps, and not between their passes. A step by a loss that is no number is taken
     /// before that is seen; the error ends the run, and a checkpoint is only written after an epoch without one.
     ///
     /// # Errors
     /// When a loss is not finite, or the backend fails.
-    pub(crate) fn read_losses(&self, lr: f64, losses: &B::Matrix) -> Result<Matrix, TrainError> {
-        let values = self.backend.download(losses)?;
-        self.check_losses(lr, values.data())?;
-        Ok(values)
-    }
-
-    /// As [`read_losses`](Self::read_losses), of the first `n`: those of the steps that were taken.
-    ///
-    /// # Errors
-    /// As [`read_losses`](Self::read_losses).
-    pub(crate) fn first_losses(&self, lr: f64, losses: &B::Matrix, n: usize) -> Result<Vec<f32>, TrainError> {
+    pub(crate) fn losses(&self, lr: f64, losses: &B::Matrix, n: usize) -> Result<Vec<f32>, TrainError> {
         let values = self.backend.download(losses)?.data()[..n].to_vec();
         self.check_losses(lr, &values)?;
         Ok(values)

@@ -58,7 +58,7 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
         let step = state.optimizer.begin(lr);
         state.step(step)?;
         let optimizer = lap.next();
-        let value = state.read_losses(lr, &loss)?.data()[0];
+        let value = state.losses(lr, &loss, 1)?[0];
         state.pool.give(state.backend, loss);
         Ok(Some((value, StageTimes { batches, optimizer, ..times })))
     }

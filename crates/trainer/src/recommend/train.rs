@@ -123,9 +123,9 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
             times.forward += lap.next();
             times += self.step(lr, &nodes, (&mut losses, batch))?;
         }
-        let values = self.state.read_losses(lr, &losses)?;
+        let values = self.state.losses(lr, &losses, n_batches)?;
         self.state.pool.give(self.state.backend, losses);
-        let weighed = values.data().iter().enumerate();
+        let weighed = values.iter().enumerate();
         let total: f64 = weighed.map(|(batch, &loss)| f64::from(loss) * triples.n_triples(batch) as f64).sum();
         Ok(Some(((total / self.interactions.train().nnz() as f64) as f32, times)))
     }

@@ -270,7 +270,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// When the tape evaluates instead of training.
     pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<B::Matrix, ComputeError> {
         assert!(self.is_training(), "a tape that evaluates keeps nothing for a backward pass");
-        gradients.begin();
+        gradients.begin(self.backend, self.params)?;
         let mut pass = BackwardPass {
             backend: self.backend,
             grads: self.nodes.iter().map(|_| None).collect(),
