@@ -238,7 +238,7 @@ impl<'a, B: Backend> RunState<'a, B> {
     }
 
     /// Both passes of a step, with draws below `key`: `forward` ends in a loss, which comes back, and gradients are
-    /// left where [`step`](Self::step) reads them, those of all ranks summed.
+    /// left where [`step`](Self::step) reads them: summed over ranks that cut the graph, not over those that share batches.
     ///
     /// # Errors
     /// When the backend or another rank fails.

@@ -38,16 +38,17 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     }
 
     /// A buffer for the gradient of `var`, which has to be given to it: of its shape and type, with unspecified
-    /// contents. For the first share of a parameter it is the one that its gradient always has.
+    /// contents. For the first share of a parameter it is the one that its gradient always has, so that shares are given
+    /// in the order in which they were asked for.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     ///
     /// # Panics
-    /// When the value was consumed as the `add` of another operation, or the gradient of a parameter is asked for twice
-    /// before it is given.
+    /// When the value was consumed as the `add` of another operation.
     pub fn grad_buffer(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
-        match self.nodes[var.0].param.filter(|&param| !self.gradients.has_share(param)) {
+        let param = self.nodes[var.0].param;
+        match param.filter(|&param| !self.gradients.has_share(param) && !self.gradients.is_out(param)) {
             Some(param) => Ok(self.gradients.take(param).0),
             None => self.pool.take_like(self.backend, self.nodes[var.0].matrix()),
         }
