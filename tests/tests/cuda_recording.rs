@@ -27,7 +27,7 @@ fn demanding(kind: ModelKind, optimizer: OptimizerKind) -> TrainConfig {
     let base = TrainConfig::for_model(kind);
     let optimizer = OptimizerConfig {
         kind: optimizer,
-        schedule: Schedule::Cosine,
+        schedule: Schedule::Cosine {},
         warmup: 3,
         weight_decay: 0.01,
         decay: Decay::All,
@@ -116,7 +116,7 @@ fn repeated_steps_leave_the_same_bits_for_what_models_are_made_of() {
 fn repeated_steps_leave_the_same_bits_for_every_optimiser_and_schedule() {
     let Some(mut cuda) = cuda() else { return };
     let dataset = planted();
-    let schedules = [Schedule::Constant, Schedule::Cosine, Schedule::Step { every: 4, factor: 0.5 }];
+    let schedules = [Schedule::Constant {}, Schedule::Cosine {}, Schedule::Step { every: 4, factor: 0.5 }];
     for kind in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
         for schedule in schedules {
             let mut config = demanding(ModelKind::Gcn, kind);
@@ -172,7 +172,7 @@ fn a_loss_that_is_no_number_ends_repeated_steps_with_the_same_words() {
     let Some(cuda) = cuda() else { return };
     let dataset = planted();
     let mut config = demanding(ModelKind::Gcn, OptimizerKind::Sgd);
-    config.optimizer = OptimizerConfig { lr: 30.0, warmup: 0, schedule: Schedule::Constant, ..config.optimizer };
+    config.optimizer = OptimizerConfig { lr: 30.0, warmup: 0, schedule: Schedule::Constant {}, ..config.optimizer };
     config.epochs = 1000;
     let message = |cuda: &Cuda| {
         let folder = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     let model = if kind.has_heads() { ModelConfig { hidden: 128 / model.heads, dropout: 0.0, ..model } } else { model };
     TrainConfig {
         model,
-        optimizer: OptimizerConfig { weight_decay: 0.0, schedule: Schedule::Cosine, ..OptimizerConfig::default() },
+        optimizer: OptimizerConfig { weight_decay: 0.0, schedule: Schedule::Cosine {}, ..OptimizerConfig::default() },
         ..TrainConfig::default()
     }
 }

@@ -306,6 +306,7 @@ impl BatchConfig {
                 "left out: saint batches that are drawn by walks have one",
             ),
             (self.walk_length >= 1, "walk_length", "at least 1"),
+            (self.walk_length <= 1 << 16, "walk_length", "at most 65536"),
             (self.subgraphs_per_step >= 1, "subgraphs_per_step", "at least 1"),
             (
                 !fans_out || self.subgraphs_per_step == 1,

@@ -445,14 +445,15 @@ pub enum Decay {
 }
 
 /// How the learning rate changes from epoch to epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+///
+/// Those without settings have braces, so that settings they do not have are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind", deny_unknown_fields)]
 pub enum Schedule {
     /// Not at all.
-    #[default]
-    Constant,
+    Constant {},
     /// Half a cosine from the full rate to zero over all epochs.
-    Cosine,
+    Cosine {},
     /// Multiplied by `factor` after every `every` epochs.
     Step {
         /// Epochs between two changes.
@@ -460,6 +461,12 @@ pub enum Schedule {
         /// The factor.
         factor: f64,
     },
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::Constant {}
+    }
 }
 
 /// The optimiser and its settings.
@@ -500,7 +507,7 @@ impl Default for OptimizerConfig {
             eps: 1e-8,
             momentum: 0.9,
             warmup: 0,
-            schedule: Schedule::Constant,
+            schedule: Schedule::default(),
         }
     }
 }
@@ -526,7 +533,7 @@ impl TrainConfig {
         // As what computes has them: the nearest number of 32 bits may be a limit itself.
         let share = |v: f64| (0.0..1.0).contains(&(v as f32));
         let positive = |v: f64| (v as f32).is_finite() && v as f32 > 0.0;
-        let not_negative = |v: f64| v.is_finite() && v >= 0.0;
+        let not_negative = |v: f64| (v as f32).is_finite() && v >= 0.0;
         let o = &self.optimizer;
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         let rules = [
@@ -542,8 +549,8 @@ impl TrainConfig {
             (share(self.model.slope), "slope", "at least 0 and below 1"),
             (self.model.hops <= 1000, "hops", "at most 1000"),
             ((0.0..=1.0).contains(&self.model.teleport), "teleport", "from 0 to 1"),
-            (positive(o.lr), "lr", "positive"),
-            (not_negative(o.weight_decay), "weight_decay", "zero or positive"),
+            (positive(o.lr), "lr", "positive, and finite in 32 bits"),
+            (not_negative(o.weight_decay), "weight_decay", "zero or positive, and finite in 32 bits"),
             (share(o.beta1), "beta1", "at least 0 and below 1"),
             (share(o.beta2), "beta2", "at least 0 and below 1"),
             (positive(o.eps), "eps", "positive"),

@@ -19,8 +19,8 @@ impl OptimizerConfig {
     pub fn lr_at(&self, epoch: u64, epochs: u64) -> f64 {
         let warmup = if epoch < self.warmup { (epoch + 1) as f64 / (self.warmup + 1) as f64 } else { 1.0 };
         let factor = match self.schedule {
-            Schedule::Constant => 1.0,
-            Schedule::Cosine => {
+            Schedule::Constant {} => 1.0,
+            Schedule::Cosine {} => {
                 let share = epoch as f64 / epochs.max(1) as f64;
                 (1.0 + (std::f64::consts::PI * share).cos()) / 2.0
             }
@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn schedules_start_high_and_end_low() {
         let with = |schedule, warmup| OptimizerConfig { lr: 1.0, schedule, warmup, ..OptimizerConfig::default() };
-        let cosine = with(Schedule::Cosine, 0);
+        let cosine = with(Schedule::Cosine {}, 0);
         assert_eq!(cosine.lr_at(0, 100), 1.0);
         assert!((cosine.lr_at(50, 100) - 0.5).abs() < 1e-6);
         assert!(cosine.lr_at(99, 100) < 0.001);
         let step = with(Schedule::Step { every: 10, factor: 0.5 }, 0);
         assert_eq!([step.lr_at(9, 100), step.lr_at(10, 100), step.lr_at(20, 100)], [1.0, 0.5, 0.25]);
-        let warm = with(Schedule::Constant, 4);
+        let warm = with(Schedule::Constant {}, 4);
         let rates: Vec<f64> = (0..6).map(|e| warm.lr_at(e, 100)).collect();
         assert!(rates.windows(2).all(|w| w[0] <= w[1]) && rates[0] == 0.2 && rates[4] == 1.0, "{rates:?}");
     }

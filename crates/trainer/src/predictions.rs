@@ -114,8 +114,11 @@ impl<'l, B: Backend> Predictions<'l, B> {
     /// # Errors
     /// When another rank fails.
     pub(crate) fn report(&self, rows: &[NodeId]) -> Result<TestReport, TrainError> {
+        let n_labelled = rows.iter().filter(|&&row| self.labels.is_labelled(row)).count();
+        let n_labelled = self.totals(&[n_labelled as u64])?[0];
+        let confusion = self.confusion(rows)?;
         Ok(TestReport {
-            f1: self.confusion(rows)?.f1(),
+            f1: (n_labelled > 0).then(|| confusion.f1()),
             roc_auc: self.ranked(roc_auc, rows)?,
             average_precision: self.ranked(average_precision, rows)?,
         })

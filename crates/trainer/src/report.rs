@@ -68,8 +68,8 @@ impl Scores {
 /// How the best parameters do on the test nodes, in more detail than an epoch needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestReport {
-    /// F1 over classes or labels.
-    pub f1: F1,
+    /// F1 over classes or labels; `None` without test nodes that have a label.
+    pub f1: Option<F1>,
     /// Area under the receiver operating characteristic: one value for two classes, one for each of several labels a
     /// node, none for more than two classes. `None` for a label without both answers.
     pub roc_auc: Vec<Option<f64>>,

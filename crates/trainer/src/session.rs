@@ -466,7 +466,7 @@ fn resume<B: Backend>(
     // else would be another training.
     let comparable = |c: &TrainConfig| {
         let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
-        let epochs = if c.optimizer.schedule == Schedule::Cosine { c.epochs } else { 0 };
+        let epochs = if c.optimizer.schedule == (Schedule::Cosine {}) { c.epochs } else { 0 };
         TrainConfig { epochs, runs: 0, patience: None, batch, tiers: c.tiers.without_shares(), ..c.clone() }
     };
     if comparable(&saved.config) != comparable(config) {

@@ -290,6 +290,12 @@ impl<'a, B: Backend> RunState<'a, B> {
     /// Takes note of the latest scores, and keeps the parameters when they are the best so far.
     fn keep_if_best(&mut self, scores: Option<Scores>) -> Result<(), TrainError> {
         let Some(scores) = scores else { return Ok(()) };
+        let chooses = scores.ranking.is_some() || scores.val(self.config.metric).is_some();
+        if self.last.is_none() && !chooses && self.config.patience.is_some() {
+            tracing::warn!(
+                "patience waits for a better validation score, of which there is none: no validation node has a label, or all have the                  same; the run goes through all epochs"
+            );
+        }
         if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
             self.best = Some(Best { epoch: self.epoch, scores, params: self.params.download(self.backend)? });
         }

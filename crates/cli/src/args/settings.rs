@@ -228,8 +228,8 @@ impl Settings {
 fn parse_schedule(text: &str) -> Result<Schedule, String> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
-        ["constant"] => Ok(Schedule::Constant),
-        ["cosine"] => Ok(Schedule::Cosine),
+        ["constant"] => Ok(Schedule::Constant {}),
+        ["cosine"] => Ok(Schedule::Cosine {}),
         ["step", every, factor] => {
             let every = every.parse().map_err(|_| format!("`{every}` is not a number of epochs"))?;
             let factor = factor.parse().map_err(|_| format!("`{factor}` is not a factor"))?;

@@ -96,6 +96,7 @@ pub struct PredictArgs {
     /// File to write: an integer class per node; with several labels a node, a row of 0 and 1; of a recommender, a row
     /// of 20 items per user, best first
     #[arg(long, value_name = "FILE.npy")]
+    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub out: PathBuf,
     /// Write the logits, a row of floats per node, instead
     #[arg(long)]

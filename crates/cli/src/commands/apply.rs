@@ -93,20 +93,17 @@ fn alone(args: &RankArgs, why: &str, work: impl FnOnce() -> Result<(), CliError>
 impl Applied {
     fn print(self, output: OutputArgs) {
         let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
+        let four = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
         let Self { description: mut results, scores, test } = self;
+        let (micro, macro_) = (test.f1.map(|f1| f1.micro), test.f1.map(|f1| f1.macro_));
         results
             .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
             .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
             .add("train_accuracy", scores.train_accuracy, "Training score", percent(scores.train_accuracy))
-            .add("test_f1_micro", test.f1.micro, "Test F1, micro", format!("{:.4}", test.f1.micro))
-            .add("test_f1_macro", test.f1.macro_, "Test F1, macro", format!("{:.4}", test.f1.macro_))
+            .add("test_f1_micro", micro, "Test F1, micro", four(micro))
+            .add("test_f1_macro", macro_, "Test F1, macro", four(macro_))
             .add_hidden("val_loss", scores.val_loss)
-            .add(
-                "test_loss",
-                scores.test_loss,
-                "Test loss",
-                scores.test_loss.map_or(String::new(), |l| format!("{l:.4}")),
-            );
+            .add("test_loss", scores.test_loss, "Test loss", four(scores.test_loss));
         add_ranked(&mut results, &test);
         results.print(output.json);
     }

@@ -217,7 +217,8 @@ fn train(
             company.carry_out(backend, &device, config.precision, job)
         }
     };
-    let outputs = outputs.filter(|_| observer.has_begun());
+    let has_begun = observer.has_begun();
+    let outputs = outputs.filter(|_| has_begun);
     let history = observer.finish()?;
     let Carried { done: outcome, peak_device_bytes } = carried?;
     timeline.map_or(Ok(()), Timeline::finish)?;
@@ -233,14 +234,25 @@ fn train(
         outputs.finish(&facts.title(), &results, history.points())?;
     }
     if !args.output.json && outcome.stopped {
-        let step = if config.batch.is_sampled() { "batch" } else { "epoch" };
-        eprintln!("stopped after the {step}{}", if outputs.is_some() { "; continue with --resume" } else { "" });
+        eprintln!("{}", how_it_stopped(args, config, has_begun));
     }
     results.print(args.output.json);
     if !args.output.json {
         print_next_steps(args, outputs.as_ref());
     }
     Ok(())
+}
+
+/// Where training was stopped, and what follows.
+fn how_it_stopped(args: &TrainArgs, config: &TrainConfig, has_begun: bool) -> String {
+    match &args.out {
+        Some(out) if !has_begun => format!("stopped before training began; nothing was written to {}", out.display()),
+        None if !has_begun => "stopped before training began".to_owned(),
+        out => {
+            let step = if config.batch.is_sampled() { "batch" } else { "epoch" };
+            format!("stopped after the {step}{}", if out.is_some() { "; continue with --resume" } else { "" })
+        }
+    }
 }
 
 /// Whether each rank holds all of the data.

@@ -150,12 +150,26 @@ fn a_configuration_file_says_what_it_does_not_know() {
         ("[optimizer]\nlr = \"fast\"\n", "lr"),
         ("data = \"synth:planted\"\nepohcs = 3\n", "epohcs"),
         ("[model]\nkind = \"transformer\"\n", "transformer"),
+        ("[optimizer]\nschedule = { kind = \"cosine\", every = 3 }\n", "every"),
         ("epochs = \n", "line 1"),
     ] {
         fs::write(&config, text).unwrap();
         let message = girih(&["train", "--config", &config]).refused(1);
         assert!(says(&message, &config) && says(&message, culprit), "{text:?}: {message}");
     }
+}
+
+#[test]
+fn what_was_never_begun_is_not_resumed() {
+    let work = Workspace::new();
+    let out = work.arg("nothing");
+    let message = girih(&["train", "--resume", "--out", &out]).refused(2);
+    assert!(says(&message, &out) && says(&message, "config.toml") && says(&message, "--data"), "{message}");
+    assert!(names_in(work.folder()).is_empty());
+    // With data it begins at its start, as scripts that always resume want it.
+    girih(&["train", "--resume", "--out", &out, "--data", SMALL, "--epochs", "2"]).ok();
+    girih(&["train", "--resume", "--out", &out, "--epochs", "3"]).ok();
+    assert_eq!(losses(&work.path("nothing/metrics.jsonl")).len(), 3);
 }
 
 #[test]
@@ -211,6 +225,8 @@ fn evaluate_repeats_the_score_and_predict_names_every_node() {
         assert_eq!(girih(&[&args, flags].concat()).ok().result()["nodes"], 600);
         Array::read(&work.path(name)).unwrap()
     };
+    // Not over a checkpoint.
+    girih(&["predict", "--data", SMALL, "--checkpoint", &out, "--out", &file]).refused(2);
     let classes = predict("classes.npy", &[]).into_i64().unwrap();
     let logits = predict("logits.npy", &["--logits"]).into_matrix().unwrap();
     assert_eq!((classes.len(), logits.n_rows(), logits.n_cols()), (600, 600, 4));

@@ -16,7 +16,7 @@ use crate::{ALL_MODELS, Stage, config, planted, train, train_epochs, train_into}
 /// Small, but with dropout, decay, a schedule and a warm-up, so that a forgotten piece of state shows.
 fn demanding(kind: ModelKind, optimizer: OptimizerKind) -> TrainConfig {
     let optimizer =
-        OptimizerConfig { kind: optimizer, schedule: Schedule::Cosine, warmup: 3, ..OptimizerConfig::default() };
+        OptimizerConfig { kind: optimizer, schedule: Schedule::Cosine {}, warmup: 3, ..OptimizerConfig::default() };
     TrainConfig { optimizer, ..config(kind, 10) }
 }
 

@@ -90,6 +90,19 @@ fn with_several_labels(dataset: Dataset) -> Dataset {
 }
 
 #[test]
+fn without_test_nodes_nothing_is_said_of_them() {
+    let dataset = planted("nodes=300");
+    for mut dataset in [dataset.clone(), with_several_labels(dataset)] {
+        dataset.splits[0].test.clear();
+        let config = config(ModelKind::Gcn, 2);
+        let stage = Stage::new(dataset, &config);
+        let mut run = stage.run(&config);
+        train_epochs(&mut run, 2);
+        assert_eq!(run.test_report().unwrap().unwrap().f1, None);
+    }
+}
+
+#[test]
 fn several_labels_a_node_are_learnt() {
     let dataset = with_several_labels(planted("nodes=1500"));
     for kind in [ModelKind::Gcn, ModelKind::Sage] {
@@ -100,7 +113,7 @@ fn several_labels_a_node_are_learnt() {
         assert!(losses[119] < 0.8 * losses[0], "{kind:?}: {} → {}", losses[0], losses[119]);
         let fresh = stage.run(&config).test_report().unwrap().unwrap();
         let trained = run.test_report().unwrap().unwrap();
-        let (before, after) = (fresh.f1, trained.f1);
+        let (before, after) = (fresh.f1.unwrap(), trained.f1.unwrap());
         assert!(after.micro > before.micro + 0.15 && after.micro > 0.6, "{kind:?}: {before:?} → {after:?}");
         assert!(after.macro_ > before.macro_, "{kind:?}: {before:?} → {after:?}");
         for (fresh, trained) in

@@ -6,8 +6,8 @@ use girih_datasets::Outline;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{
-    HITS_K, InteractionSizes, LinkScores, Outcome, Ranking, RunSummary, Spread, StageTimes, TaskKind, TierShare,
-    TrainConfig, mean_over_labels,
+    HITS_K, InteractionSizes, LinkScores, Metric, Outcome, Ranking, RunSummary, Spread, StageTimes, TaskKind,
+    TierShare, TrainConfig, mean_over_labels,
 };
 
 use crate::history::Point;
@@ -106,7 +106,7 @@ impl Facts {
         } else if self.task == TaskKind::Links {
             add_links(&mut results, outcome);
         } else {
-            self.add_scores(&mut results, outcome);
+            self.add_scores(&mut results, outcome, config.metric);
         }
         if let Some(error) = outcome.wire_error {
             results.add(
@@ -127,9 +127,13 @@ impl Facts {
         results
     }
 
-    fn add_scores(&self, results: &mut Results, outcome: &Outcome) {
+    fn add_scores(&self, results: &mut Results, outcome: &Outcome, metric: Metric) {
         let percent = |spread: Option<Spread>| percent(outcome, spread);
-        let metric = if self.multi_label { ("f1_micro", "micro-F1") } else { ("accuracy", "accuracy") };
+        let metric = match (metric, self.multi_label) {
+            (Metric::RocAuc, _) => ("roc-auc", "ROC-AUC"),
+            (Metric::Accuracy, true) => ("f1_micro", "micro-F1"),
+            (Metric::Accuracy, false) => ("accuracy", "accuracy"),
+        };
         let test = outcome.over_runs(|run| run.best.test_accuracy);
         let val = outcome.over_runs(|run| run.best.val_accuracy);
         let last = outcome.over_runs(|run| run.last.test_accuracy);
@@ -138,6 +142,7 @@ impl Facts {
         if auc.is_some() {
             results.add("test_roc_auc", mean(auc), "Test ROC-AUC at the best epoch", percent(auc));
         }
+        let f1 = outcome.test.as_ref().and_then(|test| test.f1);
         let average_precision = outcome.test.as_ref().and_then(|test| mean_over_labels(&test.average_precision));
         let over = |what: fn(&RunSummary) -> Option<f64>| mean(outcome.over_runs(what));
         results
@@ -149,8 +154,8 @@ impl Facts {
             .add("metric", metric.0, "Score", metric.1)
             .add_hidden("val_roc_auc", over(|run| run.best.val_roc_auc))
             .add_hidden("test_roc_auc_std", auc.map(|s| s.std))
-            .add_hidden("test_f1_micro", outcome.test.as_ref().map(|test| test.f1.micro))
-            .add_hidden("test_f1_macro", outcome.test.as_ref().map(|test| test.f1.macro_))
+            .add_hidden("test_f1_micro", f1.map(|f1| f1.micro))
+            .add_hidden("test_f1_macro", f1.map(|f1| f1.macro_))
             .add_hidden("test_average_precision", average_precision)
             .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))
             .add_hidden("val_loss", over(|run| run.last.val_loss))

@@ -16,6 +16,7 @@ pub struct Observer {
     bar: Option<ProgressBar>,
     /// The folder to make when the first run starts; before that, a refused training leaves nothing behind.
     outputs: Option<OutputFolder>,
+    has_begun: bool,
     history: History,
     epochs: u64,
     runs: u64,
@@ -32,7 +33,7 @@ impl Observer {
             ProgressBar::new(config.epochs).with_style(style)
         });
         let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
-        Self { json, bar, outputs, history, epochs, runs, failure: None }
+        Self { json, bar, outputs, has_begun: false, history, epochs, runs, failure: None }
     }
 
     /// Takes note of an event, and of whether another has; says to stop when something cannot be written.
@@ -56,9 +57,9 @@ impl Observer {
         if self.failure.is_some() { Control::Stop } else { Control::Continue }
     }
 
-    /// Whether there is a folder to write results to, if there shall be one: not before the first run.
+    /// Whether a run has begun, and with it the folder for results, if there shall be one.
     pub fn has_begun(&self) -> bool {
-        self.outputs.is_none()
+        self.has_begun
     }
 
     fn start(&mut self, run: u64, epochs_done: u64) -> Result<(), CliError> {
@@ -69,6 +70,7 @@ impl Observer {
                 bar.set_prefix(format!("run {}/{} ", run + 1, self.runs));
             }
         }
+        self.has_begun = true;
         if let Some(outputs) = self.outputs.take() {
             self.history = outputs.begin()?;
         }

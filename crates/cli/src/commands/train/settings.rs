@@ -65,7 +65,7 @@ struct Chosen {
 pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let chosen =
         Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.map(ModelKind::from) };
-    let (spec, read_so, mut config) = match args.config.clone().or_else(|| resumed(args)) {
+    let (spec, read_so, mut config) = match args.config.clone().map_or_else(|| resumed(args), |file| Ok(Some(file)))? {
         Some(path) => read(&path, chosen)?,
         None => {
             let config = TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default());
@@ -108,9 +108,22 @@ fn below(spec: Option<String>, read: ReadConfig, flags: &DataArgs) -> DataArgs {
 }
 
 /// The settings of the session that is resumed, if it has left some.
-fn resumed(args: &TrainArgs) -> Option<PathBuf> {
-    let file = args.out.as_ref().filter(|_| args.resume)?.join(CONFIG_FILE);
-    file.exists().then_some(file)
+///
+/// # Errors
+/// When it has not, and nothing says what to begin with.
+fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
+    let Some(folder) = args.out.as_ref().filter(|_| args.resume) else { return Ok(None) };
+    let file = folder.join(CONFIG_FILE);
+    if file.exists() {
+        return Ok(Some(file));
+    }
+    if args.data.data.is_some() {
+        return Ok(None);
+    }
+    Err(CliError::Usage(format!(
+        "{}: there is no {CONFIG_FILE} to go on from; name the folder that training has written, or the data to begin with (--data)",
+        folder.display()
+    )))
 }
 
 /// A complete configuration file.
