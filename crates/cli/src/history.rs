@@ -78,21 +78,28 @@ impl Point {
 pub struct History {
     points: Vec<Point>,
     file: Option<(PathBuf, BufWriter<File>)>,
+    /// Keeps other processes out of its folder.
+    _lock: Option<File>,
 }
 
 impl History {
     /// A history without a file.
     pub fn in_memory() -> Self {
-        Self { points: Vec::new(), file: None }
+        Self { points: Vec::new(), file: None, _lock: None }
     }
 
     /// A history in `path`. What a file there holds already is kept when `resume`; a last line that a crash cut short
     /// is dropped.
     pub fn open(path: &Path, resume: bool) -> Result<Self, CliError> {
         let points = if resume && path.exists() { read(path)? } else { Vec::new() };
-        let mut history = Self { points, file: None };
+        let mut history = Self { points, file: None, _lock: None };
         history.rewrite(path)?;
         Ok(history)
+    }
+
+    /// The same with what keeps other processes out of its folder.
+    pub fn holding(self, lock: Option<File>) -> Self {
+        Self { _lock: lock, ..self }
     }
 
     /// Forgets the points of `run` after `epoch`, which a resumed run trains again. Later runs have checkpoints of

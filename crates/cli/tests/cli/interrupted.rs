@@ -96,6 +96,23 @@ fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
     assert!(checkpoint("out") == checkpoint("straight"), "the checkpoints differ");
 }
 
+#[cfg(unix)]
+#[test]
+fn one_session_at_a_time_trains_into_a_folder() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let args = ["train", "--data", SMALL, "--epochs", "1000000", "--out", &out, "--json"];
+    let (mut child, _rest) = start_and_read(&args, 2);
+    for flags in [&["--resume"][..], &["--resume", "--epochs", "2"]] {
+        let message = girih(&[&["train", "--out", &out], flags].concat()).refused(1);
+        assert!(says(&message, &out) && says(&message, "another process"), "{message}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    girih(&["train", "--out", &out, "--resume", "--epochs", "3"]).ok();
+    assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 3);
+}
+
 /// Nothing waits for a command that writes one file, and what it has of that is of no use.
 #[test]
 fn a_signal_ends_other_commands_without_a_trace() {

@@ -1,5 +1,6 @@
 //! [`OutputFolder`]: the files below `--out`.
 
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -31,13 +32,19 @@ impl OutputFolder {
     pub fn new(path: &Path, data: &DataArgs, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
         let folder = Self { path: path.to_owned(), config: settings::to_toml(data, config)?, resume };
         paths::check(path)?;
-        let used = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-        if used && !resume {
-            let ours = folder.config_file().exists();
-            let remedy = if ours { "continue it with --resume, or choose another" } else { "choose another" };
-            return Err(CliError::Other(format!("{}: the folder is not empty; {remedy} folder", path.display())));
-        }
+        folder.refuse_used()?;
         Ok(folder)
+    }
+
+    /// Refuses a folder with files in it, unless training goes on there.
+    fn refuse_used(&self) -> Result<(), CliError> {
+        let used = std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_some());
+        if !used || self.resume {
+            return Ok(());
+        }
+        let ours = self.config_file().exists();
+        let remedy = if ours { "continue it with --resume, or choose another" } else { "choose another" };
+        Err(CliError::Other(format!("{}: the folder is not empty; {remedy} folder", self.path.display())))
     }
 
     /// The same with the configuration that training has.
@@ -57,17 +64,20 @@ impl OutputFolder {
         self.path.join(CONFIG_FILE)
     }
 
-    /// Makes the folder with its configuration, and opens its history.
+    /// Makes the folder with its configuration, and opens its history, for this process alone.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When it cannot be written, or another process trains into it.
     pub fn begin(&self) -> Result<History, CliError> {
         std::fs::create_dir_all(&self.path).map_err(|e| CliError::io(&self.path, e))?;
+        let lock = locked(&self.path)?;
+        // Another training may have written here since.
+        self.refuse_used()?;
         if self.resume && !checkpoint_path(&self.path, 0).exists() {
             eprintln!("no checkpoint in {}: training begins at its start", self.path.display());
         }
         file::write_file(&self.config_file(), |out| Ok(out.write_all(self.config.as_bytes())?))?;
-        History::open(&self.path.join("metrics.jsonl"), self.resume)
+        Ok(History::open(&self.path.join("metrics.jsonl"), self.resume)?.holding(lock))
     }
 
     /// Writes the result and the page with the curves.
@@ -77,5 +87,24 @@ impl OutputFolder {
     pub fn finish(&self, title: &str, results: &Results, points: &[Point]) -> Result<(), CliError> {
         file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{}", results.to_json())?))?;
         report::write(&self.path.join("report.html"), title, &self.config, results, points)
+    }
+}
+
+/// A folder, opened for this process alone as long as that stays open; `None` where folders cannot be locked.
+fn locked(folder: &Path) -> Result<Option<File>, CliError> {
+    if !cfg!(unix) {
+        return Ok(None);
+    }
+    let opened = File::open(folder).map_err(|e| CliError::io(folder, e))?;
+    match opened.try_lock() {
+        Ok(()) => Ok(Some(opened)),
+        Err(TryLockError::WouldBlock) => Err(CliError::Other(format!(
+            "{}: another process trains into this folder; wait for it, or choose another folder",
+            folder.display()
+        ))),
+        Err(TryLockError::Error(error)) => {
+            tracing::debug!("{} is not locked: {error}", folder.display());
+            Ok(None)
+        }
     }
 }
