@@ -86,6 +86,9 @@ pub struct DataShape {
     pub n_features: usize,
     /// Classes.
     pub n_classes: usize,
+    /// Whether nodes may have several of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multi_label: bool,
     /// Users among the nodes, of data for a recommender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_users: Option<usize>,
@@ -103,8 +106,9 @@ impl DataShape {
     /// The identity of a data set with these hashes of its contents.
     #[must_use]
     pub fn of_outline(outline: &Outline, fingerprints: Vec<u32>) -> Self {
-        let &Outline { n_nodes, n_edges, n_features, n_classes, n_users, .. } = outline;
-        Self { name: outline.name.clone(), n_nodes, n_edges, n_features, n_classes, n_users, fingerprints }
+        let &Outline { n_nodes, n_edges, n_features, n_classes, multi_label, n_users, .. } = outline;
+        let name = outline.name.clone();
+        Self { name, n_nodes, n_edges, n_features, n_classes, multi_label, n_users, fingerprints }
     }
 
     /// Whether a run that trained on this data can go on with `other`: the same numbers for the same nodes in the same
@@ -168,7 +172,8 @@ impl DataShape {
     /// # Errors
     /// When it can not, saying why.
     pub fn check_widths(&self, other: &Self) -> Result<(), TrainError> {
-        if (self.n_features, self.n_classes) == (other.n_features, other.n_classes) {
+        let widths = |shape: &Self| (shape.n_features, shape.n_classes, shape.multi_label);
+        if widths(self) == widths(other) {
             return Ok(());
         }
         Err(TrainError::invalid(format!(
@@ -179,7 +184,7 @@ impl DataShape {
 
 impl fmt::Display for DataShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, n_nodes, n_edges, n_features, n_classes, n_users, fingerprints: _ } = self;
+        let Self { name, n_nodes, n_edges, n_features, n_classes, multi_label: _, n_users, fingerprints: _ } = self;
         let (nodes, edges) = (counted(*n_nodes, "node"), counted(*n_edges, "edge"));
         if let Some(n_users) = *n_users {
             let (users, items) = (counted(n_users, "user"), counted(n_nodes - n_users, "item"));

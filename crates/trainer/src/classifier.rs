@@ -31,7 +31,7 @@ impl<'a, B: Backend> Task<'a, B> {
     /// A task on `split`; nodes without a label are left out of the losses.
     ///
     /// # Errors
-    /// When no training node has a label, or the device's memory does not suffice.
+    /// When the device's memory does not suffice.
     pub fn new(backend: &B, labels: &'a Labels, targets: &'a Targets<B>, split: &'a Split) -> Result<Self, TrainError> {
         Self::on_ranks(backend, labels, targets, split, None)
     }
@@ -53,13 +53,16 @@ impl<'a, B: Backend> Task<'a, B> {
             .map(|(_, rows)| -> Vec<NodeId> { rows.iter().copied().filter(|&v| labels.is_labelled(v)).collect() });
         let here = labelled.each_ref().map(|rows| rows.len() as u64);
         let all = Ranks::totals(ranks, &here)?;
-        if all[0] == 0 {
-            return Err(TrainError::invalid(
-                "the split has no training nodes with a label; choose another split or add labels",
-            ));
-        }
         let part = |i: usize| Part::new(backend, &labelled[i], all[i] as usize);
         Ok(Self { labels, split, targets, train: part(0)?, val: part(1)?, test: part(2)? })
+    }
+
+    /// Refuses to train without a node to learn from: a model may be applied without any.
+    pub(crate) fn check_trains(&self) -> Result<(), TrainError> {
+        if self.train.n_all > 0 {
+            return Ok(());
+        }
+        Err(TrainError::invalid("the split has no training nodes with a label; choose another split or add labels"))
     }
 }
 
@@ -201,6 +204,10 @@ impl<'a, B: Backend> Classifier<'a, B> {
 impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
     fn model(&self) -> &dyn Model<B> {
         &*self.model
+    }
+
+    fn check_trains(&self) -> Result<(), TrainError> {
+        self.task.check_trains()
     }
 
     fn is_shared(&self) -> bool {

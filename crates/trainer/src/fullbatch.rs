@@ -89,6 +89,10 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         &mut self.state
     }
 
+    fn check_trains(&self) -> Result<(), TrainError> {
+        self.classifier.task.check_trains()
+    }
+
     /// One step on the whole graph: run, or repeated by the device.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::DROPOUT);

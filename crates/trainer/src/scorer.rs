@@ -12,6 +12,11 @@ pub(crate) trait Scorer<'a, B: Backend> {
     /// The model.
     fn model(&self) -> &dyn Model<B>;
 
+    /// As [`Run::check_trains`](crate::Run::check_trains).
+    fn check_trains(&self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
     /// Whether ranks that each have all take scores together, and not one for all of them.
     fn is_shared(&self) -> bool {
         false

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use girih_compute::Backend;
-use girih_datasets::{Dataset, Features, Labels, Outline, Split};
-use girih_graph_format::Matrix;
+use girih_datasets::{Dataset, Features, Labels, Outline, Split, UNLABELLED};
+use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
 use crate::batching::BatchConfig;
@@ -206,6 +206,7 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
             break;
         }
         let mut trainer = start(run)?;
+        trainer.check_trains()?;
         let file = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
         let mut reached = Reached { epoch: 1, kept: None };
         let done = train_run(
@@ -292,7 +293,7 @@ pub fn apply<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
+    let dataset = with_labels_for(&checkpoint.progress.data, dataset.with_codec(config.codec, config.seed)?);
     let found = DataShape::of(&dataset);
     checkpoint.progress.data.check_widths(&found)?;
     checkpoint.note_other_contents(&found);
@@ -313,6 +314,28 @@ pub fn apply<B: Backend>(
         (scores, report, trained.logits()?)
     };
     Ok((scores, report.expect("a classifier has classes"), logits))
+}
+
+/// Data for a model that was `trained` on others: with as many classes, of which nodes need have none, and with all nodes
+/// to be tested where no split says which.
+fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset {
+    let (n_nodes, n_classes) = (dataset.n_nodes(), trained.n_classes);
+    let labels = match dataset.labels {
+        None if trained.multi_label => {
+            let targets = Matrix::new(n_nodes, n_classes, vec![0.0; n_nodes * n_classes]);
+            Labels::Multi { n_classes, targets: targets.expect("as many zeros as it has elements") }
+        }
+        None => Labels::Single { n_classes, classes: vec![UNLABELLED; n_nodes] },
+        Some(Labels::Single { n_classes: found, classes }) if found < n_classes && !trained.multi_label => {
+            Labels::Single { n_classes, classes }
+        }
+        Some(labels) => labels,
+    };
+    let mut splits = if dataset.splits.is_empty() { vec![Split::default()] } else { dataset.splits };
+    for split in splits.iter_mut().filter(|split| split.nodes().is_empty()) {
+        split.test = (0..n_nodes as NodeId).collect();
+    }
+    Dataset { labels: Some(labels), splits, ..dataset }
 }
 
 /// Gives a run the best parameters of a checkpoint, and takes their scores.

@@ -96,6 +96,14 @@ pub trait Run<'a, B: Backend + 'a> {
     /// Where the run stands, to be changed.
     fn state_mut(&mut self) -> &mut RunState<'a, B>;
 
+    /// Refuses to train where there is nothing to learn from; a model that is trained may be applied there.
+    ///
+    /// # Errors
+    /// When there is nothing, saying what.
+    fn check_trains(&self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
     /// Goes through the training data once at learning rate `lr`, or through what is left of it; returns the mean loss,
     /// and the time of stages as the host's clock tells it. `None` when `watch` said to stop: the epoch can go on after
     /// that, from a [checkpoint](RunState::checkpoint) also. An epoch that cannot does not ask.

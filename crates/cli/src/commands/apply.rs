@@ -57,8 +57,14 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
         if loaded.predicts_links() {
             return links::evaluate(loaded, args);
         }
-        let speaks = loaded.speaks;
+        let (speaks, name) = (loaded.speaks, loaded.data.outline().name);
         let applied = loaded.apply(None)?;
+        let Scores { train_accuracy, val_accuracy, test_accuracy, .. } = applied.scores;
+        if [train_accuracy, val_accuracy, test_accuracy].iter().all(Option::is_none) {
+            return Err(CliError::Other(format!(
+                "{name}: no node of its split has a label to hold predictions against; girih predict writes what the model says of them"
+            )));
+        }
         if speaks {
             applied.print(args.output);
         }
@@ -144,19 +150,22 @@ pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
         if loaded.predicts_links() {
             return links::predict(loaded, args);
         }
-        let (speaks, outline) = (loaded.speaks, loaded.data.outline());
-        let mut predictions = Predictions::of(args.logits, outline.multi_label);
+        let (speaks, n_nodes, trained) =
+            (loaded.speaks, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());
+        let mut predictions = Predictions::of(args.logits, trained.multi_label);
         let applied = loaded.apply(Some(&mut |logits| predictions.take(logits)))?;
         if !speaks {
             return Ok(());
         }
         paths::make_parents(&args.out)?;
-        predictions.write(&args.out, (outline.n_nodes, outline.n_classes))?;
+        predictions.write(&args.out, (n_nodes, trained.n_classes))?;
         let (mut results, kind, out) = (applied.description, predictions.kind(), args.out.display().to_string());
-        results
-            .add("nodes", outline.n_nodes, "Nodes", outline.n_nodes.to_string())
-            .add("kind", kind, "Values", kind)
-            .add("out", out.as_str(), "Written to", out.as_str());
+        results.add("nodes", n_nodes, "Nodes", n_nodes.to_string()).add("kind", kind, "Values", kind).add(
+            "out",
+            out.as_str(),
+            "Written to",
+            out.as_str(),
+        );
         results.print(args.output.json);
         Ok(())
     })

@@ -237,6 +237,28 @@ fn evaluate_repeats_the_score_and_predict_names_every_node() {
 }
 
 #[test]
+fn a_model_predicts_where_no_node_has_a_label() {
+    let work = Workspace::new();
+    let (graph, folder) = (work.arg("graph.csv"), work.arg("data"));
+    girih(&["convert", "--data", SMALL, "--out", &graph]).ok();
+    girih(&["convert", "--data", SMALL, "--out", &folder]).ok();
+    let features = work.arg("data/features.npy");
+    let unlabelled = ["--data", &graph, "--features", &features];
+    let by_layers = ["--model", "sage", "--batch", "neighbor", "--score-by", "layers"];
+    for (name, flags) in [("full", &[][..]), ("layers", &by_layers)] {
+        let out = work.arg(name);
+        girih(&[&["train", "--data", SMALL, "--epochs", "5", "--out", &out], flags].concat()).ok();
+        let predict = |file: &str, data: &[&str]| {
+            girih(&[&["predict", "--checkpoint", &out, "--out", &work.arg(file)], data].concat()).ok();
+            Array::read(&work.path(file)).unwrap().into_i64().unwrap()
+        };
+        assert_eq!(predict("found.npy", &unlabelled), predict("expected.npy", &["--data", SMALL]), "{name}");
+        let message = girih(&[&["evaluate", "--checkpoint", &out], &unlabelled[..]].concat()).refused(1);
+        assert!(says(&message, &graph) && says(&message, "label"), "{message}");
+    }
+}
+
+#[test]
 fn a_model_is_not_applied_to_data_of_another_shape() {
     let work = Workspace::new();
     let out = work.arg("out");

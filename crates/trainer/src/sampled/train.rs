@@ -221,6 +221,10 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         &mut self.state
     }
 
+    fn check_trains(&self) -> Result<(), TrainError> {
+        self.scorer.check_trains()
+    }
+
     /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let Self { state, batches, whole, scorer, world, on_device } = self;
