@@ -213,7 +213,7 @@ impl Recipe {
         if edges > most {
             return Err(DatasetError::spec(format!(
                 "{nodes} nodes hold at most {most} generated edges (half of all pairs), {edges} are asked for; lower \
-                 degree= below {} or take more nodes",
+                 degree= to {} or less, or take more nodes",
                 nodes.saturating_sub(1) / 2
             )));
         }

@@ -256,3 +256,14 @@ fn what_cannot_be_had_is_refused_up_front() {
     let error = memory::check_fits(recipe.peak_bytes(), Some(64 << 30)).unwrap_err();
     assert!(error.is_too_large() && error.to_string().contains("SCALE"), "{error}");
 }
+
+#[test]
+fn a_graph_that_is_too_dense_names_a_degree_that_is_not() {
+    for nodes in [1, 2, 9, 10, 41] {
+        let load =
+            |degree: usize| crate::load(&format!("synth:planted,nodes={nodes},degree={degree}"), &Default::default());
+        let message = load(nodes + 50).unwrap_err().to_string();
+        let most: usize = message.split("degree= to ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert!(load(most).is_ok(), "{nodes} nodes: {message}");
+    }
+}
