@@ -25,7 +25,8 @@ pub struct DataArgs {
     /// `.codes`
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
-    /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown
+    /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown, or with a row of 0 and 1 for
+    /// each, of several labels a node
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
     /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader
