@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::provenance::{Commit, today};
 use crate::timing::Summary;
+use girih_graph_format::file;
 use girih_machine::{Ceilings, Machine};
 
 /// Everything that one run of one suite found.
@@ -179,11 +181,8 @@ impl Report {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let failed = |e: std::io::Error| format!("{}: {e}", path.display());
         let text = serde_json::to_string_pretty(self)? + "\n";
-        let unfinished = path.with_extension("json.unfinished");
-        fs::write(&unfinished, text).map_err(failed)?;
-        fs::rename(&unfinished, path).map_err(|e| failed(e).into())
+        Ok(file::write_file(path, |out| Ok(out.write_all(text.as_bytes())?))?)
     }
 
     /// For each case, how often its median fits into the same case's of `baseline`: above one is faster than then.

@@ -12,7 +12,8 @@ use girih_tiers::HostReads;
 use girih_trainer::distributed::Layout;
 use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig};
 
-use super::sampled::{beside_one, n_devices, tiers, train_on};
+use super::sampled::{n_devices, tiers, train_on};
+use super::several::Times;
 use super::{Setup, gpu, sage};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs};
@@ -57,7 +58,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
-    let (mut uncompressed, mut alike): (Option<(&Way, f64)>, _) = (None, Vec::new());
+    let (mut uncompressed, mut alike): (Option<(&Way, f64)>, _) = (None, Times::of(Dtype::Bf16));
     for way in &ways {
         let (epoch, outcome) = epochs_of(way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(way.n_devices * BATCH_SIZE).max(1);
@@ -81,11 +82,11 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                 .with(&format!("{tier}_reads_percent"), 100.0 * share.reads);
         }
         if way.config.precision == Dtype::Bf16 && way.config.codec.is_none() {
-            alike.push((way.n_devices, report.cases.len()));
+            case = alike.note(way.n_devices, case);
         }
         report.add(case)?;
     }
-    beside_one(report, &alike, TIMES_ONE);
+    report.goals.extend(alike.goal(4, TIMES_ONE));
     Ok(())
 }
 

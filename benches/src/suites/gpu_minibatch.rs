@@ -14,7 +14,8 @@ use girih_trainer::distributed::Layout;
 use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
-use super::sampled::{beside_one, n_devices, tiers, train_on};
+use super::sampled::{n_devices, tiers, train_on};
+use super::several::Times;
 use super::{DTYPES, Setup, gpu, sage};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
@@ -55,20 +56,20 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, BATCH_SIZES[0])))
         .transpose()?;
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
-    let (mut peers_turn, mut alike) = (Vec::new(), Vec::new());
+    let (mut peers_turn, mut alike) = (Vec::new(), Times::of(Dtype::Bf16));
     for way in ways {
         let epoch = epoch_of(&way, &dataset, setup.protocol)?;
         let n_batches = n_train.div_ceil(way.config.batch_size.unwrap_or(n_train).max(1));
-        let case =
+        let mut case =
             Case::new(way.name.clone(), epoch).with("ms_a_batch", 1e3 * epoch.median_s / n_batches.max(1) as f64);
         peers_turn.extend(way.times_peer.map(|times| (report.cases.len(), times, epoch.median_s)));
         let TrainConfig { batch_size, precision, codec, .. } = &way.config;
         if (*batch_size, *precision, codec) == (Some(way.n_devices * BATCH_SIZES[0]), Dtype::Bf16, &None) {
-            alike.push((way.n_devices, report.cases.len()));
+            case = alike.note(way.n_devices, case);
         }
         report.add(case)?;
     }
-    beside_one(report, &alike, TIMES_ONE);
+    report.goals.extend(alike.goal(4, TIMES_ONE));
     let Some(mut peer) = peer else { return Ok(()) };
     let name = peer.name().to_owned();
     let theirs = peer_epoch(&mut peer, setup.protocol)?;

@@ -4,8 +4,9 @@
 //! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row
 //! blocks of the partition, `inside`, in which every device keeps its share of the edges. One device works in the order
 //! of the whole graph. The last part of a name says in how many stages rows travel; `/rounded` behind it, that they are
-//! rounded to bf16 for that, and `/peer`, that they are copied from the memory of other devices. With `--timelines DIR` every case on several trains a few epochs more, of
-//! which a timeline is written there, and says what the busiest device did in one.
+//! rounded to bf16 for that, and `/peer`, that they are copied from the memory of other devices. With `--timelines DIR`
+//! every case on several trains a few epochs more, of which a timeline is written there, and says what the busiest
+//! device did in one.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -24,6 +25,7 @@ use super::epochs::Epochs;
 use super::gpu::{self, Order};
 use super::gpu_fullbatch::{gcn, hidden};
 use super::predicted::Predictions;
+use super::several::Times;
 use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs, occupancy};
@@ -53,19 +55,20 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     // Four devices do all that two do.
     let wanted = setup.ways_of(named_plans(CARDS_MAX, transports), |(name, _)| name)?;
     let mut predictions = Predictions::new(n_cards.min(CARDS_MAX), transports)?;
+    let mut by_storage = DTYPES.map(Times::of);
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
         let mut alone = Vec::new();
-        for precision in DTYPES {
+        for (precision, times) in DTYPES.into_iter().zip(&mut by_storage) {
             let time = suite.on_one(&whole, precision)?;
-            let name = format!("{kind}/{}/1", precision.name());
-            report.add(Case::new(name, time).with("x_one", 1.0))?;
+            let case = times.note(1, Case::new(format!("{kind}/{}/1", precision.name()), time));
+            report.add(case.with("x_one", 1.0))?;
             alone.push(time);
         }
         for n in [2, 4].into_iter().filter(|n| *n <= n_cards) {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
             for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
-                for (precision, one) in DTYPES.into_iter().zip(&alone) {
+                for ((precision, one), times) in DTYPES.into_iter().zip(&alone).zip(&mut by_storage) {
                     let predicted = predictions.of(dataset, &suite.config(precision))?;
                     let group = format!("{kind}-{where_}/{}/{n}", precision.name());
                     let all = named_plans(n, transports).into_iter().filter(|(_, (plan, _))| plan.suits(precision));
@@ -74,8 +77,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                     {
                         let several = Several::new((n, cuts), sharing, (precision, transport))?;
                         let time = suite.on_several(dataset, &several)?;
-                        let case =
-                            Case::new(format!("{group}/{name}"), time).with("x_one", one.median_s / time.median_s);
+                        let case = times.note(n, Case::new(format!("{group}/{name}"), time));
+                        let case = case.with("x_one", one.median_s / time.median_s);
                         let like = if sharing.rounds() { format!("{group}/rounded") } else { group.clone() };
                         let mut case = predictions.beside(case, &like, &predicted.forecast(&several.ranks)?);
                         if let Some(folder) = &setup.timelines {
@@ -88,24 +91,15 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         }
     }
     report.goals.extend(predictions.goals());
-    report.goals.extend(DTYPES.into_iter().flat_map(|precision| goals_beside_one(&report.cases, precision)));
+    report.goals.extend(by_storage.iter().flat_map(goals_beside_one));
     Ok(())
 }
 
-/// Goals for the fastest way of each number of devices, beside the fastest of one.
-fn goals_beside_one(cases: &[Case], precision: Dtype) -> Vec<Goal> {
-    let fastest = |n: usize| {
-        let part = format!("/{}/{n}", precision.name());
-        let of_n = cases.iter().filter(|case| case.name.ends_with(&part) || case.name.contains(&format!("{part}/")));
-        of_n.map(|case| 1e3 * case.time.median_s).min_by(f64::total_cmp)
-    };
-    let Some(one_ms) = fastest(1) else { return Vec::new() };
-    let goal = |(n, times, times_of_short): (usize, f64, Option<f64>)| {
-        let times = if one_ms > SHORT_MS { times } else { times_of_short? };
-        let what = format!("the fastest of {n} devices, {}: ms, {times} times as fast as one", precision.name());
-        Some(Goal::at_most(what, fastest(n)?, one_ms / times))
-    };
-    TIMES_ONE.into_iter().filter_map(goal).collect()
+/// Goals for the fastest way of each number of devices.
+fn goals_beside_one(times: &Times) -> Vec<Goal> {
+    let Some(one_ms) = times.fastest_ms(1) else { return Vec::new() };
+    let wanted = |(n, long, short)| Some((n, if one_ms > SHORT_MS { long } else { short? }));
+    TIMES_ONE.into_iter().filter_map(wanted).filter_map(|(n, wanted)| times.goal(n, wanted)).collect()
 }
 
 /// How devices share the work.
@@ -309,23 +303,20 @@ mod tests {
 
     #[test]
     fn goals_are_for_the_fastest_of_each_number_of_devices() {
-        let case = |name: &str, ms: f64| Case::new(name, Summary::of(&[ms / 1e3]));
-        let cases = [
-            case("community/f32/1", 100.0),
-            case("degree/f32/1", 90.0),
-            case("community-whole/f32/2/1d/dense/1", 60.0),
-            case("community-inside/f32/4/1d/dense/1/rounded/peer", 29.0),
-            case("community-inside/f32/4/1d/rows/1", 40.0),
-            case("community/bf16/1", 6.0),
-            case("community-inside/bf16/2/1d/rows/1", 5.0),
-            case("community-inside/bf16/4/1d/rows/1", 2.0),
-        ];
-        let found = |precision| -> Vec<(f64, bool)> {
-            goals_beside_one(&cases, precision).iter().map(|goal| (goal.found.round(), goal.is_met)).collect()
+        let goals = |ways: &[(usize, f64)]| {
+            let mut times = Times::of(Dtype::F32);
+            for &(n, ms) in ways {
+                times.note(n, Case::new("a way", Summary::of(&[ms / 1e3])));
+            }
+            goals_beside_one(&times)
         };
-        assert_eq!(found(Dtype::F32), [(60.0, false), (29.0, true)]);
-        assert_eq!(found(Dtype::Bf16), [(2.0, true)]);
-        assert!(goals_beside_one(&cases[1..1], Dtype::F32).is_empty());
+        let found = |ways: &[(usize, f64)]| -> Vec<(f64, bool)> {
+            goals(ways).iter().map(|goal| (goal.found.round(), goal.is_met)).collect()
+        };
+        let (long, short) = ([(1, 100.0), (1, 90.0), (2, 60.0), (4, 29.0), (4, 40.0)], [(1, 6.0), (2, 5.0), (4, 2.0)]);
+        assert_eq!(found(&long), [(60.0, false), (29.0, true)]);
+        assert_eq!(found(&short), [(2.0, true)]);
+        assert!(goals(&[]).is_empty());
     }
 
     #[test]

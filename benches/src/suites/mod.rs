@@ -27,6 +27,7 @@ mod sage;
 mod sampled;
 mod sampling;
 mod scaling;
+mod several;
 mod spmm;
 mod tiers;
 mod trainings;

@@ -10,7 +10,7 @@ use girih_tiers::CacheShares;
 use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{Observer, Outcome, SessionOptions, TierConfig, TrainConfig, train};
 
-use crate::{Error, Goal, Report};
+use crate::Error;
 
 /// How long a rank waits for another: one may load for long.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -44,24 +44,4 @@ pub(super) fn train_on(
     let ranks = RankOptions { layout, transport, ..RankOptions::new(grid, Exchange::Dense, DEADLINE) };
     let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
     Ok(TrainJob::new(dataset.clone(), config, &ranks, &session, observe).on_devices(&cards, connect)?)
-}
-
-/// Adds to what several devices do how many times as fast as one of them they are, each with as many seeds a batch and
-/// in the fastest of its ways, and the goal for four. Cases are named by how many devices they have and where they are
-/// in the report.
-pub(super) fn beside_one(report: &mut Report, cases: &[(usize, usize)], times_of_four: f64) {
-    let fastest = |report: &Report, n| {
-        let of_n = cases.iter().filter(|(devices, _)| *devices == n);
-        of_n.map(|&(_, at)| report.cases[at].time.median_s).min_by(f64::total_cmp)
-    };
-    let Some(one_s) = fastest(report, 1) else { return };
-    for &(_, at) in cases.iter().filter(|(devices, _)| *devices > 1) {
-        let case = &mut report.cases[at];
-        *case = case.clone().with("x_one", one_s / case.time.median_s);
-    }
-    if let Some(four_s) = fastest(report, 4) {
-        let what =
-            format!("the fastest way of four devices: ms an epoch, {times_of_four} times as fast as that of one");
-        report.goals.push(Goal::at_most(what, 1e3 * four_s, 1e3 * one_s / times_of_four));
-    }
 }

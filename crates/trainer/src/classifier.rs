@@ -197,7 +197,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         let layerwise = self.layerwise(state)?;
         let (tape, logits) = self.forward(state, layerwise.as_ref())?;
         let predictions = Predictions::of(tape.backend(), tape.value(logits), self.task.labels, self.ranks())?;
-        predictions.report(&self.task.split.test)
+        predictions.report(&self.task.split.test, self.task.test.n_all)
     }
 }
 

@@ -109,13 +109,11 @@ impl<'l, B: Backend> Predictions<'l, B> {
         Ok(metric(&scores, &answers))
     }
 
-    /// Everything there is to say of `rows`.
+    /// Everything there is to say of `rows`, of which so many have a label on all ranks.
     ///
     /// # Errors
     /// When another rank fails.
-    pub(crate) fn report(&self, rows: &[NodeId]) -> Result<TestReport, TrainError> {
-        let n_labelled = rows.iter().filter(|&&row| self.labels.is_labelled(row)).count();
-        let n_labelled = self.totals(&[n_labelled as u64])?[0];
+    pub(crate) fn report(&self, rows: &[NodeId], n_labelled: usize) -> Result<TestReport, TrainError> {
         let confusion = self.confusion(rows)?;
         Ok(TestReport {
             f1: (n_labelled > 0).then(|| confusion.f1()),

@@ -332,7 +332,7 @@ fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset {
         Some(labels) => labels,
     };
     let mut splits = if dataset.splits.is_empty() { vec![Split::default()] } else { dataset.splits };
-    for split in splits.iter_mut().filter(|split| split.nodes().is_empty()) {
+    for split in splits.iter_mut().filter(|split| split.parts().iter().all(|(_, nodes)| nodes.is_empty())) {
         split.test = (0..n_nodes as NodeId).collect();
     }
     Dataset { labels: Some(labels), splits, ..dataset }

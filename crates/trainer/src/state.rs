@@ -301,7 +301,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         let chooses = scores.ranking.is_some() || scores.val(self.config.metric).is_some();
         if self.last.is_none() && !chooses && self.config.patience.is_some() {
             tracing::warn!(
-                "patience waits for a better validation score, of which there is none: no validation node has a label, or all have the                  same; the run goes through all epochs"
+                "patience waits for a better validation score, of which there is none: no validation node has a label, or all have the same; the run goes through all epochs"
             );
         }
         if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
