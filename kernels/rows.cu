@@ -26,15 +26,22 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
     }
 }
 
+// What marks addresses on the host, in lists that tell them from those on cards.
+static const u64 ON_HOST = 1ull << 63;
+
 // Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says; null there: nowhere.
 struct PlacedRows {
     const char *first;
     // The address of each row; null where they follow each other.
     const u64 *rows;
     u64 row_bytes;
+    // Whether those that are marked are nowhere.
+    u64 only_on_cards;
 
     __device__ __forceinline__ const char *row(u32 id) const {
-        return rows ? reinterpret_cast<const char *>(__ldg(&rows[id])) : first + id * row_bytes;
+        if (!rows) return first + id * row_bytes;
+        const u64 address = __ldg(&rows[id]);
+        return only_on_cards && (address & ON_HOST) ? nullptr : reinterpret_cast<const char *>(address & ~ON_HOST);
     }
 };
 
@@ -106,20 +113,19 @@ extern "C" __global__ void note_places(const u32 *ids, u32 n, u32 is_noted, u32 
     for (u32 i = (u32)first_thread(); i < n; i += (u32)n_threads()) places[ids[i]] = is_noted ? i + 1 : 0;
 }
 
-// Which of `n` rows a batch has to get from afar, in whatever order: how many, which begins as zero, then their ids; and for whose sake.
-// Not those that the batch before has, whose addresses are kept there; null for all others. Rows of an address within `stay` are on this
-// card, and if rows are brought, those with any address are no matter of this list.
-extern "C" __global__ void list_far(const u64 *rows, RowsBefore before, u64 stay_begin, u64 stay_end, u32 are_brought, const u32 *ids, u32 n,
-                                    u32 *far, u32 *places, u64 *kept) {
+// Which of `n` rows a batch has to get from the host, in whatever order: how many, which begins as zero, then their ids; and for whose sake.
+// Not those that `rows`, if there are any, says are on a card; nor those that the batch before has, whose addresses are kept there; null for
+// all others.
+extern "C" __global__ void list_far(const u64 *rows, RowsBefore before, const u32 *ids, u32 n, u32 *far, u32 *places, u64 *kept) {
     const u32 lane = threadIdx.x % 32;
     // Whole warps, so that each adds once.
     for (u32 first = (u32)first_thread() / 32 * 32; first < n; first += (u32)n_threads()) {
         const u32 i = first + lane, id = i < n ? ids[i] : 0;
         const u64 address = rows && i < n ? __ldg(&rows[id]) : 0;
-        const bool is_placed = are_brought && address, stays = address >= stay_begin && address < stay_end;
-        const u32 place = before.places && i < n && !is_placed && !stays ? before.places[id] : 0;
+        const bool is_on_card = address && !(address & ON_HOST);
+        const u32 place = before.places && i < n && !is_on_card ? before.places[id] : 0;
         if (kept && i < n) kept[i] = place ? (u64)(before.first + (place - 1) * before.row_bytes) : 0;
-        const bool is_far = i < n && !is_placed && !place;
+        const bool is_far = i < n && !is_on_card && !place;
         const u32 others = __ballot_sync(~0u, is_far);
         u32 at = lane == 0 && others ? atomicAdd(far, (u32)__popc(others)) : 0;
         at = __shfl_sync(~0u, at, 0) + __popc(others & ((1u << lane) - 1));

@@ -414,13 +414,12 @@ fn a_rank_that_fails_ends_those_who_hear_of_it_from_others() {
     }
 }
 
-/// A rank that fails while the graphs of others wait on their cards for copies, and for a sum behind them.
+/// A rank that fails while the graphs of others wait on their cards for rows, and for a sum behind them.
 #[test]
 fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
-    let [_, transport @ CardTransport::Peer] = transports()[..] else { return };
     let optimizer = AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, step: 1 };
     let inputs = StepInputs { keys: Vec::new(), optimizer };
-    for sums in [false, true] {
+    for (transport, sums) in transports().into_iter().flat_map(|by| [(by, false), (by, true)]) {
         let Some(cards) = several() else { return };
         let start = Instant::now();
         let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
@@ -444,7 +443,7 @@ fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
             }
             Ok(())
         });
-        check_ended_by_rank_one(outcome, start, &format!("sums {sums}"));
+        check_ended_by_rank_one(outcome, start, &format!("by {transport}, sums {sums}"));
         assert!(cards[0].n_repeated() >= 4, "{} steps were graphs", cards[0].n_repeated());
     }
 }

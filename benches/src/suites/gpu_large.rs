@@ -107,11 +107,17 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         };
         let cached = |every, one| tiers(Some((every, one)), None);
         way("features on the host", cached(0.0, 0.0), None);
-        if n == 1 && precision == Dtype::Bf16 {
+        let mut each_read = |name: &str, tiers: TierConfig| {
             for host_reads in [HostReads::Staged, HostReads::InPlace] {
-                let name = format!("features on the host, {host_reads}");
-                way(&name, TierConfig { host_reads, ..cached(0.0, 0.0) }, None);
+                way(&format!("{name}, {host_reads}"), TierConfig { host_reads, ..tiers }, None);
             }
+        };
+        if precision == Dtype::Bf16 {
+            each_read("features on the host", cached(0.0, 0.0));
+            each_read("cache 0.4", cached(0.4, 0.0));
+        }
+        if n > 1 {
+            each_read("cache 0.1, and 0.6 on one each", cached(0.1, 0.6));
         }
         if precision == Dtype::Bf16 {
             way("cache 0.1", cached(0.1, 0.0), None);
@@ -145,7 +151,7 @@ mod tests {
 
     #[test]
     fn ways_are_configurations_that_train() {
-        for (n_devices, n_ways) in [(1, 10), (4, 16)] {
+        for (n_devices, n_ways) in [(1, 12), (4, 24)] {
             let ways = ways(16, n_devices, Protocol { warm_up: 1, repeats: 1 });
             ways.iter().for_each(|way| way.config.validate().unwrap_or_else(|error| panic!("{}: {error}", way.name)));
             assert_eq!(ways.len(), n_ways);

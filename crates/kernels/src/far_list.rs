@@ -1,4 +1,4 @@
-//! [`FarList`]: which rows a batch has to get from afar: those that neither a card nor the batch before has.
+//! [`FarList`]: which rows a batch has to get from the host: those that neither a card nor the batch before has.
 //!
 //! Batches have rows in common, the more of them the more of the graph each reads, and the rows of a batch are still on
 //! the card when those of the next are asked for. What both have is copied there, which takes little beside what a bus
@@ -9,7 +9,6 @@
 //! ids ───────────────────────────────────────────────┴─▶ far: ids and places;  kept: an address for each of the others
 //! ```
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, PushKernelArg};
@@ -43,17 +42,6 @@ pub(crate) struct RowsOfBatch {
     pub(crate) first: u64,
     /// Bytes of each.
     pub(crate) row_bytes: usize,
-}
-
-/// Where rows are beside the batch before.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Elsewhere {
-    /// The address of a list of their addresses, as [`OnCards`](crate::placed::OnCards) has it, or zero.
-    pub(crate) list: u64,
-    /// Addresses of this card's own memory: what is there is read there.
-    pub(crate) own: Range<u64>,
-    /// Whether rows without an address are brought by the host; those with one are no matter of the list then.
-    pub(crate) are_brought: bool,
 }
 
 /// What a [`FarList`] writes of a batch.
@@ -103,7 +91,8 @@ impl FarList {
         self.before.is_some()
     }
 
-    /// Puts on a stream what lists the rows of some ids, so many at an address.
+    /// Puts on a stream what lists the rows of some ids, so many at an address; those are on cards that a list at
+    /// another address says, or none if that is zero.
     ///
     /// # Safety
     /// Ids have to be rows, and lists to have room for as many. Lists of one `FarList` are put on one stream. The rows
@@ -113,7 +102,7 @@ impl FarList {
         cuda: &Cuda,
         stream: &Arc<CudaStream>,
         (ids, n): (u64, usize),
-        (elsewhere, before): (&Elsewhere, Option<RowsOfBatch>),
+        (on_cards, before): (u64, Option<RowsOfBatch>),
         lists: &mut Lists,
     ) -> Result<(), DriverError> {
         let before = self.before.as_ref().zip(before);
@@ -128,10 +117,10 @@ impl FarList {
             unsafe { places.note(stream, rows.ids, argument.places, true) }?;
         }
         stream.memset_zeros(&mut lists.far.slice_mut(..1))?;
-        let (n_ids, are_brought) = (n as u32, u32::from(elsewhere.are_brought));
+        let n_ids = n as u32;
         let mut launch = stream.launch_builder(&self.list_far);
-        launch.arg(&elsewhere.list).arg(&argument).arg(&elsewhere.own.start).arg(&elsewhere.own.end).arg(&are_brought);
-        launch.arg(&ids).arg(&n_ids).arg(&mut lists.far).arg(&mut lists.places).arg(&mut lists.kept);
+        launch.arg(&on_cards).arg(&argument).arg(&ids).arg(&n_ids);
+        launch.arg(&mut lists.far).arg(&mut lists.places).arg(&mut lists.kept);
         // SAFETY: ids are rows, each of which has an address if there is a list of them, and a place; there is room for
         // each of them, and for their number before them.
         unsafe { launch.launch(threads_for(n)) }?;
@@ -196,6 +185,6 @@ impl Lists {
 
     /// Those that the batch before has, of so many bytes each; the others are nowhere.
     pub(crate) fn kept(&self, cuda: &Cuda, row_bytes: usize) -> RowsArgument {
-        RowsArgument { first: 0, rows: cuda.pointer(Some(&self.kept)), row_bytes: row_bytes as u64 }
+        RowsArgument::listed(cuda.pointer(Some(&self.kept)), row_bytes as u64)
     }
 }

@@ -4,15 +4,16 @@
 //!
 //! A batch reads each of its rows once, and those that the batch before has from there ([`far_list`](crate::far_list)).
 //! Those on cards are read in place, from the device's memory or over links between cards. Those on the host lie in
-//! pinned memory that the same launch reads over the bus, or are brought by its cores and by copies
-//! ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. Of a code book (paper B) only codes travel, and where
+//! pinned memory that a launch of few blocks reads over the bus at the same time, or are brought by its cores and by
+//! copies ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. One launch for both would have a warp wait for
+//! the host with rows of cards in its hands. Of a code book (paper B) only codes travel, and where
 //! sums of rows are all that is wanted, these are made from codes ([`code_book`](crate::code_book)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaEvent, CudaSlice};
+use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
 use girih_compress::CompressedFeatures;
 use girih_compute::{ComputeError, Dtype, FarRows, RowReader, RowStore, RowSums, Shape, Transpose, checks};
 use girih_graph_format::{Matrix, NodeId};
@@ -22,12 +23,12 @@ use rayon::prelude::*;
 use crate::Cuda;
 use crate::code_book::{CodeBook, CodeSums};
 use crate::device::{BLOCK, Ending};
-use crate::far_list::{Elsewhere, FarList, Lists, RowsOfBatch};
+use crate::far_list::{FarList, Lists, RowsOfBatch};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows, SharedPinned};
-use crate::row_launch::{Names, RowLaunch, RowsArgument};
+use crate::row_launch::{Names, ON_HOST, RowLaunch, RowsArgument};
 use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
 use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, Wanted};
 
@@ -39,9 +40,7 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that keep the bus busy with rows as they are, and no more: blocks of a step's products
 /// that take all of a multiprocessor wait for those that read, and its commands, which come over the bus, too, wait
 /// behind the reads under way. A warp that decodes has one code under way, so that more of them are wanted.
-const BLOCKS_OF_BUS: (u32, u32) = (6, 1024);
-/// As before, for rows of which cards have some: these have to come beside the others, and there are more of them.
-const BLOCKS_OF_BOTH: (u32, u32) = (33, 512);
+const BLOCKS_OF_BUS: (u32, u32) = (5, 1024);
 
 /// See the module.
 struct CudaRows {
@@ -49,8 +48,9 @@ struct CudaRows {
     row_bytes: usize,
     memory: Memory,
     form: Form,
-    /// Where what is begun goes on.
+    /// Where what is begun goes on: what is on the host, and what cards have.
     side: Ending,
+    near: Ending,
     launch: RowLaunch,
     /// Of codes.
     sums: Option<SumsOfCodes>,
@@ -90,8 +90,8 @@ pub(crate) enum Memory {
 struct Begun {
     /// The result, and how many rows it has.
     to: (u64, usize),
-    /// Recorded behind what was launched for it, if anything was.
-    launched: Option<CudaEvent>,
+    /// Recorded behind what was launched for it.
+    launched: Vec<CudaEvent>,
     /// What the host brings of it, if anything.
     asked: Option<Asked>,
     /// Room for rows that do not come to where they belong.
@@ -133,7 +133,7 @@ impl Cuda {
         checks::allocation(Shape::new(n_rows, pitch(form.cols)), dtype.n_bytes())?;
         let row_bytes = form.row_bytes();
         let offset = |row| (row * row_bytes) as u64;
-        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: ON_HOST };
         let write = |range: Range<usize>, memory: &mut [u8]| form.write_all(memory, rows, range.start);
         let (memory, source): (_, Arc<dyn RowSource>) = if Self::brings_rows(row_bytes, reads) {
             let source: Arc<dyn RowSource> = if dtype == Dtype::F32 || rows.buffer().is_mapped() {
@@ -163,7 +163,7 @@ impl Cuda {
         let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
         let (n_rows, row_bytes, form) = (codes.n_rows(), codes.codec().row_bytes(), Form::Codes(book));
         let offset = |row| (row * row_bytes) as u64;
-        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: ON_HOST };
         let memory = match placement {
             Some((placement, reads)) if Self::brings_rows(row_bytes, reads) => {
                 let source: Arc<dyn RowSource> = Arc::new(RowsOfCodes { codes: codes.clone(), row_bytes });
@@ -237,17 +237,18 @@ impl Cuda {
     }
 
     fn rows(&self, (n_rows, row_bytes): (usize, usize), memory: Memory, form: Form) -> Result<CudaRows, ComputeError> {
-        let side = self.device.ending(&self.device.urgent_stream().map_err(Self::failed(OPERATION))?);
+        let stream = || self.device.urgent_stream().map_err(Self::failed(OPERATION));
+        let (side, near) = (self.device.ending(&stream()?), self.device.ending(&stream()?));
         let (launch, sums) = match &form {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
         };
         // Of codes the batch before has what they stand for, and not themselves.
         let has_before = matches!(form, Form::Dense(_)) && !memory.is_on_devices();
-        let is_listed = has_before || memory.brought().is_some_and(|(_, on_cards)| on_cards.is_some());
+        let is_listed = has_before || memory.cards_beside_host().is_some();
         let far_list = is_listed.then(|| FarList::new(self, OPERATION, (n_rows, has_before))).transpose()?;
         let (begun, spare) = (Mutex::default(), Mutex::default());
-        Ok(CudaRows { n_rows, row_bytes, memory, form, side, launch, sums, far_list, begun, spare })
+        Ok(CudaRows { n_rows, row_bytes, memory, form, side, near, launch, sums, far_list, begun, spare })
     }
 }
 
@@ -262,16 +263,35 @@ impl Memory {
         }
     }
 
-    /// What brings rows, and what is on cards beside, if not all are.
-    fn brought(&self) -> Option<(&StagedRows, Option<&OnCards>)> {
+    /// What brings rows, if cards do not have all of them.
+    fn brought(&self) -> Option<&StagedRows> {
         match self {
             Self::Staged(staged, on_cards) | Self::Split(staged, on_cards)
                 if on_cards.as_ref().is_none_or(|on_cards| !on_cards.are_all()) =>
             {
-                Some((staged, on_cards.as_ref()))
+                Some(staged)
             }
             _ => None,
         }
+    }
+
+    /// Whether rows are read in place on the host.
+    fn is_read_on_host(&self) -> bool {
+        match self {
+            Self::Placed(placed) => !placed.are_on_cards(),
+            Self::Written(_) | Self::WrittenTogether(_) => true,
+            Self::Staged(..) | Self::Split(..) | Self::Device(_) => false,
+        }
+    }
+
+    /// Whether rows are read on cards.
+    fn is_read_on_cards(&self) -> bool {
+        self.on_cards().is_some() || matches!(self, Self::Device(_))
+    }
+
+    /// What cards have, of rows of which hosts have others.
+    fn cards_beside_host(&self) -> Option<&OnCards> {
+        self.on_cards().filter(|on_cards| !on_cards.are_all())
     }
 
     /// Those that cards have some of.
@@ -305,25 +325,27 @@ impl SumsOfCodes {
 impl CudaRows {
     /// What a launch reads; `None` where rows are brought and none is on a card.
     fn argument(&self, cuda: &Cuda) -> Option<RowsArgument> {
-        let (first, rows) = match &self.memory {
-            Memory::Placed(placed) => placed.addresses(cuda),
-            Memory::Staged(_, on_cards) | Memory::Split(_, on_cards) => (0, on_cards.as_ref()?.list(cuda)),
-            Memory::Written(pinned) => (pinned.address(), 0),
-            Memory::WrittenTogether(shared) => (shared.memory().address(), 0),
-            Memory::Device(bytes) => (cuda.pointer(Some(bytes)), 0),
-        };
-        Some(RowsArgument { first, rows, row_bytes: self.row_bytes as u64 })
+        let (listed, at) = (RowsArgument::listed, RowsArgument::at);
+        let row_bytes = self.row_bytes as u64;
+        Some(match &self.memory {
+            Memory::Placed(placed) => placed.argument(cuda, row_bytes),
+            Memory::Staged(_, on_cards) | Memory::Split(_, on_cards) => {
+                listed(on_cards.as_ref()?.list(cuda), row_bytes)
+            }
+            Memory::Written(pinned) => at(pinned.address(), row_bytes),
+            Memory::WrittenTogether(shared) => at(shared.memory().address(), row_bytes),
+            Memory::Device(bytes) => at(cuda.pointer(Some(bytes)), row_bytes),
+        })
     }
 
-    /// Blocks and threads of a launch.
-    fn threads(&self, launch: &RowLaunch) -> (u32, u32) {
-        match (&self.memory, launch.decodes()) {
-            (Memory::Placed(placed), false) if placed.are_on_host() => BLOCKS_OF_BUS,
-            (Memory::Placed(placed), false) if !placed.are_on_cards() => BLOCKS_OF_BOTH,
-            (Memory::Written(_) | Memory::WrittenTogether(_), _) => BLOCKS_OF_BUS,
-            (Memory::Placed(_) | Memory::Staged(..) | Memory::Split(..), _) => ON_CARDS,
-            (Memory::Device(_), _) => IN_DEVICE,
-        }
+    /// Blocks and threads of a launch for rows on cards.
+    fn threads_on_cards(&self) -> (u32, u32) {
+        if matches!(self.memory, Memory::Device(_)) { IN_DEVICE } else { ON_CARDS }
+    }
+
+    /// Blocks and threads of a launch for rows of the host alone.
+    fn threads_of_bus(launch: &RowLaunch) -> (u32, u32) {
+        if launch.decodes() { ON_CARDS } else { BLOCKS_OF_BUS }
     }
 
     fn begun(&self) -> MutexGuard<'_, VecDeque<Begun>> {
@@ -374,9 +396,11 @@ impl CudaRows {
     fn launch(&self, cuda: &Cuda, ids: &CudaIds, to: u64) -> Result<(), ComputeError> {
         let Some(rows) = self.argument(cuda) else { return Ok(()) };
         let (names, to) = (Names::of(cuda.pointer(Some(&ids.ids))), (to, ids.range.len as u64));
+        let threads =
+            if self.memory.is_read_on_cards() { self.threads_on_cards() } else { Self::threads_of_bus(&self.launch) };
         // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for
         // each id.
-        let launched = unsafe { self.launch.put(&cuda.device.stream, self.threads(&self.launch), rows, names, to) };
+        let launched = unsafe { self.launch.put(&cuda.device.stream, threads, rows, names, to) };
         launched.map_err(Cuda::failed(OPERATION))
     }
 
@@ -389,29 +413,30 @@ impl CudaRows {
         stored: Option<CudaSlice<u8>>,
     ) -> Result<Begun, ComputeError> {
         let (failed, n) = (Cuda::failed(OPERATION), ids.range.len);
-        let (at_ids, brought, side) = (cuda.pointer(Some(&ids.ids)), self.memory.brought(), self.side.stream());
+        let (at_ids, side, near) = (cuda.pointer(Some(&ids.ids)), self.side.stream(), self.near.stream());
+        let (brought, beside_host) = (self.memory.brought(), self.memory.cards_beside_host());
         let mut begun = Begun { to: (to, n), stored, has_before: before.is_some(), ..Begun::default() };
-        if before.is_some() || brought.is_some_and(|(_, on_cards)| on_cards.is_some()) {
+        if before.is_some() || beside_host.is_some() {
             begun.lists = Some(self.lists(cuda, n)?);
         }
         if brought.is_some() && (begun.lists.is_some() || launch.decodes()) {
             begun.arriving = Some(self.room(cuda, n)?);
         }
         // Behind the making of room, too.
-        side.join(&cuda.device.stream).map_err(&failed)?;
+        [side, near].into_iter().try_for_each(|stream| stream.join(&cuda.device.stream)).map_err(&failed)?;
         if let Some((far_list, lists)) = self.far_list.as_ref().zip(begun.lists.as_mut()) {
             let before = before.map(|(ids, rows)| RowsOfBatch {
                 ids: (cuda.pointer(Some(&ids.ids)), ids.range.len),
                 first: cuda.pointer(Some(&rows.data)),
                 row_bytes: self.row_bytes,
             });
-            let elsewhere = self.elsewhere(cuda);
+            let on_cards = beside_host.map_or(0, |on_cards| on_cards.list(cuda));
             // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who
             // begins keeps what was read before, and its ids.
-            unsafe { far_list.put(cuda, side, (at_ids, n), (&elsewhere, before), lists) }.map_err(&failed)?;
+            unsafe { far_list.put(cuda, side, (at_ids, n), (on_cards, before), lists) }.map_err(&failed)?;
         }
-        // Before what is read here: it takes longer.
-        if let Some((staged, _)) = brought {
+        // Before what is read on cards: it takes longer.
+        if let Some(staged) = brought {
             let wanted = begun.lists.as_ref().map_or(Wanted::All(at_ids, n), |lists| lists.wanted(cuda, n));
             let to = begun.arriving.as_ref().map_or(to, |room| cuda.pointer(Some(room)));
             let ready = side.record_event(None).map_err(&failed)?;
@@ -419,27 +444,26 @@ impl CudaRows {
             // finished.
             begun.asked = Some(unsafe { staged.ask(ready, wanted, to) }?);
         }
-        if let Some(rows) = self.argument(cuda) {
-            let listed = begun.lists.as_ref().filter(|_| brought.is_none());
-            let names = listed.map_or(Names::of(at_ids), |lists| lists.far(cuda));
+        let mut put = |stream: &Arc<CudaStream>, threads, rows, names| -> Result<(), DriverError> {
             // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row
             // for each id.
-            unsafe { launch.put(side, self.threads(launch), rows, names, (to, n as u64)) }.map_err(&failed)?;
-            begun.launched = Some(side.record_event(None).map_err(&failed)?);
+            unsafe { launch.put(stream, threads, rows, names, (to, n as u64)) }?;
+            begun.launched.push(stream.record_event(None)?);
+            Ok(())
+        };
+        if let Some(rows) = self.argument(cuda).filter(|_| self.memory.is_read_on_host()) {
+            let names = begun.lists.as_ref().map_or(Names::of(at_ids), |lists| lists.far(cuda));
+            put(side, Self::threads_of_bus(launch), rows, names).map_err(&failed)?;
+        }
+        if let Some(rows) = self.argument(cuda).filter(|_| self.memory.is_read_on_cards()) {
+            put(near, self.threads_on_cards(), rows.only_on_cards(), Names::of(at_ids)).map_err(&failed)?;
         }
         Ok(begun)
     }
 
-    /// Where rows are beside the batch before.
-    fn elsewhere(&self, cuda: &Cuda) -> Elsewhere {
-        let are_brought = self.memory.brought().is_some();
-        let Some(on_cards) = self.memory.on_cards() else { return Elsewhere { are_brought, ..Elsewhere::default() } };
-        Elsewhere { list: on_cards.list(cuda), own: on_cards.own(), are_brought }
-    }
-
     /// Begins to take no rows: where all ranks ask together, this one does, too.
     fn begin_nothing(&self, cuda: &Cuda) -> Result<Begun, ComputeError> {
-        let Some((staged, _)) = self.memory.brought().filter(|_| matches!(self.memory, Memory::Split(..))) else {
+        let Some(staged) = self.memory.brought().filter(|_| matches!(self.memory, Memory::Split(..))) else {
             return Ok(Begun::default());
         };
         let ready = cuda.device.stream.record_event(None).map_err(Cuda::failed(OPERATION))?;
@@ -452,8 +476,8 @@ impl CudaRows {
     fn wait_for(&self, cuda: &Cuda, mut begun: Begun) -> Result<Option<CudaSlice<u8>>, ComputeError> {
         let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
         let n_brought = begun.asked.take().map_or(Ok(0), |asked| asked.wait_on(stream));
-        // Lists are made before what this is recorded behind; where nothing is, before what was asked for.
-        begun.launched.take().map_or(Ok(()), |launched| stream.wait(&launched)).map_err(&failed)?;
+        // Lists are made before what is read or asked for on the host.
+        begun.launched.iter().try_for_each(|launched| stream.wait(launched)).map_err(&failed)?;
         let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
         // Whoever has the room next waits for this stream, and it is freed in its order.
         let mut spare = self.spare();
@@ -501,7 +525,7 @@ impl CudaRows {
 
     /// Rows that follow each other on the device.
     fn stored_in(&self, cuda: &Cuda, rows: &CudaSlice<u8>) -> RowsArgument {
-        RowsArgument { first: cuda.pointer(Some(rows)), rows: 0, row_bytes: self.row_bytes as u64 }
+        RowsArgument::at(cuda.pointer(Some(rows)), self.row_bytes as u64)
     }
 
     /// What was read before, if lists leave out what it has.
@@ -594,7 +618,7 @@ impl RowSums<Cuda> for CudaRows {
         let stored = self.wait_for(cuda, begun)?;
         self.check_sums((block, ids), own.as_deref(), sums)?;
         // Without ids nothing is read.
-        let nothing = RowsArgument { first: 0, rows: 0, row_bytes: self.row_bytes as u64 };
+        let nothing = RowsArgument::at(0, self.row_bytes as u64);
         let here = (self.argument(cuda).unwrap_or(nothing), cuda.pointer(Some(&ids.ids)));
         let (rows, ids) = stored.as_ref().map_or(here, |room| (self.stored_in(cuda, room), 0));
         if let Some(own) = own.filter(|own| !own.shape.is_empty()) {
@@ -652,5 +676,6 @@ impl Drop for CudaRows {
     fn drop(&mut self) {
         // What it reads is freed after this.
         self.side.wait();
+        self.near.wait();
     }
 }

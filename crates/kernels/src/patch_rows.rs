@@ -135,7 +135,7 @@ impl OwnRows {
 
     /// Rows that follow each other, the first of them at this address.
     fn rows_at(&self, first: u64) -> RowsArgument {
-        RowsArgument { first, rows: 0, row_bytes: self.row_bytes() }
+        RowsArgument::at(first, self.row_bytes())
     }
 
     /// Own rows, as their ids among all nodes name them.
@@ -209,8 +209,7 @@ impl PatchRows {
         match &self.way {
             Way::Asked(asking) => self.bring_asked(asking, ids, out),
             Way::InPlace { addresses, .. } => {
-                let rows = self.side.pointer(Some(addresses));
-                let rows = RowsArgument { first: 0, rows, row_bytes: self.own.row_bytes() };
+                let rows = RowsArgument::listed(self.side.pointer(Some(addresses)), self.own.row_bytes());
                 let names = Names::of(self.side.pointer(Some(&ids.ids)));
                 self.put(&self.put, rows, names, (out, ids.range.len as u64))
             }

@@ -22,6 +22,7 @@ use crate::Cuda;
 use crate::device::Ending;
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
+use crate::row_launch::RowsArgument;
 
 /// Rows that a thread of the host copies at a time.
 const ROWS_AT_ONCE: usize = 1 << 10;
@@ -37,6 +38,8 @@ pub(crate) struct Rows<'a> {
     pub(crate) n_rows: usize,
     /// Where a row begins if all follow each other, in bytes; that of `n_rows` is where the last one ends.
     pub(crate) offset: &'a (dyn Fn(usize) -> u64 + Sync),
+    /// What marks addresses on the host in the list of them; zero: nothing does.
+    pub(crate) mark: u64,
 }
 
 impl Rows<'_> {
@@ -105,17 +108,16 @@ enum HostMemory {
 /// Rows that cards have, and on this one a list of where each row is.
 pub(crate) struct OnCards {
     _slabs: Vec<Arc<Slab>>,
-    /// Addresses of those of this card.
-    own: Range<u64>,
     addresses: CudaSlice<u64>,
-    /// Whether they are all rows.
+    /// Whether they are all rows, or none.
     are_all: bool,
+    are_none: bool,
     uses: Ending,
 }
 
 /// What a card has.
 struct Slab {
-    bytes: Option<CudaSlice<u8>>,
+    _bytes: Option<CudaSlice<u8>>,
     address: u64,
 }
 
@@ -150,7 +152,7 @@ impl PlacedRows {
         let on_host = Arc::new(HostPieces::pinned(cuda, rows, write, &group)?);
         let near = Near::of(placement, group.size);
         let copy = |row: usize, to: &mut [u8]| to.copy_from_slice(on_host.row(row, (rows.offset)(row), to.len()));
-        let address = |row: usize| on_host.address(row, (rows.offset)(row));
+        let address = |row: usize| on_host.address(row, (rows.offset)(row)) | rows.mark;
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
         let is_listed = !near.is_none() || group.size > 1;
         let on_cards = is_listed.then(|| OnCards::new(cuda, rows, (&mut read, &address), &near, &group)).transpose()?;
@@ -169,12 +171,15 @@ impl PlacedRows {
 
     /// Where cards have some of them.
     pub(crate) fn on_cards(&self) -> Option<&OnCards> {
-        self.on_cards.as_ref()
+        self.on_cards.as_ref().filter(|on_cards| !on_cards.are_none)
     }
 
-    /// Whether the host has all of them, in one piece.
-    pub(crate) fn are_on_host(&self) -> bool {
-        self.on_cards.is_none()
+    /// Rows of so many bytes, as a launch reads them.
+    pub(crate) fn argument(&self, cuda: &Cuda, row_bytes: u64) -> RowsArgument {
+        match &self.on_cards {
+            None => RowsArgument::at(self.on_host.pieces[0].address(), row_bytes),
+            Some(listed) => RowsArgument::listed(listed.list(cuda), row_bytes),
+        }
     }
 
     /// The address of the first row, and that of the list of addresses, one of which is zero.
@@ -225,10 +230,10 @@ impl OnCards {
         let slabs = group.hand_out(rows.operation, slab)?;
         let addresses = cuda.upload_list(rows.operation, &near.addresses(rows, on_host, &slabs, group.rank))?;
         Ok(Self {
-            own: slabs[group.rank].addresses(),
             _slabs: slabs,
             addresses,
             are_all: near.len() == rows.n_rows,
+            are_none: near.is_none(),
             uses: cuda.device.ending(&cuda.device.stream),
         })
     }
@@ -236,11 +241,6 @@ impl OnCards {
     /// The address of the list of addresses.
     pub(crate) fn list(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(&self.addresses))
-    }
-
-    /// Addresses of those that are in this card's own memory.
-    pub(crate) fn own(&self) -> Range<u64> {
-        self.own.clone()
     }
 
     /// Whether they are all rows.
@@ -331,7 +331,7 @@ impl Slab {
     fn new(cuda: &Cuda, rows: &Rows<'_>, read: ReadRows<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
         let n_bytes = nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum();
         if n_bytes == 0 {
-            return Ok(Self { bytes: None, address: 0 });
+            return Ok(Self { _bytes: None, address: 0 });
         }
         let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
         let (mut first, mut left) = (0, nodes);
@@ -346,11 +346,7 @@ impl Slab {
         }
         // Others may read it as soon as they know of it.
         cuda.device.wait(rows.operation)?;
-        Ok(Self { address: cuda.pointer(Some(&bytes)), bytes: Some(bytes) })
-    }
-
-    fn addresses(&self) -> Range<u64> {
-        self.address..self.address + self.bytes.as_ref().map_or(0, CudaSlice::len) as u64
+        Ok(Self { address: cuda.pointer(Some(&bytes)), _bytes: Some(bytes) })
     }
 }
 

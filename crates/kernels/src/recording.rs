@@ -47,8 +47,10 @@ enum Stage {
     Known {
         n_watched: u32,
     },
-    /// It does nothing that cannot be captured.
-    Fit,
+    /// It does nothing that cannot be captured, and allocates so many bytes on its way.
+    Fit {
+        n_bytes: usize,
+    },
     Captured(Box<Graph>),
     /// It cannot be captured.
     Unfit,
@@ -96,11 +98,22 @@ enum Now {
     Neither,
     Watched {
         inputs: StepInputs,
-        /// What cannot be captured.
-        obstacle: Option<&'static str>,
+        seen: Seen,
     },
     /// With the address of the page.
-    Captured { inputs: StepInputs, page: u64 },
+    Captured {
+        inputs: StepInputs,
+        page: u64,
+    },
+}
+
+/// What was seen of a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// What cannot be captured.
+    obstacle: Option<&'static str>,
+    /// Bytes that it allocated on its way, all together.
+    n_bytes: usize,
 }
 
 impl Now {
@@ -108,8 +121,8 @@ impl Now {
     fn obstacle(&mut self, what: &'static str) -> Result<(), ComputeError> {
         match self {
             Self::Neither => Ok(()),
-            Self::Watched { obstacle, .. } => {
-                obstacle.get_or_insert(what);
+            Self::Watched { seen, .. } => {
+                seen.obstacle.get_or_insert(what);
                 Ok(())
             }
             Self::Captured { .. } => Err(ComputeError::device(OPERATION, format!("it {what}"))),
@@ -168,6 +181,13 @@ impl Recorder {
         self.now().obstacle(what)
     }
 
+    /// Takes note that an operation allocates so many bytes.
+    pub(crate) fn allocates(&self, n_bytes: usize) {
+        if let Now::Watched { seen, .. } = &mut *self.now() {
+            seen.n_bytes += n_bytes;
+        }
+    }
+
     /// The address that kernels read a key of draws from; zero where they take it by value.
     ///
     /// # Errors
@@ -217,12 +237,12 @@ impl Cuda {
             }
             Stage::Known { n_watched } => {
                 let n_watched = *n_watched + 1;
-                let mine = self.watched(inputs, step)?;
+                let Seen { obstacle: mine, n_bytes } = self.watched(inputs, step)?;
                 let obstacle = if self.all_agree(mine.is_none())? { None } else { mine.or(Some(OTHERS)) };
-                recording.0 = stage_after(n_watched, obstacle);
+                recording.0 = stage_after(n_watched, Seen { obstacle, n_bytes });
             }
-            Stage::Fit => {
-                recording.0 = self.first_launch(inputs, step)?;
+            Stage::Fit { n_bytes } => {
+                recording.0 = self.first_launch(inputs, *n_bytes, step)?;
             }
             Stage::Captured(graph) if graph.page.len() == n_words(inputs) => {
                 if let Some(peers) = self.device.peers() {
@@ -241,29 +261,26 @@ impl Cuda {
         Ok(())
     }
 
-    /// Runs a step, and says what of it cannot be captured.
-    fn watched<E>(
-        &self,
-        inputs: &StepInputs,
-        step: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Option<&'static str>, E> {
-        *self.recorder.now() = Now::Watched { inputs: inputs.clone(), obstacle: None };
+    /// Runs a step, and says what was seen of it.
+    fn watched<E>(&self, inputs: &StepInputs, step: &mut dyn FnMut() -> Result<(), E>) -> Result<Seen, E> {
+        *self.recorder.now() = Now::Watched { inputs: inputs.clone(), seen: Seen::default() };
         let done = step();
         let seen = std::mem::take(&mut *self.recorder.now());
         done.map(|()| match seen {
-            Now::Watched { obstacle, .. } => obstacle,
-            Now::Neither | Now::Captured { .. } => None,
+            Now::Watched { seen, .. } => seen,
+            Now::Neither | Now::Captured { .. } => Seen::default(),
         })
     }
 
-    /// Captures a step and launches it, or runs it, if that fails.
+    /// Captures a step, which allocates so many bytes, and launches it; or runs it, if that fails.
     fn first_launch<E: From<ComputeError> + fmt::Display>(
         &self,
         inputs: &StepInputs,
+        n_bytes: usize,
         step: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Stage, E> {
         // Ranks capture together, too: in some exchanges they tell each other where rows lie.
-        let room = self.check_memory();
+        let room = self.check_memory(n_bytes);
         let captured = match self.all_agree(room.is_ok())? {
             true => self.capture(inputs, step),
             false => room.and(Err(OTHERS.to_owned())),
@@ -315,25 +332,27 @@ impl Cuda {
         Ok(Graph { graph, stream: Arc::clone(stream), page })
     }
 
-    /// Whether a graph may take what steps compute on their way a second time, beside what the pool keeps for them. It
-    /// must not take what others will ask for: all that fits without graphs fits with them.
-    fn check_memory(&self) -> Result<(), String> {
+    /// Whether a graph may take what a step computes on its way, and allocates `n_bytes` for, a second time, beside what
+    /// the pool keeps for it. It must not take what others will ask for: all that fits without graphs fits with them.
+    fn check_memory(&self, n_bytes: usize) -> Result<(), String> {
         if !self.device.stream.context().has_async_alloc() {
             return Err("the card allocates no memory in the order of its stream".to_owned());
         }
         let kept = self.device.kept_bytes().map_err(|error| error.to_string())?;
         let free = self.device.unused_bytes().map_err(|error| error.to_string())?;
-        if free < kept + SPARE_BYTES {
-            return Err(format!("it would take up to {kept} bytes, and {free} are free"));
+        // What it allocates is not all in use at once, and was taken from what is kept now.
+        let wanted = n_bytes.min(kept);
+        if free < wanted + SPARE_BYTES {
+            return Err(format!("it would take up to {wanted} bytes, and {free} are free"));
         }
         Ok(())
     }
 }
 
 /// What follows when a step was watched for the `n_watched`th time.
-fn stage_after(n_watched: u32, obstacle: Option<&'static str>) -> Stage {
+fn stage_after(n_watched: u32, Seen { obstacle, n_bytes }: Seen) -> Stage {
     match obstacle {
-        None => Stage::Fit,
+        None => Stage::Fit { n_bytes },
         Some(_) if n_watched < WATCHED_MAX => Stage::Known { n_watched },
         Some(what) => {
             tracing::debug!("steps run without a graph: each {what}");
@@ -384,7 +403,7 @@ mod tests {
     #[test]
     fn values_are_arguments_where_nothing_is_captured() {
         let key = Key::new(5, 5);
-        for mut now in [Now::Neither, Now::Watched { inputs: inputs(2, 0.1), obstacle: None }] {
+        for mut now in [Now::Neither, Now::Watched { inputs: inputs(2, 0.1), seen: Seen::default() }] {
             assert_eq!((now.key(key).unwrap(), now.rates(|_| false).unwrap()), (0, 0));
             now.obstacle("waits").unwrap();
         }
@@ -392,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_captured_is_noted_first_and_refused_then() {
-        let watched = || Now::Watched { inputs: inputs(2, 0.1), obstacle: None };
+        let watched = || Now::Watched { inputs: inputs(2, 0.1), seen: Seen::default() };
         type Cause = fn(&mut Now) -> Result<(), ComputeError>;
         let causes: [Cause; 3] = [
             |now| now.key(Key::new(5, 5)).map(drop),
@@ -402,20 +421,33 @@ mod tests {
         for cause in causes {
             let mut now = watched();
             cause(&mut now).unwrap();
-            assert!(matches!(now, Now::Watched { obstacle: Some(_), .. }), "{now:?}");
+            assert!(matches!(now, Now::Watched { seen: Seen { obstacle: Some(_), .. }, .. }), "{now:?}");
             assert!(cause(&mut captured(2)).is_err());
         }
         let mut now = watched();
         let (key, lr) = (inputs(2, 0.1).keys[1], 0.1);
         now.key(key).unwrap();
         now.rates(|step| step.lr == lr).unwrap();
-        assert!(matches!(now, Now::Watched { obstacle: None, .. }), "{now:?}");
+        assert!(matches!(now, Now::Watched { seen: Seen { obstacle: None, .. }, .. }), "{now:?}");
+    }
+
+    #[test]
+    fn what_a_watched_step_allocates_is_added_up() {
+        let recorder = Recorder::default();
+        recorder.allocates(5);
+        *recorder.now() = Now::Watched { inputs: inputs(0, 0.1), seen: Seen::default() };
+        for n_bytes in [16, 8] {
+            recorder.allocates(n_bytes);
+        }
+        let now = recorder.now();
+        assert!(matches!(*now, Now::Watched { seen: Seen { n_bytes: 24, .. }, .. }), "{now:?}");
     }
 
     #[test]
     fn a_step_is_watched_until_it_is_fit_or_patience_ends() {
-        assert!(matches!(stage_after(1, None), Stage::Fit));
-        assert!(matches!(stage_after(1, Some("waits")), Stage::Known { n_watched: 1 }));
-        assert!(matches!(stage_after(WATCHED_MAX, Some("waits")), Stage::Unfit));
+        let seen = |obstacle| Seen { obstacle, n_bytes: 7 };
+        assert!(matches!(stage_after(1, seen(None)), Stage::Fit { n_bytes: 7 }));
+        assert!(matches!(stage_after(1, seen(Some("waits"))), Stage::Known { n_watched: 1 }));
+        assert!(matches!(stage_after(WATCHED_MAX, seen(Some("waits"))), Stage::Unfit));
     }
 }

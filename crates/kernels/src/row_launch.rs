@@ -8,13 +8,34 @@ use crate::Cuda;
 use crate::code_book::{CodeBook, Decoding};
 use crate::compile::Source;
 
+/// What marks addresses on the host in lists of them, as in `kernels/rows.cu`.
+pub(crate) const ON_HOST: u64 = 1 << 63;
+
 /// `PlacedRows` of `kernels/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RowsArgument {
-    pub(crate) first: u64,
-    pub(crate) rows: u64,
-    pub(crate) row_bytes: u64,
+    first: u64,
+    rows: u64,
+    row_bytes: u64,
+    only_on_cards: u64,
+}
+
+impl RowsArgument {
+    /// Rows of so many bytes, one after the other from an address.
+    pub(crate) fn at(first: u64, row_bytes: u64) -> Self {
+        Self { first, rows: 0, row_bytes, only_on_cards: 0 }
+    }
+
+    /// Rows of so many bytes where a list at an address says.
+    pub(crate) fn listed(rows: u64, row_bytes: u64) -> Self {
+        Self { first: 0, rows, row_bytes, only_on_cards: 0 }
+    }
+
+    /// The same without those that the list marks as [on the host](ON_HOST).
+    pub(crate) fn only_on_cards(self) -> Self {
+        Self { only_on_cards: 1, ..self }
+    }
 }
 
 /// `Names` of `kernels/rows.cu`.

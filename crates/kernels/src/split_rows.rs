@@ -50,7 +50,7 @@ impl Cuda {
         }
         check_placed(placement)?;
         let offset = |row| (row * row_bytes) as u64;
-        let placed = Rows { operation: OPERATION, n_rows, offset: &offset };
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: 0 };
         let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
         let group = Group::of(self, OPERATION, placement)?;
         let on_cards = OnCards::beside_host(self, &placed, &mut read, (placement, &group))?;

@@ -3,16 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::TierError;
+use crate::{Rates, TierError};
 
-/// Threads of the host for each card from which on they bring short rows sooner than the card reads them.
+/// Threads of the host for each card that bring rows as fast as they can be brought; fewer have something else to do.
 const THREADS_MIN: usize = 8;
-/// Bytes of rows that are short. Rows anywhere in many GB of pinned memory come at about 90 million a second, hardly
-/// two from one page, and longer ones at the speed of the bus; threads bring either at two thirds of that.
-const SHORT_ROW_BYTES: usize = 512;
-/// Bytes of pinned memory, all rows together, from which on that is so: reads of short rows slow down from 50 GB/s of 1
-/// GB to 44 of 7 GB and 23 of 28 GB.
+/// Bytes a second that threads bring to a card.
+const BROUGHT: f64 = 35e9;
+/// The same to all cards of a host together. Its memory passes each byte four times: it is read, put into a buffer, which
+/// is read before it is written, and copied from there.
+const BROUGHT_TO_ALL: f64 = 49e9;
+/// Bytes of pinned memory, all rows together, from which on rows anywhere in it come by
+/// [so many a second](SCATTERED_ROWS): hardly two are from one page. Rows of 256 bytes come at 50 GB/s of 1 GB, at 44 of
+/// 7 GB, and at 23 of 28 GB.
 const MANY_BYTES: u64 = 12 << 30;
+/// See [`MANY_BYTES`].
+const SCATTERED_ROWS: f64 = 90e6;
 
 /// Rows of the host, as far as it matters to how cards get them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,30 +37,45 @@ impl HostRowSizes {
     pub fn n_bytes(&self) -> u64 {
         self.n_rows as u64 * self.row_bytes as u64
     }
+
+    /// Bytes a second that each card reads in place.
+    fn in_place(&self) -> f64 {
+        let bus = Rates::h200().host.bytes_per_second;
+        if self.n_bytes() < MANY_BYTES { bus } else { bus.min(SCATTERED_ROWS * self.row_bytes as f64) }
+    }
 }
 
 /// What the host has for bringing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMeans {
-    /// Threads for each card.
+    /// Cards that have rows brought, or read them.
+    pub n_cards: usize,
+    /// Threads for each of them.
     pub n_threads: usize,
     /// Bytes of memory that are free.
     pub free_bytes: u64,
 }
 
 impl HostMeans {
-    /// Those of this machine, whose memory is taken to suffice where the system does not tell.
+    /// Those of this machine, with so many threads for all cards, whose memory is taken to suffice where the system
+    /// does not tell.
     #[must_use]
-    pub fn here(n_threads: usize) -> Self {
-        Self { n_threads, free_bytes: girih_machine::memory::free_bytes().unwrap_or(u64::MAX) }
+    pub fn here(n_threads: usize, n_cards: usize) -> Self {
+        let free_bytes = girih_machine::memory::free_bytes().unwrap_or(u64::MAX);
+        Self { n_cards, n_threads: n_threads / n_cards.max(1), free_bytes }
+    }
+
+    /// Bytes a second that threads bring to each card.
+    fn brought(&self) -> f64 {
+        if self.n_threads < THREADS_MIN { 0.0 } else { BROUGHT.min(BROUGHT_TO_ALL / self.n_cards.max(1) as f64) }
     }
 }
 
 /// How cards get rows of features that are in memory of the host. It changes no number, only who works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostReads {
-    /// In place, but where rows are short and many and the host has cores enough for each card, or where a copy of them
-    /// would take more than half of its free memory: there staged.
+    /// What is faster: in place, but where rows are short and many and the host has cores enough for each of few cards.
+    /// Where a copy of the rows would take more than half of its free memory, staged.
     #[default]
     Auto,
     /// Cores of the host gather the rows of a batch in pinned buffers, and copies bring them.
@@ -75,8 +95,7 @@ impl HostReads {
             return self;
         }
         let has_room = rows.are_copied || rows.n_bytes() <= host.free_bytes / 2;
-        let is_slow = rows.row_bytes < SHORT_ROW_BYTES && rows.n_bytes() >= MANY_BYTES;
-        if has_room && !(is_slow && host.n_threads >= THREADS_MIN) { Self::InPlace } else { Self::Staged }
+        if has_room && rows.in_place() >= host.brought() { Self::InPlace } else { Self::Staged }
     }
 
     /// As it is spelt on the command line.
@@ -119,10 +138,11 @@ mod tests {
 
     #[test]
     fn rows_are_brought_where_that_is_sooner_or_takes_less_memory() {
-        let chosen = |(n_rows, row_bytes, are_copied), n_threads, free_bytes| {
+        let of_cards = |(n_rows, row_bytes, are_copied), n_cards, n_threads, free_bytes| {
             let rows = HostRowSizes { n_rows, row_bytes, are_copied };
-            HostReads::Auto.chosen(&rows, &HostMeans { n_threads, free_bytes })
+            HostReads::Auto.chosen(&rows, &HostMeans { n_cards, n_threads, free_bytes })
         };
+        let chosen = |rows, n_threads, free_bytes| of_cards(rows, 1, n_threads, free_bytes);
         let (many_short, few, long) = ((111_059_956, 256, true), (27_764_989, 256, true), (24_416_050, 1536, true));
         for (rows, n_threads, reads) in [
             (many_short, 16, HostReads::Staged),
@@ -132,13 +152,15 @@ mod tests {
         ] {
             assert_eq!(chosen(rows, n_threads, 40 << 30), reads, "{rows:?}, {n_threads} threads");
         }
+        // Memory of the host brings to four cards little more than to one, and each reads for itself.
+        assert_eq!(of_cards(many_short, 4, 16, 40 << 30), HostReads::InPlace);
         // 75 GB that were loaded are not held twice in 128, nor 7 in 8; but where they are copied anyway.
         assert_eq!(chosen((24_416_050, 3072, false), 16, 50 << 30), HostReads::Staged);
         assert_eq!(chosen((27_764_989, 256, false), 16, 8 << 30), HostReads::Staged);
         assert_eq!(chosen((27_764_989, 256, true), 16, 8 << 30), HostReads::InPlace);
         let told = HostReads::Staged.chosen(
             &HostRowSizes { n_rows: 1, row_bytes: 1, are_copied: true },
-            &HostMeans { n_threads: 1, free_bytes: u64::MAX },
+            &HostMeans { n_cards: 1, n_threads: 1, free_bytes: u64::MAX },
         );
         assert_eq!(told, HostReads::Staged);
     }

@@ -297,7 +297,7 @@ pub struct ModelConfig {
     pub kind: ModelKind,
     /// Layers; for SGC and LightGCN, hops.
     pub layers: usize,
-    /// Width of hidden layers; for LightGCN, of embeddings.
+    /// Width of hidden layers, of which SGC has none; for LightGCN, of embeddings.
     pub hidden: usize,
     /// Share of hidden activations dropped out in training.
     pub dropout: f64,
@@ -363,9 +363,9 @@ impl ModelConfig {
         matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
     }
 
-    /// The first setting that the network does not read, but that is not as it was, and which networks read it.
-    fn unread(&self) -> Option<(&'static str, &'static str)> {
-        let usual = TrainConfig::for_model(self.kind).model;
+    /// The first setting that the network does not read, but that is not as `usual`, and which networks read it.
+    fn unread(&self, usual: &Self) -> Option<Unread> {
+        let recommends = self.kind.is_recommender();
         let (attends, hops) = (self.kind.has_heads(), matches!(self.kind, ModelKind::Ngcn | ModelKind::Appnp));
         let settings = [
             (self.stacks() || !self.residual, "residual", "gcn, gat, gatv2 and gin"),
@@ -379,8 +379,9 @@ impl ModelConfig {
             (hops || self.hops == usual.hops, "hops", "ngcn and appnp"),
             (self.kind == ModelKind::Appnp || self.teleport == usual.teleport, "teleport", "appnp"),
             (self.kind == ModelKind::Ngcn || self.mixing == usual.mixing, "mixing", "ngcn"),
+            (!recommends || self.aggregate_once == usual.aggregate_once, "aggregate_once", "all others"),
         ];
-        settings.into_iter().find(|(is_read_or_usual, ..)| !is_read_or_usual).map(|(_, setting, of)| (setting, of))
+        Unread::first(self.kind.name(), &settings)
     }
 
     /// Share of attention dropped out.
@@ -393,6 +394,22 @@ impl ModelConfig {
     #[must_use]
     pub fn input_dropout(&self) -> f64 {
         self.input_dropout.unwrap_or(self.dropout)
+    }
+}
+
+/// A setting that means nothing beside others.
+struct Unread {
+    setting: &'static str,
+    /// What does not read it, and what does.
+    by: &'static str,
+    readers: &'static str,
+}
+
+impl Unread {
+    /// The first setting that `by` does not read, and that is not as usual.
+    fn first(by: &'static str, settings: &[(bool, &'static str, &'static str)]) -> Option<Self> {
+        let (_, setting, readers) = settings.iter().find(|(is_read_or_usual, ..)| !is_read_or_usual)?;
+        Some(Self { setting, by, readers })
     }
 }
 
@@ -431,6 +448,18 @@ pub enum OptimizerKind {
     Adamw,
     /// Stochastic gradient descent with momentum.
     Sgd,
+}
+
+impl OptimizerKind {
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Adam => "adam",
+            Self::Adamw => "adamw",
+            Self::Sgd => "sgd",
+        }
+    }
 }
 
 /// Which parameters decay.
@@ -495,6 +524,21 @@ pub struct OptimizerConfig {
     pub schedule: Schedule,
 }
 
+impl OptimizerConfig {
+    /// The first setting that the rule does not read, but that is not as `usual`, and which rules read it.
+    fn unread(&self, usual: &Self) -> Option<Unread> {
+        const ADAM: &str = "adam and adamw";
+        let has_moments = self.kind != OptimizerKind::Sgd;
+        let settings = [
+            (has_moments || self.beta1 == usual.beta1, "beta1", ADAM),
+            (has_moments || self.beta2 == usual.beta2, "beta2", ADAM),
+            (has_moments || self.eps == usual.eps, "eps", ADAM),
+            (!has_moments || self.momentum == usual.momentum, "momentum", "sgd"),
+        ];
+        Unread::first(self.kind.name(), &settings)
+    }
+}
+
 impl Default for OptimizerConfig {
     fn default() -> Self {
         Self {
@@ -523,6 +567,20 @@ impl TrainConfig {
         let batch =
             BatchConfig { subgraphs_per_step: self.batch.subgraphs_per_step.div_ceil(n_ranks), ..self.batch.clone() };
         Self { batch_size, batch, ..self.clone() }
+    }
+
+    /// The first setting that is not as usual, and that nothing reads.
+    fn unread(&self) -> Option<Unread> {
+        let usual = Self::for_task(self.task, self.model.kind);
+        let recommends = self.model.kind.is_recommender();
+        let of_recommenders = [
+            (!recommends || self.optimizer.decay == usual.optimizer.decay, "decay", "all others"),
+            (!recommends || self.metric == usual.metric, "metric", "all others"),
+        ];
+        self.model
+            .unread(&usual.model)
+            .or_else(|| self.optimizer.unread(&usual.optimizer))
+            .or_else(|| Unread::first(self.model.kind.name(), &of_recommenders))
     }
 
     /// Refuses settings that make no sense, naming the setting and the values it can take.
@@ -594,10 +652,9 @@ impl TrainConfig {
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
         ];
-        if let Some((setting, readers)) = self.model.unread() {
-            let name = self.model.kind.name();
+        if let Some(Unread { setting, by, readers }) = self.unread() {
             return Err(TrainError::invalid(format!(
-                "setting `{setting}` must be left out: {name} does not read it, but {readers}"
+                "setting `{setting}` must be left out: {by} does not read it, but {readers}"
             )));
         }
         match rules.iter().find(|(holds, ..)| !holds) {
@@ -631,7 +688,7 @@ mod tests {
         use ModelKind::{Appnp, Gat, Gcn, Gin, LightGcn, Mlp, Ngcn, Sage, Sgc};
         /// A setting, a change of it, networks that read it, and some that do not.
         type Case<'c> = (&'c str, fn(&mut ModelConfig), &'c [ModelKind], &'c [ModelKind]);
-        let settings: [Case<'_>; 9] = [
+        let settings: [Case<'_>; 10] = [
             ("heads", |m| m.heads = 3, &[Gat], &[Gcn, Sage, Mlp]),
             ("out_heads", |m| m.out_heads = 3, &[Gat], &[Gin, Appnp]),
             ("attention_dropout", |m| m.attention_dropout = Some(0.3), &[Gat], &[Gcn, LightGcn]),
@@ -641,6 +698,7 @@ mod tests {
             ("aggregator", |m| m.aggregator = Aggregator::Pool, &[Sage], &[Gcn, Gat]),
             ("residual", |m| m.residual = true, &[Gcn, Gat, Gin], &[Sage, Mlp]),
             ("norm", |m| m.norm = NormKind::Layer, &[Gcn, Gat, Gin], &[Sgc, Ngcn]),
+            ("aggregate_once", |m| m.aggregate_once = false, &[Gcn, Sgc], &[LightGcn]),
         ];
         for (setting, change, readers, others) in settings {
             for &kind in readers {
@@ -650,6 +708,32 @@ mod tests {
                 let message = with(kind, change).validate().unwrap_err().to_string();
                 assert!(message.contains(&format!("`{setting}`")) && message.contains(kind.name()), "{message}");
             }
+        }
+    }
+
+    #[test]
+    fn what_nothing_else_reads_is_refused_by_name_too() {
+        let sgd = || TrainConfig {
+            optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, ..OptimizerConfig::default() },
+            ..TrainConfig::default()
+        };
+        let (adam, recommender) = (TrainConfig::default, || TrainConfig::for_model(ModelKind::LightGcn));
+        /// A setting, a change of it, a configuration that reads it, and one that does not.
+        type Case<'c> = (&'c str, fn(&mut TrainConfig), &'c dyn Fn() -> TrainConfig, &'c dyn Fn() -> TrainConfig);
+        let cases: [Case<'_>; 4] = [
+            ("momentum", |config| config.optimizer.momentum = 0.5, &sgd, &adam),
+            ("beta2", |config| config.optimizer.beta2 = 0.99, &adam, &sgd),
+            ("decay", |config| config.optimizer.decay = Decay::All, &adam, &recommender),
+            ("metric", |config| config.metric = Metric::RocAuc, &sgd, &recommender),
+        ];
+        for (setting, change, reads, ignores) in cases {
+            let changed = |mut config: TrainConfig| {
+                change(&mut config);
+                config.validate().map_err(|error| error.to_string())
+            };
+            assert_eq!(changed(reads()), Ok(()), "{setting}");
+            let message = changed(ignores()).unwrap_err();
+            assert!(message.contains(&format!("`{setting}`")), "{message}");
         }
     }
 }

@@ -318,7 +318,7 @@ pub fn apply<B: Backend>(
 
 /// Data for a model that was `trained` on others: with as many classes, of which nodes need have none, and with all nodes
 /// to be tested where no split says which.
-fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset {
+pub(crate) fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset {
     let (n_nodes, n_classes) = (dataset.n_nodes(), trained.n_classes);
     let labels = match dataset.labels {
         None if trained.multi_label => {

@@ -5,7 +5,7 @@ use girih_sampling::FanOut;
 use girih_sampling::relabel::Relabel;
 use girih_tiers::Hotness;
 use girih_trainer::distributed::Layout;
-use girih_trainer::{BatchConfig, BatchKind};
+use girih_trainer::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 
 use super::batches::numbers;
 use super::codec::parse_codec;
@@ -28,9 +28,9 @@ pub struct SampleArgs {
     /// layer [default: 15,10,5; layer 2048,2048,2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
-    /// Seeds of a batch; draws of a saint batch: nodes, edges or walks
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
-    pub batch_size: u32,
+    /// Seeds of a batch; draws of a saint batch: nodes, edges or walks [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: Option<u32>,
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
     /// Who draws neighbours: each node for itself, nodes of a hop together (layer), or with numbers in common (labor)
@@ -168,6 +168,11 @@ impl SampleArgs {
         config
     }
 
+    /// Seeds of a batch.
+    pub fn batch_size(&self) -> usize {
+        self.batch_size.map_or(DEFAULT_BATCH_SIZE, |size| size as usize)
+    }
+
     /// The first flag that was given and means nothing for batches of this kind, with the kind that it is for.
     pub fn flag_of_other_batches(&self) -> Option<(&'static str, &'static str)> {
         let of_neighbors = [
@@ -183,7 +188,9 @@ impl SampleArgs {
             let given = flags.iter().find(|(given, _)| *given && kind != wanted);
             given.map(|&(_, flag)| (flag, wanted.name()))
         };
-        unused(&of_neighbors, BatchKind::Neighbor).or_else(|| unused(&of_layers, BatchKind::Layer))
+        let of_seeds = (kind == BatchKind::Cluster && self.batch_size.is_some())
+            .then_some(("--batch-size", "neighbor, layer and saint"));
+        unused(&of_neighbors, BatchKind::Neighbor).or_else(|| unused(&of_layers, BatchKind::Layer)).or(of_seeds)
     }
 }
 

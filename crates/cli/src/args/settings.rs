@@ -28,7 +28,7 @@ pub struct Settings {
     /// Layers; for sgc and lightgcn, hops [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
-    /// Width of hidden layers; for lightgcn, of embeddings [default: 16; links 32, lightgcn 64]
+    /// Width of hidden layers, of which sgc has none; for lightgcn, of embeddings [default: 16; links 32, lightgcn 64]
     #[arg(long, value_name = "N", visible_alias = "dim")]
     pub hidden: Option<usize>,
     /// Share of hidden activations dropped out in training [default: 0.5; links and lightgcn 0]
@@ -140,8 +140,8 @@ pub struct TierSettings {
     #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
     pub hotness: Option<Hotness>,
     /// How devices get rows of features that are on the host: its cores gather them and copies bring them (staged), or
-    /// they read pinned memory themselves (in-place) [default: auto, staged where rows are short and many, or would be
-    /// copied to half of the free memory and more]
+    /// they read pinned memory themselves (in-place) [default: auto, what is expected to be faster; staged where rows
+    /// would be copied to half of the free memory and more]
     #[arg(long, value_name = "auto|staged|in-place")]
     pub host_reads: Option<HostReads>,
     /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use girih_compress::{
-    CompressedFeatures, Encoded, ErrorReport, FeatureCodec, Progress, RowSource, SampleOptions, draw_sample,
-    encode_to_file, fit,
+    CompressError, CompressedFeatures, Encoded, ErrorReport, FeatureCodec, Progress, RowSource, SampleOptions,
+    draw_sample, encode_to_file, fit,
 };
 use girih_datasets::{FEATURE_STORE, Features, LoadOptions, load};
 use girih_graph_format::file::{NpyRows, Verify, write_npy_rows};
@@ -30,7 +30,7 @@ pub fn compress(args: &CompressArgs) -> Result<(), CliError> {
     let start = Instant::now();
     let (codec, errors) = under_spinner("fitting the codec", args.output, || fitted(args, &*source))?;
     paths::make_parents(&store)?;
-    let encoded = encode(&store, &*codec, &*source, args.output)?;
+    let encoded = encode(&store, &*codec, (&*source, Path::new(&args.data)), args.output)?;
     let mut results = Results::default();
     results.add("data", args.data.as_str(), "Data", args.data.as_str());
     describe_codec(&*codec, source.n_rows(), encoded.file_bytes, &mut results);
@@ -93,17 +93,19 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
 
 /// The codec, fitted to a sample, and its errors on that.
 fn fitted(args: &CompressArgs, source: &dyn RowSource) -> Result<(Box<dyn FeatureCodec>, ErrorReport), CliError> {
-    let sample = draw_sample(source, SampleOptions { n_rows: args.sample as usize, seed: args.seed })?;
-    let codec = fit(args.codec, &sample, args.seed)?;
-    let errors = ErrorReport::measure(&*codec, &sample)?;
+    let of_source = |error: CompressError| error.at(Path::new(&args.data));
+    let options = SampleOptions { n_rows: args.sample as usize, seed: args.seed };
+    let sample = draw_sample(source, options).map_err(of_source)?;
+    let codec = fit(args.codec, &sample, args.seed).map_err(of_source)?;
+    let errors = ErrorReport::measure(&*codec, &sample).map_err(of_source)?;
     Ok((codec, errors))
 }
 
-/// Encodes under a bar of rows; Ctrl-C ends it after the chunks that are under way.
+/// Encodes a source, which errors name, under a bar of rows; Ctrl-C ends it after the chunks that are under way.
 fn encode(
     store: &Path,
     codec: &dyn FeatureCodec,
-    source: &dyn RowSource,
+    (source, name): (&dyn RowSource, &Path),
     output: OutputArgs,
 ) -> Result<Encoded, CliError> {
     let interrupted = interrupt::watch();
@@ -114,7 +116,7 @@ fn encode(
     };
     let encoded = encode_to_file(store, codec, source, &progress);
     bar.finish_and_clear();
-    Ok(encoded?)
+    Ok(encoded.map_err(|error| if error.is_stopped() { error } else { error.at(name) })?)
 }
 
 /// What rows were and what they are; `n_bytes` is what they take now.

@@ -44,7 +44,7 @@ pub fn asked(args: &RankArgs, processes: Option<usize>) -> Result<Option<RankOpt
     if args.partition.partition == PartitionChoice::Auto && processes.is_some() {
         return Err(CliError::Usage(
             "processes that a launcher started would each choose for themselves: give the partition that \
-             `girih train --gpus N --transport nccl --plan` names instead of auto"
+             `girih train --plan` names with --gpus N --transport nccl, or on processors with --ranks N, instead of auto"
                 .to_owned(),
         ));
     }

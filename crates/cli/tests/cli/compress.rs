@@ -76,7 +76,7 @@ fn what_cannot_be_compressed_or_read_back_is_refused() {
     bad[3 * WIDTH + 2] = f32::NAN;
     write_npy(&work.path("nan.npy"), &[50, WIDTH], &bad).unwrap();
     let message = of("f16", &work.arg("nan.npy"), 1);
-    assert!(says(&message, "row 3, column 2"), "{message}");
+    assert!(says(&message, "row 3, column 2") && says(&message, "nan.npy: "), "{message}");
     assert!(!work.path("store/features.codes").exists(), "nothing that reads as complete");
 
     girih(&["compress", "--data", &data, "--out", &out]).ok();

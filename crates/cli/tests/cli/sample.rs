@@ -166,6 +166,7 @@ fn what_cannot_be_sampled_is_refused() {
     assert!(says(&refused(&["--batch", "saint", "--relabel", "rank"], 2), "--relabel is for neighbor batches"));
     assert!(says(&refused(&["--importance", "fastgcn"], 2), "--importance is for layer batches"));
     assert!(says(&refused(&["--draws", "labor", "--replace"], 1), "LABOR"));
+    assert!(says(&refused(&["--batch", "cluster", "--batch-size", "3"], 2), "--batch-size is for neighbor, layer"));
     assert!(says(&refused(&["--batch", "cluster", "--fanout", "3"], 1), "batch.fanout"));
     assert!(says(&refused(&["--batch", "saint", "--clusters", "3"], 1), "batch.clusters"));
 }

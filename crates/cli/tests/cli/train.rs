@@ -122,6 +122,8 @@ fn failures_have_status_one_and_name_their_cause() {
     let message = girih(&["evaluate", "--data", SMALL, "--checkpoint", empty]).refused(1);
     assert!(says(&message, empty) && says(&message, "no checkpoint"), "{message}");
     assert!(says(&girih(&["train", "--dropout", "1.5"]).refused(1), "setting `dropout` must be"));
+    assert!(says(&girih(&["train", "--model", "sgc", "--hidden", "8"]).refused(2), "sgc has none"));
+    assert!(says(&girih(&["train", "--plan", "--out", &missing]).refused(2), "--plan trains nothing"));
     assert!(names_in(work.folder()).is_empty(), "failures leave nothing behind");
 }
 
@@ -202,6 +204,7 @@ fn an_output_folder_holds_what_a_run_was_and_did() {
 fn a_folder_of_something_else_is_left_alone() {
     let work = Workspace::new();
     fs::write(work.path("thesis.txt"), "years of work").unwrap();
+    assert!(says(&girih(&["train", "--data", SMALL, "--out", &work.arg("thesis.txt")]).refused(1), "is a file"));
     let message = girih(&["train", "--data", SMALL, "--out", work.folder().to_str().unwrap()]).refused(1);
     assert!(says(&message, "not empty"), "{message}");
     assert_eq!(names_in(work.folder()), ["thesis.txt"]);
@@ -252,7 +255,9 @@ fn a_model_predicts_where_no_node_has_a_label() {
             girih(&[&["predict", "--checkpoint", &out, "--out", &work.arg(file)], data].concat()).ok();
             Array::read(&work.path(file)).unwrap().into_i64().unwrap()
         };
-        assert_eq!(predict("found.npy", &unlabelled), predict("expected.npy", &["--data", SMALL]), "{name}");
+        let expected = predict("expected.npy", &["--data", SMALL]);
+        assert_eq!(predict("found.npy", &unlabelled), expected, "{name}");
+        assert_eq!(predict("shared.npy", &[&unlabelled[..], &["--ranks", "2"]].concat()), expected, "{name} on ranks");
         let message = girih(&[&["evaluate", "--checkpoint", &out], &unlabelled[..]].concat()).refused(1);
         assert!(says(&message, "graph: no node") && says(&message, "label"), "{message}");
     }

@@ -3,7 +3,9 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::CUstream;
@@ -30,12 +32,26 @@ impl UniqueId {
 }
 
 /// `ncclComm_t`.
-pub(super) type RawComm = *mut c_void;
-/// `ncclResult_t`.
-pub(super) type Status = c_int;
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct RawComm(*mut c_void);
 
-pub(super) const SUCCESS: Status = 0;
-pub(super) const IN_PROGRESS: Status = 7;
+// SAFETY: NCCL takes a communicator from any thread, one at a time, which the mutex of a `Comm` sees to.
+unsafe impl std::marker::Send for RawComm {}
+
+impl RawComm {
+    const NULL: Self = Self(ptr::null_mut());
+
+    fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+/// `ncclResult_t`.
+type Status = c_int;
+
+const SUCCESS: Status = 0;
+const IN_PROGRESS: Status = 7;
 /// `ncclUint8`.
 const BYTE: c_int = 1;
 /// `ncclSum`.
@@ -165,7 +181,7 @@ impl Nccl {
         let mut id = UniqueId([0; UNIQUE_ID_BYTES]);
         // SAFETY: the function writes the id.
         let status = unsafe { (self.0.get_unique_id)(&raw mut id) };
-        self.succeeded(status, ptr::null_mut()).map(|()| id)
+        self.succeeded(status, RawComm::NULL).map(|()| id)
     }
 
     fn succeeded(self, status: Status, comm: RawComm) -> Result<(), String> {
@@ -173,7 +189,7 @@ impl Nccl {
     }
 
     /// What a status means; with what NCCL has noted last.
-    pub(super) fn explain(self, status: Status, comm: RawComm) -> String {
+    fn explain(self, status: Status, comm: RawComm) -> String {
         // SAFETY: both functions return strings that live as long as the library, or null.
         let texts = unsafe { [(self.0.error_string)(status), (self.0.last_error)(comm)] };
         let [what, last] = texts.map(|text| match text.is_null() {
@@ -211,11 +227,18 @@ impl Elements {
     }
 }
 
+/// How long a communicator that is called off may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often whoever waits for that looks.
+const NAP: Duration = Duration::from_millis(1);
+
 /// A communicator. Its calls put work on a stream and return at once.
 pub(super) struct Comm {
     nccl: Nccl,
-    /// Null once it is aborted.
+    /// Null once it is called off.
     raw: Mutex<RawComm>,
+    /// What calls it off, once something does.
+    ending: Mutex<Option<JoinHandle<()>>>,
     stream: Arc<CudaStream>,
 }
 
@@ -227,16 +250,15 @@ impl Splitting {
     pub(super) fn finish(self, parent: &Comm) -> Option<Comm> {
         // SAFETY: the place was made by `begin_split`, and NCCL has written it.
         let raw = *unsafe { Box::from_raw(self.0) };
-        (!raw.is_null()).then(|| Comm { nccl: parent.nccl, raw: Mutex::new(raw), stream: Arc::clone(&parent.stream) })
+        (!raw.is_null()).then(|| Comm::new(parent.nccl, raw, &parent.stream))
     }
 }
 
-// SAFETY: NCCL takes a communicator from any thread, one at a time, which the mutex sees to.
-unsafe impl std::marker::Send for Comm {}
-// SAFETY: as above.
-unsafe impl Sync for Comm {}
-
 impl Comm {
+    fn new(nccl: Nccl, raw: RawComm, stream: &Arc<CudaStream>) -> Self {
+        Self { nccl, raw: Mutex::new(raw), ending: Mutex::default(), stream: Arc::clone(stream) }
+    }
+
     /// Begins to make the communicator of `n_ranks` ranks that have the same id.
     pub(super) fn begin(
         nccl: Nccl,
@@ -244,14 +266,14 @@ impl Comm {
         id: UniqueId,
         (rank, n_ranks): (usize, usize),
     ) -> Result<Self, String> {
-        let (mut raw, mut config) = (ptr::null_mut(), Config::non_blocking());
+        let (mut raw, mut config) = (RawComm::NULL, Config::non_blocking());
         // SAFETY: the function writes a communicator, which `Drop` ends; the device of the stream is bound by the
         // caller.
         let status = unsafe { (nccl.0.comm_init)(&raw mut raw, n_ranks as c_int, id, rank as c_int, &raw mut config) };
         if status != SUCCESS && status != IN_PROGRESS {
-            return Err(nccl.explain(status, ptr::null_mut()));
+            return Err(nccl.explain(status, RawComm::NULL));
         }
-        Ok(Self { nccl, raw: Mutex::new(raw), stream: Arc::clone(stream) })
+        Ok(Self::new(nccl, raw, stream))
     }
 
     /// Begins to make the communicator of those that give the same colour, in the order of their keys; `None` for a
@@ -259,7 +281,7 @@ impl Comm {
     pub(super) fn begin_split(&self, colour: Option<usize>, key: usize) -> Result<Splitting, String> {
         /// `NCCL_SPLIT_NOCOLOR`.
         const NONE: c_int = -1;
-        let (place, mut config) = (Box::into_raw(Box::new(ptr::null_mut())), Config::non_blocking());
+        let (place, mut config) = (Box::into_raw(Box::new(RawComm::NULL)), Config::non_blocking());
         let colour = colour.map_or(NONE, |colour| colour as c_int);
         let raw = self.lock();
         // SAFETY: the communicator is alive under its lock. The place lives until `Splitting::finish`, or for ever.
@@ -270,7 +292,7 @@ impl Comm {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, RawComm> {
+    fn lock(&self) -> MutexGuard<'_, RawComm> {
         self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -287,14 +309,33 @@ impl Comm {
         }
     }
 
-    /// Calls off whatever is under way; all later calls fail.
+    /// Has whatever is under way called off; all later calls fail. A thread does that: NCCL ends what is on the card at
+    /// once, but lets go of a communicator only when no graph holds calls of it any more, and whoever has these graphs
+    /// may be who asks.
     pub(super) fn abort(&self) {
-        let mut raw = self.lock();
-        if !raw.is_null() {
-            // SAFETY: the communicator is alive, and forgotten here.
-            let status = unsafe { (self.nccl.0.comm_abort)(*raw) };
-            *raw = ptr::null_mut();
+        let raw = std::mem::replace(&mut *self.lock(), RawComm::NULL);
+        if raw.is_null() {
+            return;
+        }
+        let abort = self.nccl.0.comm_abort;
+        let ending = thread::spawn(move || {
+            // SAFETY: the communicator is alive, and nobody else has it any more.
+            let status = unsafe { abort(raw) };
             tracing::debug!("called off a communicator: {status}");
+        });
+        *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    }
+
+    /// Waits until a communicator that was called off has ended; not for long, if graphs hold calls of it still.
+    fn wait_for_end(&mut self) {
+        let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(ending) = ending else { return };
+        let start = Instant::now();
+        while !ending.is_finished() {
+            if start.elapsed() > PATIENCE {
+                return tracing::warn!("NCCL does not let go of a communicator that was called off");
+            }
+            thread::sleep(NAP);
         }
     }
 
@@ -335,19 +376,16 @@ impl Nccl {
 impl Drop for Comm {
     fn drop(&mut self) {
         let raw = *self.lock();
-        if raw.is_null() {
-            return;
+        // One that is being made, or whose ranks panic, may not be waited for.
+        let is_well = !raw.is_null() && !thread::panicking() && self.nccl.status(raw) == SUCCESS;
+        if !is_well {
+            self.abort();
+            return self.wait_for_end();
         }
         // After a failure of the device neither can succeed, and nothing is lost.
         let _ = self.stream.context().bind_to_thread();
-        // SAFETY: the communicator is alive, and nobody has it any more. One that is being made, or whose ranks panic,
-        // may not be waited for.
-        let status = unsafe {
-            match std::thread::panicking() || self.nccl.status(raw) != SUCCESS {
-                true => (self.nccl.0.comm_abort)(raw),
-                false => (self.nccl.0.comm_destroy)(raw),
-            }
-        };
+        // SAFETY: the communicator is alive, and nobody has it any more.
+        let status = unsafe { (self.nccl.0.comm_destroy)(raw) };
         tracing::debug!("ended a communicator: {status}");
     }
 }

@@ -17,6 +17,9 @@ use super::onesided::{OneSided, open_memory};
 /// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
 const SPIN: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(50);
+/// How often it turns between two looks, about two microseconds: a look takes the driver's lock, for which threads of
+/// other ranks wait that launch something.
+const TURNS: u32 = 60;
 /// How long work may take that is under way when a rank ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks for ranks that have failed.
@@ -230,7 +233,7 @@ impl Peers {
             if now - start > SPIN {
                 std::thread::sleep(NAP);
             } else {
-                std::hint::spin_loop();
+                (0..TURNS).for_each(|_| std::hint::spin_loop());
             }
         }
         Ok(())

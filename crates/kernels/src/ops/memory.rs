@@ -21,6 +21,8 @@ use crate::staging::Rows;
 const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are put together on the device at a time while a matrix is downloaded.
 const DOWNLOAD_PIECE: usize = 1 << 22;
+/// Bytes that the driver copies aside and leaves to the stream; for more it waits until the stream comes to them.
+const COPIED_ASIDE: usize = 64 << 10;
 /// What a step may not do that is captured.
 const UPLOADS: &str = "uploads what the host has";
 
@@ -104,9 +106,9 @@ impl Cuda {
     /// [`Backend::upload_ids`](girih_compute::Backend::upload_ids).
     pub(crate) fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
         self.recorder.obstacle(UPLOADS)?;
-        let mut on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
+        let on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
         if !ids.is_empty() {
-            self.device.stream.memcpy_htod(ids, &mut on_device).map_err(Self::failed("upload_ids"))?;
+            self.upload_to("upload_ids", ids, ids.len(), &on_device.as_view(), ids.len())?;
         }
         Ok(CudaIds { range: IdRange::of(ids), host: ids.into(), ids: on_device, derived: Derived::default() })
     }
@@ -156,6 +158,7 @@ impl Cuda {
             }
             error => Self::failed(operation)(error),
         })?;
+        self.recorder.allocates(allocated.num_bytes());
         if cfg!(debug_assertions) {
             self.poison(&allocated).map_err(Self::failed(operation))?;
         }
@@ -210,11 +213,18 @@ impl Cuda {
         assert!(pitch >= cols && values.len().div_ceil(cols.max(1)) * pitch <= to.len(), "room for all values");
         let [row_bytes, pitch_bytes] = [cols, pitch].map(|n| n * size_of::<T>());
         let rows = Rows { address: to.device_ptr(&self.device.stream).0, row_bytes, pitch_bytes };
+        self.wait_before_upload(operation, size_of_val(values))?;
         // SAFETY: values are numbers, without padding between them, and there are so many bytes of them.
         let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
         // SAFETY: there is room for all values, which lives for as long as the view and until the stream has done what
         // was put there before.
         unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
+    }
+
+    /// Among ranks, waits where the driver would wait until the stream comes to a copy of so many bytes: that may be for
+    /// the work of a rank that has failed, without end.
+    pub(crate) fn wait_before_upload(&self, operation: &'static str, n_bytes: usize) -> Result<(), ComputeError> {
+        if self.device.peers().is_some() && n_bytes > COPIED_ASIDE { self.device.wait(operation) } else { Ok(()) }
     }
 
     /// The matrix in `f32`: itself, or a copy.

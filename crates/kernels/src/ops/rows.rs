@@ -22,7 +22,7 @@ impl Cuda {
         }
         if x.dtype == out.dtype {
             let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
-            let rows = RowsArgument { first: self.pointer(Some(&x.data)), rows: 0, row_bytes };
+            let rows = RowsArgument::at(self.pointer(Some(&x.data)), row_bytes);
             let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
             let LaunchConfig { grid_dim: (blocks, ..), block_dim: (threads, ..), .. } = threads_for(units);
             let launch = RowLaunch::copying(self, "gather_rows", x.dtype)?;

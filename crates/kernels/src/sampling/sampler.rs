@@ -203,8 +203,8 @@ impl DeviceSampler {
         seeds.clone_into(&mut batch.seeds);
         batch.key = key;
         cuda.recorder.obstacle("uploads seeds")?;
-        let stream = &cuda.device.stream;
-        stream.memcpy_htod(&request, &mut batch.page).map_err(Cuda::failed(OPERATION))?;
+        cuda.wait_before_upload(OPERATION, size_of_val(&request[..]))?;
+        cuda.device.stream.memcpy_htod(&request, &mut batch.page).map_err(Cuda::failed(OPERATION))?;
         if !std::mem::replace(&mut self.are_empty, false) {
             self.places.clear(cuda)?;
         }

@@ -65,7 +65,7 @@ impl DeviceTopology {
             let ids = &graph.indices()[indptr[rows.start] as usize..indptr[rows.end] as usize];
             memory.copy_from_slice(bytemuck::cast_slice(ids));
         };
-        let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset };
+        let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset, mark: 0 };
         let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, &write, placement)?);
         Self::new(cuda, graph, neighbors, placement.is_on_host())
     }

@@ -12,9 +12,10 @@ use super::data::CutData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
 use super::session::{RankOptions, check_task};
 use crate::TrainError;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Progress};
 use crate::recommend::Recommendations;
 use crate::report::{Scores, TestReport};
+use crate::session::with_labels_for;
 
 /// Takes logits: a row for each of some nodes, behind those of the call before, from the first node to the last.
 pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
@@ -127,7 +128,20 @@ fn cut<B: Backend>(
 ) -> Result<CutData, TrainError> {
     let config = &checkpoint.progress.config;
     check_task(config)?;
-    CutData::new(backend, data.with_codec(config.codec, config.seed)?, config, ranks)
+    let data = labelled(data.with_codec(config.codec, config.seed)?, checkpoint)?;
+    CutData::new(backend, data, config, ranks)
+}
+
+/// Data with labels for the model of a checkpoint, of which nodes need have none. A folder that has all of them stays
+/// where it is, so that each rank reads its own rows.
+fn labelled(data: DataSource, checkpoint: &Checkpoint) -> Result<DataSource, TrainError> {
+    let Progress { config, data: trained, .. } = &checkpoint.progress;
+    let outline = data.outline();
+    let has_all = outline.n_classes >= trained.n_classes && outline.n_splits > 0;
+    if config.model.kind.is_recommender() || (has_all && matches!(data, DataSource::Stored(_))) {
+        return Ok(data);
+    }
+    Ok(with_labels_for(trained, data.into_dataset()?).into())
 }
 
 /// The same, once ranks that are processes agree on data, parameters, plan, and `what` is asked for.

@@ -1,7 +1,7 @@
 //! [`TrainJob`]: a training session on several ranks.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use girih_comm::threads::ThreadRank;
 use girih_comm::{CardTransport, Collective, CommError};
@@ -287,19 +287,14 @@ fn together<B: Backend>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     train: impl FnOnce(&mut dyn FnMut(Event<'_>) -> Control) -> Result<Outcome, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let mut failure = None;
+    let (mut agreement, mut failure) = (Agreement::new(), None);
     let mut agree = |event: Event<'_>| {
-        let start = if let Event::RunStarted { checkpoint, .. } = event { checkpoint } else { None };
+        let asked_of = Asked::of(&event);
         let mine = observe(event);
-        let start = [u32::from(start.is_some()), start.unwrap_or(0)];
-        let message = [&[u8::from(mine == Control::Stop)], bytemuck::cast_slice(&start)].concat();
-        match world.all_gather_bytes(&message).map_err(TrainError::from).and_then(|all| any_says_stop(&all)) {
-            Ok(stop) => stop,
-            Err(error) => {
-                failure.get_or_insert(error);
-                Control::Stop
-            }
-        }
+        agreement.control(world, asked_of, mine).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            Control::Stop
+        })
     };
     let outcome = train(&mut agree)?;
     match failure {
@@ -308,14 +303,139 @@ fn together<B: Backend>(
     }
 }
 
+/// How long ranks go through mini-batches at about before they ask each other again whether to stop: to ask takes as
+/// long as a step of a small one.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+/// What ranks ask each other.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// At a batch, whether to stop: not at each.
+    Batch,
+    /// At all else, and whether all have the same checkpoint, if this is where one is read.
+    Other(Option<u32>),
+}
+
+impl Asked {
+    fn of(event: &Event<'_>) -> Self {
+        match event {
+            Event::Batch { .. } => Self::Batch,
+            Event::RunStarted { checkpoint, .. } => Self::Other(*checkpoint),
+            Event::Prepared | Event::Epoch { .. } | Event::RunFinished(_) => Self::Other(None),
+        }
+    }
+}
+
+/// What ranks have agreed upon: all of them ask at the same batches, of which the first one says how far they are apart.
+struct Agreement {
+    /// Batches from one question to the next, and how many of them are left.
+    apart: u32,
+    n_left: u32,
+    /// When they asked last.
+    since: Instant,
+    /// Whether this rank was told to stop, and has not said so.
+    stops: bool,
+}
+
+impl Agreement {
+    fn new() -> Self {
+        Self { apart: 1, n_left: 1, since: Instant::now(), stops: false }
+    }
+
+    /// What all do next, of which one is told to do something.
+    fn control<B: Backend>(
+        &mut self,
+        world: &dyn Collective<B>,
+        asked: Asked,
+        mine: Control,
+    ) -> Result<Control, TrainError> {
+        self.stops |= mine == Control::Stop;
+        let (start, apart) = match asked {
+            Asked::Batch if self.n_left > 1 => {
+                self.n_left -= 1;
+                return Ok(Control::Continue);
+            }
+            Asked::Batch => (None, self.next_apart()),
+            Asked::Other(start) => (start, 1),
+        };
+        let words = [u32::from(self.stops), u32::from(start.is_some()), start.unwrap_or(0), apart];
+        let all = world.all_gather_bytes(bytemuck::cast_slice(&words))?;
+        let all: Vec<[u32; 4]> = all.iter().map(|words| bytemuck::pod_read_unaligned(words)).collect();
+        let apart = all[0][3];
+        *self = Self { apart, n_left: apart, ..Self::new() };
+        any_says_stop(&all)
+    }
+
+    /// How many batches it may be to the next question, by how long those since the last one took: at most twice as
+    /// many, since none takes as long as another.
+    fn next_apart(&self) -> u32 {
+        let n_batches = f64::from(self.apart) * ASKED_EVERY.as_secs_f64() / self.since.elapsed().as_secs_f64();
+        (n_batches as u32).clamp(1, self.apart.saturating_mul(2))
+    }
+}
+
 /// What ranks say, where all start from the same checkpoint: processes on several hosts may see others.
-fn any_says_stop(all: &[Vec<u8>]) -> Result<Control, TrainError> {
-    match all.iter().position(|theirs| theirs[1..] != all[0][1..]) {
+fn any_says_stop(all: &[[u32; 4]]) -> Result<Control, TrainError> {
+    match all.iter().position(|theirs| theirs[1..3] != all[0][1..3]) {
         None if all.iter().all(|theirs| theirs[0] == 0) => Ok(Control::Continue),
         None => Ok(Control::Stop),
         Some(rank) => Err(TrainError::rank(
             rank,
             "it goes on from another checkpoint than rank 0; give all ranks --resume and the same folder of checkpoints, or copies of it",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_comm::threads;
+    use girih_compute::Cpu;
+
+    use super::*;
+
+    /// Has three ranks go through so many batches, of which one is told to stop at one, and says how many each did.
+    fn batches_done(n_batches: usize, told: (usize, usize)) -> Vec<usize> {
+        let one = |world: Box<dyn Collective<Cpu>>| -> Result<usize, TrainError> {
+            let mut agreement = Agreement::new();
+            let mut control = |asked, mine| agreement.control(&*world, asked, mine);
+            assert_eq!(control(Asked::Other(Some(7)), Control::Continue)?, Control::Continue);
+            for batch in 0..n_batches {
+                let mine = if told == (world.rank(), batch) { Control::Stop } else { Control::Continue };
+                if control(Asked::Batch, mine)? == Control::Stop {
+                    return Ok(batch + 1);
+                }
+            }
+            // At the end of an epoch they ask in any case.
+            let goes_on = control(Asked::Other(None), Control::Continue)? == Control::Continue;
+            Ok(n_batches + usize::from(goes_on))
+        };
+        threads::run(3, Duration::from_secs(30), |world| one(Box::new(world))).unwrap()
+    }
+
+    #[test]
+    fn ranks_stop_at_the_same_batch_whoever_is_told_to() {
+        for told in [(0, 0), (1, 0), (2, 1), (1, 5), (0, 19)] {
+            let done = batches_done(20, told);
+            assert!(done.iter().all(|&n| n == done[0] && n > told.1 && n <= 20), "{told:?}: {done:?}");
+        }
+        // What is told at the first batches is heard soon.
+        assert!(batches_done(20, (1, 1))[0] <= 3);
+        assert_eq!(batches_done(20, (3, 0)), [21; 3], "nobody is told to");
+    }
+
+    #[test]
+    fn questions_come_further_apart_as_long_as_batches_are_short() {
+        let mut agreement = Agreement::new();
+        assert_eq!(agreement.next_apart(), 2);
+        agreement.apart = 1000;
+        agreement.since = Instant::now().checked_sub(ASKED_EVERY * 10).unwrap();
+        assert_eq!(agreement.next_apart(), 99);
+    }
+
+    #[test]
+    fn a_rank_with_another_checkpoint_is_named() {
+        let all = [[0, 1, 7, 1], [0, 1, 7, 1], [0, 0, 0, 1]];
+        assert!(any_says_stop(&all).unwrap_err().to_string().contains("rank 2"));
+        assert_eq!(any_says_stop(&[[0, 1, 7, 1], [1, 1, 7, 9]]).unwrap(), Control::Stop);
     }
 }

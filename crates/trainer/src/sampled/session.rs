@@ -283,7 +283,7 @@ fn far_rows<B: Backend>(
 
 /// How a device gets rows of the host: the threads of this process are shared by the devices of a placement.
 fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) -> HostReads {
-    let host = HostMeans::here(rayon::current_num_threads() / placement.n_cards().max(1));
+    let host = HostMeans::here(rayon::current_num_threads(), placement.n_cards());
     let chosen = config.tiers.host_reads.chosen(rows, &host);
     tracing::debug!("on the host {rows:?}, for each device {host:?}: {chosen}");
     chosen

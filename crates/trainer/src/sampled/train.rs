@@ -1,7 +1,7 @@
 //! [`MiniBatch`]: one training run in which every step sees a part of the graph.
 
 use girih_comm::Collective;
-use girih_compute::{Backend, Dtype, Shape};
+use girih_compute::{AdamStep, Backend, Dtype, Shape, StepInputs};
 use girih_graph_format::Matrix;
 use girih_pipeline::{Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
@@ -29,6 +29,8 @@ use crate::tape::Pool;
 /// to the bit; and up to the order of sums those of one rank. With dropout they are not: a rank draws masks of its own
 /// for the nodes that it computes.
 pub struct MiniBatch<'a, B: Backend> {
+    /// What ranks do together in each step. It is dropped before what it reads.
+    shared_step: B::Recording,
     state: RunState<'a, B>,
     batches: Batches<'a>,
     whole: Whole<'a, B>,
@@ -81,7 +83,7 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
         world: Option<&'a dyn Collective<B>>,
     ) -> Self {
         state.pool = Pool::resizing();
-        Self { state, batches, whole, scorer, world, on_device: None }
+        Self { shared_step: B::Recording::default(), state, batches, whole, scorer, world, on_device: None }
     }
 
     /// Has the device sample, if there is something to do that with.
@@ -117,7 +119,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
     /// One step on a batch; the mean of its losses, or this rank's share of it, becomes the next row of the losses.
     fn step(
         &self,
-        state: &mut RunState<'_, B>,
+        (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
         made: Made<B>,
         key: Key,
         progress: &mut Progress<B::Matrix>,
@@ -145,13 +147,12 @@ impl<B: Backend> Stepper<'_, '_, B> {
         backend.copy_block(Shape::new(1, 1), &loss, (0, 0), &mut progress.losses, (row, 0))?;
         state.pool.give(backend, loss);
         batch.recycle(backend, &mut state.pool);
-        if let Some(world) = self.world {
-            let mut gradients: Vec<&mut B::Matrix> = state.gradients.shared_mut().collect();
-            world.all_reduce_each(&mut gradients)?;
-        }
         let backward = times.backward + lap.next();
         let step = state.optimizer.begin(self.lr);
-        state.step(step)?;
+        match self.world {
+            None => state.step(step)?,
+            Some(world) => change_together(state, shared_step, world, step)?,
+        }
         // No two batches have the same shapes, but nearly: what none of the next takes would pile up.
         state.pool.drop_unused();
         Ok(StageTimes { batches, backward, optimizer: lap.next(), ..times })
@@ -160,7 +161,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
     /// Takes steps on the batches from `first` on, which `next` gives in order; false when `watch` said to stop.
     fn steps(
         &self,
-        state: &mut RunState<'_, B>,
+        (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
         (first, n_batches): (usize, usize),
         mut next: impl FnMut(usize, &mut Pool<B>) -> Result<Made<B>, TrainError>,
         (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
@@ -173,7 +174,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
             let made = next(at, &mut state.pool)?;
             times.batches += lap.next();
             let key = epoch.child(at as u64).child(rank as u64);
-            *times += self.step(state, made, key, progress)?;
+            *times += self.step((&mut *state, &mut *shared_step), made, key, progress)?;
             let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
             if at + 1 < n_batches && watch(done) == Control::Stop {
                 return Ok(false);
@@ -181,6 +182,22 @@ impl<B: Backend> Stepper<'_, '_, B> {
         }
         Ok(true)
     }
+}
+
+/// Adds up the gradients of all ranks, and takes a step by the sums: alike in every step, so that a device need not be
+/// told each time, which takes its host longer than the sums take the device.
+fn change_together<B: Backend>(
+    state: &mut RunState<'_, B>,
+    recording: &mut B::Recording,
+    world: &dyn Collective<B>,
+    step: AdamStep,
+) -> Result<(), TrainError> {
+    let (backend, inputs) = (state.backend, StepInputs { keys: Vec::new(), optimizer: step });
+    backend.repeat(recording, &inputs, &mut || -> Result<(), TrainError> {
+        let mut gradients: Vec<&mut B::Matrix> = state.gradients.shared_mut().collect();
+        world.all_reduce_each(&mut gradients)?;
+        state.step(step)
+    })
 }
 
 /// Hands the batches from `first` on to `work`, made ahead of it by threads, `ahead` at most; or by itself, if none are
@@ -227,7 +244,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
 
     /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
-        let Self { state, batches, whole, scorer, world, on_device } = self;
+        let Self { shared_step, state, batches, whole, scorer, world, on_device } = self;
         let epoch = batches.epoch(state.epochs_done());
         let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);
         let losses = state.pool.take(state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
@@ -238,11 +255,11 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let is_done = if let Some(device) = on_device {
             device.begin(&epoch, first, &mut state.pool)?;
             let next = |at, pool: &mut Pool<B>| device.next(&epoch, at, pool).map(Made::OnDevice);
-            stepper.steps(state, (first, n_batches), next, told, watch)?
+            stepper.steps((state, shared_step), (first, n_batches), next, told, watch)?
         } else {
             with_batches(&epoch, first, ahead, |next| {
                 let next = |at, _: &mut Pool<B>| next(at).map(|batch| Made::OnHost(Box::new(batch)));
-                stepper.steps(state, (first, n_batches), next, told, watch)
+                stepper.steps((state, shared_step), (first, n_batches), next, told, watch)
             })?
         };
         if let Some(world) = *world {

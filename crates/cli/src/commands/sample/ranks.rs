@@ -88,8 +88,8 @@ impl<'a> Sharing<'a> {
     /// # Errors
     /// When the sampler refuses, or a rank fails, by its name.
     pub(super) fn make(&self) -> Result<Shared, CliError> {
-        let SampleArgs { epochs, batch_size, seed, .. } = *self.args;
-        let options = LoaderOptions { batch_size: batch_size as usize, seed, ..LoaderOptions::default() };
+        let SampleArgs { epochs, seed, .. } = *self.args;
+        let options = LoaderOptions { batch_size: self.args.batch_size(), seed, ..LoaderOptions::default() };
         let loader = Loader::new(&self.dataset.graph, self.sampler()?, self.dataset.seeds(), options)?;
         let mut parts = Vec::new();
         for epoch in 0..epochs {

@@ -45,7 +45,7 @@ impl<'a> Source<'a> {
     /// # Errors
     /// When edges have no weights to be drawn by, or the settings make no batches of the graph.
     pub(super) fn new(args: &SampleArgs, config: &BatchConfig, dataset: &'a Dataset) -> Result<Self, CliError> {
-        let (graph, batch_size, seed) = (&dataset.graph, args.batch_size as usize, args.seed);
+        let (graph, batch_size, seed) = (&dataset.graph, args.batch_size(), args.seed);
         if !config.kind.has_blocks() {
             let (sampler, n_batches) = config.subgraph_sampler(graph, None, (batch_size, seed))?;
             return Ok(Self::Subgraphs { graph, sampler, n_batches, seed });

@@ -69,7 +69,7 @@ fn loader<'g>(
 ) -> Result<Loader<'g, NeighborSampler>, CliError> {
     let sampler = NeighborSampler::new(fan_out.clone(), neighbor_options(args))?;
     let sampler = if args.weighted { sampler.weighted(bias(dataset)?) } else { sampler };
-    let options = LoaderOptions { batch_size: args.batch_size as usize, seed: args.seed, ..LoaderOptions::default() };
+    let options = LoaderOptions { batch_size: args.batch_size(), seed: args.seed, ..LoaderOptions::default() };
     Ok(Loader::new(&dataset.graph, sampler, dataset.seeds(), options)?)
 }
 
@@ -85,7 +85,7 @@ fn training_bytes(
         model: ModelConfig { layers: n_layers, hidden: HIDDEN, ..of_sage.model },
         // Batches are as large at most as those without replacement, which devices draw.
         batch: BatchConfig { replace: false, ..batch.clone() },
-        batch_size: Some(args.batch_size as usize),
+        batch_size: Some(args.batch_size()),
         ..of_sage
     };
     let sizes = DataSizes::of(dataset);

@@ -32,6 +32,10 @@ impl OutputFolder {
     pub fn new(path: &Path, data: &DataArgs, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
         let folder = Self { path: path.to_owned(), config: settings::to_toml(data, config)?, resume };
         paths::check(path)?;
+        if path.is_file() {
+            let message = "is a file, and training writes a folder; choose another path";
+            return Err(CliError::Other(format!("{}: {message}", path.display())));
+        }
         folder.refuse_used()?;
         Ok(folder)
     }

@@ -73,6 +73,12 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
         }
     };
     args.settings.override_in(&mut config);
+    // In files it is a size that networks share.
+    if args.settings.hidden.is_some() && config.model.kind == ModelKind::Sgc {
+        return Err(CliError::Usage(
+            "--hidden is the width of hidden layers, and sgc has none: leave it out".to_owned(),
+        ));
+    }
     Ok((below(spec, read_so, &args.data), config))
 }
 
