@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
-use girih_tiers::HostReads;
+use girih_tiers::{CacheShares, HostReads};
 
 use super::layerwise::NODES_AT_ONCE;
 use super::session::{reads_in_place, sampled_by_device, summed};
@@ -133,7 +133,8 @@ impl BatchPlan {
         let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
         let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
-        let words_of_row = words_of_arriving(config, data, sums.is_some()) + words_of_kept(config, data);
+        let words_of_row =
+            words_of_arriving(config, data, sums.is_some()) + words_of_kept(config, data).max(words_of_lists(config));
         let places = if has_places(config, data) { data.n_nodes } else { 0 };
         let features = features + places + layers.n_inputs() * words_of_row;
         let topology = words_of_topology(config, data, rows);
@@ -424,6 +425,12 @@ fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
     }
     let words = (data.n_features * config.precision.n_bytes()).div_ceil(size_of::<f32>());
     words + words.div_ceil(16) + ARRIVING * LISTED
+}
+
+/// The same for lists alone, which tell rows of the host from those on cards, of codes, too.
+fn words_of_lists(config: &TrainConfig) -> usize {
+    let is_mixed = |shares: CacheShares| !shares.are_all() && shares != CacheShares::default();
+    if config.tiers.features.is_some_and(is_mixed) { ARRIVING * LISTED } else { 0 }
 }
 
 /// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives
