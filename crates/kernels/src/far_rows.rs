@@ -6,8 +6,8 @@
 //! Those on cards are read in place, from the device's memory or over links between cards. Those on the host lie in
 //! pinned memory that a launch of few blocks reads over the bus at the same time, or are brought by its cores and by
 //! copies ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. One launch for both would have a warp wait for
-//! the host with rows of cards in its hands. Of a code book (paper B) only codes travel, and where
-//! sums of rows are all that is wanted, these are made from codes ([`code_book`](crate::code_book)).
+//! the host with rows of cards in its hands. Of a code book (paper B) only codes travel, and where sums of rows are all
+//! that is wanted, these are made from codes ([`code_book`](crate::code_book)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
