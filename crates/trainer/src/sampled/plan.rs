@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
 use girih_sampling::Neighbors;
-use girih_tiers::{CacheShares, HostReads};
+use girih_tiers::HostReads;
 
 use super::layerwise::NODES_AT_ONCE;
 use super::session::{reads_in_place, sampled_by_device, summed};
@@ -427,10 +427,9 @@ fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
     words + words.div_ceil(16) + ARRIVING * LISTED
 }
 
-/// The same for lists alone, which tell rows of the host from those on cards, of codes, too.
+/// The same for lists alone, which tell rows of the host from those on cards, of codes, too: for any shares of either.
 fn words_of_lists(config: &TrainConfig) -> usize {
-    let is_mixed = |shares: CacheShares| !shares.are_all() && shares != CacheShares::default();
-    if config.tiers.features.is_some_and(is_mixed) { ARRIVING * LISTED } else { 0 }
+    if config.tiers.features.is_some_and(|shares| !shares.are_all()) { ARRIVING * LISTED } else { 0 }
 }
 
 /// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives
