@@ -10,24 +10,25 @@ extern "C" __global__ void scale(const X *x, Y *out, u64 n, float factor) {
     map(x, out, n, [=](float x, u64) { return factor * x; });
 }
 
-// Rows times a factor each.
-extern "C" __global__ void scale_rows(const X *x, const float *factors, Y *out, u64 rows, u64 cols) {
+// Rows times a factor each, for as many columns as the result has, from x on; rows of x lie x_pitch apart.
+extern "C" __global__ void scale_rows(const X *x, u64 x_pitch, const float *factors, Y *out, u64 rows, u64 cols) {
     const u64 column = my_column();
     if (column >= cols) return;
     each_row(
-        rows, [=](u64 row) { return to_f32(x[row * cols + column]) * factors[row]; },
+        rows, [=](u64 row) { return to_f32(x[row * x_pitch + column]) * factors[row]; },
         [=](u64 row, float value) { out[row * cols + column] = from_f32<Y>(value); });
 }
 
-// The same with four columns for each thread: cols is a quarter of the pitch.
-extern "C" __global__ void scale_rows_of_fours(const Four<X> *x, const float *factors, Four<Y> *out, u64 rows, u64 cols) {
+// The same with four columns for each thread: cols and x_pitch are quarters of what lies from row to row.
+extern "C" __global__ void scale_rows_of_fours(const Four<X> *x, u64 x_pitch, const float *factors, Four<Y> *out, u64 rows,
+                                               u64 cols) {
     struct Scaled {
         Four<X> x;
         float factor;
     };
     const u64 column = my_column();
     if (column >= cols) return;
-    const auto load = [=](u64 row) { return Scaled{x[row * cols + column], factors[row]}; };
+    const auto load = [=](u64 row) { return Scaled{x[row * x_pitch + column], factors[row]}; };
     each_row(rows, load, [=](u64 row, Scaled loaded) {
         Four<Y> scaled;
 #pragma unroll

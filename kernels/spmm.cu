@@ -94,7 +94,9 @@ struct Out {
     const float *left;
     const B *bias;
     Y *out;
-    u64 width;
+    // Columns that this product makes, of all that the result has: out and bias begin with the first of them, and the mask
+    // knows which it is.
+    u64 width, of;
     // Elements from row to row of the sums of segments.
     u64 pitch;
     int accumulate;
@@ -102,7 +104,7 @@ struct Out {
     u32 activation;
     Mask mask;
 
-    __device__ __forceinline__ Y *at(u64 row, u64 column) const { return out + row * pitch_of(width) + column; }
+    __device__ __forceinline__ Y *at(u64 row, u64 column) const { return out + row * pitch_of(of) + column; }
 };
 
 // Takes n sums of a row through what happens on their way out.
@@ -128,7 +130,7 @@ template <int n> __device__ __forceinline__ void finish(const Out &to, u64 row, 
         for (int i = 0; i < n; i++) sums[i] = activated(to.activation, sums[i]);
     }
 #if MASKS
-    const u32 bits = to.mask.bits<n>(row * to.width + column);
+    const u32 bits = to.mask.bits<n>(row * to.of + column);
 #pragma unroll
     for (int i = 0; i < n; i++) sums[i] *= to.mask.draws.factor(bits >> i & 1);
 #endif

@@ -605,6 +605,20 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
+    /// [`spmm`](Self::spmm) into some columns of a result: as many as `X` has, from the one that comes with `out` on;
+    /// the others stay as they are. Bias and mask are those of the whole result, which several products make, one
+    /// beside the other. Columns begin and end at multiples of [`COLUMNS`](crate::checks::COLUMNS), or with the result.
+    ///
+    /// # Errors
+    /// On shapes or columns that do not fit.
+    fn spmm_columns(
+        &self,
+        a: (&Self::Sparse, Transpose),
+        x: &Self::Matrix,
+        epilogue: Epilogue<'_, Self::Matrix>,
+        out: (&mut Self::Matrix, usize),
+    ) -> Result<(), ComputeError>;
+
     /// `X = op(L·A·R)·X` for a square `A`, in place where the device can: for operands too large to hold twice.
     ///
     /// # Errors
@@ -938,11 +952,18 @@ pub trait Backend: Send + Sync + 'static {
     /// On shapes that do not fit.
     fn scale(&self, factor: f32, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out = diag(factors)·x`: row `i` of `x` times the `i`-th of `factors`, a column of `f32`.
+    /// `out = diag(factors)·X`: row `i` times the `i`-th of `factors`, a column of `f32`. `X` is as many columns of `x` as
+    /// `out` has, from the one that comes with it on; they begin and end as those of
+    /// [`spmm_columns`](Self::spmm_columns).
     ///
     /// # Errors
-    /// On shapes or storage that do not fit.
-    fn scale_rows(&self, factors: &Self::Matrix, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+    /// On shapes, columns or storage that do not fit.
+    fn scale_rows(
+        &self,
+        factors: &Self::Matrix,
+        x: (&Self::Matrix, usize),
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
 
     /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss`
     /// (`1 × 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`, where row `t` of `triples` (`3b × d`) is the user `u` of triple

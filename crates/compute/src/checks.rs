@@ -3,6 +3,8 @@
 //! A backend calls the function of an operation before it writes anything, so that all of them refuse the same calls
 //! with the same words.
 
+use std::ops::Range;
+
 use crate::{Activation, ComputeError, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 
 type Checked = Result<(), ComputeError>;
@@ -106,6 +108,41 @@ pub fn spmm(
     expect("spmm", "x", x, Shape::new(left.cols, x.cols))?;
     expect("spmm", "out", out, Shape::new(left.rows, x.cols))?;
     bias("spmm", bias_shape, out)
+}
+
+/// `out[:, first..] = epilogue(op(L·A·R)·X)`, for as many columns as `x` has.
+///
+/// # Errors
+/// As [`spmm`], and for columns that are none of [`columns`].
+pub fn spmm_columns(
+    a: (Shape, Transpose),
+    x: Shape,
+    bias_shape: Option<Shape>,
+    (out, first): (Shape, usize),
+) -> Checked {
+    const OPERATION: &str = "spmm_columns";
+    let left = read(a.0, a.1);
+    expect(OPERATION, "x", x, Shape::new(left.cols, x.cols))?;
+    expect(OPERATION, "out", out, Shape::new(left.rows, out.cols))?;
+    columns(OPERATION, first..first + x.cols, out.cols)?;
+    bias(OPERATION, bias_shape, out)
+}
+
+/// Columns of a matrix that operations take by themselves begin and end at multiples of so many, where rows begin on
+/// every device, or with the matrix.
+pub const COLUMNS: usize = 8;
+
+/// Some of so many columns, which begin and end at multiples of [`COLUMNS`] or with the matrix.
+fn columns(operation: &'static str, some: Range<usize>, cols: usize) -> Checked {
+    let ends_well = some.end == cols || (some.end < cols && some.end.is_multiple_of(COLUMNS));
+    if some.start.is_multiple_of(COLUMNS) && ends_well {
+        return Ok(());
+    }
+    let what = format!(
+        "columns {} to {} of {cols} neither begin and end at multiples of {COLUMNS} nor with the matrix",
+        some.start, some.end
+    );
+    Err(ComputeError::argument(operation, what))
 }
 
 /// Columns are shared out evenly among heads.
@@ -300,13 +337,14 @@ pub fn same(operation: &'static str, x: Shape, out: Shape) -> Checked {
     expect(operation, "out", out, x)
 }
 
-/// `out = diag(factors)·x`, of factors that are stored so.
+/// `out = diag(factors)·x[:, first..]`, for as many columns as `out` has, of factors that are stored so.
 ///
 /// # Errors
-/// When `out` is no matrix like `x`, or `factors` are no column of `f32` as long.
-pub fn scale_rows((factors, dtype): (Shape, Dtype), x: Shape, out: Shape) -> Checked {
+/// When `out` has other rows than `x`, columns are none of [`columns`], or `factors` are no column of `f32` as long.
+pub fn scale_rows((factors, dtype): (Shape, Dtype), (x, first): (Shape, usize), out: Shape) -> Checked {
     const OPERATION: &str = "scale_rows";
-    same(OPERATION, x, out)?;
+    expect(OPERATION, "out", out, Shape::new(x.rows, out.cols))?;
+    columns(OPERATION, first..first + out.cols, x.cols)?;
     expect(OPERATION, "factors", factors, Shape::new(x.rows, 1))?;
     if dtype == Dtype::F32 {
         return Ok(());

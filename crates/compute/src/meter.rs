@@ -211,16 +211,15 @@ impl Meter {
         }
     }
 
-    /// A product with `x`, whose result is added to what is in `out`, or takes its place.
-    fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, out: &MeterMatrix, adds: bool) {
+    /// A product with `x`, whose result of so many rows is added to what is there, or takes its place.
+    fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, (rows, dtype): (usize, Dtype), adds: bool) {
         let gathered = (a.nnz * x.row_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
-        self.scratch(|| {
-            cuda::product(Shape::new(out.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, out.dtype])
-        });
+        self.scratch(|| cuda::product(Shape::new(rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, dtype]));
+        let written = (rows * x.shape.cols * dtype.n_bytes()) as u64;
         // Making rows of the operand reads and writes it once; the result is written once.
         let made = if a.makes_rows { 2 * x.n_bytes() } else { 0 };
-        let streamed = (made + if adds { 2 } else { 1 } * out.n_bytes()) as f64;
+        let streamed = (made + if adds { 2 } else { 1 } * written) as f64;
         let seconds =
             self.speed.gather(a.nnz as f64, x.shape.cols, x.dtype) + self.speed.operation(streamed, 0.0, x.dtype);
         self.charge(gathered + streamed, flops, seconds);
@@ -390,8 +389,18 @@ impl Backend for Meter {
         if weights.is_none() {
             self.need_tiles(a, ta == Transpose::Yes);
         }
-        self.sparse_product(a, x, out, epilogue.accumulate);
+        self.sparse_product(a, x, (out.shape.rows, out.dtype), epilogue.accumulate);
         Ok(())
+    }
+
+    fn spmm_columns(
+        &self,
+        (a, ta): (&MeterSparse, Transpose),
+        x: &MeterMatrix,
+        epilogue: Epilogue<'_, MeterMatrix>,
+        (out, _): (&mut MeterMatrix, usize),
+    ) -> Result<(), ComputeError> {
+        self.spmm((a, ta), None, x, epilogue, out)
     }
 
     fn spmm_in_place(&self, (a, ta): (&MeterSparse, Transpose), x: &mut MeterMatrix) -> Result<(), ComputeError> {
@@ -404,7 +413,7 @@ impl Backend for Meter {
             x.n_bytes() as usize
                 + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype; 2])
         });
-        self.sparse_product(a, x, x, false);
+        self.sparse_product(a, x, (x.shape.rows, x.dtype), false);
         Ok(())
     }
 
@@ -703,8 +712,14 @@ impl Backend for Meter {
         Ok(())
     }
 
-    fn scale_rows(&self, _factors: &MeterMatrix, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
-        self.pass(&[x, out]);
+    fn scale_rows(
+        &self,
+        _factors: &MeterMatrix,
+        (x, _): (&MeterMatrix, usize),
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        let read = out.shape.len() * x.dtype.n_bytes();
+        self.operation((read as u64 + out.n_bytes()) as f64, 0.0, Dtype::F32);
         Ok(())
     }
 

@@ -6,6 +6,8 @@
 mod attention;
 mod lstm;
 
+use std::ops::Range;
+
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 use half::bf16;
@@ -128,8 +130,22 @@ struct Entry {
 
 impl RefSparse {
     /// Positions of the entries of row `r`.
-    fn row(&self, r: usize) -> std::ops::Range<usize> {
+    fn row(&self, r: usize) -> Range<usize> {
         self.indptr[r]..self.indptr[r + 1]
+    }
+
+    /// `op(L·A·R)·X` of so many rows, with `weights` in the place of values if given.
+    fn times(&self, transpose: Transpose, weights: Option<&RefMatrix>, x: &RefMatrix, n_rows: usize) -> RefMatrix {
+        let mut product = RefMatrix::zeros(Shape::new(n_rows, x.shape.cols), Dtype::F32);
+        for (e, entry) in self.entries.iter().enumerate() {
+            let (to, from) = if transpose == Transpose::No { (entry.row, entry.col) } else { (entry.col, entry.row) };
+            for c in 0..x.shape.cols {
+                let weight = weights.map_or(entry.value, |weights| weights.get(e, c % weights.shape.cols));
+                let value = entry.scale * weight;
+                product.set(to, c, product.get(to, c) + value * x.get(from, c));
+            }
+        }
+        product
     }
 }
 
@@ -150,8 +166,20 @@ impl RefIds {
 
 /// `out = epilogue(result)`.
 fn apply_epilogue(epilogue: &Epilogue<'_, RefMatrix>, out: &mut RefMatrix, result: impl Fn(usize, usize) -> f64) {
+    apply_to_columns(epilogue, (out, 0..usize::MAX), result);
+}
+
+/// The same for some columns of `out`; the others stay.
+fn apply_to_columns(
+    epilogue: &Epilogue<'_, RefMatrix>,
+    (out, columns): (&mut RefMatrix, Range<usize>),
+    result: impl Fn(usize, usize) -> f64,
+) {
     let cols = out.shape.cols;
     out.update(|r, c, old| {
+        if !columns.contains(&c) {
+            return old;
+        }
         let kept = if epilogue.accumulate { old } else { 0.0 };
         let sum = result(r, c) + kept + epilogue.bias.map_or(0.0, |bias| bias.get(0, c));
         let mask = epilogue
@@ -300,16 +328,24 @@ impl Backend for Reference {
         let (weights_shape, bias_shape) = (weights.map(RefMatrix::shape), epilogue.bias.map(RefMatrix::shape));
         checks::spmm((a.shape, ta), a.entries.len(), weights_shape, x.shape, bias_shape, out.shape)?;
         checks::mask("spmm", &epilogue)?;
-        let mut product = RefMatrix::zeros(out.shape, Dtype::F32);
-        for (e, entry) in a.entries.iter().enumerate() {
-            let (to, from) = if ta == Transpose::No { (entry.row, entry.col) } else { (entry.col, entry.row) };
-            for c in 0..x.shape.cols {
-                let weight = weights.map_or(entry.value, |weights| weights.get(e, c % weights.shape.cols));
-                let value = entry.scale * weight;
-                product.set(to, c, product.get(to, c) + value * x.get(from, c));
-            }
-        }
+        let product = a.times(ta, weights, x, out.shape.rows);
         apply_epilogue(&epilogue, out, |r, c| product.get(r, c));
+        Ok(())
+    }
+
+    fn spmm_columns(
+        &self,
+        (a, ta): (&RefSparse, Transpose),
+        x: &RefMatrix,
+        epilogue: Epilogue<'_, RefMatrix>,
+        (out, first): (&mut RefMatrix, usize),
+    ) -> Result<(), ComputeError> {
+        let bias_shape = epilogue.bias.map(RefMatrix::shape);
+        checks::spmm_columns((a.shape, ta), x.shape, bias_shape, (out.shape, first))?;
+        checks::mask("spmm_columns", &epilogue)?;
+        let product = a.times(ta, None, x, out.shape.rows);
+        let columns = first..first + x.shape.cols;
+        apply_to_columns(&epilogue, (out, columns), |r, c| product.get(r, c - first));
         Ok(())
     }
 
@@ -706,9 +742,14 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn scale_rows(&self, factors: &RefMatrix, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::scale_rows((factors.shape, self.dtype(factors)), x.shape, out.shape)?;
-        out.update(|r, c, _| factors.get(r, 0) * x.get(r, c));
+    fn scale_rows(
+        &self,
+        factors: &RefMatrix,
+        (x, first): (&RefMatrix, usize),
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::scale_rows((factors.shape, self.dtype(factors)), (x.shape, first), out.shape)?;
+        out.update(|r, c, _| factors.get(r, 0) * x.get(r, first + c));
         Ok(())
     }
 

@@ -279,6 +279,16 @@ impl Backend for Cuda {
         Self::spmm(self, a, weights, x, epilogue, out)
     }
 
+    fn spmm_columns(
+        &self,
+        a: (&CudaSparse, Transpose),
+        x: &CudaMatrix,
+        epilogue: Epilogue<'_, CudaMatrix>,
+        out: (&mut CudaMatrix, usize),
+    ) -> Result<(), ComputeError> {
+        Self::spmm_columns(self, a, x, epilogue, out)
+    }
+
     fn gemm_backward(
         &self,
         a: (&CudaMatrix, Transpose),
@@ -502,7 +512,12 @@ impl Backend for Cuda {
         Self::scale(self, factor, x, out)
     }
 
-    fn scale_rows(&self, factors: &CudaMatrix, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn scale_rows(
+        &self,
+        factors: &CudaMatrix,
+        x: (&CudaMatrix, usize),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         Self::scale_rows(self, factors, x, out)
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockPlan, Schedule, Volume};
+use crate::{BlockPlan, Schedule, Stages, Volume};
 
 /// How fast ranks exchange bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl BlockPlan {
         let times: Vec<(f64, f64)> =
             ranks().map(|(rank, (volume, nnz))| self.rank_seconds(machine, rank, *volume, nnz, cols)).collect();
         let total = |(rank, (compute, exchange)): (usize, &(f64, f64))| {
-            let n_stages = self.stages_of(rank).len() as f64;
+            let n_stages = self.n_stages(rank, cols) as f64;
             // The first exchange has nothing to run under.
             if machine.overlap {
                 compute.max(*exchange) + compute.min(*exchange) / n_stages
@@ -71,14 +71,24 @@ impl BlockPlan {
         }
     }
 
+    /// Columns of a rank's operand in its steps, of `cols` that its own rows have.
+    fn width(&self, rank: usize, cols: usize) -> usize {
+        self.ranks[rank].slice.as_ref().map_or(cols, |slicing| slicing.width(cols))
+    }
+
+    /// Exchanges in which the panels of a rank's steps come.
+    fn n_stages(&self, rank: usize, cols: usize) -> usize {
+        self.together(rank).len() * self.stages.columns(self.width(rank, cols), size_of::<f32>()).len()
+    }
+
     /// Seconds of a rank in products and in exchanges.
     fn rank_seconds(&self, machine: &Machine, rank: usize, volume: Volume, nnz: &[u64], cols: usize) -> (f64, f64) {
         let plan = &self.ranks[rank];
-        let width = plan.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
+        let width = self.width(rank, cols);
         let compute = nnz.iter().sum::<u64>() as f64 * width as f64 / machine.sums_per_second;
         // A rank that is alone in a group exchanges nothing there.
         let among = |group: &[usize], exchanges: usize| if group.len() > 1 { exchanges } else { 0 };
-        let n_exchanges = among(&plan.group, self.stages_of(rank).len())
+        let n_exchanges = among(&plan.group, self.n_stages(rank, cols))
             + plan.slice.as_ref().map_or(0, |slicing| among(&slicing.group, 1 + self.n_chunks))
             + among(plan.reduce.group(), 2 * self.n_chunks);
         let bytes = volume.sent.max(volume.received) as f64;
@@ -87,16 +97,21 @@ impl BlockPlan {
 
     fn rank_memory(&self, machine: &Machine, rank: usize, nnz: &[u64], cols: usize) -> u64 {
         let plan = &self.ranks[rank];
-        let width = plan.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
+        let width = self.width(rank, cols);
         let (ids, offsets) =
             (4 * nnz.iter().sum::<u64>(), 8 * ((self.n_product_rows(rank) + 1) * plan.steps.len()) as u64);
-        let stages = self.stages_of(rank);
-        let rows_of = |(steps, part): &(Range<usize>, usize)| -> usize {
-            plan.steps[steps.clone()].iter().map(|step| self.part_of(step.panel, *part).len()).sum()
+        let together = self.together(rank);
+        let rows_of = |steps: &Range<usize>| -> usize {
+            plan.steps[steps.clone()].iter().map(|step| self.panels[step.panel].len()).sum()
         };
-        let largest = stages.iter().map(rows_of).max().unwrap_or(0);
-        let buffers = if machine.overlap { stages.len().min(2) } else { 1 };
-        let rows = 2 * plan.own.len() * cols + (buffers * largest + self.n_product_rows(rank)) * width;
-        ids + offsets + (rows * size_of::<f32>()) as u64
+        let largest = together.iter().map(rows_of).max().unwrap_or(0);
+        // Columns that are under way: of two panels where they come step by step, else all parts.
+        let under_way = match self.stages {
+            Stages::Steps if machine.overlap => together.len().min(2) * width,
+            Stages::Parts(_) if machine.overlap => width,
+            stages => stages.columns(width, size_of::<f32>()).iter().map(|part| part.len()).max().unwrap_or(0),
+        };
+        let elements = 2 * plan.own.len() * cols + largest * under_way + self.n_product_rows(rank) * width;
+        ids + offsets + (elements * size_of::<f32>()) as u64
     }
 }

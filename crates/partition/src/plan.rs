@@ -47,19 +47,34 @@ pub enum Stages {
     /// One for each step, as the papers have it: a rank's panel at a time, which takes least memory.
     #[default]
     Steps,
-    /// So many, in each of which a part of every panel: links are used in all directions, and all parts but the first
-    /// travel while those before are multiplied.
+    /// So many, in each of which some columns of every panel: links are used in all directions, and all parts but the
+    /// first travel while those before are multiplied. Columns of a result have sums of their own, so that no part
+    /// passes over what another has summed. Narrow operands travel in fewer parts ([`columns`](Self::columns)).
     Parts(usize),
 }
 
 impl Stages {
-    /// In how many parts a panel travels.
+    /// Bytes of a line of memory, the least of a row that is worth being read by itself.
+    const LINE: usize = 128;
+
+    /// In how many parts a panel travels, at most.
     #[must_use]
     pub fn n_parts(&self) -> usize {
         match self {
             Self::Steps => 1,
             Self::Parts(n) => *n,
         }
+    }
+
+    /// The columns of each part of an operand of so many, whose elements have so many bytes: whole lines of memory, but
+    /// for the last part, which has what is left over.
+    #[must_use]
+    pub fn columns(&self, cols: usize, element_bytes: usize) -> Vec<Range<usize>> {
+        let of_line = Self::LINE / element_bytes;
+        let n_lines = (cols / of_line).max(1);
+        let n_parts = self.n_parts().clamp(1, n_lines);
+        let start = |i: usize| if i == n_parts { cols } else { n_lines * i / n_parts * of_line };
+        (0..n_parts).map(|i| start(i)..start(i + 1)).collect()
     }
 }
 
@@ -110,7 +125,7 @@ pub struct BlockPlan {
 ///
 /// ```text
 /// own rows, all columns ──slice──▶ panel, a slice of columns      2D and 3D only
-/// for each stage: panels, or parts of them ──▶ group; sums += Â[rows, panels] · panels
+/// for each stage: panels, or columns of them ──▶ group; sums += Â[rows, panels] · panels
 /// sums ──reduce──▶ panel's rows ──slice back──▶ own rows, all columns
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,32 +279,21 @@ impl BlockPlan {
         Ok(Self { grid: *grid, n_nodes, panels, stages: Stages::Steps, n_chunks: 1, ranks })
     }
 
-    /// The same plan, in which panels travel so; in no more parts than there are rows in any panel.
+    /// The same plan, in which panels travel so.
     #[must_use]
-    pub fn in_stages(mut self, stages: Stages) -> Self {
-        let least = self.panels.iter().map(Range::len).min().unwrap_or(0).max(1);
-        self.stages = match stages {
-            Stages::Steps => Stages::Steps,
-            Stages::Parts(n) => Stages::Parts(n.clamp(1, least)),
-        };
-        self
+    pub fn in_stages(self, stages: Stages) -> Self {
+        Self { stages, ..self }
     }
 
-    /// The stages of a rank in order: the steps whose panels travel together, and which part of each. One at least, if
-    /// without a step.
+    /// The steps of a rank whose panels travel together, in order; one range at least, if without a step. In stages that
+    /// are parts, they do so as often as there are parts.
     #[must_use]
-    pub fn stages_of(&self, rank: usize) -> Vec<(Range<usize>, usize)> {
+    pub fn together(&self, rank: usize) -> Vec<Range<usize>> {
         let n_steps = self.ranks[rank].steps.len();
         match self.stages {
-            Stages::Steps if n_steps > 0 => (0..n_steps).map(|i| (i..i + 1, 0)).collect(),
-            stages => (0..stages.n_parts()).map(|part| (0..n_steps, part)).collect(),
+            Stages::Steps if n_steps > 0 => (0..n_steps).map(|i| i..i + 1).collect(),
+            _ => vec![0..n_steps],
         }
-    }
-
-    /// The rows of a panel that travel in a part.
-    #[must_use]
-    pub fn part_of(&self, panel: usize, i: usize) -> Range<usize> {
-        part(&self.panels[panel], i, self.stages.n_parts())
     }
 
     /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one

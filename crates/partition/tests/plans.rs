@@ -70,28 +70,30 @@ proptest! {
 
     /// Rows of a stage are gathered in the order of the group, and blocks have their columns in that of panels.
     #[test]
-    fn stages_have_every_row_once_and_roots_in_order(grid in grids(), extra in 0..50usize, n_parts in 0..12usize) {
+    fn stages_have_every_step_once_and_roots_in_order(grid in grids(), extra in 0..50usize, n_parts in 0..12usize) {
         let stages = if n_parts == 0 { Stages::Steps } else { Stages::Parts(n_parts) };
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
         for (number, rank) in plan.ranks.iter().enumerate() {
-            let stages = plan.stages_of(number);
-            prop_assert!(!stages.is_empty());
-            prop_assert!(plan.stages == Stages::Steps || stages.len() == plan.stages.n_parts());
-            let mut rows: Vec<usize> = Vec::new();
-            for (steps, part) in stages {
-                for step in &rank.steps[steps] {
-                    let part = plan.part_of(step.panel, part);
-                    prop_assert!(!part.is_empty());
-                    rows.extend(part);
-                }
-            }
-            rows.sort_unstable();
-            let all: Vec<usize> = rank.steps.iter().flat_map(|step| plan.panels[step.panel].clone()).collect();
-            prop_assert_eq!(rows, all);
+            let together = plan.together(number);
+            prop_assert!(!together.is_empty());
+            prop_assert!(plan.stages == Stages::Steps || together.len() == 1);
+            let steps: Vec<usize> = together.into_iter().flatten().collect();
+            prop_assert_eq!(steps, (0..rank.steps.len()).collect::<Vec<_>>());
             let place = |root| rank.group.iter().position(|&member| member == root).unwrap();
             prop_assert!(rank.steps.windows(2).all(|pair| place(pair[0].root) < place(pair[1].root)));
             prop_assert!(rank.steps.windows(2).all(|pair| pair[0].panel < pair[1].panel));
         }
+    }
+
+    /// Parts have each column once, and begin where lines of memory do; none is narrower than a line that others fill.
+    #[test]
+    fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {
+        let (n_bytes, line) = if of_f32 { (4, 32) } else { (2, 64) };
+        prop_assert_eq!(Stages::Steps.columns(cols, n_bytes), [0..cols]);
+        let parts = Stages::Parts(n).columns(cols, n_bytes);
+        prop_assert_eq!(parts.len(), n.min((cols / line).max(1)));
+        prop_assert_eq!(parts.iter().cloned().flatten().collect::<Vec<_>>(), (0..cols).collect::<Vec<_>>());
+        prop_assert!(parts.iter().all(|part| part.start % line == 0 && (part.len() >= line || parts.len() == 1)));
     }
 
     #[test]
@@ -347,16 +349,16 @@ fn estimates_know_in_which_stages_panels_travel() {
     let whole = BlockPlan::new(&ProcessGrid::new(Scheme::OneD, 4, 1).unwrap(), 400).unwrap();
     let estimate = |stages| {
         let plan = whole.clone().in_stages(stages);
-        plan.estimate(&machine, &plan.even_step_nnz(4000), None, 8)
+        plan.estimate(&machine, &plan.even_step_nnz(4000), None, 128)
     };
     let [one, two, four, steps] = [Stages::Parts(1), Stages::Parts(2), Stages::Parts(4), Stages::Steps].map(estimate);
     let sum = |estimate: &Estimate| estimate.compute_seconds[0] + estimate.exchange_seconds[0];
     assert!((one.seconds - sum(&one)).abs() < 1e-12, "a single exchange has nothing to run under");
     assert!(one.seconds > two.seconds && two.seconds > four.seconds);
-    assert_eq!((four.seconds, &four.memory), (steps.seconds, &steps.memory), "as many rows at a time");
-    // All rows at once, or two halves of them; two panels at a time.
-    assert_eq!(one.memory, two.memory);
-    assert_eq!(one.memory[0] - steps.memory[0], 2 * 100 * 8 * 4);
+    assert_eq!(four.seconds, steps.seconds, "as much at a time");
+    // All rows at once, whether in one part or in more; two panels at a time.
+    assert_eq!((&one.memory, &one.memory), (&two.memory, &four.memory));
+    assert_eq!(one.memory[0] - steps.memory[0], 2 * 100 * 128 * 4);
 }
 
 #[test]

@@ -52,18 +52,22 @@ pub(crate) fn scale<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y])
     );
 }
 
-/// `out = diag(factors)·x`, of so many columns.
-pub(crate) fn scale_rows<X: Element, Y: Element>(factors: &[f32], cols: usize, x: &[X], out: &mut [Y]) {
-    let cols = cols.max(1);
+/// `out = diag(factors)·x`, of matrices of so many columns, for those of `x` from `first` on.
+pub(crate) fn scale_rows<X: Element, Y: Element>(
+    factors: &[f32],
+    (x, x_cols, first): (&[X], usize, usize),
+    (out, cols): (&mut [Y], usize),
+) {
+    let (x_cols, cols) = (x_cols.max(1), cols.max(1));
     let rows_at_once = (CHUNK / cols).max(1);
     let arch = Arch::new();
-    let chunks = out.par_chunks_mut(rows_at_once * cols).zip(x.par_chunks(rows_at_once * cols));
+    let chunks = out.par_chunks_mut(rows_at_once * cols).zip(x.par_chunks(rows_at_once * x_cols));
     chunks.zip(factors.par_chunks(rows_at_once)).for_each(|((out, x), factors)| {
         arch.dispatch(
             #[inline(always)]
             || {
-                for ((out, x), factor) in out.chunks_mut(cols).zip(x.chunks(cols)).zip(factors) {
-                    for (out, x) in out.iter_mut().zip(x) {
+                for ((out, x), factor) in out.chunks_mut(cols).zip(x.chunks(x_cols)).zip(factors) {
+                    for (out, x) in out.iter_mut().zip(&x[first..]) {
                         *out = Y::from_f32(factor * x.to_f32());
                     }
                 }

@@ -196,6 +196,20 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn spmm_columns(
+        &self,
+        (a, ta): (&CpuSparse, Transpose),
+        x: &CpuMatrix,
+        epilogue: Epilogue<'_, CpuMatrix>,
+        (out, first): (&mut CpuMatrix, usize),
+    ) -> Result<(), ComputeError> {
+        let bias_shape = epilogue.bias.map(CpuMatrix::shape);
+        checks::spmm_columns((a.shape(), ta), x.shape(), bias_shape, (out.shape(), first))?;
+        checks::mask("spmm_columns", &epilogue)?;
+        spmm::multiply_columns(&self.machine, (a, ta), x, &epilogue, (out, first));
+        Ok(())
+    }
+
     fn spmm_in_place(&self, (a, ta): (&CpuSparse, Transpose), x: &mut CpuMatrix) -> Result<(), ComputeError> {
         checks::spmm((a.shape(), ta), a.nnz(), None, x.shape(), None, x.shape())?;
         spmm::multiply_in_place(&self.machine, (a, ta), x);
@@ -557,10 +571,16 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn scale_rows(&self, factors: &CpuMatrix, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
-        checks::scale_rows((factors.shape(), self.dtype(factors)), x.shape(), out.shape())?;
-        let (factors, cols) = (as_f32(factors), x.shape().cols);
-        typed!(x = x.storage(), out = out.storage_mut() => elementwise::scale_rows(&factors, cols, x, out));
+    fn scale_rows(
+        &self,
+        factors: &CpuMatrix,
+        (x, first): (&CpuMatrix, usize),
+        out: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::scale_rows((factors.shape(), self.dtype(factors)), (x.shape(), first), out.shape())?;
+        let (factors, x_cols, cols) = (as_f32(factors), x.shape().cols, out.shape().cols);
+        typed!(x = x.storage(), out = out.storage_mut() =>
+            elementwise::scale_rows(&factors, (x, x_cols, first), (out, cols)));
         Ok(())
     }
 

@@ -26,6 +26,7 @@ use super::element::{Element, as_f32, typed};
 use super::entries;
 use super::epilogue::RowEpilogue;
 use super::machine::Machine;
+use super::mask;
 use super::matrix::{CpuMatrix, Storage};
 use super::panels::{self, Operand, Panel};
 use super::sparse::{CpuSparse, Direction};
@@ -52,6 +53,32 @@ pub(crate) fn multiply(
         None => multiply_by(machine, direction.csr.values(), direction, x, &epilogue, out),
     }
     epilogue.mask(machine, out);
+}
+
+/// The same into the columns of `out` from `first` on. Sums are made beside it: devices whose rows are in main memory
+/// have no exchange to hide behind single columns.
+pub(crate) fn multiply_columns(
+    machine: &Machine,
+    (a, transpose): (&CpuSparse, Transpose),
+    x: &CpuMatrix,
+    epilogue: &Epilogue<'_, CpuMatrix>,
+    (out, first): (&mut CpuMatrix, usize),
+) {
+    let (cols, width) = (out.shape().cols, x.shape().cols);
+    let mut sums = CpuMatrix::zeros(Shape::new(out.shape().rows, width), Dtype::F32);
+    multiply(machine, (a, transpose), None, x, &Epilogue::default(), &mut sums);
+    let row_epilogue = RowEpilogue::new(epilogue);
+    let sums = sums.expect_f32_mut();
+    typed!(out = out.storage_mut() => {
+        let rows = sums.par_chunks_exact_mut(width.max(1)).zip(out.par_chunks_exact_mut(cols.max(1))).enumerate();
+        rows.with_min_len(1 << 8).for_each(|(row, (sums, out))| {
+            let out = &mut out[first..first + width];
+            row_epilogue.store(first, sums, out);
+            if let Some(dropout) = epilogue.dropout {
+                mask::apply(machine.isa, dropout, dropout.first_element(cols) + row * cols + first, out);
+            }
+        });
+    });
 }
 
 /// The product with a weight for each entry, in the order of the untransposed entries.

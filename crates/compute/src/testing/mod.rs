@@ -86,6 +86,7 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<products::Gemm>();
     visitor.visit::<products::GemmPair>();
     visitor.visit::<products::Spmm>();
+    visitor.visit::<products::SpmmColumns>();
     visitor.visit::<passes::Storage>();
     visitor.visit::<passes::EpilogueBackward>();
     visitor.visit::<passes::Masked>();

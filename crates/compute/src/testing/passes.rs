@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
 use super::{Law, Output, Results};
+use crate::checks::COLUMNS;
 use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape, Slope};
 
 /// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
@@ -136,7 +137,7 @@ impl Law for AddScaled {
     }
 }
 
-/// `out = diag(factors)·x`.
+/// `out = diag(factors)·x`, of all columns, and of those from a multiple of eight on.
 pub(super) struct ScaleRows;
 
 impl Law for ScaleRows {
@@ -152,9 +153,13 @@ impl Law for ScaleRows {
         let mut draws = case.draws();
         let factors = draws.matrix(backend, Shape::new(case.shape.rows, 1), Dtype::F32);
         let x = draws.matrix(backend, case.shape, case.dtypes[0]);
-        let mut out = draws.matrix(backend, case.shape, case.dtypes[1]);
-        backend.scale_rows(&factors, &x, &mut out).expect("scale_rows");
-        vec![Output::of(backend, &out)]
+        let Shape { rows, cols } = case.shape;
+        let scaled = |first: usize, draws: &mut Draws| {
+            let mut out = draws.matrix(backend, Shape::new(rows, cols - first), case.dtypes[1]);
+            backend.scale_rows(&factors, (&x, first), &mut out).expect("scale_rows");
+            Output::of(backend, &out)
+        };
+        [0, cols.saturating_sub(1) / COLUMNS / 2 * COLUMNS].map(|first| scaled(first, &mut draws)).into()
     }
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::inputs::{Draws, EpilogueCase, dtype, epilogue, n_rows, width};
 use super::{Law, Output, Results};
+use crate::checks::COLUMNS;
 use crate::{Backend, Dropout, Dtype, Shape, SparseOperand, Transpose};
 
 /// The sum of two dense products.
@@ -191,6 +192,46 @@ impl Law for Spmm {
         let mut out = draws.matrix(backend, Shape::new(read.rows, case.width), case.dtypes[3]);
         let weights = case.weighted.then_some(&weights);
         backend.spmm((&a, case.transpose), weights, &x, case.epilogue.with(&bias), &mut out).expect("spmm");
+        vec![Output::of(backend, &out)]
+    }
+}
+
+/// The same of an operand that has some of the columns of the result, at the end and, where there are so many, at eight
+/// columns further on; what it does not make stays.
+pub(super) struct SpmmColumns;
+
+impl Law for SpmmColumns {
+    const NAME: &'static str = "spmm_columns";
+    const TOLERANCE: f64 = Spmm::TOLERANCE;
+    type Case = SpmmCase;
+
+    fn tolerance(case: &SpmmCase) -> f64 {
+        Spmm::tolerance(case)
+    }
+
+    fn tolerance_of_parts(case: &SpmmCase) -> f64 {
+        Spmm::tolerance_of_parts(case)
+    }
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = SpmmCase> {
+        Spmm::cases(rows_max)
+    }
+
+    fn run<B: Backend>(backend: &B, case: &SpmmCase) -> Results {
+        let mut draws = Draws::new(case.seed);
+        let (csr, scales, symmetric) = case.operand(&mut draws);
+        let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric, names: None }).expect("upload");
+        let read = if case.transpose == Transpose::Yes { case.shape.transposed() } else { case.shape };
+        let bias = draws.matrix(backend, Shape::new(1, case.width), case.dtypes[2]);
+        let mut out = draws.matrix(backend, Shape::new(read.rows, case.width), case.dtypes[3]);
+        let middle = case.width.saturating_sub(1) / COLUMNS / 2 * COLUMNS;
+        for columns in [middle..case.width, COLUMNS.min(middle)..middle] {
+            let x = draws.matrix(backend, Shape::new(read.cols, columns.len()), case.dtypes[0]);
+            let epilogue = case.epilogue.with(&bias);
+            backend
+                .spmm_columns((&a, case.transpose), &x, epilogue, (&mut out, columns.start))
+                .expect("spmm_columns");
+        }
         vec![Output::of(backend, &out)]
     }
 }

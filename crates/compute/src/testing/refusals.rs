@@ -106,6 +106,9 @@ impl<B: Backend> Trial<'_, B> {
         let spmm = |transpose, weights, x, out: &mut B::Matrix| {
             self.backend.spmm((&sparse, transpose), weights, x, Epilogue::default(), out)
         };
+        let columns = |out: (&mut B::Matrix, usize)| {
+            self.backend.spmm_columns((&sparse, no), &b, Epilogue::default(), out)
+        };
         vec![
             self.refuses("gemm: inner", (4, 4), |out| gemm((&a, no), (&a, no), out)),
             self.refuses("gemm: out", (4, 3), |out| gemm((&a, no), (&b, no), out)),
@@ -118,6 +121,10 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("spmm: weights", (4, 2), |out| spmm(no, Some(&wide), &b, out)),
             self.refuses("spmm: mask", (4, 2), |out| self.backend.spmm((&sparse, no), None, &b, masked(), out)),
             self.refuses("spmm: bias", (4, 2), |out| self.backend.spmm((&sparse, no), None, &b, biased(), out)),
+            self.refuses("spmm_columns: out", (3, 2), |out| columns((out, 0))),
+            self.refuses("spmm_columns: last column", (4, 20), |out| columns((out, 8))),
+            self.refuses("spmm_columns: beyond", (4, 17), |out| columns((out, 16))),
+            self.refuses("spmm_columns: first column", (4, 6), |out| columns((out, 4))),
         ]
     }
 
@@ -125,6 +132,7 @@ impl<B: Backend> Trial<'_, B> {
         let (x, backend) = (self.matrix(4, 3), self.backend);
         let dropout = crate::Dropout::new(0.5, girih_random::Key::new(0, 0));
         let [mut narrow, bias] = [(); 2].map(|()| self.matrix(1, 2));
+        let factors = self.matrix(4, 1);
         let block = Shape::new(4, 2);
         let relu = Slope::of(Activation::Relu, Some(dropout));
         vec![
@@ -138,6 +146,9 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("add_scaled: rows", (3, 3), |out| backend.add_scaled(1.0, &x, out)),
             self.refuses("column_sums", (2, 3), |out| backend.column_sums(&x, out)),
             self.refuses("scale", (4, 2), |out| backend.scale(2.0, &x, out)),
+            self.refuses("scale_rows: factors", (4, 3), |out| backend.scale_rows(&bias, (&x, 0), out)),
+            self.refuses("scale_rows: columns", (4, 2), |out| backend.scale_rows(&factors, (&x, 0), out)),
+            self.refuses("scale_rows: beyond", (4, 3), |out| backend.scale_rows(&factors, (&x, 8), out)),
             self.refuses("activate: bias", (4, 3), |out| backend.activate(Activation::Relu, Some(&bias), out)),
             self.refuses("copy_block: rows", (3, 3), |out| backend.copy_block(block, &x, (0, 0), out, (0, 0))),
             self.refuses("copy_block: from", (4, 3), |out| backend.copy_block(block, &x, (0, 2), out, (0, 0))),

@@ -39,6 +39,11 @@ impl Mask {
     /// For kernels that are compiled to mask nothing.
     pub(super) const NONE: Self = Self { draws: Draws::NONE, first: 0 };
 
+    /// That of the columns from `first` on; elements are counted in whole rows.
+    pub(super) fn from_column(self, first: usize) -> Self {
+        Self { first: self.first + first as u64, ..self }
+    }
+
     /// The same mask, which multiplies what stays by one, so that nothing is rounded.
     pub(super) fn unscaled(self) -> Self {
         Self { draws: Draws { scale: 1.0, ..self.draws }, ..self }

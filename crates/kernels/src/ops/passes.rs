@@ -31,25 +31,27 @@ impl Cuda {
     pub(crate) fn scale_rows(
         &self,
         factors: &CudaMatrix,
-        x: &CudaMatrix,
+        (x, first): (&CudaMatrix, usize),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "scale_rows";
-        checks::scale_rows((factors.shape, factors.dtype), x.shape, out.shape)?;
-        if x.shape.is_empty() {
+        checks::scale_rows((factors.shape, factors.dtype), (x.shape, first), out.shape)?;
+        if out.shape.is_empty() {
             return Ok(());
         }
-        let padded = x.padded();
-        let in_fours = padded.cols.is_multiple_of(4);
-        let (name, cols) =
-            if in_fours { ("scale_rows_of_fours", padded.cols / 4) } else { ("scale_rows", padded.cols) };
+        let (x_pitch, out_pitch) = (x.pitch(), out.pitch());
+        let in_fours = x_pitch.is_multiple_of(4) && out_pitch.is_multiple_of(4);
+        let (name, at_once) = if in_fours { ("scale_rows_of_fours", 4) } else { ("scale_rows", 1) };
         let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", out.dtype)])?;
-        let (rows, n_columns) = (padded.rows as u64, cols as u64);
+        let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
+        let (rows, cols) = (out.shape.rows, out_pitch / at_once);
+        let [x_pitch, n_rows, n_columns] = [x_pitch / at_once, rows, cols].map(|n| n as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&factors.data).arg(&mut out.data).arg(&rows).arg(&n_columns);
-        // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them,
-        // where rows begin, and there is a factor for each row.
-        unsafe { launch.launch(columns_of(Shape::new(padded.rows, cols))) }.map_err(Self::failed(OPERATION))?;
+        launch.arg(&from).arg(&x_pitch).arg(&factors.data).arg(&mut out.data).arg(&n_rows).arg(&n_columns);
+        // SAFETY: both matrices have the types that the kernel was compiled for and as many rows, for each of which
+        // there is a factor. Columns begin and end where rows may, so that as many as lie from row to row of the result
+        // lie inside those of `x`, and fours begin where they may.
+        unsafe { launch.launch(columns_of(Shape::new(rows, cols))) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
 

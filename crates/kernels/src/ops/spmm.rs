@@ -103,6 +103,7 @@ struct Out {
     bias: u64,
     out: u64,
     width: u64,
+    of: u64,
     pitch: u64,
     accumulate: i32,
     activation: u32,
@@ -111,6 +112,18 @@ struct Out {
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Out {}
+
+/// The columns of a result that a product makes: from `first` on as many as its operand has.
+pub(crate) struct Columns<'o> {
+    of: &'o mut CudaMatrix,
+    first: usize,
+}
+
+impl<'o> From<&'o mut CudaMatrix> for Columns<'o> {
+    fn from(of: &'o mut CudaMatrix) -> Self {
+        Self { of, first: 0 }
+    }
+}
 
 impl Cuda {
     /// [`Backend::spmm`](girih_compute::Backend::spmm).
@@ -130,17 +143,35 @@ impl Cuda {
         self.product("spmm", direction, weights, x, &epilogue, out)
     }
 
+    /// [`Backend::spmm_columns`](girih_compute::Backend::spmm_columns).
+    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
+    pub(crate) fn spmm_columns(
+        &self,
+        (a, ta): (&CudaSparse, Transpose),
+        x: &CudaMatrix,
+        epilogue: Epilogue<'_, CudaMatrix>,
+        (out, first): (&mut CudaMatrix, usize),
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "spmm_columns";
+        let bias_shape = epilogue.bias.map(|bias| bias.shape);
+        checks::spmm_columns((self.sparse_shape(a), ta), x.shape, bias_shape, (out.shape, first))?;
+        checks::mask(OPERATION, &epilogue)?;
+        let direction = self.direction(OPERATION, a, ta, false)?;
+        self.product(OPERATION, direction, None, x, &epilogue, Columns { of: out, first })
+    }
+
     /// The product of one direction, whose operands fit. Weights are in the order of the untransposed entries.
-    pub(crate) fn product(
+    pub(crate) fn product<'o>(
         &self,
         operation: &'static str,
         direction: Direction<'_>,
         weights: Option<&CudaMatrix>,
         x: &CudaMatrix,
         epilogue: &Epilogue<'_, CudaMatrix>,
-        out: &mut CudaMatrix,
+        out: impl Into<Columns<'o>>,
     ) -> Result<(), ComputeError> {
-        if out.shape.is_empty() {
+        let out = out.into();
+        if out.of.shape.is_empty() || x.shape.cols == 0 {
             return Ok(());
         }
         let whole = direction.csr;
@@ -150,15 +181,16 @@ impl Cuda {
     }
 
     /// The product by blocks, if there are any, and rows.
-    pub(super) fn product_by(
+    pub(super) fn product_by<'o>(
         &self,
         operation: &'static str,
         direction: Direction<'_>,
         (weights, tiles): (Option<&CudaMatrix>, Option<&Tiles>),
         x: &CudaMatrix,
         epilogue: &Epilogue<'_, CudaMatrix>,
-        out: &mut CudaMatrix,
+        out: impl Into<Columns<'o>>,
     ) -> Result<(), ComputeError> {
+        let out = out.into();
         let whole = direction.csr;
         let plain = weights.is_none() && whole.values.is_none();
         let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles, x))?;
@@ -166,14 +198,14 @@ impl Cuda {
         let Some(tiles) = tiles else {
             return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
         };
-        let sums = self.tile_sums(operation, &tiles.blocks, &operand, halves.as_ref(), out.dtype)?;
+        let sums = self.tile_sums(operation, &tiles.blocks, &operand, halves.as_ref(), out.of.dtype)?;
         let start = tiles.start(self, whole, &sums);
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
 
     /// The product of compressed rows, from `start` on.
     #[expect(clippy::too_many_arguments, reason = "operands, and what happens to the result")]
-    pub(super) fn gather(
+    pub(super) fn gather<'o>(
         &self,
         operation: &'static str,
         direction: Direction<'_>,
@@ -181,8 +213,9 @@ impl Cuda {
         x: &Operand<'_>,
         start: Start,
         epilogue: &Epilogue<'_, CudaMatrix>,
-        out: &mut CudaMatrix,
+        out: impl Into<Columns<'o>>,
     ) -> Result<(), ComputeError> {
+        let out = out.into();
         let (csr, width) = (direction.csr, pitch(x.shape.cols));
         let weighing = Weighing::of(direction, weights);
         let layout = Layout::of(width, x.dtype, weighing, (csr.nnz, csr.shape.rows));
@@ -190,14 +223,15 @@ impl Cuda {
         let heads = weights.map_or(1, |weights| weights.shape.cols);
         let of_lanes = weighing == Weighing::Heads && knows_heads((layout.vec, layout.group), heads);
         let weighing = (weighing, if of_lanes { heads } else { 0 });
-        let defines = defines(layout, weighing, x.dtype, [Some(&*out), weights, epilogue.bias], flags);
+        let defines = defines(layout, weighing, x.dtype, [Some(&*out.of), weights, epilogue.bias], flags);
         let n_segments = csr.n_segments();
+        let cols = x.shape.cols;
         let partial = match n_segments {
             0 => None,
             n => Some(self.uninitialized(Shape::new(n, width), Dtype::F32)?),
         };
         let sums = self.pointer(partial.as_ref().map(|partial| &partial.data));
-        let (pattern, x, to) = (self.pattern(csr), x.argument(self), self.out(direction, epilogue, width, out)?);
+        let (pattern, x, to) = (self.pattern(csr), x.argument(self), self.out(direction, epilogue, x.shape.cols, out)?);
         let values = self.pointer(csr.values.as_ref());
         let (heads, weights) = (heads as u64, self.pointer(weights.map(|weights| &weights.data)));
         let right = self.pointer(direction.right);
@@ -217,7 +251,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&hubs);
         launch.arg(&pattern).arg(&x).arg(&start).arg(&to).arg(&sums);
         // SAFETY: as above; the partial sums of all segments are written before, on the same stream.
-        unsafe { launch.launch(threads_for(csr.n_hubs() * out.shape.cols)) }.map_err(Self::failed(operation))?;
+        unsafe { launch.launch(threads_for(csr.n_hubs() * cols)) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 
@@ -225,18 +259,20 @@ impl Cuda {
         &self,
         direction: Direction<'_>,
         epilogue: &Epilogue<'_, CudaMatrix>,
-        padded_width: usize,
-        out: &mut CudaMatrix,
+        width: usize,
+        Columns { of, first }: Columns<'_>,
     ) -> Result<Out, ComputeError> {
+        let from_first = |matrix: &CudaMatrix| self.pointer(Some(&matrix.data)) + (first * matrix.dtype.n_bytes()) as u64;
         Ok(Out {
             left: self.pointer(direction.left),
-            bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
-            out: self.pointer(Some(&out.data)),
-            width: out.shape.cols as u64,
-            pitch: padded_width as u64,
+            bias: epilogue.bias.map_or(0, from_first),
+            out: from_first(of),
+            width: width as u64,
+            of: of.shape.cols as u64,
+            pitch: pitch(width) as u64,
             accumulate: i32::from(epilogue.accumulate),
             activation: number(epilogue.activation),
-            mask: self.mask_or_none(epilogue.dropout, out.shape.cols)?,
+            mask: self.mask_or_none(epilogue.dropout, of.shape.cols)?.from_column(first),
         })
     }
 }

@@ -44,41 +44,33 @@ pub(crate) struct Blocks<B: Backend> {
     pub(super) factors: Option<B::Matrix>,
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
     pub(super) own: Option<Chunks<B>>,
-    pub(super) stages: Vec<Stage<B>>,
+    pub(super) together: Vec<Together<B>>,
 }
 
 impl<B: Backend> Blocks<B> {
     /// How many products are added up.
     pub(super) fn n_products(&self) -> usize {
-        usize::from(self.own.is_some()) + self.stages.iter().filter(|stage| stage.matrix.is_some()).count()
+        usize::from(self.own.is_some()) + self.together.iter().filter(|some| some.matrix.is_some()).count()
     }
 }
 
 /// A matrix for each chunk of the rows of a product.
 pub(crate) type Chunks<B> = Vec<<B as Backend>::Sparse>;
 
-/// The blocks of a stage, side by side.
-pub(crate) struct Stage<B: Backend> {
-    /// Their columns are the rows that come in the stage. `None` where none come from others.
+/// The blocks of steps whose panels come together, side by side.
+pub(crate) struct Together<B: Backend> {
+    /// Their columns are the rows that come. `None` where none come from others.
     pub(super) matrix: Option<Chunks<B>>,
-    pub(super) exchange: StageExchange<B>,
+    pub(super) exchange: StepsExchange<B>,
 }
 
-/// What comes in a stage, in the order of the group.
-pub(crate) enum StageExchange<B: Backend> {
-    /// Panels, or the same part of each.
-    Panels(PanelRows),
+/// What comes together, in the order of the group.
+pub(crate) enum StepsExchange<B: Backend> {
+    /// Panels: how many rows each member of the group has for the others, this rank among them, who sends all of its
+    /// own or none.
+    Panels(Vec<usize>),
     /// Rows of other members.
     Rows(RowExchange<B>),
-}
-
-/// Panels of others that come, or parts of them.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PanelRows {
-    /// How many rows each member of the group has for the others, this rank among them.
-    pub(super) counts: Vec<usize>,
-    /// Which of its own rows these are, counted from the first.
-    pub(super) own: Range<usize>,
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
@@ -92,7 +84,7 @@ pub(crate) struct Pattern<B: Backend> {
 #[derive(Clone)]
 pub(super) struct HostBlocks {
     own: Option<HostBlock>,
-    stages: Vec<(Option<HostBlock>, Lists)>,
+    together: Vec<(Option<HostBlock>, Lists)>,
 }
 
 /// Some columns of the rows that a rank's products have, for each chunk of these.
@@ -101,8 +93,8 @@ type HostBlock = Vec<Csr>;
 /// How many rows come from each member of the group.
 #[derive(Clone)]
 enum Lists {
-    /// Whole panels, or parts of them; this rank's own is among them.
-    Panels(PanelRows),
+    /// Whole panels; this rank's own is among them.
+    Panels(Vec<usize>),
     /// Rows that are listed; and which rows of its panel this rank sends to each.
     Rows { sent: Vec<Vec<NodeId>>, received: Vec<usize> },
 }
@@ -133,16 +125,16 @@ impl HostBlocks {
         let chunks = ranks.chunks_of_product();
         let block = |columns| cut_chunks(rows, &chunks, &columns);
         let own = own_step.map(|step| block(Columns::of(panels[step.panel].clone())));
-        let of_stage = |(steps, part): (Range<usize>, usize)| {
+        let of_steps = |steps: Range<usize>| {
             let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
-                touched.rows_of(steps.clone(), part, ranks)
+                touched.rows_of(steps.clone(), ranks)
             } else {
-                whole_panels(&mine.steps[steps.clone()], part, ranks)
+                whole_panels(&mine.steps[steps.clone()], ranks)
             };
             let is_from_others = mine.steps[steps].iter().any(|step| step.root != ranks.rank());
             (is_from_others.then(|| block(columns)), lists)
         };
-        Ok(Self { own, stages: ranks.plan().stages_of(ranks.rank()).into_iter().map(of_stage).collect() })
+        Ok(Self { own, together: ranks.plan().together(ranks.rank()).into_iter().map(of_steps).collect() })
     }
 
     /// Moves the blocks to a device, with their parts of the scales of all nodes.
@@ -170,37 +162,30 @@ impl HostBlocks {
             let column = Matrix::new(own.len(), 1, own).expect("a number for each row");
             backend.upload(&column, Dtype::F32)
         });
-        let stages = self.stages.into_iter().map(|(block, lists)| {
+        let together = self.together.into_iter().map(|(block, lists)| {
             let exchange = match lists {
-                Lists::Panels(rows) => StageExchange::Panels(rows),
-                Lists::Rows { sent, received } => StageExchange::Rows(RowExchange::new(backend, &sent, received)?),
+                Lists::Panels(counts) => StepsExchange::Panels(counts),
+                Lists::Rows { sent, received } => StepsExchange::Rows(RowExchange::new(backend, &sent, received)?),
             };
-            Ok(Stage { matrix: block.map(uploaded).transpose()?, exchange })
+            Ok(Together { matrix: block.map(uploaded).transpose()?, exchange })
         });
-        let stages = stages.collect::<Result<_, ComputeError>>()?;
-        Ok(Blocks { factors: factors.transpose()?, own: self.own.map(uploaded).transpose()?, stages })
+        let together = together.collect::<Result<_, ComputeError>>()?;
+        Ok(Blocks { factors: factors.transpose()?, own: self.own.map(uploaded).transpose()?, together })
     }
 }
 
-/// All rows of a part of other ranks' panels come.
-fn whole_panels<B: Backend>(steps: &[Step], part: usize, ranks: &Ranks<B>) -> (Columns, Lists) {
+/// All rows of other ranks' panels come.
+fn whole_panels<B: Backend>(steps: &[Step], ranks: &Ranks<B>) -> (Columns, Lists) {
     let group = &ranks.mine().group;
-    let (mut columns, mut counts, mut own) = (Vec::new(), vec![0; group.len()], 0..0);
+    let (mut columns, mut counts) = (Vec::new(), vec![0; group.len()]);
     for step in steps {
-        let rows = ranks.plan().part_of(step.panel, part);
+        let rows = ranks.plan().panels[step.panel].clone();
         counts[place_in(group, step.root)] = rows.len();
-        if step.root == ranks.rank() {
-            own = within(&rows, &ranks.plan().panels[step.panel]);
-        } else {
+        if step.root != ranks.rank() {
             columns.extend(rows.map(|column| column as NodeId));
         }
     }
-    (Columns(columns), Lists::Panels(PanelRows { counts, own }))
-}
-
-/// A part of a panel, counted from the panel's first row.
-pub(super) fn within(part: &Range<usize>, panel: &Range<usize>) -> Range<usize> {
-    part.start - panel.start..part.end - panel.start
+    (Columns(columns), Lists::Panels(counts))
 }
 
 impl Touched {
@@ -231,17 +216,16 @@ impl Touched {
         Ok(Self { rows, by_rows, by_others })
     }
 
-    /// Rows of a part of each panel come that this rank's block touches, and all of them where that is as good.
-    fn rows_of<B: Backend>(&self, steps: Range<usize>, part: usize, ranks: &Ranks<B>) -> (Columns, Lists) {
+    /// Rows of each panel come that this rank's block touches, and all of them where that is as good.
+    fn rows_of<B: Backend>(&self, steps: Range<usize>, ranks: &Ranks<B>) -> (Columns, Lists) {
         let (mine, group) = (ranks.mine(), &ranks.mine().group);
         let (mut columns, mut sent, mut received) = (Vec::new(), vec![Vec::new(); group.len()], vec![0; group.len()]);
         for i in steps {
             let step = &mine.steps[i];
             let panel = ranks.plan().panels[step.panel].clone();
-            let part = within(&ranks.plan().part_of(step.panel, part), &panel);
             let rows_of = |rows: &Vec<NodeId>| match self.by_rows[i] {
-                true => rows[places_of(rows, &part)].to_vec(),
-                false => part.clone().map(|row| row as NodeId).collect(),
+                true => rows.clone(),
+                false => (0..panel.len() as NodeId).collect(),
             };
             if step.root == ranks.rank() {
                 for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| group[*member] != step.root) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Transpose};
 
 use super::blocks::{BlockSource, Blocks, Pattern, travelling};
-use super::product::{Product, Sums};
+use super::product::{Operand, Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
@@ -76,42 +76,17 @@ impl<B: Backend> CutGraph<B> {
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
-        let dtype = backend.dtype(x);
-        let travelling = travelling(dtype, self.wire());
-        let made = match &blocks.factors {
-            None if travelling == dtype => None,
-            None => Some(pool.converted(backend, x, travelling)?),
-            Some(factors) => {
-                let mut scaled = pool.take(backend, backend.shape(x), travelling)?;
-                backend.scale_rows(factors, x, &mut scaled)?;
-                Some(scaled)
-            }
-        };
-        self.multiply_travelling(backend, pool, blocks, made.as_ref().unwrap_or(x), epilogue, out)?;
-        if let Some(made) = made {
-            pool.give(backend, made);
-        }
-        Ok(())
-    }
-
-    /// `out = epilogue(blocks·X)` for `X` as it travels, times factors and rounded, own rows among them: how many ranks
-    /// there are changes no operand.
-    fn multiply_travelling(
-        &self,
-        backend: &B,
-        pool: &mut Pool<B>,
-        blocks: &Blocks<B>,
-        x: &B::Matrix,
-        epilogue: &Epilogue<'_, B::Matrix>,
-        out: &mut B::Matrix,
-    ) -> Result<(), ComputeError> {
+        // Own rows are multiplied as they travel, times factors and rounded: how many ranks there are changes no
+        // operand.
+        let travelling = travelling(backend.dtype(x), self.wire());
+        let operand = Operand { x, factors: blocks.factors.as_ref(), dtype: travelling };
         let mut product = Product { ranks: &self.ranks, backend, pool };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {
             // Nothing follows the steps: they add up where the result belongs.
-            return product.steps(blocks, x, &mut Sums::Out(out, epilogue));
+            return product.steps(blocks, &operand, &mut Sums::Out(out, epilogue));
         }
-        let sums = product.summed(blocks, x)?;
+        let sums = product.summed(blocks, &operand)?;
         if epilogue.accumulate {
             backend.add_scaled(1.0, &sums, out)?;
         } else {

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
-use girih_graph_format::{Csr, places_of};
+use girih_graph_format::Csr;
 use girih_partition::{
     BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, StepExchange, evenly_touched, part, place_in,
 };
 
-use super::blocks::{BlockSource, Blocks, Chunks, PanelRows, Pattern, Stage, StageExchange, within};
+use super::blocks::{BlockSource, Blocks, Chunks, Pattern, StepsExchange, Together};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
@@ -184,20 +184,16 @@ impl PaperBlocks {
         }
     }
 
-    /// Rows of a part of a step's panel for each member of the group; `None` where all are sent.
-    fn rows(&self, rank: usize, (i, part): (usize, usize), transpose: Transpose) -> Option<Vec<usize>> {
-        let panel = self.plan.ranks[rank].steps[i].panel;
+    /// Rows of a step's panel for each member of the group; `None` where all are sent.
+    fn rows(&self, rank: usize, i: usize, transpose: Transpose) -> Option<Vec<usize>> {
         match &self.graph.entries {
             Entries::Counted(counted) => match &self.counted(counted, transpose).1.steps(rank)[i] {
                 StepExchange::Dense => None,
-                StepExchange::Rows { lists } => {
-                    let part = within(&self.plan.part_of(panel, part), &self.plan.panels[panel]);
-                    Some(lists.iter().map(|list| places_of(list, &part).len()).collect())
-                }
+                StepExchange::Rows { lists } => Some(lists.iter().map(Vec::len).collect()),
             },
             &Entries::Even(n_edges) => {
-                let (rows, n_parts) = (self.even_rows(rank, i, n_edges)?, self.plan.stages.n_parts());
-                Some(vec![even_part(rows, part, n_parts); self.plan.ranks[rank].group.len()])
+                let rows = self.even_rows(rank, i, n_edges)?;
+                Some(vec![rows; self.plan.ranks[rank].group.len()])
             }
         }
     }
@@ -251,42 +247,41 @@ impl PaperBlocks {
         (0..n_chunks).map(chunk).collect()
     }
 
-    /// The blocks of a part of some steps side by side, as `HostBlocks` has them; entries are spread evenly over parts.
-    fn stage(
+    /// The blocks of some steps side by side, as `HostBlocks` has them.
+    fn together(
         &self,
         meter: &Meter,
         ranks: &Ranks<Meter>,
-        (steps, part): (Range<usize>, usize),
+        steps: Range<usize>,
         transpose: Transpose,
-    ) -> Stage<Meter> {
-        let (rank, group, n_parts) = (ranks.rank(), &ranks.mine().group, self.plan.stages.n_parts());
+    ) -> Together<Meter> {
+        let (rank, group) = (ranks.rank(), &ranks.mine().group);
         let place = place_in(group, rank);
-        let rows: Vec<Option<Vec<usize>>> = steps.clone().map(|i| self.rows(rank, (i, part), transpose)).collect();
+        let rows: Vec<Option<Vec<usize>>> = steps.clone().map(|i| self.rows(rank, i, transpose)).collect();
         let by_rows = rows.iter().any(Option::is_some);
-        let (mut sent, mut received, mut own) = (vec![0; group.len()], vec![0; group.len()], 0..0);
+        let (mut sent, mut received) = (vec![0; group.len()], vec![0; group.len()]);
         let (mut nnz, mut is_from_others) = (0, false);
         for (i, rows) in steps.zip(&rows) {
             let step = &ranks.mine().steps[i];
-            let whole = self.plan.part_of(step.panel, part);
-            let rows_for = |member: usize| rows.as_ref().map_or(whole.len(), |rows| rows[member]);
+            let whole = self.plan.panels[step.panel].len();
+            let rows_for = |member: usize| rows.as_ref().map_or(whole, |rows| rows[member]);
             let root = place_in(group, step.root);
             if root != place {
                 received[root] = rows_for(place);
-                nnz += even_part(self.nnz(rank, i, transpose), part, n_parts);
+                nnz += self.nnz(rank, i, transpose);
                 is_from_others = true;
             } else if by_rows {
                 sent = (0..group.len()).map(|member| if member == place { 0 } else { rows_for(member) }).collect();
             } else {
-                received[place] = whole.len();
-                own = within(&whole, &self.plan.panels[step.panel]);
+                received[place] = whole;
             }
         }
         let n_columns = received.iter().sum::<usize>() - received[place];
         let exchange = match by_rows {
-            true => StageExchange::Rows(exchange_of(meter, sent, received)),
-            false => StageExchange::Panels(PanelRows { counts: received, own }),
+            true => StepsExchange::Rows(exchange_of(meter, sent, received)),
+            false => StepsExchange::Panels(received),
         };
-        Stage { matrix: is_from_others.then(|| self.chunks(meter, rank, n_columns, nnz)), exchange }
+        Together { matrix: is_from_others.then(|| self.chunks(meter, rank, n_columns, nnz)), exchange }
     }
 }
 
@@ -311,11 +306,11 @@ impl BlockSource<Meter> for PaperBlocks {
         let own = own.map(|(i, step)| {
             self.chunks(meter, rank, self.plan.panels[step.panel].len(), self.nnz(rank, i, transpose))
         });
-        let stages = self.plan.stages_of(rank).into_iter();
-        let stages = stages.map(|stage| self.stage(meter, ranks, stage, transpose)).collect();
+        let together = self.plan.together(rank).into_iter();
+        let together = together.map(|steps| self.together(meter, ranks, steps, transpose)).collect();
         let has_factors = self.graph.has_factors[usize::from(transpose == Transpose::Yes)];
         let factors = has_factors.then(|| meter.matrix(Shape::new(ranks.own().len(), 1), Dtype::F32));
-        Ok(Blocks { factors, own, stages })
+        Ok(Blocks { factors, own, together })
     }
 
     fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {

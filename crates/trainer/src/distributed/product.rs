@@ -1,7 +1,7 @@
 //! [`Product`]: a product under way: what comes for it, what is multiplied, and what follows.
 //!
 //! ```text
-//! begin stages ──▶ own block ──▶ each stage as it has come: its blocks, chunk by chunk
+//! for each part of columns: begin what comes ──▶ own block ──▶ each stage as it has come: its blocks, chunk by chunk
 //!                                 of the last one, when a chunk is multiplied: add up ──▶ whole rows ──▶ own rows of the result
 //! ```
 
@@ -10,23 +10,84 @@ use std::ops::Range;
 
 use girih_comm::Pending;
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
-use girih_partition::{Reduce, Slicing};
+use girih_partition::{Reduce, Slicing, Stages};
 
-use super::blocks::{Blocks, PanelRows, Stage, StageExchange};
+use super::blocks::{Blocks, StepsExchange, Together};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
 
-/// Stages whose rows travel or are here at a time, where calls `overlap`: one is multiplied while the other comes.
-fn stages_ahead(overlap: bool) -> usize {
-    if overlap { 2 } else { 1 }
+/// Stages whose rows travel or are here at a time, where calls `overlap`: of steps, one is multiplied while the other
+/// comes; parts all follow each other, since they take no more memory than all columns at once.
+fn stages_ahead(stages: Stages, overlap: bool) -> usize {
+    match stages {
+        _ if !overlap => 1,
+        Stages::Steps => 2,
+        Stages::Parts(n) => n,
+    }
+}
+
+/// A rank's own rows of the operand, from which those are made that travel.
+pub(super) struct Operand<'x, B: Backend> {
+    pub(super) x: &'x B::Matrix,
+    /// What rows are multiplied by before they travel.
+    pub(super) factors: Option<&'x B::Matrix>,
+    /// How they travel.
+    pub(super) dtype: Dtype,
+}
+
+impl<B: Backend> Operand<'_, B> {
+    /// Some columns as they travel; `None` where that is all of the operand as it is.
+    fn columns(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        columns: &Range<usize>,
+    ) -> Result<Option<B::Matrix>, ComputeError> {
+        let Shape { rows, cols } = backend.shape(self.x);
+        let (is_all, shape) = (columns.len() == cols, Shape::new(rows, columns.len()));
+        if self.factors.is_none() && is_all {
+            let travels_as_it_is = self.dtype == backend.dtype(self.x);
+            return if travels_as_it_is { Ok(None) } else { pool.converted(backend, self.x, self.dtype).map(Some) };
+        }
+        let mut some = pool.take(backend, shape, self.dtype)?;
+        match self.factors {
+            Some(factors) => backend.scale_rows(factors, (self.x, columns.start), &mut some)?,
+            None => backend.copy_block(shape, self.x, (0, columns.start), &mut some, (0, 0))?,
+        }
+        Ok(Some(some))
+    }
 }
 
 /// Which of the products that are added up comes next.
 #[derive(Clone, Copy)]
-struct Turns {
+struct Turn {
+    n_before: usize,
     n_products: usize,
-    n_done: usize,
+}
+
+/// A stage of a product.
+struct Stage<'b, B: Backend> {
+    /// Which part of the columns comes in it.
+    part: usize,
+    together: &'b Together<B>,
+    turn: Turn,
+}
+
+impl<B: Backend> Blocks<B> {
+    /// The stages of a product whose operand comes in so many parts.
+    fn stages(&self, n_parts: usize) -> Vec<Stage<'_, B>> {
+        let n_products = self.n_products();
+        let of_part = |part| {
+            let mut n_before = usize::from(self.own.is_some());
+            self.together.iter().map(move |together| {
+                let turn = Turn { n_before, n_products };
+                n_before += usize::from(together.matrix.is_some());
+                Stage { part, together, turn }
+            })
+        };
+        (0..n_parts).flat_map(of_part).collect()
+    }
 }
 
 /// Where a product goes.
@@ -78,20 +139,27 @@ pub(super) struct Product<'p, B: Backend> {
 
 impl<B: Backend> Product<'_, B> {
     /// The rank's own rows of the product, in a buffer of the pool.
-    pub(super) fn summed(&mut self, blocks: &Blocks<B>, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
-        let slicing = self.ranks.mine().slice.as_ref();
-        let sliced = slicing.map(|slicing| self.cut_columns(slicing, x)).transpose()?;
-        let operand = sliced.as_ref().unwrap_or(x);
-        let mut tail = self.tail(x, self.backend.shape(operand).cols)?;
-        self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
-        self.give(sliced);
+    pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: &Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
+        let (shape, ranks) = (self.backend.shape(operand.x), self.ranks);
+        let Some(slicing) = &ranks.mine().slice else {
+            let mut tail = self.tail(shape, shape.cols)?;
+            self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
+            return self.end(tail);
+        };
+        let whole = operand.columns(self.backend, self.pool, &(0..shape.cols))?;
+        let slice = self.cut_columns(slicing, whole.as_ref().unwrap_or(operand.x))?;
+        self.give(whole);
+        let mut tail = self.tail(shape, self.backend.shape(&slice).cols)?;
+        let sliced = Operand { x: &slice, factors: None, dtype: operand.dtype };
+        self.steps(blocks, &sliced, &mut Sums::Chunks(&mut tail))?;
+        self.give(Some(slice));
         self.end(tail)
     }
 
-    /// Buffers for a product with `x`, in slices so wide.
-    fn tail(&mut self, x: &B::Matrix, width: usize) -> Result<Tail<B>, ComputeError> {
-        let (plan, rank, Shape { rows, cols }) = (self.ranks.plan(), self.ranks.rank(), self.backend.shape(x));
-        let (backend, n_chunks) = (self.backend, plan.n_chunks);
+    /// Buffers for a product with an operand of this shape, in slices so wide.
+    fn tail(&mut self, Shape { rows, cols }: Shape, width: usize) -> Result<Tail<B>, ComputeError> {
+        let (plan, rank, backend) = (self.ranks.plan(), self.ranks.rank(), self.backend);
+        let n_chunks = plan.n_chunks;
         let mut taken = |rows, cols| self.pool.take(backend, Shape::new(rows, cols), Dtype::F32);
         let chunks = (0..n_chunks).map(|chunk| taken(plan.n_chunk_rows(rank, chunk), width).map(Some));
         let chunks = chunks.collect::<Result<_, ComputeError>>()?;
@@ -100,111 +168,125 @@ impl<B: Backend> Product<'_, B> {
         Ok(Tail { chunks, summing: None, joining: None, out, cols })
     }
 
-    /// `Σ block · panel` over the steps, all of a stage chunk by chunk.
+    /// `Σ block · panel` over the steps, part after part of the columns, all of a stage chunk by chunk.
     pub(super) fn steps(
         &mut self,
         blocks: &Blocks<B>,
-        operand: &B::Matrix,
+        operand: &Operand<'_, B>,
         sums: &mut Sums<'_, B>,
     ) -> Result<(), ComputeError> {
-        let n_chunks = self.ranks.plan().n_chunks;
-        let mut turns = Turns { n_products: blocks.n_products(), n_done: 0 };
-        if turns.n_products == 0 {
+        let plan = self.ranks.plan();
+        let (n_chunks, n_products) = (plan.n_chunks, blocks.n_products());
+        if n_products == 0 {
             (0..n_chunks).try_for_each(|chunk| self.backend.set_zero(sums.of_chunk(chunk)))?;
         }
-        let ahead = stages_ahead(self.ranks.steps.overlaps());
-        let mut arriving = VecDeque::with_capacity(ahead);
-        for stage in blocks.stages.iter().take(ahead) {
-            arriving.push_back(self.begin(stage, operand)?);
+        let columns = plan.stages.columns(self.backend.shape(operand.x).cols, operand.dtype.n_bytes());
+        let stages = blocks.stages(columns.len());
+        let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
+        let (mut parts, mut arriving) = (Vec::with_capacity(columns.len()), VecDeque::with_capacity(ahead));
+        for (part, columns) in columns.iter().enumerate() {
+            parts.push(operand.columns(self.backend, self.pool, columns)?);
+            let own = parts[part].as_ref().unwrap_or(operand.x);
+            for stage in stages.iter().take(ahead).filter(|stage| stage.part == part) {
+                arriving.push_back(self.begin(stage.together, own)?);
+            }
         }
+        let own_rows = |part: usize| parts[part].as_ref().unwrap_or(operand.x);
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
         // else is, all chunks but the first are left to what follows the first.
-        let n_before = if turns.n_products == 1 { 1 } else { n_chunks };
-        for (chunk, block) in blocks.own.iter().flatten().take(n_before).enumerate() {
-            self.multiply((block, operand), turns, (sums, chunk))?;
+        let n_before = if n_products == 1 { 1 } else { n_chunks };
+        let first = Turn { n_before: 0, n_products };
+        let multiply_own = |product: &Self, sums: &mut Sums<'_, B>, chunk: usize| -> Result<(), ComputeError> {
+            let Some(own) = &blocks.own else { return Ok(()) };
+            let mut parts = columns.iter().enumerate();
+            parts.try_for_each(|(part, columns)| {
+                product.multiply((&own[chunk], own_rows(part)), first, (sums, chunk), columns)
+            })
+        };
+        for chunk in 0..n_before {
+            multiply_own(self, sums, chunk)?;
         }
-        turns.n_done += usize::from(blocks.own.is_some() && n_before == n_chunks);
-        for (i, stage) in blocks.stages.iter().enumerate() {
+        for (i, stage) in stages.iter().enumerate() {
             let begun = arriving.pop_front().expect("each stage is begun before it is taken");
             let received = begun.finish(self.backend, self.pool, &*self.ranks.steps)?;
             // Followed by all ranks after their last stage, so that none waits for a rank that waits for rows of it.
-            let is_last = i + 1 == blocks.stages.len();
+            let is_last = i + 1 == stages.len();
             for chunk in 0..n_chunks {
-                let left = blocks.own.as_ref().filter(|_| is_last && chunk >= n_before);
-                let arrived = stage.matrix.as_ref().map(|blocks| (&blocks[chunk], &received));
-                if let Some(product) = arrived.or(left.map(|own| (&own[chunk], operand))) {
-                    self.multiply(product, turns, (sums, chunk))?;
+                if is_last && chunk >= n_before {
+                    multiply_own(self, sums, chunk)?;
+                }
+                if let Some(blocks) = &stage.together.matrix {
+                    self.multiply((&blocks[chunk], &received), stage.turn, (sums, chunk), &columns[stage.part])?;
                 }
                 if let (true, Sums::Chunks(tail)) = (is_last, &mut *sums) {
                     self.follow(tail, chunk)?;
                 }
             }
-            turns.n_done += usize::from(stage.matrix.is_some());
             self.give(Some(received));
             // What begins now waits for the products that were asked for: the next one goes on meanwhile.
-            if let Some(next) = blocks.stages.get(i + ahead) {
-                arriving.push_back(self.begin(next, operand)?);
+            if let Some(next) = stages.get(i + ahead) {
+                arriving.push_back(self.begin(next.together, own_rows(next.part))?);
             }
+        }
+        for part in parts {
+            self.give(part);
         }
         Ok(())
     }
 
-    /// Adds the product of a block to the sums of a chunk, with what is applied to the result if nothing comes after
-    /// it.
+    /// Adds the product of a block to some columns of the sums of a chunk, with what is applied to the result if
+    /// nothing comes after it.
     fn multiply(
         &self,
         (block, panel): (&B::Sparse, &B::Matrix),
-        turns: Turns,
+        turn: Turn,
         (sums, chunk): (&mut Sums<'_, B>, usize),
+        columns: &Range<usize>,
     ) -> Result<(), ComputeError> {
         let usual = Epilogue::default();
         let applied = if let Sums::Out(_, epilogue) = sums { *epilogue } else { &usual };
-        let (is_first, is_last) = (turns.n_done == 0, turns.n_done + 1 == turns.n_products);
+        let (is_first, is_last) = (turn.n_before == 0, turn.n_before + 1 == turn.n_products);
         let epilogue = Epilogue {
             accumulate: !is_first || applied.accumulate,
             bias: applied.bias.filter(|_| is_last),
             activation: if is_last { applied.activation } else { Activation::Identity },
             dropout: applied.dropout.filter(|_| is_last),
         };
-        self.backend.spmm((block, Transpose::No), None, panel, epilogue, sums.of_chunk(chunk))
+        let (backend, out) = (self.backend, sums.of_chunk(chunk));
+        match columns.len() == backend.shape(out).cols {
+            true => backend.spmm((block, Transpose::No), None, panel, epilogue, out),
+            false => backend.spmm_columns((block, Transpose::No), panel, epilogue, (out, columns.start)),
+        }
     }
 
-    /// Begins to bring what the blocks of a stage multiply.
-    fn begin(&mut self, stage: &Stage<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
+    /// Begins to bring what the blocks of some steps multiply.
+    fn begin(&mut self, together: &Together<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         let (backend, group) = (self.backend, &*self.ranks.steps);
-        let PanelRows { counts, own: sent_rows } = match &stage.exchange {
-            StageExchange::Rows(rows) => return rows.begin(backend, self.pool, group, own),
-            StageExchange::Panels(rows) => rows,
+        let counts = match &together.exchange {
+            StepsExchange::Rows(rows) => return rows.begin(backend, self.pool, group, own),
+            StepsExchange::Panels(counts) => counts,
         };
         let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
-        let is_whole = sent_rows.len() == backend.shape(own).rows;
         let mut roots = (0..counts.len()).filter(|&place| counts[place] > 0);
         if let (Some(root), None) = (roots.next(), roots.next()) {
             let mut panels = self.pool.take(backend, Shape::new(counts[root], cols), dtype)?;
             if root == group.rank() {
-                backend.copy_block(backend.shape(&panels), own, (sent_rows.start, 0), &mut panels, (0, 0))?;
+                backend.copy_block(backend.shape(&panels), own, (0, 0), &mut panels, (0, 0))?;
             }
             let pending = group.begin(&mut || group.broadcast(root, &mut panels)).map_err(|error| failed(&error))?;
             return Ok(Arriving { pending, rows: panels, sent: None });
         }
-        // Who is no root of the stage sends nothing.
-        let part = if is_whole { None } else { Some(self.rows_of(own, sent_rows)?) };
-        let sent = part.as_ref().unwrap_or(own);
+        // Who is no root of the steps sends nothing.
+        let nothing = match counts[group.rank()] {
+            0 => Some(self.pool.take(backend, Shape::new(0, cols), dtype)?),
+            _ => None,
+        };
+        let sent = nothing.as_ref().unwrap_or(own);
         let n_rows = counts.iter().sum::<usize>() - counts[group.rank()];
         let mut panels = self.pool.take(backend, Shape::new(n_rows, cols), dtype)?;
         let pending =
             group.begin(&mut || group.gather_others(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
-        Ok(Arriving { pending, rows: panels, sent: part })
-    }
-
-    /// A copy of some rows.
-    fn rows_of(&mut self, x: &B::Matrix, rows: &Range<usize>) -> Result<B::Matrix, ComputeError> {
-        let (backend, shape) = (self.backend, Shape::new(rows.len(), self.backend.shape(x).cols));
-        let mut copy = self.pool.take(backend, shape, backend.dtype(x))?;
-        if !rows.is_empty() {
-            backend.copy_block(shape, x, (rows.start, 0), &mut copy, (0, 0))?;
-        }
-        Ok(copy)
+        Ok(Arriving { pending, rows: panels, sent: nothing })
     }
 
     /// Begins what follows the products of a chunk, and goes on with those before.

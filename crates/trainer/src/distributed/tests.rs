@@ -9,7 +9,7 @@ use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme, Stages};
 
-use super::blocks::{BlockSource, Blocks, Chunks, StageExchange};
+use super::blocks::{BlockSource, Blocks, Chunks, StepsExchange};
 use super::data::CutData;
 use super::paper::PaperRank;
 use super::session::{Layout, RankOptions};
@@ -22,7 +22,8 @@ use crate::tape::Pool;
 use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TierConfig, TrainError, checkpoint_path};
 
 const N: usize = 53;
-const COLS: usize = 7;
+/// Several lines of memory, so that they may come in parts, and some columns more.
+const COLS: usize = 150;
 
 fn graph() -> Csr {
     let (rows, cols): (Vec<u32>, Vec<u32>) =
@@ -239,6 +240,7 @@ fn sharings() -> Vec<RankOptions> {
                 (Cuts::Equal, Stages::Steps, 1, Dtype::F32),
                 (Cuts::Weighted, Stages::Parts(1), 2, Dtype::F32),
                 (Cuts::Equal, Stages::Parts(2), 3, Dtype::Bf16),
+                (Cuts::Equal, Stages::Parts(3), 1, Dtype::F32),
             ] {
                 let grid = ProcessGrid::new(scheme, p, r).unwrap();
                 let options = RankOptions::new(grid, exchange, Duration::from_secs(30));
@@ -255,12 +257,12 @@ type Sizes = (Vec<Vec<Shape>>, [usize; 2], Vec<Vec<usize>>);
 
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
     let own = || blocks.own.iter();
-    let others = || blocks.stages.iter().filter_map(|stage| stage.matrix.as_ref());
+    let others = || blocks.together.iter().filter_map(|some| some.matrix.as_ref());
     let shapes = |chunks: &Chunks<B>| chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
     let nnz = |chunks: &Chunks<B>| -> usize { chunks.iter().map(|matrix| backend.nnz(matrix)).sum() };
-    let received = blocks.stages.iter().map(|stage| match &stage.exchange {
-        StageExchange::Panels(rows) => [&rows.counts[..], &[rows.own.start, rows.own.end]].concat(),
-        StageExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
+    let received = blocks.together.iter().map(|some| match &some.exchange {
+        StepsExchange::Panels(counts) => counts.clone(),
+        StepsExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
     });
     (own().chain(others()).map(shapes).collect(), [own().map(nnz).sum(), others().map(nnz).sum()], received.collect())
 }
@@ -400,7 +402,9 @@ fn planned_on(stages: Stages, network: Network) -> Plan {
 
 fn planned_as(options: &RankOptions, network: Network, degree: usize) -> Plan {
     let data = DataSizes { n_nodes: 100_000, n_edges: degree * 100_000, ..DataSizes::of(&few()) };
-    let config = TrainConfig::default();
+    // Hidden rows of several lines of memory, which may come in parts.
+    let usual = TrainConfig::default();
+    let config = TrainConfig { model: ModelConfig { hidden: 256, ..usual.model.clone() }, ..usual };
     let graph = PaperGraph::even(&config, &data).unwrap();
     let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };

@@ -113,7 +113,9 @@ fn cuts_stages_and_chunks_change_the_order_of_sums_alone() {
             let base = options(scheme, ranks, replication, exchange);
             let ranks = RankOptions { cuts, stages, chunks, ..base };
             assert_same(&dataset, &config(ModelKind::Gat, 5), &ranks);
-            assert_same(&dataset, &config(ModelKind::Gcn, 5), &ranks);
+            // Hidden rows of several lines of memory, which come in parts.
+            let gcn = config(ModelKind::Gcn, 5);
+            assert_same(&dataset, &TrainConfig { model: ModelConfig { hidden: 136, ..gcn.model }, ..gcn }, &ranks);
         }
     }
 }
