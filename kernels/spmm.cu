@@ -23,7 +23,7 @@ static const int BYTES = VEC * (int)sizeof(X);
 static const int IDS = WEIGHTS == 0 && GROUP < 8 ? 8 / GROUP : 1;
 // Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers, with the
 // weights of heads, too. Measured.
-static const int LOADS_MAX = WEIGHTS == 0 ? 8 : HEADS == 0 || sizeof(X) == 2 ? 4 : 2;
+static const int LOADS_MAX = WEIGHTS == 0 ? GROUP < 16 ? 8 : 6 : HEADS == 0 || sizeof(X) == 2 ? 4 : 2;
 static const int LOADS = LOADS_MAX < GROUP * IDS ? LOADS_MAX : GROUP * IDS;
 
 // Reads bytes, or zeros where nothing is wanted: a load that waits for no branch.
@@ -164,10 +164,11 @@ __device__ __forceinline__ void read_ids(const u32 *from, u32 member, u32 left, 
 static const int OF_LANE = HEADS < VEC ? HEADS : VEC;
 #endif
 
-// Blocks that share a processor: with fewer, more rows are on their way to each lane; with more, to all lanes together. Measured.
-static const int RESIDENT = WEIGHTS == 0 && TEAM < 32 && sizeof(X) == 2 ? 3 : 4;
+// Threads of a block, few of which wait for the longest of their rows, and blocks that share a processor: with fewer, more rows
+// are on their way to each lane; with more, to all lanes together. Measured; ops/spmm.rs says the same.
+static const int BLOCK = 64, RESIDENT = 16;
 
-extern "C" __global__ void __launch_bounds__(256, RESIDENT)
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)
     spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, Start start, Out to,
          float *partial) {
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
@@ -248,6 +249,7 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT)
                 Raw raw[LOADS];
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
+                    if (j + u == GROUP * IDS) break;
                     const int entry = (j + u) * AT_ONCE + row_of_lane;
                     // AT_ONCE entries are in the same of the ids that lanes hold.
                     const u32 column = __shfl_sync(~0u, columns[(j + u) * AT_ONCE / TEAM], entry % TEAM, TEAM);
@@ -256,6 +258,7 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT)
                 }
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
+                    if (j + u == GROUP * IDS) break;
                     [[maybe_unused]] const int entry = (j + u) * AT_ONCE + row_of_lane;
 #if WEIGHTS != 0
                     const float factor = __shfl_sync(~0u, factors, entry, TEAM);

@@ -195,7 +195,7 @@ fn in_lines(kind: ModelKind) -> TrainConfig {
     let base = TrainConfig::for_model(kind);
     match kind {
         ModelKind::Gcn | ModelKind::Sage => {
-            TrainConfig { model: ModelConfig { hidden: 192, layers: 3, ..base.model.clone() }, ..base }
+            TrainConfig { model: ModelConfig { hidden: 320, layers: 3, ..base.model.clone() }, ..base }
         }
         _ => base,
     }

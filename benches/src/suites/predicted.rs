@@ -52,10 +52,10 @@ impl Predictions {
         Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
 
-    /// Measures the products of a graph, and plans a session on it.
-    pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig) -> Result<Predicted, Error> {
+    /// Measures the products of a graph, and plans a session of so many ranks on it.
+    pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig, n_ranks: usize) -> Result<Predicted, Error> {
         let cuda = Cuda::new(Device::open(0)?).storing(config.precision);
-        let entries = measure::entries(&cuda, &dataset.graph, config.precision)?;
+        let entries = measure::entries(&cuda, &dataset.graph, config.precision, n_ranks)?;
         let sizes = DataSizes::of(dataset);
         let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
         let with_entries = |(by, figures): &(CardTransport, Figures)| (*by, figures.clone().with_entries(entries));

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use girih_compute::{ByDtype, Dtype, EntrySeconds, Shape};
+use girih_compute::{BlockSeconds, ByDtype, Dtype, EntrySeconds};
 use girih_datasets::generate::Preset;
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-use girih_planner::measure::entry_seconds;
+use girih_planner::measure::{PASSES_OF_WHOLE, entry_seconds};
 use girih_planner::{Figures, Forecast, H200_BYTES, Planner, Table};
 use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
@@ -185,7 +185,7 @@ fn recorded(suite: &str, graph: &str) -> Result<Option<Report>, Error> {
 }
 
 /// What entries take, from the record of products.
-fn recorded_entries(graph: &str) -> Result<ByDtype<EntrySeconds>, Error> {
+fn recorded_entries(graph: &str) -> Result<ByDtype<BlockSeconds>, Error> {
     let report = recorded("gpu-spmm", graph)?.ok_or("a record of products")?;
     let copied = 1e9 * report.device.as_ref().ok_or("a record of a device")?.copy_gb_s;
     let described = report.graph.as_deref().unwrap_or("");
@@ -194,15 +194,16 @@ fn recorded_entries(graph: &str) -> Result<ByDtype<EntrySeconds>, Error> {
         Ok(before.rsplit(' ').next().unwrap_or("").parse()?)
     };
     let (n, nnz) = (count(" nodes")?, count(" edges")?);
-    let of = |dtype: Dtype| -> Result<EntrySeconds, Error> {
+    let of = |dtype: Dtype| -> Result<BlockSeconds, Error> {
         let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
         for (seconds, cols) in seconds.iter_mut().zip(EntrySeconds::WIDTHS).skip(1) {
             let name = format!("community/w{cols}/{}/girih", dtype.name());
             let case = report.cases.iter().find(|case| case.name == name).ok_or("a product of each width")?;
-            *seconds = entry_seconds(case.time.median_s, (Shape::new(n, n), nnz), cols * dtype.n_bytes(), copied);
+            let passes = (PASSES_OF_WHOLE * n * cols * dtype.n_bytes()) as f64 / copied;
+            *seconds = entry_seconds(case.time.median_s, nnz, passes);
         }
         seconds[0] = NARROW.of(dtype) * seconds[1];
-        Ok(EntrySeconds::new(seconds))
+        Ok(BlockSeconds::alike(EntrySeconds::new(seconds)))
     };
     Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
 }

@@ -35,7 +35,9 @@ pub use error::ComputeError;
 pub use far_rows::{
     FarRows, FetchRows, FetchedRows, HostRows, PatchRowsOperand, RowReader, RowStore, RowSums, SplitRows, StoredAs,
 };
-pub use meter::{ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates};
+pub use meter::{
+    BlockKind, BlockSeconds, ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates,
+};
 pub use neighbors::{
     NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SelfLoops,
 };

@@ -20,7 +20,7 @@ use crate::{
 
 pub use clock::MeterClock;
 use rates::Speed;
-pub use rates::{ByDtype, CardRates, EntrySeconds, Rates};
+pub use rates::{BlockKind, BlockSeconds, ByDtype, CardRates, EntrySeconds, Rates};
 
 /// What operations cost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,8 +72,7 @@ pub struct MeterSparse {
     nnz: usize,
     weighted: bool,
     symmetric: bool,
-    /// Whether products make rows of the operand times factors before they gather them.
-    makes_rows: bool,
+    kind: BlockKind,
     /// Counts the bytes.
     _arrays: MeterMatrix,
     /// Counts those of a transpose that is made when it is first needed.
@@ -83,10 +82,10 @@ pub struct MeterSparse {
 }
 
 impl MeterSparse {
-    /// The same without factors of columns: operands are gathered as they are.
+    /// The same as a block of this kind.
     #[must_use]
-    pub fn without_column_factors(self) -> Self {
-        Self { makes_rows: false, ..self }
+    pub fn of_kind(self, kind: BlockKind) -> Self {
+        Self { kind, ..self }
     }
 }
 
@@ -161,7 +160,7 @@ impl Meter {
             nnz,
             weighted,
             symmetric,
-            makes_rows: true,
+            kind: BlockKind::Whole,
             _arrays: arrays,
             transpose: OnceLock::new(),
             tiles: Default::default(),
@@ -218,10 +217,10 @@ impl Meter {
         self.scratch(|| cuda::product(Shape::new(rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, dtype]));
         let written = (rows * x.shape.cols * dtype.n_bytes()) as u64;
         // Making rows of the operand reads and writes it once; the result is written once.
-        let made = if a.makes_rows { 2 * x.n_bytes() } else { 0 };
+        let made = if a.kind == BlockKind::Whole { 2 * x.n_bytes() } else { 0 };
         let streamed = (made + if adds { 2 } else { 1 } * written) as f64;
-        let seconds =
-            self.speed.gather(a.nnz as f64, x.shape.cols, x.dtype) + self.speed.operation(streamed, 0.0, x.dtype);
+        let seconds = self.speed.gather(a.kind, a.nnz as f64, x.shape.cols, x.dtype)
+            + self.speed.operation(streamed, 0.0, x.dtype);
         self.charge(gathered + streamed, flops, seconds);
         update(&self.cost, |cost| cost.product_seconds += seconds);
     }
@@ -229,7 +228,7 @@ impl Meter {
     /// Reads a row of each `gathered` matrix for `n` entries in no order.
     fn gather(&self, n: usize, gathered: &[&MeterMatrix]) {
         for x in gathered {
-            let seconds = self.speed.gather(n as f64, x.shape.cols, x.dtype);
+            let seconds = self.speed.gather(BlockKind::Whole, n as f64, x.shape.cols, x.dtype);
             self.charge((n * x.row_bytes()) as f64, 0.0, seconds);
         }
     }

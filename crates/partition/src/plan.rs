@@ -54,8 +54,8 @@ pub enum Stages {
 }
 
 impl Stages {
-    /// Bytes of a line of memory, the least of a row that is worth being read by itself.
-    const LINE: usize = 128;
+    /// Bytes of the shortest rows that are gathered about as fast as longer ones, byte for byte: two lines of memory.
+    const SHORT: usize = 256;
 
     /// In how many parts a panel travels, at most.
     #[must_use]
@@ -66,14 +66,14 @@ impl Stages {
         }
     }
 
-    /// The columns of each part of an operand of so many, whose elements have so many bytes: whole lines of memory, but
-    /// for the last part, which has what is left over.
+    /// The columns of each part of an operand of so many, whose elements have so many bytes: rows of whole lines of
+    /// memory that are not too short, but for the last part, which has what is left over.
     #[must_use]
     pub fn columns(&self, cols: usize, element_bytes: usize) -> Vec<Range<usize>> {
-        let of_line = Self::LINE / element_bytes;
-        let n_lines = (cols / of_line).max(1);
-        let n_parts = self.n_parts().clamp(1, n_lines);
-        let start = |i: usize| if i == n_parts { cols } else { n_lines * i / n_parts * of_line };
+        let short = Self::SHORT / element_bytes;
+        let n_short = (cols / short).max(1);
+        let n_parts = self.n_parts().clamp(1, n_short);
+        let start = |i: usize| if i == n_parts { cols } else { n_short * i / n_parts * short };
         (0..n_parts).map(|i| start(i)..start(i + 1)).collect()
     }
 }

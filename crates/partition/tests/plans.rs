@@ -85,15 +85,15 @@ proptest! {
         }
     }
 
-    /// Parts have each column once, and begin where lines of memory do; none is narrower than a line that others fill.
+    /// Parts have each column once, and begin where lines of memory do; none is narrower than two of these.
     #[test]
     fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {
-        let (n_bytes, line) = if of_f32 { (4, 32) } else { (2, 64) };
+        let (n_bytes, short) = if of_f32 { (4, 64) } else { (2, 128) };
         prop_assert_eq!(Stages::Steps.columns(cols, n_bytes), [0..cols]);
         let parts = Stages::Parts(n).columns(cols, n_bytes);
-        prop_assert_eq!(parts.len(), n.min((cols / line).max(1)));
+        prop_assert_eq!(parts.len(), n.min((cols / short).max(1)));
         prop_assert_eq!(parts.iter().cloned().flatten().collect::<Vec<_>>(), (0..cols).collect::<Vec<_>>());
-        prop_assert!(parts.iter().all(|part| part.start % line == 0 && (part.len() >= line || parts.len() == 1)));
+        prop_assert!(parts.iter().all(|part| part.start % short == 0 && (part.len() >= short || parts.len() == 1)));
     }
 
     #[test]
@@ -349,7 +349,7 @@ fn estimates_know_in_which_stages_panels_travel() {
     let whole = BlockPlan::new(&ProcessGrid::new(Scheme::OneD, 4, 1).unwrap(), 400).unwrap();
     let estimate = |stages| {
         let plan = whole.clone().in_stages(stages);
-        plan.estimate(&machine, &plan.even_step_nnz(4000), None, 128)
+        plan.estimate(&machine, &plan.even_step_nnz(4000), None, 256)
     };
     let [one, two, four, steps] = [Stages::Parts(1), Stages::Parts(2), Stages::Parts(4), Stages::Steps].map(estimate);
     let sum = |estimate: &Estimate| estimate.compute_seconds[0] + estimate.exchange_seconds[0];
@@ -358,7 +358,7 @@ fn estimates_know_in_which_stages_panels_travel() {
     assert_eq!(four.seconds, steps.seconds, "as much at a time");
     // All rows at once, whether in one part or in more; two panels at a time.
     assert_eq!((&one.memory, &one.memory), (&two.memory, &four.memory));
-    assert_eq!(one.memory[0] - steps.memory[0], 2 * 100 * 128 * 4);
+    assert_eq!(one.memory[0] - steps.memory[0], 2 * 100 * 256 * 4);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! [`Figures`]: what cards and their links do.
 
-use girih_compute::{ByDtype, CardRates, EntrySeconds};
+use girih_compute::{BlockSeconds, ByDtype, CardRates, EntrySeconds};
 use girih_partition::LinkRates;
 use girih_trainer::distributed::{Links, Network};
 use serde::{Deserialize, Serialize};
@@ -47,8 +47,8 @@ impl Figures {
                 stream_bytes: 2.73e12,
                 flops: ByDtype { f32: 55e12, bf16: 230e12 },
                 entries: ByDtype {
-                    f32: EntrySeconds::new([3.2e-12, 8.2e-12, 14.4e-12, 27.9e-12, 54.1e-12]),
-                    bf16: EntrySeconds::new([3.5e-12, 5.4e-12, 7.6e-12, 14.3e-12, 27.5e-12]),
+                    f32: BlockSeconds::alike(EntrySeconds::new([3.2e-12, 8.2e-12, 14.4e-12, 27.9e-12, 54.1e-12])),
+                    bf16: BlockSeconds::alike(EntrySeconds::new([3.5e-12, 5.4e-12, 7.6e-12, 14.3e-12, 27.5e-12])),
                 },
                 launch_seconds: 7e-6,
             },
@@ -65,7 +65,7 @@ impl Figures {
 
     /// The same with the times of sparse products of a graph.
     #[must_use]
-    pub fn with_entries(self, entries: ByDtype<EntrySeconds>) -> Self {
+    pub fn with_entries(self, entries: ByDtype<BlockSeconds>) -> Self {
         Self { card: CardRates { entries, ..self.card }, ..self }
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, CommError, Transport};
 use girih_compute::{
-    AdamStep, Backend, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape, SparseOperand,
-    StepInputs, Transpose,
+    AdamStep, Backend, BlockKind, BlockSeconds, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape,
+    SparseOperand, StepInputs, Transpose,
 };
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device, Driver, NcclRank};
-use girih_partition::LinkRates;
+use girih_partition::{LinkRates, part};
 use girih_trainer::distributed::Links;
 use girih_trainer::{Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TrainConfig};
 
@@ -202,26 +202,63 @@ fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
     Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
 }
 
-/// Times of the entries of `graph` in sparse products: of all of it, or of as many rows as fit into the memory that is
-/// free. Of bf16 only where `precision` is.
+/// Times of the entries of `graph` in sparse products, as one card multiplies and as one of `n_ranks` that hold panels
+/// of as many rows does: of all rows, or of as many as fit into the memory that is free. Of bf16 only where `precision`
+/// is.
 ///
 /// # Errors
 /// When the card fails.
-pub fn entries(cuda: &Cuda, graph: &Csr, precision: Dtype) -> Result<ByDtype<EntrySeconds>, PlannerError> {
+pub fn entries(
+    cuda: &Cuda,
+    graph: &Csr,
+    precision: Dtype,
+    n_ranks: usize,
+) -> Result<ByDtype<BlockSeconds>, PlannerError> {
+    let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, precision);
+    let whole = of(graph, BlockKind::Whole)?;
+    let [own, others] = if n_ranks > 1 {
+        // In the middle, where an order has neither its densest rows nor its emptiest.
+        let panel = part(&(0..graph.n_rows()), n_ranks / 2, n_ranks);
+        let rows = graph.row_slice(panel.clone());
+        let is_own = |_: usize, column: NodeId| panel.contains(&(column as usize));
+        let (own, others) = (rows.filtered(is_own), rows.filtered(|row, column| !is_own(row, column)));
+        [of(&own, BlockKind::Own)?, of(&others, BlockKind::Others)?]
+    } else {
+        [whole; 2]
+    };
+    let blocks = |dtype: Dtype| BlockSeconds { whole: whole.of(dtype), own: own.of(dtype), others: others.of(dtype) };
+    Ok(ByDtype { f32: blocks(Dtype::F32), bf16: blocks(Dtype::Bf16) })
+}
+
+/// Those of a matrix, multiplied as blocks of its kind are.
+fn entries_of(
+    cuda: &Cuda,
+    csr: &Csr,
+    kind: BlockKind,
+    precision: Dtype,
+) -> Result<ByDtype<EntrySeconds>, PlannerError> {
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
-    let part = part_that_fits(graph, free / FREE_SHARE);
-    let graph = part.as_ref().unwrap_or(graph);
+    let fitting = part_that_fits(csr, free / FREE_SHARE);
+    let csr = fitting.as_ref().unwrap_or(csr);
     // With factors of columns, so that the operand is passed over as it is in training on one card.
-    let scales = graph.scales(Norm::Symmetric);
-    let matrix = cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?;
+    let norm = if kind == BlockKind::Whole { Norm::Symmetric } else { Norm::None };
+    let operand = SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None };
+    let matrix = cuda.upload_sparse(&operand)?;
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
-    let shape = Shape::new(graph.n_rows(), graph.n_cols());
+    let (rows, operand_rows) = (csr.n_rows(), csr.n_cols());
+    // The operand is made times factors, or comes so; results of others' blocks are added to those of the own one.
+    let (passed_over, accumulate) = match kind {
+        BlockKind::Whole => (2 * operand_rows + rows, false),
+        BlockKind::Own => (rows, false),
+        BlockKind::Others => (2 * rows, true),
+    };
     let at = |cols: usize, dtype: Dtype| -> Result<f64, ComputeError> {
-        let x = cuda.zeros(Shape::new(graph.n_cols(), cols), dtype)?;
-        let mut out = cuda.zeros(Shape::new(graph.n_rows(), cols), dtype)?;
-        let mut product = || cuda.spmm((&matrix, Transpose::No), None, &x, Epilogue::default(), &mut out);
+        let x = cuda.zeros(Shape::new(operand_rows, cols), dtype)?;
+        let mut out = cuda.zeros(Shape::new(rows, cols), dtype)?;
+        let epilogue = || Epilogue { accumulate, ..Epilogue::default() };
+        let mut product = || cuda.spmm((&matrix, Transpose::No), None, &x, epilogue(), &mut out);
         let seconds = shortest(|| cuda.elapsed(&mut product))?;
-        Ok(entry_seconds(seconds, (shape, graph.nnz()), cols * dtype.n_bytes(), copied_bytes))
+        Ok(entry_seconds(seconds, csr.nnz(), (passed_over * cols * dtype.n_bytes()) as f64 / copied_bytes))
     };
     let of = |dtype: Dtype| -> Result<EntrySeconds, ComputeError> {
         let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
@@ -231,18 +268,22 @@ pub fn entries(cuda: &Cuda, graph: &Csr, precision: Dtype) -> Result<ByDtype<Ent
         Ok(EntrySeconds::new(seconds))
     };
     let f32 = of(Dtype::F32)?;
-    Ok(ByDtype { f32, bf16: if precision == Dtype::Bf16 { of(Dtype::Bf16)? } else { f32 } })
+    let entries = ByDtype { f32, bf16: if precision == Dtype::Bf16 { of(Dtype::Bf16)? } else { f32 } };
+    tracing::debug!("entries of {kind:?} ({rows} rows, {} entries): {entries:?}", csr.nnz());
+    Ok(entries)
 }
 
-/// What an entry takes of a product with a matrix of some shape and number of entries, besides passing over the operand
-/// twice and over the result once, at the rate at which the card copies.
+/// What an entry takes of a product with so many, besides `passes` over operand and result: at the rate at which the
+/// card copies, [`PASSES_OF_WHOLE`] for a square matrix on one card.
 ///
 /// A tenth of the product is left where these passes would take all of it.
 #[must_use]
-pub fn entry_seconds(seconds: f64, (shape, nnz): (Shape, usize), row_bytes: usize, copied_bytes: f64) -> f64 {
-    let streamed = ((2 * shape.cols + shape.rows) * row_bytes) as f64 / copied_bytes;
-    (seconds - streamed).max(0.1 * seconds) / nnz.max(1) as f64
+pub fn entry_seconds(seconds: f64, nnz: usize, passes: f64) -> f64 {
+    (seconds - passes).max(0.1 * seconds) / nnz.max(1) as f64
 }
+
+/// Passes over the operand, which is made times factors, and over the result of a product with a square matrix.
+pub const PASSES_OF_WHOLE: usize = 3;
 
 /// As many rows from the middle of a graph as fit with operand and result into `bytes`; `None` where all do.
 fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
@@ -434,8 +475,8 @@ mod tests {
 
     #[test]
     fn an_entry_takes_what_passes_leave() {
-        let (sizes, passes) = ((Shape::new(100, 100), 100), 300.0 * 64.0 / 1e9);
-        assert!((entry_seconds(passes + 1e-5, sizes, 64, 1e9) - 1e-7).abs() < 1e-12);
-        assert!(entry_seconds(passes / 2.0, sizes, 64, 1e9) > 0.0, "never nothing");
+        let passes = (PASSES_OF_WHOLE * 100 * 64) as f64 / 1e9;
+        assert!((entry_seconds(passes + 1e-5, 100, passes) - 1e-7).abs() < 1e-12);
+        assert!(entry_seconds(passes / 2.0, 100, passes) > 0.0, "never nothing");
     }
 }

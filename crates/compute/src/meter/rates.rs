@@ -23,7 +23,7 @@ pub struct CardRates {
     /// Floating-point operations a second of dense products, by storage type.
     pub flops: ByDtype<f64>,
     /// Sparse products, by the storage type of the operand.
-    pub entries: ByDtype<EntrySeconds>,
+    pub entries: ByDtype<BlockSeconds>,
     /// Seconds that an operation takes before its first byte, launched as part of a graph.
     pub launch_seconds: f64,
 }
@@ -44,6 +44,46 @@ impl<T: Copy> ByDtype<T> {
         match dtype {
             Dtype::F32 => self.f32,
             Dtype::Bf16 => self.bf16,
+        }
+    }
+}
+
+/// What the entries of a sparse matrix are to the rank that multiplies with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// All of the graph's, on one device. Products make rows of the operand times factors before they gather them.
+    Whole,
+    /// Those whose columns are the rank's own, which an order of nodes makes many. Operands come times factors.
+    Own,
+    /// Those of other ranks' columns: fewer in each row, and farther from each other. Operands come times factors.
+    Others,
+}
+
+/// Seconds of a stored entry, by the block that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockSeconds {
+    /// Of [`BlockKind::Whole`].
+    pub whole: EntrySeconds,
+    /// Of [`BlockKind::Own`].
+    pub own: EntrySeconds,
+    /// Of [`BlockKind::Others`].
+    pub others: EntrySeconds,
+}
+
+impl BlockSeconds {
+    /// Entries that take as long in every block.
+    #[must_use]
+    pub const fn alike(seconds: EntrySeconds) -> Self {
+        Self { whole: seconds, own: seconds, others: seconds }
+    }
+
+    /// Those of a block.
+    #[must_use]
+    pub fn of(&self, kind: BlockKind) -> EntrySeconds {
+        match kind {
+            BlockKind::Whole => self.whole,
+            BlockKind::Own => self.own,
+            BlockKind::Others => self.others,
         }
     }
 }
@@ -102,12 +142,12 @@ impl Speed {
         }
     }
 
-    /// Seconds of gathering `n` rows of `cols` columns in no order.
-    pub(super) fn gather(&self, n: f64, cols: usize, dtype: Dtype) -> f64 {
+    /// Seconds of gathering a row of `cols` columns for each of `n` entries of a block.
+    pub(super) fn gather(&self, kind: BlockKind, n: f64, cols: usize, dtype: Dtype) -> f64 {
         match self {
             Self::Unknown => 0.0,
             Self::Processor(rates) => n * (cols * dtype.n_bytes()) as f64 / rates.gather_bytes,
-            Self::Card(rates) => rates.launch_seconds + n * rates.entries.of(dtype).at(cols),
+            Self::Card(rates) => rates.launch_seconds + n * rates.entries.of(dtype).of(kind).at(cols),
         }
     }
 }

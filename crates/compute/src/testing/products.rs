@@ -228,9 +228,7 @@ impl Law for SpmmColumns {
         for columns in [middle..case.width, COLUMNS.min(middle)..middle] {
             let x = draws.matrix(backend, Shape::new(read.cols, columns.len()), case.dtypes[0]);
             let epilogue = case.epilogue.with(&bias);
-            backend
-                .spmm_columns((&a, case.transpose), &x, epilogue, (&mut out, columns.start))
-                .expect("spmm_columns");
+            backend.spmm_columns((&a, case.transpose), &x, epilogue, (&mut out, columns.start)).expect("spmm_columns");
         }
         vec![Output::of(backend, &out)]
     }

@@ -106,9 +106,8 @@ impl<B: Backend> Trial<'_, B> {
         let spmm = |transpose, weights, x, out: &mut B::Matrix| {
             self.backend.spmm((&sparse, transpose), weights, x, Epilogue::default(), out)
         };
-        let columns = |out: (&mut B::Matrix, usize)| {
-            self.backend.spmm_columns((&sparse, no), &b, Epilogue::default(), out)
-        };
+        let columns =
+            |out: (&mut B::Matrix, usize)| self.backend.spmm_columns((&sparse, no), &b, Epilogue::default(), out);
         vec![
             self.refuses("gemm: inner", (4, 4), |out| gemm((&a, no), (&a, no), out)),
             self.refuses("gemm: out", (4, 3), |out| gemm((&a, no), (&b, no), out)),

@@ -5,7 +5,7 @@ use girih_compute::{ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
 
 use super::super::backend::{Cuda, element};
 use super::super::compile::{Defines, Source};
-use super::super::device::{BLOCK, threads_for};
+use super::super::device::threads_for;
 use super::mask::Mask;
 use super::operand::{Operand, Wanted};
 use super::passes::number;
@@ -23,6 +23,10 @@ const OFTEN: usize = 4;
 
 /// Ids that the lanes of a group hold together, where they are fewer than that; `kernels/spmm.cu` says the same.
 const IDS: usize = 8;
+/// Threads of a block; `kernels/spmm.cu` says the same.
+const BLOCK: u32 = 64;
+/// Blocks of a grid, at most.
+const BLOCKS_MAX: usize = i32::MAX as usize;
 
 /// How lanes read rows: see `kernels/spmm.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,24 +46,30 @@ impl Layout {
     const TEAM_MIN: usize = 8;
     /// Entries of a row, on average, up to which all of its panels are read together.
     const FEW: usize = 16;
+    /// Entries of a row, on average, from which on teams of twice as many lanes as read a row of the operand pay.
+    const SOME: usize = 8;
 
     /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then
     /// start where such loads may. The pattern has `nnz` entries in `n_rows` rows.
     fn of(width: usize, dtype: Dtype, weighing: Weighing, (nnz, n_rows): (usize, usize)) -> Self {
         let (vec, group) = lanes(width, dtype);
         let vectors = width / vec;
-        // Rows that have fewer entries than a whole warp reads ids at once leave lanes idle.
+        // Rows that have fewer entries than a whole warp reads ids at once leave lanes idle; of some entries two rows of
+        // the operand are still better read at once than one. Measured.
         let ids_of_lane = if weighing == Weighing::Nothing { (IDS / group).max(1) } else { 1 };
-        let short = nnz < 32 * ids_of_lane * n_rows;
-        let panels = vectors > group && nnz <= Self::FEW * n_rows;
-        Self { vec, group, team: if short { group.max(Self::TEAM_MIN) } else { 32 }, panels }
+        let at_least = |entries: usize| nnz >= entries * n_rows;
+        let team = match group {
+            _ if at_least(32 * ids_of_lane) => 32,
+            Self::TEAM_MIN.. if at_least(Self::SOME) => (2 * group).min(32),
+            _ => group.max(Self::TEAM_MIN),
+        };
+        Self { vec, group, team, panels: vectors > group && nnz <= Self::FEW * n_rows }
     }
 
-    /// A team for each piece of the pattern and part of a row. Blocks of short rows are small: they end together.
+    /// A team for each piece of the pattern and part of a row.
     fn config(self, n_pieces: usize, n_panels: u32) -> LaunchConfig {
-        let block = if self.team < 32 { BLOCK / 2 } else { BLOCK };
-        let blocks = n_pieces.saturating_mul(self.team).div_ceil(block as usize).clamp(1, 1 << 20) as u32;
-        LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 }
+        let blocks = n_pieces.saturating_mul(self.team).div_ceil(BLOCK as usize).clamp(1, BLOCKS_MAX) as u32;
+        LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
     }
 
     /// Parts of a row that different teams compute.
@@ -262,7 +272,8 @@ impl Cuda {
         width: usize,
         Columns { of, first }: Columns<'_>,
     ) -> Result<Out, ComputeError> {
-        let from_first = |matrix: &CudaMatrix| self.pointer(Some(&matrix.data)) + (first * matrix.dtype.n_bytes()) as u64;
+        let from_first =
+            |matrix: &CudaMatrix| self.pointer(Some(&matrix.data)) + (first * matrix.dtype.n_bytes()) as u64;
         Ok(Out {
             left: self.pointer(direction.left),
             bias: epilogue.bias.map_or(0, from_first),

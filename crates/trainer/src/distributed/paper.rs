@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
-use girih_compute::{ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
+use girih_compute::{BlockKind, ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
 use girih_graph_format::Csr;
 use girih_partition::{
     BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, StepExchange, evenly_touched, part, place_in,
@@ -239,11 +239,11 @@ impl PaperBlocks {
         meter.sparse(shape, nnz, self.graph.weighted, false)
     }
 
-    /// A block of so many columns in chunks, over which its entries are spread evenly.
-    fn chunks(&self, meter: &Meter, rank: usize, n_columns: usize, nnz: usize) -> Chunks<Meter> {
+    /// A block of so many columns and entries in chunks, over which its entries are spread evenly.
+    fn chunks(&self, meter: &Meter, rank: usize, kind: BlockKind, (n_columns, nnz): (usize, usize)) -> Chunks<Meter> {
         let n_chunks = self.plan.n_chunks;
         let shape = |chunk| Shape::new(self.plan.n_chunk_rows(rank, chunk), n_columns);
-        let chunk = |chunk| self.sparse(meter, shape(chunk), even_part(nnz, chunk, n_chunks)).without_column_factors();
+        let chunk = |chunk| self.sparse(meter, shape(chunk), even_part(nnz, chunk, n_chunks)).of_kind(kind);
         (0..n_chunks).map(chunk).collect()
     }
 
@@ -281,7 +281,8 @@ impl PaperBlocks {
             true => StepsExchange::Rows(exchange_of(meter, sent, received)),
             false => StepsExchange::Panels(received),
         };
-        Together { matrix: is_from_others.then(|| self.chunks(meter, rank, n_columns, nnz)), exchange }
+        let chunks = || self.chunks(meter, rank, BlockKind::Others, (n_columns, nnz));
+        Together { matrix: is_from_others.then(chunks), exchange }
     }
 }
 
@@ -304,7 +305,8 @@ impl BlockSource<Meter> for PaperBlocks {
         let rank = ranks.rank();
         let own = ranks.mine().steps.iter().enumerate().find(|(_, step)| step.root == rank);
         let own = own.map(|(i, step)| {
-            self.chunks(meter, rank, self.plan.panels[step.panel].len(), self.nnz(rank, i, transpose))
+            let size = (self.plan.panels[step.panel].len(), self.nnz(rank, i, transpose));
+            self.chunks(meter, rank, BlockKind::Own, size)
         });
         let together = self.plan.together(rank).into_iter();
         let together = together.map(|steps| self.together(meter, ranks, steps, transpose)).collect();

@@ -23,7 +23,7 @@ use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TierCon
 
 const N: usize = 53;
 /// Several lines of memory, so that they may come in parts, and some columns more.
-const COLS: usize = 150;
+const COLS: usize = 272;
 
 fn graph() -> Csr {
     let (rows, cols): (Vec<u32>, Vec<u32>) =
