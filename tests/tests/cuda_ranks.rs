@@ -190,13 +190,11 @@ fn losses(
     (losses, cards.iter().map(Cuda::n_repeated).collect())
 }
 
-/// A network of three layers whose hidden rows are several lines of memory, so that they may come in parts.
-fn in_lines(kind: ModelKind) -> TrainConfig {
+/// As published; a GCN has three layers, whose hidden rows are wide enough to come in parts.
+fn with_parts(kind: ModelKind) -> TrainConfig {
     let base = TrainConfig::for_model(kind);
     match kind {
-        ModelKind::Gcn | ModelKind::Sage => {
-            TrainConfig { model: ModelConfig { hidden: 320, layers: 3, ..base.model.clone() }, ..base }
-        }
+        ModelKind::Gcn => TrainConfig { model: ModelConfig { hidden: 320, layers: 3, ..base.model.clone() }, ..base },
         _ => base,
     }
 }
@@ -206,7 +204,7 @@ fn cards_learn_what_one_card_does() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
     let partitions = partitions(n);
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc] {
-        let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..in_lines(kind) };
+        let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..with_parts(kind) };
         let (single, _) = losses(&cards(1), &config, (partitions[0], CardTransport::Nccl));
         for &partition in &partitions {
             let (shared, repeated) = losses(&cards(n), &config, (partition, CardTransport::Nccl));
@@ -268,7 +266,7 @@ fn rows_copied_from_memory_teach_the_same_bits() {
     let ([_, CardTransport::Peer], Some(n)) = (&transports()[..], several().map(|cards| cards.len())) else { return };
     for (kind, precision) in [(ModelKind::Gcn, Dtype::F32), (ModelKind::Gcn, Dtype::Bf16), (ModelKind::Gat, Dtype::F32)]
     {
-        let config = TrainConfig { epochs: 20, eval_every: 5, precision, ..in_lines(kind) };
+        let config = TrainConfig { epochs: 20, eval_every: 5, precision, ..with_parts(kind) };
         for partition in partitions(n) {
             let by = |transport| {
                 let cards: Vec<Cuda> = cards(n).into_iter().map(|card| card.storing(precision)).collect();

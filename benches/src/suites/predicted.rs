@@ -55,7 +55,7 @@ impl Predictions {
     /// Measures the products of a graph, and plans a session of so many ranks on it.
     pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig, n_ranks: usize) -> Result<Predicted, Error> {
         let cuda = Cuda::new(Device::open(0)?).storing(config.precision);
-        let entries = measure::entries(&cuda, &dataset.graph, config.precision, n_ranks)?;
+        let entries = measure::entries(&cuda, &dataset.graph, true, n_ranks)?;
         let sizes = DataSizes::of(dataset);
         let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
         let with_entries = |(by, figures): &(CardTransport, Figures)| (*by, figures.clone().with_entries(entries));

@@ -67,13 +67,14 @@ impl Stages {
     }
 
     /// The columns of each part of an operand of so many, whose elements have so many bytes: rows of whole lines of
-    /// memory that are not too short, but for the last part, which has what is left over.
+    /// memory that are not too short, but for the last part, which has what is left over. Of uneven parts the wider ones
+    /// come first: what is multiplied when all have come is little.
     #[must_use]
     pub fn columns(&self, cols: usize, element_bytes: usize) -> Vec<Range<usize>> {
         let short = Self::SHORT / element_bytes;
         let n_short = (cols / short).max(1);
         let n_parts = self.n_parts().clamp(1, n_short);
-        let start = |i: usize| if i == n_parts { cols } else { n_short * i / n_parts * short };
+        let start = |i: usize| if i == n_parts { cols } else { (n_short * i).div_ceil(n_parts) * short };
         (0..n_parts).map(|i| start(i)..start(i + 1)).collect()
     }
 }
@@ -290,10 +291,8 @@ impl BlockPlan {
     #[must_use]
     pub fn together(&self, rank: usize) -> Vec<Range<usize>> {
         let n_steps = self.ranks[rank].steps.len();
-        match self.stages {
-            Stages::Steps if n_steps > 0 => (0..n_steps).map(|i| i..i + 1).collect(),
-            _ => vec![0..n_steps],
-        }
+        let n_together = if self.stages == Stages::Steps { 1 } else { n_steps.max(1) };
+        (0..n_steps.max(1)).step_by(n_together).map(|first| first..(first + n_together).min(n_steps)).collect()
     }
 
     /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one

@@ -89,7 +89,7 @@ proptest! {
     #[test]
     fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {
         let (n_bytes, short) = if of_f32 { (4, 64) } else { (2, 128) };
-        prop_assert_eq!(Stages::Steps.columns(cols, n_bytes), [0..cols]);
+        prop_assert!(matches!(&Stages::Steps.columns(cols, n_bytes)[..], [all] if *all == (0..cols)));
         let parts = Stages::Parts(n).columns(cols, n_bytes);
         prop_assert_eq!(parts.len(), n.min((cols / short).max(1)));
         prop_assert_eq!(parts.iter().cloned().flatten().collect::<Vec<_>>(), (0..cols).collect::<Vec<_>>());

@@ -203,18 +203,18 @@ fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
 }
 
 /// Times of the entries of `graph` in sparse products, as one card multiplies and as one of `n_ranks` that hold panels
-/// of as many rows does: of all rows, or of as many as fit into the memory that is free. Of bf16 only where `precision`
-/// is.
+/// of as many rows does: of all rows, or of as many as fit into the memory that is free. Of operands of bf16 only where
+/// there are some, stored so or rounded on their way.
 ///
 /// # Errors
 /// When the card fails.
 pub fn entries(
     cuda: &Cuda,
     graph: &Csr,
-    precision: Dtype,
+    has_bf16: bool,
     n_ranks: usize,
 ) -> Result<ByDtype<BlockSeconds>, PlannerError> {
-    let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, precision);
+    let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, has_bf16);
     let whole = of(graph, BlockKind::Whole)?;
     let [own, others] = if n_ranks > 1 {
         // In the middle, where an order has neither its densest rows nor its emptiest.
@@ -231,12 +231,7 @@ pub fn entries(
 }
 
 /// Those of a matrix, multiplied as blocks of its kind are.
-fn entries_of(
-    cuda: &Cuda,
-    csr: &Csr,
-    kind: BlockKind,
-    precision: Dtype,
-) -> Result<ByDtype<EntrySeconds>, PlannerError> {
+fn entries_of(cuda: &Cuda, csr: &Csr, kind: BlockKind, has_bf16: bool) -> Result<ByDtype<EntrySeconds>, PlannerError> {
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
     let fitting = part_that_fits(csr, free / FREE_SHARE);
     let csr = fitting.as_ref().unwrap_or(csr);
@@ -268,7 +263,7 @@ fn entries_of(
         Ok(EntrySeconds::new(seconds))
     };
     let f32 = of(Dtype::F32)?;
-    let entries = ByDtype { f32, bf16: if precision == Dtype::Bf16 { of(Dtype::Bf16)? } else { f32 } };
+    let entries = ByDtype { f32, bf16: if has_bf16 { of(Dtype::Bf16)? } else { f32 } };
     tracing::debug!("entries of {kind:?} ({rows} rows, {} entries): {entries:?}", csr.nnz());
     Ok(entries)
 }

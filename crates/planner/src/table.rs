@@ -14,7 +14,8 @@ pub const EXCHANGE_BYTES: u64 = 1 << 30;
 /// it, and another split of it in two would gain less than the launches and exchanges that it takes.
 const CHUNKS: usize = 4;
 
-/// Parts in which rows are planned to come where products go on meanwhile: each costs another pass over the result.
+/// Parts in which rows are planned to come where products go on meanwhile: each costs an exchange of its own, and shorter
+/// rows, which are gathered more slowly.
 const PARTS: [usize; 3] = [1, 2, 4];
 
 /// A session, and how much memory each rank has.

@@ -114,6 +114,7 @@ pub struct Plan {
 }
 
 /// What a session is planned for.
+#[expect(clippy::large_enum_variant, reason = "there is one, which is copied")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlanDevice {
     /// A processor, which has the main memory.

@@ -69,8 +69,8 @@ pub struct PartitionKind {
     #[arg(long, value_name = "equal|weighted", default_value_t)]
     pub cuts: Cuts,
     /// In how many stages the rows of other ranks come, each while those of the one before are multiplied: so many
-    /// parts of all blocks of rows, or one block after the other (steps), which takes least memory [default: on CUDA
-    /// devices 1, on processors steps]
+    /// parts of their columns, of rows that are wide enough, or one block of rows after the other (steps), which takes
+    /// least memory [default: on CUDA devices 1, on processors steps]
     #[arg(long, value_name = "N|steps")]
     pub stages: Option<Stages>,
     /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes, with the error in the

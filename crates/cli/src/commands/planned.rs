@@ -99,7 +99,8 @@ impl RankDevices {
         let free =
             cards.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
-        let entries = measure::entries(&cards[0], &dataset.graph, precision, ranks.grid.ranks()).map_err(measured)?;
+        let has_bf16 = [precision, ranks.wire].contains(&Dtype::Bf16);
+        let entries = measure::entries(&cards[0], &dataset.graph, has_bf16, ranks.grid.ranks()).map_err(measured)?;
         let figures =
             measure::figures(&cards, ranks.transport.unwrap_or_default()).map_err(measured)?.with_entries(entries);
         Ok(Self::on_cards(&figures, Some(free as u64)))

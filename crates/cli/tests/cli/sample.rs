@@ -169,6 +169,8 @@ fn what_cannot_be_sampled_is_refused() {
     assert!(says(&refused(&["--batch", "cluster", "--batch-size", "3"], 2), "--batch-size is for neighbor, layer"));
     assert!(says(&refused(&["--batch", "cluster", "--fanout", "3"], 1), "batch.fanout"));
     assert!(says(&refused(&["--batch", "saint", "--clusters", "3"], 1), "batch.clusters"));
+    let draws = ["--batch", "saint", "--saint", "node", "--batch-size", "4000000000"];
+    assert!(says(&refused(&draws, 1), "draw at most 16777216"));
 }
 
 /// `girih sample --plan` with batches of a small graph, on devices that are not here.

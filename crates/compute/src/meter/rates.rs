@@ -123,6 +123,7 @@ impl EntrySeconds {
 }
 
 /// How fast a device on paper is.
+#[expect(clippy::large_enum_variant, reason = "there is one, which is copied")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Speed {
     /// Nobody has measured it: nothing takes any time.

@@ -40,7 +40,7 @@ impl Mask {
     pub(super) const NONE: Self = Self { draws: Draws::NONE, first: 0 };
 
     /// That of the columns from `first` on; elements are counted in whole rows.
-    pub(super) fn from_column(self, first: usize) -> Self {
+    pub(super) fn of_columns_from(self, first: usize) -> Self {
         Self { first: self.first + first as u64, ..self }
     }
 

@@ -283,7 +283,7 @@ impl Cuda {
             pitch: pitch(width) as u64,
             accumulate: i32::from(epilogue.accumulate),
             activation: number(epilogue.activation),
-            mask: self.mask_or_none(epilogue.dropout, of.shape.cols)?.from_column(first),
+            mask: self.mask_or_none(epilogue.dropout, of.shape.cols)?.of_columns_from(first),
         })
     }
 }

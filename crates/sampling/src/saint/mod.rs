@@ -13,6 +13,10 @@ use crate::sampler::check_graph;
 use crate::subgraph::{Inducer, InducerPool};
 use crate::{DrawKey, NodeId, RandomWalks, SampleError, Subgraph, SubgraphSampler, WalkOptions};
 
+/// Draws of a subgraph for each node of the graph, at most: hardly a node is left out of half as many.
+const DRAWS_OF_NODE: usize = 64;
+/// Draws that are few in any graph.
+const DRAWS_ALLOWED: usize = 1 << 24;
 /// The epoch whose draws are those of subgraphs that are only counted.
 const COUNTED_EPOCH: u32 = u32::MAX;
 
@@ -55,7 +59,7 @@ impl SaintSampler {
     /// the mean over neighbours.
     ///
     /// # Errors
-    /// When the graph is no adjacency or has no edges, or nothing is to be drawn.
+    /// When the graph is no adjacency or has no edges, or nothing is to be drawn, or far more than there is.
     pub fn nodes(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
         check_drawable(graph, n_draws)?;
         let chances = Chances::of_columns(graph);
@@ -73,7 +77,7 @@ impl SaintSampler {
     /// proportion to `1 / deg(u) + 1 / deg(v)`, which is the paper's, found without a table of edges.
     ///
     /// # Errors
-    /// When the graph is no adjacency or has no edges, or nothing is to be drawn.
+    /// When the graph is no adjacency or has no edges, or nothing is to be drawn, or far more than there is.
     pub fn edges(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
         check_drawable(graph, n_draws)?;
         let rows: Vec<NodeId> = (0..graph.n_rows() as NodeId).filter(|&v| graph.degree(v as usize) > 0).collect();
@@ -85,7 +89,8 @@ impl SaintSampler {
     /// all alike. Weights are estimated as [`presampled`](Self::presampled) does.
     ///
     /// # Errors
-    /// When the graph is no adjacency or has no edges, or no roots or no subgraphs are to be drawn.
+    /// When the graph is no adjacency or has no edges, or no roots or no subgraphs are to be drawn, or far more roots than
+    /// there are nodes.
     pub fn walks(graph: &Csr, n_roots: u32, length: u32, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
         check_drawable(graph, n_roots)?;
         let method = Method::Walks { n_roots, walks: RandomWalks::new(WalkOptions::new(length))? };
@@ -139,7 +144,7 @@ impl SubgraphSampler for SaintSampler {
     }
 }
 
-/// Checks that there is something to draw from and something to be drawn.
+/// Checks that there is something to draw from, and something to be drawn that fits memory.
 fn check_drawable(graph: &Csr, n_draws: u32) -> Result<(), SampleError> {
     check_graph(graph)?;
     if graph.nnz() == 0 {
@@ -147,6 +152,13 @@ fn check_drawable(graph: &Csr, n_draws: u32) -> Result<(), SampleError> {
     }
     if n_draws == 0 {
         return Err(SampleError::invalid("a subgraph of 0 draws is empty; draw at least 1"));
+    }
+    let most = (DRAWS_OF_NODE * graph.n_rows()).max(DRAWS_ALLOWED);
+    if n_draws as usize > most {
+        return Err(SampleError::invalid(format!(
+            "{n_draws} draws meet each of {} nodes many times over, and are kept until the last; draw at most {most}",
+            graph.n_rows()
+        )));
     }
     Ok(())
 }

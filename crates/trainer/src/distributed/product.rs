@@ -59,6 +59,9 @@ impl<B: Backend> Operand<'_, B> {
     }
 }
 
+/// Own rows of each part of the columns as they travel; `None` where that is the operand as it is.
+type Parts<B> = Vec<Option<<B as Backend>::Matrix>>;
+
 /// Which of the products that are added up comes next.
 #[derive(Clone, Copy)]
 struct Turn {
@@ -183,14 +186,7 @@ impl<B: Backend> Product<'_, B> {
         let columns = plan.stages.columns(self.backend.shape(operand.x).cols, operand.dtype.n_bytes());
         let stages = blocks.stages(columns.len());
         let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
-        let (mut parts, mut arriving) = (Vec::with_capacity(columns.len()), VecDeque::with_capacity(ahead));
-        for (part, columns) in columns.iter().enumerate() {
-            parts.push(operand.columns(self.backend, self.pool, columns)?);
-            let own = parts[part].as_ref().unwrap_or(operand.x);
-            for stage in stages.iter().take(ahead).filter(|stage| stage.part == part) {
-                arriving.push_back(self.begin(stage.together, own)?);
-            }
-        }
+        let (parts, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
         let own_rows = |part: usize| parts[part].as_ref().unwrap_or(operand.x);
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
         // else is, all chunks but the first are left to what follows the first.
@@ -232,6 +228,24 @@ impl<B: Backend> Product<'_, B> {
             self.give(part);
         }
         Ok(())
+    }
+
+    /// Makes all parts of the operand, and begins what comes in the first stages, each as soon as its part is there.
+    fn begin_first(
+        &mut self,
+        operand: &Operand<'_, B>,
+        columns: &[Range<usize>],
+        stages: &[Stage<'_, B>],
+    ) -> Result<(Parts<B>, VecDeque<Arriving<B>>), ComputeError> {
+        let (mut parts, mut arriving) = (Vec::with_capacity(columns.len()), VecDeque::with_capacity(stages.len()));
+        for (part, columns) in columns.iter().enumerate() {
+            let made = operand.columns(self.backend, self.pool, columns)?;
+            for stage in stages.iter().filter(|stage| stage.part == part) {
+                arriving.push_back(self.begin(stage.together, made.as_ref().unwrap_or(operand.x))?);
+            }
+            parts.push(made);
+        }
+        Ok((parts, arriving))
     }
 
     /// Adds the product of a block to some columns of the sums of a chunk, with what is applied to the result if
