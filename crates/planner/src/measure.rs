@@ -69,7 +69,7 @@ pub fn transport(
     (first, n): (&Cuda, usize),
     open: impl Fn() -> Result<Vec<Cuda>, PlannerError>,
 ) -> Result<CardTransport, PlannerError> {
-    if n < 2 || links_of_cards(n)?.contains(&None) {
+    if !transports(n)?.contains(&CardTransport::Peer) {
         return Ok(CardTransport::Nccl);
     }
     let name = first.device().name();
@@ -86,6 +86,16 @@ pub fn transport(
             Ok(CardTransport::Nccl)
         }
     }
+}
+
+/// What may carry rows between the first `n` cards of this process: NCCL, and copies where all can read each other's
+/// memory.
+///
+/// # Errors
+/// When cards cannot be asked.
+pub fn transports(n: usize) -> Result<Vec<CardTransport>, PlannerError> {
+    let all_read = n > 1 && !links_of_cards(n)?.contains(&None);
+    Ok(if all_read { CardTransport::ALL.to_vec() } else { vec![CardTransport::Nccl] })
 }
 
 fn links_of_cards(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {

@@ -1,5 +1,6 @@
 //! What ranks would take, by every partition: the table of `girih train --plan`, and the choice of `--partition auto`.
 
+use girih_comm::CardTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
@@ -25,6 +26,8 @@ const MEETING_SECONDS: f64 = 20e-6;
 
 /// What ranks compute and exchange with.
 pub struct RankDevices {
+    /// What carries rows between them, where that is told or was measured.
+    transport: Option<CardTransport>,
     /// What results call it.
     name: String,
     /// Whether ranks have cards.
@@ -36,18 +39,18 @@ pub struct RankDevices {
 }
 
 impl RankDevices {
-    /// Those that `ranks` would have for `dataset`: cards that are here, which are measured; cards with so much
-    /// `memory` that are not; or equal shares of the processor here.
+    /// Those that `ranks` would have for `dataset`: cards that are here, which are measured with whatever may carry rows
+    /// between them; cards with so much `memory` that are not; or equal shares of the processor here.
     pub fn of(
         args: &DeviceArgs,
         ranks: &RankOptions,
         (dataset, config): (&Dataset, &TrainConfig),
         memory: Option<u64>,
         output: OutputArgs,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Vec<Self>, CliError> {
         match (args.device, memory) {
-            (Device::Cpu, memory) => Self::on_processor(ranks.grid.ranks(), config, memory, output),
-            (_, Some(memory)) => Ok(Self::on_cards(&Figures::h200(), Some(memory))),
+            (Device::Cpu, memory) => Ok(vec![Self::on_processor(ranks.grid.ranks(), config, memory, output)?]),
+            (_, Some(memory)) => Ok(vec![Self::on_cards(&Figures::h200(), ranks.transport, Some(memory))]),
             (_, None) => Self::on_cards_here(args, ranks, dataset, config.precision),
         }
     }
@@ -59,6 +62,7 @@ impl RankDevices {
         let share = |rate: f64| rate / n as f64;
         let link = LinkRates { latency: MEETING_SECONDS, bytes_per_second: share(COPIED_SHARE * all.stream_bytes) };
         Ok(Self {
+            transport: None,
             name: "the processor here, in equal shares".to_owned(),
             are_cards: false,
             device: PlanDevice::Processor(girih_compute::Rates {
@@ -71,8 +75,9 @@ impl RankDevices {
         })
     }
 
-    fn on_cards(figures: &Figures, free_bytes: Option<u64>) -> Self {
+    fn on_cards(figures: &Figures, transport: Option<CardTransport>, free_bytes: Option<u64>) -> Self {
         Self {
+            transport,
             name: figures.name.clone(),
             are_cards: true,
             device: PlanDevice::Card(Some(figures.card)),
@@ -86,36 +91,47 @@ impl RankDevices {
         ranks: &RankOptions,
         dataset: &Dataset,
         precision: Dtype,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Vec<Self>, CliError> {
         let failed = |error: KernelError| {
             CliError::Other(format!(
                 "{error}; to plan for cards that are not here, say how much memory they have: --memory 80GB"
             ))
         };
-        let first = open(0, args, precision).map_err(failed)?;
-        let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, precision).ok());
-        let cards: Vec<Cuda> = std::iter::once(first).chain(others).collect();
+        let all = || -> Result<Vec<Cuda>, CliError> {
+            let first = open(0, args, precision).map_err(failed)?;
+            let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, precision).ok());
+            Ok(std::iter::once(first).chain(others).collect())
+        };
+        let cards = all()?;
         let free = |card: &Cuda| card.device().memory().map(|(free, _)| free);
         let free =
             cards.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
         let has_bf16 = [precision, ranks.wire].contains(&Dtype::Bf16);
         let entries = measure::entries(&cards[0], &dataset.graph, has_bf16, ranks.grid.ranks()).map_err(measured)?;
-        let figures =
-            measure::figures(&cards, ranks.transport.unwrap_or_default()).map_err(measured)?.with_entries(entries);
-        Ok(Self::on_cards(&figures, Some(free as u64)))
+        let transports = match ranks.transport {
+            Some(told) => vec![told],
+            None => measure::transports(cards.len()).map_err(measured)?,
+        };
+        drop(cards);
+        // Cards join ranks once, which takes others for each transport.
+        let by = |transport: CardTransport| -> Result<Self, CliError> {
+            let figures = measure::figures(&all()?, transport).map_err(measured)?.with_entries(entries);
+            Ok(Self::on_cards(&figures, Some(transport), Some(free as u64)))
+        };
+        transports.into_iter().map(by).collect()
     }
 }
 
 /// Prints what each partition for as many ranks would take; trains nothing.
 pub fn run(
     ranks: &RankOptions,
-    devices: &RankDevices,
+    devices: &[RankDevices],
     (dataset, spec, config): (&Dataset, &str, &TrainConfig),
     output: OutputArgs,
 ) -> Result<(), CliError> {
     let n = ranks.grid.ranks();
-    let (sizes, table) = planned(ranks, devices, dataset, config)?;
+    let Planned { ref ranks, devices, sizes, table } = planned(ranks, devices, dataset, config)?;
     let mut results = Results::default();
     results
         .add("model", config.model.kind.name(), "Model", config.model.kind.name())
@@ -143,12 +159,12 @@ pub fn run(
 /// The quickest partition that fits, instead of that of `ranks`.
 pub fn choose(
     ranks: &RankOptions,
-    devices: &RankDevices,
+    devices: &[RankDevices],
     dataset: &Dataset,
     config: &TrainConfig,
     output: OutputArgs,
 ) -> Result<RankOptions, CliError> {
-    let (sizes, table) = planned(ranks, devices, dataset, config)?;
+    let Planned { ref ranks, devices, sizes, table } = planned(ranks, devices, dataset, config)?;
     let Some(choice) = table.choice() else {
         return Err(nothing_fits(ranks, devices, dataset, (config, &sizes), &table));
     };
@@ -169,7 +185,8 @@ pub fn choose(
 pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     let sizes = DataSizes::of(dataset);
     let figures = Figures::h200();
-    let devices = RankDevices { device: PlanDevice::Card(None), ..RankDevices::on_cards(&figures, Some(free)) };
+    let devices =
+        RankDevices { device: PlanDevice::Card(None), ..RankDevices::on_cards(&figures, ranks.transport, Some(free)) };
     // What cannot be planned is not refused for its size.
     let Ok(graph) = PaperGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
     let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(ranks) else {
@@ -190,16 +207,33 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     )))
 }
 
-fn planned(
+/// What partitions would take by the transport that is quickest.
+struct Planned<'d> {
+    /// Those that were asked for, with that transport.
+    ranks: RankOptions,
+    devices: &'d RankDevices,
+    sizes: DataSizes,
+    table: Table,
+}
+
+fn planned<'d>(
     ranks: &RankOptions,
-    devices: &RankDevices,
+    devices: &'d [RankDevices],
     dataset: &Dataset,
     config: &TrainConfig,
-) -> Result<(DataSizes, Table), CliError> {
+) -> Result<Planned<'d>, CliError> {
     let sizes = DataSizes::of(dataset);
     let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-    let table = planner(devices, config, &sizes, &graph).table(ranks);
-    Ok((sizes, table.map_err(|error| CliError::Other(error.to_string()))?))
+    let by_each = devices.iter().map(|devices| -> Result<_, CliError> {
+        let ranks = RankOptions { transport: devices.transport, ..*ranks };
+        let table = planner(devices, config, &sizes, &graph).table(&ranks);
+        Ok((ranks, devices, table.map_err(|error| CliError::Other(error.to_string()))?))
+    });
+    let epoch_ms = |table: &Table| table.choice().map_or(f64::INFINITY, |choice| choice.epoch_ms);
+    let by_each = by_each.collect::<Result<Vec<_>, CliError>>()?.into_iter();
+    let quickest = by_each.min_by(|(_, _, a), (_, _, b)| epoch_ms(a).total_cmp(&epoch_ms(b)));
+    let (ranks, devices, table) = quickest.expect("ranks have devices");
+    Ok(Planned { ranks, devices, sizes, table })
 }
 
 fn planner<'a>(

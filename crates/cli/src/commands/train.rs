@@ -7,6 +7,7 @@ mod outputs;
 mod settings;
 mod timeline;
 
+use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
@@ -19,7 +20,7 @@ use self::outputs::OutputFolder;
 pub use self::settings::data_of;
 use self::timeline::Timeline;
 use super::cards::device_of;
-use super::device::{Chosen, choose, on_backend, open};
+use super::device::{Chosen, choose, on_backend};
 use super::layouts;
 use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
@@ -27,7 +28,7 @@ use super::plan;
 use super::planned::{self, RankDevices};
 use super::ranks::{Carried, Company, Place, transport};
 use super::sharing::{check_layout, check_planned, check_trained, sharing, stages};
-use crate::args::{DataArgs, Device, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::interrupt;
 use crate::output::Results;
@@ -99,14 +100,7 @@ fn plan_ranks(
     device: &DeviceArgs,
 ) -> Result<(), CliError> {
     let dataset = in_order(args, n, (spec, options, config))?;
-    let mut ranks = sharing(&args.ranks, n)?;
-    // Without a device `RankDevices` says why, and what else to do.
-    if args.memory.is_none()
-        && device.device != Device::Cpu
-        && let Ok(first) = open(0, device, config.precision)
-    {
-        ranks.transport = Some(transport(&ranks, &first, device, config.precision)?);
-    }
+    let ranks = sharing(&args.ranks, n)?;
     let devices = RankDevices::of(device, &ranks, (&dataset, config), args.memory, args.output)?;
     planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
@@ -153,15 +147,20 @@ fn train(
     let to_divide =
         asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
     let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
-    if let (Some(ranks), Chosen::Cuda(first), None) = (&mut ranks, &backend, company.local_rank())
+    let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
+    if let (Some(ranks), Chosen::Cuda(first)) = (&mut ranks, &backend)
         && !config.batch.is_sampled()
     {
-        ranks.transport = Some(transport(ranks, first, &device, config.precision)?);
+        // Processes have NCCL; a plan of threads finds the quickest by itself.
+        match company.local_rank() {
+            Some(_) if is_planned => ranks.transport = Some(CardTransport::Nccl),
+            None if !is_planned => ranks.transport = Some(transport(ranks, first, &device, config.precision)?),
+            _ => {}
+        }
     }
     let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
     let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
     let wanted = wanted_order(args, row_blocks, config);
-    let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
     let mut data = match &ranks {
         // Each rank reads its own rows, where they lie in their order and no plan counts all of them.
         Some(ranks) if wanted.is_none() && !is_planned && !holds_all(ranks, config) => DataSource::open(spec, options)?,
