@@ -288,7 +288,7 @@ fn the_faster_transport_is_chosen() {
     let seconds = |transport| {
         let figures = measure::figures(&cards(n), transport).expect("cards that are measured");
         println!("{transport}: {figures:?}");
-        figures.panel_seconds(n, 64 << 20)
+        measure::with_doubt(Some(transport), figures.panel_seconds(n, 64 << 20))
     };
     let fastest = match transports().len() {
         2 if seconds(CardTransport::Peer) < seconds(CardTransport::Nccl) => CardTransport::Peer,

@@ -229,9 +229,11 @@ fn planned<'d>(
         let table = planner(devices, config, &sizes, &graph).table(&ranks);
         Ok((ranks, devices, table.map_err(|error| CliError::Other(error.to_string()))?))
     });
-    let epoch_ms = |table: &Table| table.choice().map_or(f64::INFINITY, |choice| choice.epoch_ms);
+    let epoch_ms = |(ranks, _, table): &(RankOptions, &RankDevices, Table)| {
+        table.choice().map_or(f64::INFINITY, |choice| measure::with_doubt(ranks.transport, choice.epoch_ms))
+    };
     let by_each = by_each.collect::<Result<Vec<_>, CliError>>()?.into_iter();
-    let quickest = by_each.min_by(|(_, _, a), (_, _, b)| epoch_ms(a).total_cmp(&epoch_ms(b)));
+    let quickest = by_each.min_by(|a, b| epoch_ms(a).total_cmp(&epoch_ms(b)));
     let (ranks, devices, table) = quickest.expect("ranks have devices");
     Ok(Planned { ranks, devices, sizes, table })
 }
