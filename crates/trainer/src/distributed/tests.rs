@@ -402,9 +402,9 @@ fn planned_on(stages: Stages, network: Network) -> Plan {
 
 fn planned_as(options: &RankOptions, network: Network, degree: usize) -> Plan {
     let data = DataSizes { n_nodes: 100_000, n_edges: degree * 100_000, ..DataSizes::of(&few()) };
-    // Hidden rows of several lines of memory, which may come in parts.
+    // Between hidden layers rows are wide enough to come in parts.
     let usual = TrainConfig::default();
-    let config = TrainConfig { model: ModelConfig { hidden: 256, ..usual.model.clone() }, ..usual };
+    let config = TrainConfig { model: ModelConfig { hidden: 256, layers: 3, ..usual.model.clone() }, ..usual };
     let graph = PaperGraph::even(&config, &data).unwrap();
     let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
