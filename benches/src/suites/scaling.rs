@@ -70,10 +70,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 
 /// The quickest of each scheme that fits.
 fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Forecast> {
-    Scheme::ALL.into_iter().filter_map(|scheme| {
-        let of_scheme = table.forecasts.iter().filter(move |plan| plan.fits && plan.grid.scheme() == scheme);
-        of_scheme.min_by(|a, b| a.epoch_ms.total_cmp(&b.epoch_ms))
-    })
+    Scheme::ALL.into_iter().filter_map(|scheme| table.choice_of(|plan| plan.grid.scheme() == scheme))
 }
 
 fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
