@@ -86,6 +86,9 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path, together: bool) ->
         }
         None => (test_programs(root)?, gpu_record::hashes(&Listing::read(root)?)),
     };
+    if let Some(missing) = programs.iter().find(|program| !program.exists()) {
+        return Err(format!("{} is not there; make all programs anew with `cargo xtask dist`", missing.display()));
+    }
     let passed: Result<Vec<usize>, String> = match together {
         true => std::thread::scope(|scope| {
             let running: Vec<_> = programs.iter().map(|program| scope.spawn(|| run(program))).collect();
