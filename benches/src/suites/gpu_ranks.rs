@@ -80,7 +80,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                         let case = times.note(n, Case::new(format!("{group}/{name}"), time));
                         let case = case.with("x_one", one.median_s / time.median_s);
                         let like = if sharing.rounds() { format!("{group}/rounded") } else { group.clone() };
-                        let mut case = predictions.beside(case, &like, &predicted.forecast(&several.ranks)?);
+                        let mut case =
+                            predictions.beside(case, &like, (transport, &predicted.forecast(&several.ranks)?));
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
                         }

@@ -29,6 +29,8 @@ struct Outcome {
     group: String,
     measured: f64,
     predicted: f64,
+    /// What goes for it where plans are chosen between.
+    chosen_by: f64,
     /// What it takes at least.
     bound: f64,
 }
@@ -64,9 +66,15 @@ impl Predictions {
     }
 
     /// Puts a prediction beside a measurement; plans of one `group` compete.
-    pub(super) fn beside(&mut self, case: Case, group: &str, predicted: &Forecast) -> Case {
+    pub(super) fn beside(
+        &mut self,
+        case: Case,
+        group: &str,
+        (transport, predicted): (CardTransport, &Forecast),
+    ) -> Case {
         let (measured, predicted, bound) = (1e3 * case.time.median_s, predicted.epoch_ms, predicted.bound_ms);
-        self.outcomes.push(Outcome { group: group.to_owned(), measured, predicted, bound });
+        let chosen_by = measure::with_doubt(Some(transport), predicted);
+        self.outcomes.push(Outcome { group: group.to_owned(), measured, predicted, chosen_by, bound });
         let case = case.with("predicted_ms", predicted).with("predicted_over_measured", predicted / measured);
         case.with("bound_ms", bound).with("x_bound", measured / bound)
     }
@@ -78,7 +86,7 @@ impl Predictions {
         let worst = |share: &dyn Fn(&Outcome) -> f64| self.outcomes.iter().map(share).fold(0.0, f64::max);
         let off = worst(&|outcome| (outcome.predicted / outcome.measured - 1.0).abs());
         let worse = worst(&|outcome| {
-            self.least(&outcome.group, |outcome| outcome.predicted).measured / best(&outcome.group).measured - 1.0
+            self.least(&outcome.group, |outcome| outcome.chosen_by).measured / best(&outcome.group).measured - 1.0
         });
         let above = worst(&|outcome| best(&outcome.group).measured / best(&outcome.group).bound - 1.0);
         [
@@ -114,8 +122,13 @@ mod tests {
 
     #[test]
     fn goals_look_at_the_worst_prediction_and_the_worst_choice() {
-        let outcome =
-            |group: &str, predicted, measured, bound| Outcome { group: group.to_owned(), measured, predicted, bound };
+        let outcome = |group: &str, predicted, measured, bound| Outcome {
+            group: group.to_owned(),
+            measured,
+            predicted,
+            chosen_by: predicted,
+            bound,
+        };
         let outcomes = vec![outcome("a", 1.0, 1.1, 0.5), outcome("a", 1.2, 1.0, 0.8), outcome("b", 2.0, 2.0, 1.9)];
         let predictions = Predictions { figures: Vec::new(), outcomes };
         let [off, worse, above] = predictions.goals();

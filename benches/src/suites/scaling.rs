@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use girih_compute::{BlockSeconds, ByDtype, Dtype, EntrySeconds};
+use girih_compute::{BlockKind, BlockSeconds, ByDtype, Dtype, EntrySeconds};
 use girih_datasets::generate::Preset;
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-use girih_planner::measure::{PASSES_OF_WHOLE, entry_seconds};
+use girih_planner::measure::entry_seconds;
 use girih_planner::{Figures, Forecast, H200_BYTES, Planner, Table};
 use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
@@ -191,12 +191,13 @@ fn recorded_entries(graph: &str) -> Result<ByDtype<BlockSeconds>, Error> {
         Ok(before.rsplit(' ').next().unwrap_or("").parse()?)
     };
     let (n, nnz) = (count(" nodes")?, count(" edges")?);
+    let (of_operand, of_result) = (BlockKind::Whole.operand_passes(), BlockKind::result_passes(false));
     let of = |dtype: Dtype| -> Result<BlockSeconds, Error> {
         let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
         for (seconds, cols) in seconds.iter_mut().zip(EntrySeconds::WIDTHS).skip(1) {
             let name = format!("community/w{cols}/{}/girih", dtype.name());
             let case = report.cases.iter().find(|case| case.name == name).ok_or("a product of each width")?;
-            let passes = (PASSES_OF_WHOLE * n * cols * dtype.n_bytes()) as f64 / copied;
+            let passes = ((of_operand + of_result) * n * cols * dtype.n_bytes()) as f64 / copied;
             *seconds = entry_seconds(case.time.median_s, nnz, passes);
         }
         seconds[0] = NARROW.of(dtype) * seconds[1];

@@ -216,9 +216,8 @@ impl Meter {
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
         self.scratch(|| cuda::product(Shape::new(rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, dtype]));
         let written = (rows * x.shape.cols * dtype.n_bytes()) as u64;
-        // Making rows of the operand reads and writes it once; the result is written once.
-        let made = if a.kind == BlockKind::Whole { 2 * x.n_bytes() } else { 0 };
-        let streamed = (made + if adds { 2 } else { 1 } * written) as f64;
+        let [of_operand, of_result] = [a.kind.operand_passes(), BlockKind::result_passes(adds)].map(|n| n as u64);
+        let streamed = (of_operand * x.n_bytes() + of_result * written) as f64;
         let seconds = self.speed.gather(a.kind, a.nnz as f64, x.shape.cols, x.dtype)
             + self.speed.operation(streamed, 0.0, x.dtype);
         self.charge(gathered + streamed, flops, seconds);

@@ -71,20 +71,15 @@ impl BlockPlan {
         }
     }
 
-    /// Columns of a rank's operand in its steps, of `cols` that its own rows have.
-    fn width(&self, rank: usize, cols: usize) -> usize {
-        self.ranks[rank].slice.as_ref().map_or(cols, |slicing| slicing.width(cols))
-    }
-
     /// Exchanges in which the panels of a rank's steps come.
     fn n_stages(&self, rank: usize, cols: usize) -> usize {
-        self.together(rank).len() * self.stages.columns(self.width(rank, cols), size_of::<f32>()).len()
+        self.together(rank).len() * self.stages.columns(self.ranks[rank].width(cols), size_of::<f32>()).len()
     }
 
     /// Seconds of a rank in products and in exchanges.
     fn rank_seconds(&self, machine: &Machine, rank: usize, volume: Volume, nnz: &[u64], cols: usize) -> (f64, f64) {
         let plan = &self.ranks[rank];
-        let width = self.width(rank, cols);
+        let width = plan.width(cols);
         let compute = nnz.iter().sum::<u64>() as f64 * width as f64 / machine.sums_per_second;
         // A rank that is alone in a group exchanges nothing there.
         let among = |group: &[usize], exchanges: usize| if group.len() > 1 { exchanges } else { 0 };
@@ -97,7 +92,7 @@ impl BlockPlan {
 
     fn rank_memory(&self, machine: &Machine, rank: usize, nnz: &[u64], cols: usize) -> u64 {
         let plan = &self.ranks[rank];
-        let width = self.width(rank, cols);
+        let width = plan.width(cols);
         let (ids, offsets) =
             (4 * nnz.iter().sum::<u64>(), 8 * ((self.n_product_rows(rank) + 1) * plan.steps.len()) as u64);
         let together = self.together(rank);

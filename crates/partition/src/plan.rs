@@ -149,6 +149,14 @@ pub struct RankPlan {
     pub reduce: Reduce,
 }
 
+impl RankPlan {
+    /// Columns of the operand in its steps, of `cols` that its own rows have.
+    #[must_use]
+    pub fn width(&self, cols: usize) -> usize {
+        self.slice.as_ref().map_or(cols, |slicing| slicing.width(cols))
+    }
+}
+
 /// One step: the panel goes from the root to its group, and each member multiplies its block with it. A rank is root of
 /// at most one of the steps of a group, and steps follow each other as their roots do in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

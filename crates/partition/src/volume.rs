@@ -38,7 +38,7 @@ impl BlockPlan {
 
     fn volume(&self, rank: usize, schedule: Option<&Schedule>, cols: usize, element: usize) -> Volume {
         let mine = &self.ranks[rank];
-        let width = mine.slice.as_ref().map_or(cols, |slicing| slicing.width(cols));
+        let width = mine.width(cols);
         let mut rows = Volume::default();
         if let Some(slicing) = &mine.slice {
             rows += self.slicing_rows(slicing);

@@ -239,9 +239,8 @@ pub fn entries(
     let [own, others] = if n_ranks > 1 {
         // In the middle, where an order has neither its densest rows nor its emptiest.
         let panel = part(&(0..graph.n_rows()), n_ranks / 2, n_ranks);
-        let rows = graph.row_slice(panel.clone());
-        let is_own = |_: usize, column: NodeId| panel.contains(&(column as usize));
-        let (own, others) = (rows.filtered(is_own), rows.filtered(|row, column| !is_own(row, column)));
+        let own = graph.block(panel.clone(), panel.clone()).expect("rows and columns of the graph");
+        let others = graph.row_slice(panel.clone()).filtered(|_, column| !panel.contains(&(column as usize)));
         [of(&own, BlockKind::Own)?, of(&others, BlockKind::Others)?]
     } else {
         [whole; 2]
@@ -261,12 +260,9 @@ fn entries_of(cuda: &Cuda, csr: &Csr, kind: BlockKind, has_bf16: bool) -> Result
     let matrix = cuda.upload_sparse(&operand)?;
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
     let (rows, operand_rows) = (csr.n_rows(), csr.n_cols());
-    // The operand is made times factors, or comes so; results of others' blocks are added to those of the own one.
-    let (passed_over, accumulate) = match kind {
-        BlockKind::Whole => (2 * operand_rows + rows, false),
-        BlockKind::Own => (rows, false),
-        BlockKind::Others => (2 * rows, true),
-    };
+    // Results of others' blocks are added to those of the own one.
+    let accumulate = kind == BlockKind::Others;
+    let passed_over = kind.operand_passes() * operand_rows + BlockKind::result_passes(accumulate) * rows;
     let at = |cols: usize, dtype: Dtype| -> Result<f64, ComputeError> {
         let x = cuda.zeros(Shape::new(operand_rows, cols), dtype)?;
         let mut out = cuda.zeros(Shape::new(rows, cols), dtype)?;
@@ -288,17 +284,14 @@ fn entries_of(cuda: &Cuda, csr: &Csr, kind: BlockKind, has_bf16: bool) -> Result
     Ok(entries)
 }
 
-/// What an entry takes of a product with so many, besides `passes` over operand and result: at the rate at which the
-/// card copies, [`PASSES_OF_WHOLE`] for a square matrix on one card.
+/// What an entry takes of a product with so many, besides `passes` over operand and result
+/// ([`BlockKind::operand_passes`]), in seconds at the rate at which the card copies.
 ///
 /// A tenth of the product is left where these passes would take all of it.
 #[must_use]
 pub fn entry_seconds(seconds: f64, nnz: usize, passes: f64) -> f64 {
     (seconds - passes).max(0.1 * seconds) / nnz.max(1) as f64
 }
-
-/// Passes over the operand, which is made times factors, and over the result of a product with a square matrix.
-pub const PASSES_OF_WHOLE: usize = 3;
 
 /// As many rows from the middle of a graph as fit with operand and result into `bytes`; `None` where all do.
 fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
@@ -497,7 +490,7 @@ mod tests {
 
     #[test]
     fn an_entry_takes_what_passes_leave() {
-        let passes = (PASSES_OF_WHOLE * 100 * 64) as f64 / 1e9;
+        let passes = 300.0 * 64.0 / 1e9;
         assert!((entry_seconds(passes + 1e-5, 100, passes) - 1e-7).abs() < 1e-12);
         assert!(entry_seconds(passes / 2.0, 100, passes) > 0.0, "never nothing");
     }

@@ -123,17 +123,29 @@ impl Planner<'_> {
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
     pub fn table(&self, like: &RankOptions) -> Result<Table, PlannerError> {
+        Ok(Self::tables(std::slice::from_ref(self), like)?.remove(0))
+    }
+
+    /// The [`table`](Self::table) of each of some planners of one session, which differ in devices and links: what ranks
+    /// hold and send is counted once for all of them.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub fn tables(planners: &[Self], like: &RankOptions) -> Result<Vec<Table>, PlannerError> {
         let ranks = like.grid.ranks();
         let exchanges = if ranks > 1 { &[Exchange::Dense, Exchange::Rows][..] } else { &[Exchange::Dense] };
-        let mut forecasts = Vec::new();
+        let mut tables = vec![Table { forecasts: Vec::new() }; planners.len()];
         for grid in grids(ranks) {
             for &exchange in exchanges {
-                for (stages, chunks) in self.turns(&grid) {
-                    forecasts.push(self.forecast(&RankOptions { grid, exchange, stages, chunks, ..*like })?);
+                for (planner, table) in planners.iter().zip(&mut tables) {
+                    for (stages, chunks) in planner.turns(&grid) {
+                        let ranks = RankOptions { grid, exchange, stages, chunks, ..*like };
+                        table.forecasts.push(planner.forecast(&ranks)?);
+                    }
                 }
             }
         }
-        Ok(Table { forecasts })
+        Ok(tables)
     }
 
     /// In which stages rows come, and in how many chunks products are taken: in parts and in chunks where products go

@@ -7,7 +7,7 @@ use girih_compute::Dtype;
 use girih_graph_format::Csr;
 use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
 use girih_planner::{Figures, Forecast, Planner, Table, grids};
-use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::distributed::{Network, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
 
 const SIZES: DataSizes = DataSizes {
@@ -106,6 +106,25 @@ fn rows_come_at_once_in_parts_or_step_by_step_and_products_in_chunks_where_somet
     assert_eq!((options.grid, options.exchange), (chosen.grid, chosen.exchange));
     assert_eq!((options.stages, options.chunks), (chosen.stages, chosen.chunks));
     assert_eq!(options.wire, Dtype::Bf16, "what is not chosen stays");
+}
+
+#[test]
+fn planners_that_share_counts_plan_what_each_does() {
+    let (csr, config) = (skewed(600), gcn());
+    let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), ..SIZES };
+    let graph = || PaperGraph::of(&csr, &config, &sizes).unwrap();
+    let slower = |planner: Planner<'_>| -> Network { Network { slowdown: 0.5, ..planner.ranks.network } };
+    let (shared, like) = (graph(), by_rows(4));
+    let usual = || planner(&config, &sizes, &shared);
+    let network = slower(usual());
+    let planners = [usual(), Planner { ranks: RankPlanner { network, ..usual().ranks }, free_bytes: Some(1) }];
+    let together = Planner::tables(&planners, &like).unwrap();
+    assert_ne!(together[0], together[1]);
+    for (planner, table) in planners.into_iter().zip(&together) {
+        let fresh = graph();
+        let alone = Planner { ranks: RankPlanner { graph: &fresh, ..planner.ranks }, ..planner };
+        assert_eq!(&alone.table(&like).unwrap(), table);
+    }
 }
 
 /// Edges of which most lead to few nodes, and more of these to the first ranks' than to the last.

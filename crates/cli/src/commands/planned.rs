@@ -224,17 +224,14 @@ fn planned<'d>(
 ) -> Result<Planned<'d>, CliError> {
     let sizes = DataSizes::of(dataset);
     let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-    let by_each = devices.iter().map(|devices| -> Result<_, CliError> {
-        let ranks = RankOptions { transport: devices.transport, ..*ranks };
-        let table = planner(devices, config, &sizes, &graph).table(&ranks);
-        Ok((ranks, devices, table.map_err(|error| CliError::Other(error.to_string()))?))
-    });
-    let epoch_ms = |(ranks, _, table): &(RankOptions, &RankDevices, Table)| {
-        table.choice().map_or(f64::INFINITY, |choice| measure::with_doubt(ranks.transport, choice.epoch_ms))
+    let planners: Vec<Planner<'_>> = devices.iter().map(|devices| planner(devices, config, &sizes, &graph)).collect();
+    let tables = Planner::tables(&planners, ranks).map_err(|error| CliError::Other(error.to_string()))?;
+    let epoch_ms = |(devices, table): &(&RankDevices, Table)| {
+        table.choice().map_or(f64::INFINITY, |choice| measure::with_doubt(devices.transport, choice.epoch_ms))
     };
-    let by_each = by_each.collect::<Result<Vec<_>, CliError>>()?.into_iter();
-    let quickest = by_each.min_by(|a, b| epoch_ms(a).total_cmp(&epoch_ms(b)));
-    let (ranks, devices, table) = quickest.expect("ranks have devices");
+    let quickest = devices.iter().zip(tables).min_by(|a, b| epoch_ms(a).total_cmp(&epoch_ms(b)));
+    let (devices, table) = quickest.expect("ranks have devices");
+    let ranks = RankOptions { transport: devices.transport, ..*ranks };
     Ok(Planned { ranks, devices, sizes, table })
 }
 

@@ -59,6 +59,20 @@ pub enum BlockKind {
     Others,
 }
 
+impl BlockKind {
+    /// Passes over the operand before a product gathers its rows: to read it, and to write it times factors.
+    #[must_use]
+    pub fn operand_passes(self) -> usize {
+        if self == Self::Whole { 2 } else { 0 }
+    }
+
+    /// Passes over the result: to write it, and before that to read what it is added to.
+    #[must_use]
+    pub fn result_passes(adds: bool) -> usize {
+        if adds { 2 } else { 1 }
+    }
+}
+
 /// Seconds of a stored entry, by the block that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BlockSeconds {
