@@ -147,6 +147,7 @@ fn partitions(n: usize) -> Vec<Partition> {
         (Scheme::OneD, Exchange::Dense, Stages::Parts(4), 1),
         (Scheme::OneD, Exchange::Rows, Stages::Parts(3), 1),
         (Scheme::OneD, Exchange::Dense, Stages::Steps, 1),
+        (Scheme::OneD, Exchange::Dense, Stages::Turns, 1),
         // All hold all rows, and add up.
         (Scheme::OneAndHalfD, Exchange::Dense, Stages::Parts(1), 3),
     ];

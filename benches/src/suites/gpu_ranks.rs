@@ -144,9 +144,13 @@ fn plans(n: usize) -> Vec<Sharing> {
     let rows = Sharing::plain(Scheme::OneD);
     let in_parts = |sharing, n| Sharing { stages: Stages::Parts(n), ..sharing };
     let lists = Sharing { exchange: Exchange::Rows, ..rows };
-    let both = [rows, lists].into_iter().flat_map(|sharing| [1, 2, 4].map(|n| in_parts(sharing, n)));
-    let others = [Sharing { stages: Stages::Steps, ..rows }, Sharing { wire: Dtype::Bf16, ..rows }];
-    let mut plans: Vec<Sharing> = both.chain(others).collect();
+    // Of two each gets the panel of the other, at once.
+    let turns = (n > 2).then_some(Stages::Turns);
+    let stages = [1, 2, 4].map(Stages::Parts).into_iter().chain(turns);
+    let both =
+        [rows, lists].into_iter().flat_map(|sharing| stages.clone().map(move |stages| Sharing { stages, ..sharing }));
+    let rounded = Sharing { wire: Dtype::Bf16, ..rows };
+    let mut plans: Vec<Sharing> = both.chain([rounded]).collect();
     if n == 4 {
         let followed = [Scheme::OneAndHalfD, Scheme::TwoD].map(Sharing::plain);
         plans

@@ -78,6 +78,7 @@ fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
         Stages::Parts(1) => String::new(),
         Stages::Parts(n) => format!(", {n} parts"),
         Stages::Steps => ", step by step".to_owned(),
+        Stages::Turns => ", in turns".to_owned(),
     };
     let chunks = match plan.chunks {
         1 => String::new(),

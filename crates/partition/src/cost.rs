@@ -1,10 +1,8 @@
 //! [`Estimate`]: what a plan will take, before a rank runs.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockPlan, Schedule, Stages, Volume};
+use crate::{BlockPlan, Schedule, Stages, StepsTogether, Volume};
 
 /// How fast ranks exchange bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,13 +94,14 @@ impl BlockPlan {
         let (ids, offsets) =
             (4 * nnz.iter().sum::<u64>(), 8 * ((self.n_product_rows(rank) + 1) * plan.steps.len()) as u64);
         let together = self.together(rank);
-        let rows_of = |steps: &Range<usize>| -> usize {
-            plan.steps[steps.clone()].iter().map(|step| self.panels[step.panel].len()).sum()
+        let rows_of = |some: &StepsTogether| -> usize {
+            let coming = some.steps.iter().map(|&i| plan.steps[i]).filter(|step| step.root != rank);
+            coming.map(|step| self.panels[step.panel].len()).sum()
         };
         let largest = together.iter().map(rows_of).max().unwrap_or(0);
         // Columns that are under way: of two panels where they come step by step, else all parts.
         let under_way = match self.stages {
-            Stages::Steps if machine.overlap => together.len().min(2) * width,
+            Stages::Steps | Stages::Turns if machine.overlap => together.len().min(2) * width,
             Stages::Parts(_) if machine.overlap => width,
             stages => stages.columns(width, size_of::<f32>()).iter().map(|part| part.len()).max().unwrap_or(0),
         };

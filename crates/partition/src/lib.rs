@@ -32,6 +32,6 @@ pub use grid::{ProcessGrid, Scheme, counted};
 pub use halo::{Halo, RankHalo};
 pub use ownership::Ownership;
 pub use patches::Patches;
-pub use plan::{BlockPlan, Cuts, RankPlan, Reduce, Slicing, Stages, Step, part, place_in};
+pub use plan::{BlockPlan, Cuts, RankPlan, Receivers, Reduce, Slicing, Stages, Step, StepsTogether, part, place_in};
 pub use schedule::{Exchange, Schedule, StepExchange};
 pub use volume::{Volume, block_nnz, evenly_touched, imbalance};

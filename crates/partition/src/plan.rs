@@ -44,9 +44,13 @@ impl FromStr for Cuts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stages {
-    /// One for each step, as the papers have it: a rank's panel at a time, which takes least memory.
+    /// One for each step, as the papers have it: a rank's panel at a time goes to all, which takes least memory.
     #[default]
     Steps,
+    /// One for each other member of the group: each gets the panel of one at a time, and no two that of the same. Links
+    /// are used in all directions, all panels but the first travel while those before are multiplied, and it takes no
+    /// more memory than steps. But each panel passes over the result.
+    Turns,
     /// So many, in each of which some columns of every panel: links are used in all directions, and all parts but the
     /// first travel while those before are multiplied. Columns of a result have sums of their own, so that no part
     /// passes over what another has summed. Narrow operands travel in fewer parts ([`columns`](Self::columns)).
@@ -61,7 +65,7 @@ impl Stages {
     #[must_use]
     pub fn n_parts(&self) -> usize {
         match self {
-            Self::Steps => 1,
+            Self::Steps | Self::Turns => 1,
             Self::Parts(n) => *n,
         }
     }
@@ -83,6 +87,7 @@ impl fmt::Display for Stages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Steps => f.write_str("steps"),
+            Self::Turns => f.write_str("turns"),
             Self::Parts(n) => n.fmt(f),
         }
     }
@@ -92,9 +97,11 @@ impl FromStr for Stages {
     type Err = PartitionError;
 
     fn from_str(text: &str) -> Result<Self, PartitionError> {
-        let invalid = || PartitionError::invalid(format!("{text:?} is no number of stages; give 1 or more, or steps"));
+        let invalid =
+            || PartitionError::invalid(format!("{text:?} is no number of stages; give 1 or more, steps or turns"));
         match (text, text.parse()) {
             ("steps", _) => Ok(Self::Steps),
+            ("turns", _) => Ok(Self::Turns),
             (_, Ok(n @ 1..)) => Ok(Self::Parts(n)),
             _ => Err(invalid()),
         }
@@ -165,6 +172,32 @@ pub struct Step {
     pub panel: usize,
     /// The rank that holds it.
     pub root: usize,
+}
+
+/// Steps of a rank whose panels travel in one exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepsTogether {
+    /// Their places among the rank's steps, ascending: those whose panels come, and the one of which it is the root.
+    pub steps: Vec<usize>,
+    /// Who gets the panel that the rank sends, if it sends any.
+    pub receivers: Receivers,
+}
+
+/// Members of a group that get a panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receivers {
+    /// All but the one that sends it.
+    All,
+    /// The one with this place.
+    One(usize),
+}
+
+impl Receivers {
+    /// Whether the member with this place, who is not the one that sends, is among them.
+    #[must_use]
+    pub fn contains(self, place: usize) -> bool {
+        self == Self::All || self == Self::One(place)
+    }
 }
 
 /// Ranks that exchange pieces of rows for slices of columns.
@@ -294,13 +327,26 @@ impl BlockPlan {
         Self { stages, ..self }
     }
 
-    /// The steps of a rank whose panels travel together, in order; one range at least, if without a step. In stages that
-    /// are parts, they do so as often as there are parts.
+    /// The steps of a rank whose panels travel together, exchange after exchange; all members of its group have as many.
+    /// In stages that are parts, all steps do so as often as there are parts.
     #[must_use]
-    pub fn together(&self, rank: usize) -> Vec<Range<usize>> {
-        let n_steps = self.ranks[rank].steps.len();
-        let n_together = if self.stages == Stages::Steps { 1 } else { n_steps.max(1) };
-        (0..n_steps.max(1)).step_by(n_together).map(|first| first..(first + n_together).min(n_steps)).collect()
+    pub fn together(&self, rank: usize) -> Vec<StepsTogether> {
+        let RankPlan { steps, group, .. } = &self.ranks[rank];
+        let (n, place) = (group.len(), place_in(group, rank));
+        let for_all = |steps: Range<usize>| StepsTogether { steps: steps.collect(), receivers: Receivers::All };
+        match self.stages {
+            Stages::Steps if !steps.is_empty() => (0..steps.len()).map(|i| for_all(i..i + 1)).collect(),
+            Stages::Turns if n > 1 => {
+                // A panel goes to whoever is so many places before its root.
+                let turn = |turn: usize| {
+                    let takes_part = |root: usize| root == rank || root == group[(place + turn) % n];
+                    let steps = (0..steps.len()).filter(|&i| takes_part(steps[i].root)).collect();
+                    StepsTogether { steps, receivers: Receivers::One((place + n - turn) % n) }
+                };
+                (1..n).map(turn).collect()
+            }
+            _ => vec![for_all(0..steps.len())],
+        }
     }
 
     /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one

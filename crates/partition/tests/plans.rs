@@ -6,10 +6,14 @@ use std::ops::Range;
 
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_partition::{
-    BlockPlan, Cuts, Estimate, Exchange, Halo, LinkRates, Machine, Ownership, Patches, ProcessGrid, Reduce, Schedule,
-    Scheme, Stages, StepExchange, Volume, block_nnz, imbalance,
+    BlockPlan, Cuts, Estimate, Exchange, Halo, LinkRates, Machine, Ownership, Patches, ProcessGrid, Receivers, Reduce,
+    Schedule, Scheme, Stages, StepExchange, Volume, block_nnz, imbalance, place_in,
 };
 use proptest::prelude::*;
+
+fn stages() -> impl Strategy<Value = Stages> {
+    prop_oneof![Just(Stages::Steps), Just(Stages::Turns), (1..12usize).prop_map(Stages::Parts)]
+}
 
 fn grids() -> impl Strategy<Value = ProcessGrid> {
     prop_oneof![
@@ -68,20 +72,46 @@ proptest! {
         prop_assert!(plan.ranks.iter().all(|rank| !rank.own.is_empty()));
     }
 
-    /// Rows of a stage are gathered in the order of the group, and blocks have their columns in that of panels.
+    /// Panels come in the order of the group, and blocks have their columns in that of panels.
     #[test]
-    fn stages_have_every_step_once_and_roots_in_order(grid in grids(), extra in 0..50usize, n_parts in 0..12usize) {
-        let stages = if n_parts == 0 { Stages::Steps } else { Stages::Parts(n_parts) };
+    fn roots_are_in_the_order_of_their_panels(grid in grids(), extra in 0..50usize) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
+        for rank in &plan.ranks {
+            let place = |root| place_in(&rank.group, root);
+            prop_assert!(rank.steps.windows(2).all(|pair| place(pair[0].root) < place(pair[1].root)));
+            prop_assert!(rank.steps.windows(2).all(|pair| pair[0].panel < pair[1].panel));
+        }
+    }
+
+    /// Every panel comes once, in the exchange in which it is sent to whom it comes to; in steps one at most comes and
+    /// goes at a time.
+    #[test]
+    fn panels_come_once_when_they_are_sent(grid in grids(), extra in 0..50usize, stages in stages()) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
         for (number, rank) in plan.ranks.iter().enumerate() {
             let together = plan.together(number);
-            prop_assert!(!together.is_empty());
-            prop_assert!(plan.stages == Stages::Steps || together.len() == 1);
-            let steps: Vec<usize> = together.into_iter().flatten().collect();
-            prop_assert_eq!(steps, (0..rank.steps.len()).collect::<Vec<_>>());
-            let place = |root| rank.group.iter().position(|&member| member == root).unwrap();
-            prop_assert!(rank.steps.windows(2).all(|pair| place(pair[0].root) < place(pair[1].root)));
-            prop_assert!(rank.steps.windows(2).all(|pair| pair[0].panel < pair[1].panel));
+            let n_exchanges = match stages {
+                Stages::Steps => rank.steps.len(),
+                Stages::Turns => rank.group.len() - 1,
+                Stages::Parts(_) => 1,
+            };
+            prop_assert_eq!(together.len(), n_exchanges.max(1));
+            let mut came = vec![0; rank.steps.len()];
+            for (turn, some) in together.iter().enumerate() {
+                let coming = || some.steps.iter().filter(|&&i| rank.steps[i].root != number);
+                prop_assert!(matches!(stages, Stages::Parts(_)) || coming().count() <= 1);
+                for &i in coming() {
+                    came[i] += 1;
+                    let root = rank.steps[i].root;
+                    let sent = &plan.together(root)[turn];
+                    prop_assert!(sent.receivers.contains(place_in(&rank.group, number)));
+                    prop_assert!(sent.steps.iter().any(|&i| plan.ranks[root].steps[i].root == root));
+                }
+                let to_all = stages != Stages::Turns || rank.group.len() == 1;
+                prop_assert_eq!(some.receivers == Receivers::All, to_all);
+            }
+            let once: Vec<usize> = rank.steps.iter().map(|step| usize::from(step.root != number)).collect();
+            prop_assert_eq!(came, once);
         }
     }
 
@@ -98,7 +128,7 @@ proptest! {
 
     #[test]
     fn stages_are_read_as_they_are_written(n in 1..100usize) {
-        for stages in [Stages::Steps, Stages::Parts(n)] {
+        for stages in [Stages::Steps, Stages::Turns, Stages::Parts(n)] {
             prop_assert_eq!(stages.to_string().parse::<Stages>().unwrap(), stages);
         }
         for text in ["0", "-1", "step", "", "1.5"] {
@@ -351,14 +381,19 @@ fn estimates_know_in_which_stages_panels_travel() {
         let plan = whole.clone().in_stages(stages);
         plan.estimate(&machine, &plan.even_step_nnz(4000), None, 256)
     };
-    let [one, two, four, steps] = [Stages::Parts(1), Stages::Parts(2), Stages::Parts(4), Stages::Steps].map(estimate);
+    let [one, two, four] = [1, 2, 4].map(|n| estimate(Stages::Parts(n)));
+    let [steps, turns] = [Stages::Steps, Stages::Turns].map(estimate);
     let sum = |estimate: &Estimate| estimate.compute_seconds[0] + estimate.exchange_seconds[0];
     assert!((one.seconds - sum(&one)).abs() < 1e-12, "a single exchange has nothing to run under");
-    assert!(one.seconds > two.seconds && two.seconds > four.seconds);
+    assert!(
+        one.seconds > two.seconds && two.seconds > turns.seconds && turns.seconds > four.seconds,
+        "three panels come"
+    );
     assert_eq!(four.seconds, steps.seconds, "as much at a time");
     // All rows at once, whether in one part or in more; two panels at a time.
     assert_eq!((&one.memory, &one.memory), (&two.memory, &four.memory));
-    assert_eq!(one.memory[0] - steps.memory[0], 2 * 100 * 256 * 4);
+    assert_eq!(one.memory[0] - steps.memory[0], 100 * 256 * 4);
+    assert_eq!(turns.memory, steps.memory);
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 
 impl Planner<'_> {
     /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come
-    /// all at once, in parts or step by step, and where sums or slices follow, with these in one piece or under the
+    /// all at once, in parts, in turns or step by step, and where sums or slices follow, with these in one piece or under the
     /// products. Nodes are cut and rows travel as in `like`.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Planner<'_> {
         for grid in grids(ranks) {
             for &exchange in exchanges {
                 for (planner, table) in planners.iter().zip(&mut tables) {
-                    for (stages, chunks) in planner.turns(&grid) {
+                    for (stages, chunks) in planner.ways(&grid) {
                         let ranks = RankOptions { grid, exchange, stages, chunks, ..*like };
                         table.forecasts.push(planner.forecast(&ranks)?);
                     }
@@ -148,15 +148,17 @@ impl Planner<'_> {
         Ok(tables)
     }
 
-    /// In which stages rows come, and in how many chunks products are taken: in parts and in chunks where products go
-    /// on beside what comes for them and what follows them.
-    fn turns(&self, grid: &ProcessGrid) -> Vec<(Stages, usize)> {
+    /// In which stages rows come, and in how many chunks products are taken: in parts, in turns and in chunks where
+    /// products go on beside what comes for them and what follows them.
+    fn ways(&self, grid: &ProcessGrid) -> Vec<(Stages, usize)> {
         let overlaps = self.ranks.network.overlaps;
         let parts = if overlaps && grid.side() > 1 { &PARTS[..] } else { &[1] };
         let in_parts = parts.iter().map(|&n| (Stages::Parts(n), 1));
         let stepwise = (grid.steps() > 1).then_some((Stages::Steps, 1));
+        // Of two members each gets the panel of the other, at once.
+        let in_turns = (overlaps && grid.side() > 2).then_some((Stages::Turns, 1));
         let chunked = (overlaps && grid.scheme() != Scheme::OneD).then_some((Stages::Parts(1), CHUNKS));
-        in_parts.chain(stepwise).chain(chunked).collect()
+        in_parts.chain(in_turns).chain(stepwise).chain(chunked).collect()
     }
 
     /// What ranks take that share the work so.

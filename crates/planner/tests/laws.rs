@@ -84,23 +84,24 @@ fn every_partition_is_tried() {
 }
 
 #[test]
-fn rows_come_at_once_in_parts_or_step_by_step_and_products_in_chunks_where_something_follows() {
-    let turns = |table: &Table, scheme, replication| -> Vec<(String, usize)> {
+fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_where_something_follows() {
+    let ways = |table: &Table, scheme, replication| -> Vec<(String, usize)> {
         let plans = table.forecasts.iter().filter(|plan| plan.exchange == Exchange::Dense);
         let plans = plans.filter(|plan| (plan.grid.scheme(), plan.grid.replication()) == (scheme, replication));
         plans.map(|plan| (plan.stages.to_string(), plan.chunks)).collect()
     };
     let of_8 = table(&gcn(), &SIZES, 8, None);
-    let of = |turns: &[(&str, usize)]| -> Vec<(String, usize)> {
-        turns.iter().map(|&(stages, chunks)| (stages.to_owned(), chunks)).collect()
+    let of = |ways: &[(&str, usize)]| -> Vec<(String, usize)> {
+        ways.iter().map(|&(stages, chunks)| (stages.to_owned(), chunks)).collect()
     };
-    assert_eq!(turns(&of_8, Scheme::OneD, 1), of(&[("1", 1), ("2", 1), ("4", 1), ("steps", 1)]));
-    let all = of(&[("1", 1), ("2", 1), ("4", 1), ("steps", 1), ("1", 4)]);
-    assert_eq!(turns(&of_8, Scheme::OneAndHalfD, 2), all);
-    assert_eq!(turns(&of_8, Scheme::ThreeD, 1), all);
+    assert_eq!(ways(&of_8, Scheme::OneD, 1), of(&[("1", 1), ("2", 1), ("4", 1), ("turns", 1), ("steps", 1)]));
+    let all = of(&[("1", 1), ("2", 1), ("4", 1), ("turns", 1), ("steps", 1), ("1", 4)]);
+    assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 2), all);
+    // In a group of two each gets the panel of the other, at once.
+    assert_eq!(ways(&of_8, Scheme::ThreeD, 1), of(&[("1", 1), ("2", 1), ("4", 1), ("steps", 1), ("1", 4)]));
     // Of four replicas each has a step alone.
-    assert_eq!(turns(&of_8, Scheme::OneAndHalfD, 4), of(&[("1", 1), ("2", 1), ("4", 1), ("1", 4)]));
-    assert_eq!(turns(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), of(&[("1", 1)]));
+    assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 4), of(&[("1", 1), ("2", 1), ("4", 1), ("1", 4)]));
+    assert_eq!(ways(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), of(&[("1", 1)]));
     let chosen = of_8.choice().unwrap();
     let options = chosen.options(&RankOptions { wire: Dtype::Bf16, ..by_rows(8) });
     assert_eq!((options.grid, options.exchange), (chosen.grid, chosen.exchange));

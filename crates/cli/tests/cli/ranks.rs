@@ -450,7 +450,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let of_a_grid = |stages: &[&'static str]| stages.repeat(2);
     // Four replicas hold all rows, so that none come.
     let [rows, two, four, square] =
-        [&["1", "2", "4", "steps"][..], &["1", "2", "4", "1"], &["1", "1"], &["1", "2", "4", "steps", "1"]];
+        [&["1", "2", "4", "turns", "steps"][..], &["1", "2", "4", "1"], &["1", "1"], &["1", "2", "4", "steps", "1"]];
     assert_eq!(stages, [rows, two, four, square].map(of_a_grid).concat());
     let chunks = plans.iter().filter(|plan| plan["chunks"] == 4).map(|plan| &plan["stages"]);
     assert_eq!(chunks.collect::<Vec<_>>(), ["1"; 6]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use girih_comm::{CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
-use girih_partition::{Exchange, Step, place_in};
+use girih_partition::{Exchange, Receivers, Step, StepsTogether, place_in};
 
 use super::adjacency::AllScales;
 use super::looped::LoopedRows;
@@ -66,11 +66,41 @@ pub(crate) struct Together<B: Backend> {
 
 /// What comes together, in the order of the group.
 pub(crate) enum StepsExchange<B: Backend> {
-    /// Panels: how many rows each member of the group has for the others, this rank among them, who sends all of its
-    /// own or none.
-    Panels(Vec<usize>),
+    /// Whole panels.
+    Panels(Panels),
     /// Rows of other members.
     Rows(RowExchange<B>),
+}
+
+/// Whole panels that travel in an exchange: rows that go to members of the group, and come from them.
+#[derive(Clone)]
+pub(crate) enum Panels {
+    /// Each panel goes to all: the rows of each member for the others, this rank's among them; none of who sends none.
+    ToAll(Vec<usize>),
+    /// A panel goes to one member at most, and one comes.
+    ToOne {
+        /// Rows that go to each member.
+        sent: Vec<usize>,
+        /// Rows that come from each.
+        received: Vec<usize>,
+    },
+}
+
+impl Panels {
+    /// Of the member at `place`, which has a panel of so many rows for `receivers`, or none.
+    pub(super) fn new((place, n_own): (usize, usize), receivers: Receivers, mut received: Vec<usize>) -> Self {
+        match receivers {
+            Receivers::All => {
+                received[place] = n_own;
+                Self::ToAll(received)
+            }
+            Receivers::One(receiver) => {
+                let mut sent = vec![0; received.len()];
+                sent[receiver] = n_own;
+                Self::ToOne { sent, received }
+            }
+        }
+    }
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
@@ -93,8 +123,8 @@ type HostBlock = Vec<Csr>;
 /// How many rows come from each member of the group.
 #[derive(Clone)]
 enum Lists {
-    /// Whole panels; this rank's own is among them.
-    Panels(Vec<usize>),
+    /// Of whole panels.
+    Panels(Panels),
     /// Rows that are listed; and which rows of its panel this rank sends to each.
     Rows { sent: Vec<Vec<NodeId>>, received: Vec<usize> },
 }
@@ -125,13 +155,13 @@ impl HostBlocks {
         let chunks = ranks.chunks_of_product();
         let block = |columns| cut_chunks(rows, &chunks, &columns);
         let own = own_step.map(|step| block(Columns::of(panels[step.panel].clone())));
-        let of_steps = |steps: Range<usize>| {
-            let (columns, lists) = if touched.by_rows[steps.clone()].iter().any(|&by_rows| by_rows) {
-                touched.rows_of(steps.clone(), ranks)
+        let of_steps = |together: StepsTogether| {
+            let (columns, lists) = if together.steps.iter().any(|&i| touched.by_rows[i]) {
+                touched.rows_of(&together, ranks)
             } else {
-                whole_panels(&mine.steps[steps.clone()], ranks)
+                whole_panels(&together, ranks)
             };
-            let is_from_others = mine.steps[steps].iter().any(|step| step.root != ranks.rank());
+            let is_from_others = together.steps.iter().any(|&i| mine.steps[i].root != ranks.rank());
             (is_from_others.then(|| block(columns)), lists)
         };
         Ok(Self { own, together: ranks.plan().together(ranks.rank()).into_iter().map(of_steps).collect() })
@@ -164,7 +194,7 @@ impl HostBlocks {
         });
         let together = self.together.into_iter().map(|(block, lists)| {
             let exchange = match lists {
-                Lists::Panels(counts) => StepsExchange::Panels(counts),
+                Lists::Panels(panels) => StepsExchange::Panels(panels),
                 Lists::Rows { sent, received } => StepsExchange::Rows(RowExchange::new(backend, &sent, received)?),
             };
             Ok(Together { matrix: block.map(uploaded).transpose()?, exchange })
@@ -175,17 +205,20 @@ impl HostBlocks {
 }
 
 /// All rows of other ranks' panels come.
-fn whole_panels<B: Backend>(steps: &[Step], ranks: &Ranks<B>) -> (Columns, Lists) {
-    let group = &ranks.mine().group;
-    let (mut columns, mut counts) = (Vec::new(), vec![0; group.len()]);
-    for step in steps {
+fn whole_panels<B: Backend>(together: &StepsTogether, ranks: &Ranks<B>) -> (Columns, Lists) {
+    let (mine, group) = (ranks.mine(), &ranks.mine().group);
+    let (mut columns, mut received, mut own) = (Vec::new(), vec![0; group.len()], 0);
+    for step in together.steps.iter().map(|&i| mine.steps[i]) {
         let rows = ranks.plan().panels[step.panel].clone();
-        counts[place_in(group, step.root)] = rows.len();
-        if step.root != ranks.rank() {
+        if step.root == ranks.rank() {
+            own = rows.len();
+        } else {
+            received[place_in(group, step.root)] = rows.len();
             columns.extend(rows.map(|column| column as NodeId));
         }
     }
-    (Columns(columns), Lists::Panels(counts))
+    let own = (place_in(group, ranks.rank()), own);
+    (Columns(columns), Lists::Panels(Panels::new(own, together.receivers, received)))
 }
 
 impl Touched {
@@ -217,10 +250,10 @@ impl Touched {
     }
 
     /// Rows of each panel come that this rank's block touches, and all of them where that is as good.
-    fn rows_of<B: Backend>(&self, steps: Range<usize>, ranks: &Ranks<B>) -> (Columns, Lists) {
+    fn rows_of<B: Backend>(&self, together: &StepsTogether, ranks: &Ranks<B>) -> (Columns, Lists) {
         let (mine, group) = (ranks.mine(), &ranks.mine().group);
         let (mut columns, mut sent, mut received) = (Vec::new(), vec![Vec::new(); group.len()], vec![0; group.len()]);
-        for i in steps {
+        for &i in &together.steps {
             let step = &mine.steps[i];
             let panel = ranks.plan().panels[step.panel].clone();
             let rows_of = |rows: &Vec<NodeId>| match self.by_rows[i] {
@@ -228,7 +261,8 @@ impl Touched {
                 false => (0..panel.len() as NodeId).collect(),
             };
             if step.root == ranks.rank() {
-                for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| group[*member] != step.root) {
+                let is_receiver = |member: usize| group[member] != step.root && together.receivers.contains(member);
+                for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| is_receiver(*member)) {
                     *sent = rows_of(&self.by_others[member]);
                 }
             } else {

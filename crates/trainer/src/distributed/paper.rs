@@ -10,10 +10,11 @@ use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{BlockKind, ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
 use girih_graph_format::Csr;
 use girih_partition::{
-    BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, StepExchange, evenly_touched, part, place_in,
+    BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, Stages, StepExchange, StepsTogether, evenly_touched, part,
+    place_in,
 };
 
-use super::blocks::{BlockSource, Blocks, Chunks, Pattern, StepsExchange, Together};
+use super::blocks::{BlockSource, Blocks, Chunks, Panels, Pattern, StepsExchange, Together};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
 use super::rows::{PeerRows, RowExchange};
@@ -252,16 +253,16 @@ impl PaperBlocks {
         &self,
         meter: &Meter,
         ranks: &Ranks<Meter>,
-        steps: Range<usize>,
+        StepsTogether { steps, receivers }: &StepsTogether,
         transpose: Transpose,
     ) -> Together<Meter> {
         let (rank, group) = (ranks.rank(), &ranks.mine().group);
         let place = place_in(group, rank);
-        let rows: Vec<Option<Vec<usize>>> = steps.clone().map(|i| self.rows(rank, i, transpose)).collect();
+        let rows: Vec<Option<Vec<usize>>> = steps.iter().map(|&i| self.rows(rank, i, transpose)).collect();
         let by_rows = rows.iter().any(Option::is_some);
         let (mut sent, mut received) = (vec![0; group.len()], vec![0; group.len()]);
-        let (mut nnz, mut is_from_others) = (0, false);
-        for (i, rows) in steps.zip(&rows) {
+        let (mut nnz, mut n_own, mut is_from_others) = (0, 0, false);
+        for (&i, rows) in steps.iter().zip(&rows) {
             let step = &ranks.mine().steps[i];
             let whole = self.plan.panels[step.panel].len();
             let rows_for = |member: usize| rows.as_ref().map_or(whole, |rows| rows[member]);
@@ -270,16 +271,16 @@ impl PaperBlocks {
                 received[root] = rows_for(place);
                 nnz += self.nnz(rank, i, transpose);
                 is_from_others = true;
-            } else if by_rows {
-                sent = (0..group.len()).map(|member| if member == place { 0 } else { rows_for(member) }).collect();
             } else {
-                received[place] = whole;
+                n_own = whole;
+                let is_receiver = |member: usize| member != place && receivers.contains(member);
+                sent = (0..group.len()).map(|member| if is_receiver(member) { rows_for(member) } else { 0 }).collect();
             }
         }
-        let n_columns = received.iter().sum::<usize>() - received[place];
+        let n_columns = received.iter().sum();
         let exchange = match by_rows {
             true => StepsExchange::Rows(exchange_of(meter, sent, received)),
-            false => StepsExchange::Panels(received),
+            false => StepsExchange::Panels(Panels::new((place, n_own), *receivers, received)),
         };
         let chunks = || self.chunks(meter, rank, BlockKind::Others, (n_columns, nnz));
         Together { matrix: is_from_others.then(chunks), exchange }
@@ -309,7 +310,7 @@ impl BlockSource<Meter> for PaperBlocks {
             self.chunks(meter, rank, BlockKind::Own, size)
         });
         let together = self.plan.together(rank).into_iter();
-        let together = together.map(|steps| self.together(meter, ranks, steps, transpose)).collect();
+        let together = together.map(|some| self.together(meter, ranks, &some, transpose)).collect();
         let has_factors = self.graph.has_factors[usize::from(transpose == Transpose::Yes)];
         let factors = has_factors.then(|| meter.matrix(Shape::new(ranks.own().len(), 1), Dtype::F32));
         Ok(Blocks { factors, own, together })
@@ -336,6 +337,8 @@ pub(crate) struct PaperRank {
 /// What the groups of a rank share.
 struct Shared {
     network: Network,
+    /// Whether who sends does so to one rank at a time.
+    is_in_turns: bool,
     clock: MeterClock,
     /// When the links are free again.
     free_at: Mutex<f64>,
@@ -355,6 +358,7 @@ impl PaperRank {
     pub(crate) fn ranks(plan: &Arc<BlockPlan>, rank: usize, network: Network, meter: &Meter) -> Arc<Ranks<Meter>> {
         let shared = Arc::new(Shared {
             network,
+            is_in_turns: plan.stages == Stages::Turns,
             clock: meter.clock(),
             free_at: Mutex::new(0.0),
             is_beginning: AtomicBool::new(false),
@@ -374,7 +378,7 @@ impl PaperRank {
         if self.members.len() == 1 {
             return;
         }
-        let Shared { network, clock, free_at, is_beginning, counters } = &*self.shared;
+        let Shared { network, clock, free_at, is_beginning, counters, .. } = &*self.shared;
         let seconds = network.seconds(operation, &self.members, bytes);
         counters.add(traffic);
         clock.count_exchange(seconds);
@@ -469,7 +473,8 @@ impl Collective<Meter> for PaperRank {
         Ok(())
     }
 
-    /// Who only gets rows, and from one rank alone, waits until that has sent to all: about as many rows to each.
+    /// Who only gets rows, and from one rank alone, waits until that has sent to all to which it sends: about as many
+    /// rows to each.
     fn all_to_all(
         &self,
         send_rows: &[usize],
@@ -484,7 +489,7 @@ impl Collective<Meter> for PaperRank {
         let traffic =
             Traffic { sent: bytes_of(input, sent.iter().sum()), received: bytes_of(out, received.iter().sum()) };
         let bytes = match (&sent[..], &received[..]) {
-            ([], [_]) => traffic.received * (self.members.len() as u64 - 1),
+            ([], [_]) if !self.shared.is_in_turns => traffic.received * (self.members.len() as u64 - 1),
             _ => traffic.sent.max(traffic.received),
         };
         self.exchange(Operation::AllToAll, bytes as f64, traffic);

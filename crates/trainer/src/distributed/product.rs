@@ -12,17 +12,17 @@ use girih_comm::Pending;
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing, Stages};
 
-use super::blocks::{Blocks, StepsExchange, Together};
+use super::blocks::{Blocks, Panels, StepsExchange, Together};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
 
-/// Stages whose rows travel or are here at a time, where calls `overlap`: of steps, one is multiplied while the other
+/// Stages whose rows travel or are here at a time, where calls `overlap`: of panels, one is multiplied while the next
 /// comes; parts all follow each other, since they take no more memory than all columns at once.
 fn stages_ahead(stages: Stages, overlap: bool) -> usize {
     match stages {
         _ if !overlap => 1,
-        Stages::Steps => 2,
+        Stages::Steps | Stages::Turns => 2,
         Stages::Parts(n) => n,
     }
 }
@@ -275,11 +275,16 @@ impl<B: Backend> Product<'_, B> {
 
     /// Begins to bring what the blocks of some steps multiply.
     fn begin(&mut self, together: &Together<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
+        match &together.exchange {
+            StepsExchange::Rows(rows) => rows.begin(self.backend, self.pool, &*self.ranks.steps, own),
+            StepsExchange::Panels(Panels::ToAll(counts)) => self.begin_for_all(counts, own),
+            StepsExchange::Panels(Panels::ToOne { sent, received }) => self.begin_for_one(sent, received, own),
+        }
+    }
+
+    /// Begins to bring all panels, and to send the own one to all.
+    fn begin_for_all(&mut self, counts: &[usize], own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         let (backend, group) = (self.backend, &*self.ranks.steps);
-        let counts = match &together.exchange {
-            StepsExchange::Rows(rows) => return rows.begin(backend, self.pool, group, own),
-            StepsExchange::Panels(counts) => counts,
-        };
         let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
         let mut roots = (0..counts.len()).filter(|&place| counts[place] > 0);
         if let (Some(root), None) = (roots.next(), roots.next()) {
@@ -290,17 +295,37 @@ impl<B: Backend> Product<'_, B> {
             let pending = group.begin(&mut || group.broadcast(root, &mut panels)).map_err(|error| failed(&error))?;
             return Ok(Arriving { pending, rows: panels, sent: None });
         }
-        // Who is no root of the steps sends nothing.
-        let nothing = match counts[group.rank()] {
-            0 => Some(self.pool.take(backend, Shape::new(0, cols), dtype)?),
-            _ => None,
-        };
+        let nothing = self.nothing_of(counts[group.rank()], own)?;
         let sent = nothing.as_ref().unwrap_or(own);
         let n_rows = counts.iter().sum::<usize>() - counts[group.rank()];
         let mut panels = self.pool.take(backend, Shape::new(n_rows, cols), dtype)?;
         let pending =
             group.begin(&mut || group.gather_others(counts, sent, &mut panels)).map_err(|error| failed(&error))?;
         Ok(Arriving { pending, rows: panels, sent: nothing })
+    }
+
+    /// Begins to bring a panel, and to send the own one to another member.
+    fn begin_for_one(
+        &mut self,
+        send_rows: &[usize],
+        receive_rows: &[usize],
+        own: &B::Matrix,
+    ) -> Result<Arriving<B>, ComputeError> {
+        let (backend, group) = (self.backend, &*self.ranks.steps);
+        let nothing = self.nothing_of(send_rows.iter().sum(), own)?;
+        let sent = nothing.as_ref().unwrap_or(own);
+        let shape = Shape::new(receive_rows.iter().sum(), backend.shape(own).cols);
+        let mut panel = self.pool.take(backend, shape, backend.dtype(own))?;
+        let pending = group
+            .begin(&mut || group.all_to_all(send_rows, sent, receive_rows, &mut panel))
+            .map_err(|error| failed(&error))?;
+        Ok(Arriving { pending, rows: panel, sent: nothing })
+    }
+
+    /// What a rank sends in the place of its own rows that is no root of the steps, and sends none.
+    fn nothing_of(&mut self, n_sent: usize, own: &B::Matrix) -> Result<Option<B::Matrix>, ComputeError> {
+        let (cols, dtype) = (self.backend.shape(own).cols, self.backend.dtype(own));
+        (n_sent == 0).then(|| self.pool.take(self.backend, Shape::new(0, cols), dtype)).transpose()
     }
 
     /// Begins what follows the products of a chunk, and goes on with those before.

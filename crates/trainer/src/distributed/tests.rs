@@ -9,7 +9,7 @@ use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme, Stages};
 
-use super::blocks::{BlockSource, Blocks, Chunks, StepsExchange};
+use super::blocks::{BlockSource, Blocks, Chunks, Panels, StepsExchange};
 use super::data::CutData;
 use super::paper::PaperRank;
 use super::session::{Layout, RankOptions};
@@ -76,6 +76,7 @@ fn products_are_those_of_the_whole_and_move_the_bytes_of_the_plan() {
             for transpose in [Transpose::No, Transpose::Yes] {
                 for (cuts, stages, chunks) in [
                     (Cuts::Equal, Stages::Steps, 1),
+                    (Cuts::Equal, Stages::Turns, 1),
                     (Cuts::Weighted, Stages::Parts(2), 2),
                     (Cuts::Equal, Stages::Parts(1), 3),
                 ] {
@@ -238,6 +239,7 @@ fn sharings() -> Vec<RankOptions> {
         for exchange in [Exchange::Dense, Exchange::Rows, Exchange::Auto] {
             for (cuts, stages, chunks, wire) in [
                 (Cuts::Equal, Stages::Steps, 1, Dtype::F32),
+                (Cuts::Weighted, Stages::Turns, 1, Dtype::F32),
                 (Cuts::Weighted, Stages::Parts(1), 2, Dtype::F32),
                 (Cuts::Equal, Stages::Parts(2), 3, Dtype::Bf16),
                 (Cuts::Equal, Stages::Parts(3), 1, Dtype::F32),
@@ -261,7 +263,8 @@ fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
     let shapes = |chunks: &Chunks<B>| chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
     let nnz = |chunks: &Chunks<B>| -> usize { chunks.iter().map(|matrix| backend.nnz(matrix)).sum() };
     let received = blocks.together.iter().map(|some| match &some.exchange {
-        StepsExchange::Panels(counts) => counts.clone(),
+        StepsExchange::Panels(Panels::ToAll(counts)) => counts.clone(),
+        StepsExchange::Panels(Panels::ToOne { sent, received }) => [sent.clone(), received.clone()].concat(),
         StepsExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
     });
     (own().chain(others()).map(shapes).collect(), [own().map(nnz).sum(), others().map(nnz).sum()], received.collect())
@@ -438,7 +441,7 @@ fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
 
 #[test]
 fn exchanges_that_are_begun_take_their_time_beside_products() {
-    for stages in [Stages::Parts(1), Stages::Parts(4), Stages::Steps] {
+    for stages in [Stages::Parts(1), Stages::Parts(4), Stages::Steps, Stages::Turns] {
         let (beside, after) = (planned(stages, true), planned(stages, false));
         assert_eq!(beside.exchange_seconds, after.exchange_seconds);
         assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
@@ -448,7 +451,7 @@ fn exchanges_that_are_begun_take_their_time_beside_products() {
 
 #[test]
 fn products_take_longer_beside_exchanges_where_these_slow_them() {
-    for stages in [Stages::Parts(1), Stages::Parts(4), Stages::Steps] {
+    for stages in [Stages::Parts(1), Stages::Parts(4), Stages::Steps, Stages::Turns] {
         let (free, slowed) = (planned(stages, true), planned_on(stages, Network { slowdown: 0.3, ..network(true) }));
         let lost = slowed.epoch_seconds - free.epoch_seconds;
         assert!(lost > 0.0 && lost <= 0.3 * free.exchange_seconds, "{free:?}, {slowed:?}");
