@@ -54,14 +54,14 @@ impl Predictions {
         Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
 
-    /// Measures the products of a graph, and plans a session of so many ranks on it.
+    /// Measures what a session takes on a card, and plans a session of so many ranks on it.
     pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig, n_ranks: usize) -> Result<Predicted, Error> {
         let cuda = Cuda::new(Device::open(0)?).storing(config.precision);
-        let entries = measure::entries(&cuda, &dataset.graph, true, n_ranks)?;
+        let rates = measure::session(&cuda, (dataset, config), true, n_ranks)?;
         let sizes = DataSizes::of(dataset);
         let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-        let with_entries = |(by, figures): &(CardTransport, Figures)| (*by, figures.clone().with_entries(entries));
-        let figures = self.figures.iter().map(with_entries).collect();
+        let of_session = |(by, figures): &(CardTransport, Figures)| (*by, figures.clone().with_session(rates));
+        let figures = self.figures.iter().map(of_session).collect();
         Ok(Predicted { config: config.clone(), sizes, graph, figures })
     }
 

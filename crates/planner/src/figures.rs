@@ -19,6 +19,15 @@ pub struct Figures {
     pub slowdown: f64,
 }
 
+/// What a card takes for the operations of one session, beside what others of its kind take for any.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SessionRates {
+    /// Products with the adjacency, which depend on the graph and its order.
+    pub entries: ByDtype<BlockSeconds>,
+    /// How many times as fast all else is: it depends on numbers of rows and columns.
+    pub speed: f64,
+}
+
 /// Bytes of an H200 that are free when nothing runs on it.
 pub const H200_BYTES: u64 = 138 << 30;
 
@@ -69,6 +78,12 @@ impl Figures {
         Self { card: CardRates { entries, ..self.card }, ..self }
     }
 
+    /// The same as a session finds them.
+    #[must_use]
+    pub fn with_session(self, SessionRates { entries, speed }: SessionRates) -> Self {
+        Self { card: self.card.times(speed), ..self }.with_entries(entries)
+    }
+
     /// Seconds until each of `n` cards has a panel of all others, of so many bytes each, and what products beside it
     /// lose.
     #[must_use]
@@ -94,6 +109,18 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_has_its_own_speed_and_entries() {
+        let (usual, entries) = (Figures::h200(), ByDtype { f32: 1e-12, bf16: 2e-12 });
+        let alike = |seconds| BlockSeconds::alike(EntrySeconds::new([seconds; EntrySeconds::WIDTHS.len()]));
+        let entries = ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) };
+        let found = usual.clone().with_session(SessionRates { entries, speed: 2.0 });
+        assert_eq!(found.card.entries, entries);
+        assert_eq!(found.card.stream_bytes, 2.0 * usual.card.stream_bytes);
+        assert_eq!(found.card.flops.bf16, 2.0 * usual.card.flops.bf16);
+        assert_eq!((found.card.launch_seconds, found.links), (usual.card.launch_seconds, usual.links));
+    }
 
     #[test]
     fn panels_take_longer_of_more_cards_and_where_products_lose_by_them() {

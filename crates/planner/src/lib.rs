@@ -21,5 +21,5 @@ pub mod measure;
 mod table;
 
 pub use error::PlannerError;
-pub use figures::{Figures, H200_BYTES};
+pub use figures::{Figures, H200_BYTES, SessionRates};
 pub use table::{EXCHANGE_BYTES, Forecast, Planner, Table, grids};

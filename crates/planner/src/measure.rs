@@ -14,10 +14,13 @@ use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device, Driver, NcclRank};
 use girih_partition::{LinkRates, part};
 use girih_trainer::distributed::Links;
-use girih_trainer::{Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TrainConfig};
+use girih_trainer::{
+    BatchConfig, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TaskKind,
+    TrainConfig,
+};
 
 use crate::kept::kept;
-use crate::{Figures, PlannerError};
+use crate::{Figures, PlannerError, SessionRates};
 
 /// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
 const REPEATS: usize = 5;
@@ -31,6 +34,10 @@ const CLASSES: usize = 16;
 const EPOCHS: u64 = 20;
 /// The same as shares of the rate at which the card copies: between these they are looked for.
 const STREAM_SHARES: (f64, f64) = (0.2, 1.0);
+/// How many times as fast as usual a session is, between these.
+const SPEEDS: (f64, f64) = (0.5, 2.0);
+/// Of the features of the host, what a session without edges may take.
+const HOST_BYTES: usize = 1 << 30;
 /// Rows of a large and of a small exchange, of [`COLUMNS`] columns: 64 MiB and 1 KiB.
 const ROWS: [usize; 2] = [1, 1 << 16];
 const COLUMNS: usize = 256;
@@ -132,11 +139,18 @@ fn software() -> Result<String, PlannerError> {
 /// Those of cards of a kind, as they are now.
 fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<Figures, PlannerError> {
     let known = Figures::h200();
-    // Once for all transports, and before the cards are ranks of each other.
-    let card = kept(&format!("{name}, a card, {}", software()?), || card_rates(&cards[0], known.card))?;
+    // Before the cards are ranks of each other.
+    let card = kept_card(&cards[0])?;
     let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
     let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
     Ok(Figures { name, card, links, slowdown })
+}
+
+/// What operations of a card of such a kind reach, from the first time that one was met: for all transports and numbers
+/// of cards.
+fn kept_card(cuda: &Cuda) -> Result<CardRates, PlannerError> {
+    let measure = || card_rates(cuda, Figures::h200().card);
+    kept(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
 }
 
 /// The shortest of some measurements, after one that does not count.
@@ -150,17 +164,74 @@ fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, PlannerError> 
     let ByDtype { f32, bf16 } = flops(cuda)?;
     let flops = ByDtype { f32: DENSE_SHARE * f32, bf16: DENSE_SHARE * bf16 };
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
-    let (config, dataset) = (without_graph(cuda.activations()), nodes_without_edges()?);
-    let sizes = DataSizes::of(&dataset);
-    let with = |stream_bytes: f64| CardRates { stream_bytes, flops, ..known };
-    let planned = |share: f64| -> Result<f64, PlannerError> {
-        let device = PlanDevice::Card(Some(with(share * copied_bytes)));
-        Ok(Plan::on_device(&config, &sizes, device)?.epoch_seconds)
+    let classes = (0..NODES).map(|node| (node % CLASSES) as u32).collect();
+    let labels = Labels::Single { n_classes: CLASSES, classes };
+    let (config, dataset) = (without_graph(cuda.activations()), without_edges(FEATURES, labels)?);
+    let with = |share: f64| CardRates { stream_bytes: share * copied_bytes, flops, ..known };
+    let share = fitted(cuda, (&config, dataset), STREAM_SHARES, with)?;
+    tracing::debug!("passes reach {share:.3} of copies");
+    Ok(with(share))
+}
+
+/// What a card takes for the operations of a session that is shared by `n_ranks`: on the graph at hand, and on as many
+/// rows as a rank has.
+///
+/// # Errors
+/// When the card fails.
+pub fn session(
+    cuda: &Cuda,
+    (dataset, config): (&Dataset, &TrainConfig),
+    has_bf16: bool,
+    n_ranks: usize,
+) -> Result<SessionRates, PlannerError> {
+    let entries = entries(cuda, &dataset.graph, has_bf16, n_ranks)?;
+    Ok(SessionRates { entries, speed: speed(cuda, (dataset, config), entries, n_ranks)? })
+}
+
+/// How many times as fast as by the figures of the card a session is on as many nodes as a rank has, without edges: all
+/// that is not a product with the adjacency, in the shapes of the session. 1 for sessions that take no full batches of
+/// dense features.
+fn speed(
+    cuda: &Cuda,
+    (dataset, config): (&Dataset, &TrainConfig),
+    entries: ByDtype<BlockSeconds>,
+    n_ranks: usize,
+) -> Result<f64, PlannerError> {
+    let is_full = config.task == TaskKind::Nodes && config.batch == BatchConfig::default();
+    let (Some(Features::Dense(_)), Some(labels), true) = (&dataset.features, &dataset.labels, is_full) else {
+        return Ok(1.0);
     };
-    let measured = epoch_seconds(cuda, &config, dataset)?;
-    let share = share_for(measured, planned)?;
-    tracing::debug!("an epoch without a graph takes {:.3} ms: passes reach {share:.3} of copies", 1e3 * measured);
-    Ok(with(share * copied_bytes))
+    let card = CardRates { entries, ..kept_card(cuda)? };
+    let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
+    let most = HOST_BYTES / (dataset.n_features().max(1) * size_of::<f32>());
+    let mut n_nodes = dataset.n_nodes().div_ceil(n_ranks).min(most);
+    let sizes = DataSizes { n_edges: 0, n_edges_at_once: 0, ..DataSizes::of(dataset) };
+    let of = |n_nodes: usize| DataSizes { n_nodes, n_train: n_nodes, n_scored: n_nodes, ..sizes };
+    let usual = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, patience: None, runs: 1, ..config.clone() };
+    while n_nodes > 1 && Plan::on_cuda(&usual, &of(n_nodes))?.device_bytes() > free as u64 {
+        n_nodes /= 2;
+    }
+    let nodes: Vec<NodeId> = (0..n_nodes as NodeId).collect();
+    let some = without_edges(dataset.n_features(), labels.of_nodes(&nodes))?;
+    let speed = fitted(cuda, (&usual, some), SPEEDS, |speed| card.times(speed))?;
+    tracing::debug!("{n_nodes} nodes without edges: {speed:.3} times as fast as usual");
+    Ok(speed)
+}
+
+/// Where, in a range, rates are such that an epoch is planned to take as long as it does. They grow with what `rates`
+/// is given.
+fn fitted(
+    cuda: &Cuda,
+    (config, dataset): (&TrainConfig, Dataset),
+    range: (f64, f64),
+    rates: impl Fn(f64) -> CardRates,
+) -> Result<f64, PlannerError> {
+    let sizes = DataSizes::of(&dataset);
+    let measured = epoch_seconds(cuda, config, dataset)?;
+    let planned = |at: f64| -> Result<f64, PlannerError> {
+        Ok(Plan::on_device(config, &sizes, PlanDevice::Card(Some(rates(at))))?.epoch_seconds)
+    };
+    where_it_takes(measured, range, planned)
 }
 
 /// A network of two layers that reads no graph.
@@ -170,14 +241,13 @@ fn without_graph(precision: Dtype) -> TrainConfig {
     TrainConfig { model, precision, epochs: EPOCHS, eval_every: EPOCHS, ..usual }
 }
 
-fn nodes_without_edges() -> Result<Dataset, PlannerError> {
-    let failed = |error: String| PlannerError::Measure(error);
-    let graph = Csr::empty(NODES, NODES).map_err(|error| failed(error.to_string()))?;
-    let features = Matrix::new(NODES, FEATURES, vec![0.5; NODES * FEATURES]).expect("as many values");
-    let classes = (0..NODES).map(|node| (node % CLASSES) as u32).collect();
-    let train = (0..NODES as NodeId).collect();
+/// Nodes with these labels, and features of such a width; all of them train.
+fn without_edges(n_features: usize, labels: Labels) -> Result<Dataset, PlannerError> {
+    let (failed, n) = (|error: String| PlannerError::Measure(error), labels.n_nodes());
+    let graph = Csr::empty(n, n).map_err(|error| failed(error.to_string()))?;
+    let features = Matrix::new(n, n_features, vec![0.5; n * n_features]).expect("as many values");
+    let train = (0..n as NodeId).filter(|&node| labels.is_labelled(node)).collect();
     let split = Split { train, val: Vec::new(), test: Vec::new() };
-    let labels = Labels::Single { n_classes: CLASSES, classes };
     Dataset::new("nodes", graph, Some(Features::Dense(features)), Some(labels), vec![split])
         .map_err(|error| failed(error.to_string()))
 }
@@ -195,12 +265,14 @@ fn epoch_seconds(cuda: &Cuda, config: &TrainConfig, dataset: Dataset) -> Result<
     Ok(shortest)
 }
 
-/// The share of the rate of copies at which what is `planned` for it takes as long as was measured. Plans are shorter
-/// the larger it is.
-fn share_for(measured: f64, planned: impl Fn(f64) -> Result<f64, PlannerError>) -> Result<f64, PlannerError> {
+/// Where in a range what is `planned` takes as long as was measured. Plans are shorter at larger numbers.
+fn where_it_takes(
+    measured: f64,
+    (mut low, mut high): (f64, f64),
+    planned: impl Fn(f64) -> Result<f64, PlannerError>,
+) -> Result<f64, PlannerError> {
     /// Halvings of the range.
     const STEPS: usize = 30;
-    let (mut low, mut high) = STREAM_SHARES;
     for _ in 0..STEPS {
         let middle = (low + high) / 2.0;
         if planned(middle)? > measured { low = middle } else { high = middle }
@@ -228,12 +300,7 @@ fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
 ///
 /// # Errors
 /// When the card fails.
-pub fn entries(
-    cuda: &Cuda,
-    graph: &Csr,
-    has_bf16: bool,
-    n_ranks: usize,
-) -> Result<ByDtype<BlockSeconds>, PlannerError> {
+fn entries(cuda: &Cuda, graph: &Csr, has_bf16: bool, n_ranks: usize) -> Result<ByDtype<BlockSeconds>, PlannerError> {
     let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, has_bf16);
     let whole = of(graph, BlockKind::Whole)?;
     let [own, others] = if n_ranks > 1 {
@@ -459,21 +526,25 @@ mod tests {
     #[test]
     fn a_share_is_found_for_what_a_plan_takes() {
         let planned = |share: f64| Ok(3.0 / share);
-        assert!((share_for(4.0, planned).unwrap() - 0.75).abs() < 1e-6);
-        assert!((share_for(1.0, planned).unwrap() - 1.0).abs() < 1e-6, "no more than a copy");
-        assert!((share_for(90.0, planned).unwrap() - 0.2).abs() < 1e-6, "no less than a fifth of it");
+        assert!((where_it_takes(4.0, STREAM_SHARES, planned).unwrap() - 0.75).abs() < 1e-6);
+        assert!((where_it_takes(1.0, STREAM_SHARES, planned).unwrap() - 1.0).abs() < 1e-6, "no more than a copy");
+        assert!(
+            (where_it_takes(90.0, STREAM_SHARES, planned).unwrap() - 0.2).abs() < 1e-6,
+            "no less than a fifth of it"
+        );
     }
 
     /// What passes reach is what decides how long it takes, and a plan for what they reach finds it again.
     #[test]
     fn epochs_without_a_graph_say_what_passes_reach() {
-        let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&nodes_without_edges().unwrap()));
+        let some = without_edges(FEATURES, Labels::Single { n_classes: CLASSES, classes: vec![0; NODES] }).unwrap();
+        let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&some));
         let planned = |share: f64| -> Result<f64, PlannerError> {
             let rates = CardRates { stream_bytes: share * 4e12, ..Figures::h200().card };
             Ok(Plan::on_device(&config, &sizes, PlanDevice::Card(Some(rates)))?.epoch_seconds)
         };
         let seconds = planned(0.7).unwrap();
-        assert!((share_for(seconds, planned).unwrap() - 0.7).abs() < 1e-3);
+        assert!((where_it_takes(seconds, STREAM_SHARES, planned).unwrap() - 0.7).abs() < 1e-3);
         assert!(planned(0.5).unwrap() > 1.1 * seconds, "passes are much of it");
     }
 

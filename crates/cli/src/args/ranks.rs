@@ -68,10 +68,10 @@ pub struct PartitionKind {
     /// in an order of the whole
     #[arg(long, value_name = "equal|weighted", default_value_t)]
     pub cuts: Cuts,
-    /// In how many stages the rows of other ranks come, each while those of the one before are multiplied: so many
-    /// parts of their columns, of rows that are wide enough, or one block of rows after the other (steps), which takes
-    /// least memory [default: on CUDA devices 1, on processors steps]
-    #[arg(long, value_name = "N|steps")]
+    /// In which stages the rows of other ranks come, each while those of the one before are multiplied: so many parts
+    /// of their columns, of rows that are wide enough; those of one rank at a time, each rank from another one (turns)
+    /// or all from the same (steps), which takes least memory [default: on CUDA devices 1, on processors steps]
+    #[arg(long, value_name = "N|turns|steps")]
     pub stages: Option<Stages>,
     /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes, with the error in the
     /// result. With --precision bf16 all do

@@ -51,7 +51,7 @@ impl RankDevices {
         match (args.device, memory) {
             (Device::Cpu, memory) => Ok(vec![Self::on_processor(ranks.grid.ranks(), config, memory, output)?]),
             (_, Some(memory)) => Ok(vec![Self::on_cards(&Figures::h200(), ranks.transport, Some(memory))]),
-            (_, None) => Self::on_cards_here(args, ranks, dataset, config.precision),
+            (_, None) => Self::on_cards_here(args, ranks, dataset, config),
         }
     }
 
@@ -90,7 +90,7 @@ impl RankDevices {
         args: &DeviceArgs,
         ranks: &RankOptions,
         dataset: &Dataset,
-        precision: Dtype,
+        config: &TrainConfig,
     ) -> Result<Vec<Self>, CliError> {
         let failed = |error: KernelError| {
             CliError::Other(format!(
@@ -98,8 +98,8 @@ impl RankDevices {
             ))
         };
         let all = || -> Result<Vec<Cuda>, CliError> {
-            let first = open(0, args, precision).map_err(failed)?;
-            let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, precision).ok());
+            let first = open(0, args, config.precision).map_err(failed)?;
+            let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, config.precision).ok());
             Ok(std::iter::once(first).chain(others).collect())
         };
         let cards = all()?;
@@ -107,8 +107,8 @@ impl RankDevices {
         let free =
             cards.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
-        let has_bf16 = [precision, ranks.wire].contains(&Dtype::Bf16);
-        let entries = measure::entries(&cards[0], &dataset.graph, has_bf16, ranks.grid.ranks()).map_err(measured)?;
+        let has_bf16 = [config.precision, ranks.wire].contains(&Dtype::Bf16);
+        let rates = measure::session(&cards[0], (dataset, config), has_bf16, ranks.grid.ranks()).map_err(measured)?;
         let transports = match ranks.transport {
             Some(told) => vec![told],
             None => measure::transports(cards.len()).map_err(measured)?,
@@ -116,7 +116,7 @@ impl RankDevices {
         drop(cards);
         // Cards join ranks once, which takes others for each transport.
         let by = |transport: CardTransport| -> Result<Self, CliError> {
-            let figures = measure::figures(&all()?, transport).map_err(measured)?.with_entries(entries);
+            let figures = measure::figures(&all()?, transport).map_err(measured)?.with_session(rates);
             Ok(Self::on_cards(&figures, Some(transport), Some(free as u64)))
         };
         transports.into_iter().map(by).collect()

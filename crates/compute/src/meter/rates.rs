@@ -28,6 +28,15 @@ pub struct CardRates {
     pub launch_seconds: f64,
 }
 
+impl CardRates {
+    /// The same card, all of whose passes and dense products are so many times as fast.
+    #[must_use]
+    pub fn times(self, speed: f64) -> Self {
+        let flops = ByDtype { f32: speed * self.flops.f32, bf16: speed * self.flops.bf16 };
+        Self { stream_bytes: speed * self.stream_bytes, flops, ..self }
+    }
+}
+
 /// A number for each storage type.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByDtype<T> {

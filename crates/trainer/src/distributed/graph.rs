@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Transpose};
 
 use super::blocks::{BlockSource, Blocks, Pattern, travelling};
-use super::product::{Operand, Product, Sums};
+use super::product::{Beside, Operand, Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
@@ -75,12 +75,28 @@ impl<B: Backend> CutGraph<B> {
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
+        self.multiply_beside(backend, (pool, &mut |_| Ok(())), transpose, x, epilogue, out)
+    }
+
+    /// The same, with something that the rank does `beside` it: while the first rows of others travel.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails, or what is done beside.
+    pub(crate) fn multiply_beside(
+        &self,
+        backend: &B,
+        (pool, beside): (&mut Pool<B>, &mut Beside<'_, B>),
+        transpose: Transpose,
+        x: &B::Matrix,
+        epilogue: &Epilogue<'_, B::Matrix>,
+        out: &mut B::Matrix,
+    ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
         // Own rows are multiplied as they travel, times factors and rounded: how many ranks there are changes no
         // operand.
         let travelling = travelling(backend.dtype(x), self.wire());
         let operand = Operand { x, factors: blocks.factors.as_ref(), dtype: travelling };
-        let mut product = Product { ranks: &self.ranks, backend, pool };
+        let mut product = Product { ranks: &self.ranks, backend, pool, beside };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {
             // Nothing follows the steps: they add up where the result belongs.

@@ -1,7 +1,7 @@
 //! [`Product`]: a product under way: what comes for it, what is multiplied, and what follows.
 //!
 //! ```text
-//! for each part of columns: begin what comes ──▶ own block ──▶ each stage as it has come: its blocks, chunk by chunk
+//! for each part of columns: begin what comes ──▶ what waits ──▶ own block ──▶ each stage as it has come: its blocks, chunk by chunk
 //!                                 of the last one, when a chunk is multiplied: add up ──▶ whole rows ──▶ own rows of the result
 //! ```
 
@@ -133,14 +133,18 @@ impl<B: Backend> Sums<'_, B> {
     }
 }
 
+/// What a rank does of other things while the first rows of a product travel, with buffers of the pool.
+pub(crate) type Beside<'b, B> = dyn FnMut(&mut Pool<B>) -> Result<(), ComputeError> + 'b;
+
 /// A product under way.
-pub(super) struct Product<'p, B: Backend> {
+pub(super) struct Product<'p, 'b, B: Backend> {
     pub(super) ranks: &'p Ranks<B>,
     pub(super) backend: &'p B,
     pub(super) pool: &'p mut Pool<B>,
+    pub(super) beside: &'p mut Beside<'b, B>,
 }
 
-impl<B: Backend> Product<'_, B> {
+impl<B: Backend> Product<'_, '_, B> {
     /// The rank's own rows of the product, in a buffer of the pool.
     pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: &Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
         let (shape, ranks) = (self.backend.shape(operand.x), self.ranks);
@@ -187,6 +191,7 @@ impl<B: Backend> Product<'_, B> {
         let stages = blocks.stages(columns.len());
         let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
         let (parts, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
+        (self.beside)(self.pool)?;
         let own_rows = |part: usize| parts[part].as_ref().unwrap_or(operand.x);
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
         // else is, all chunks but the first are left to what follows the first.

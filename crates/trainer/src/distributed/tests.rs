@@ -404,12 +404,16 @@ fn planned_on(stages: Stages, network: Network) -> Plan {
 }
 
 fn planned_as(options: &RankOptions, network: Network, degree: usize) -> Plan {
+    planned_by((Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 }, network), options, 3, degree)
+}
+
+fn planned_by((rates, network): (Rates, Network), options: &RankOptions, layers: usize, degree: usize) -> Plan {
     let data = DataSizes { n_nodes: 100_000, n_edges: degree * 100_000, ..DataSizes::of(&few()) };
     // Between hidden layers rows are wide enough to come in parts.
     let usual = TrainConfig::default();
-    let config = TrainConfig { model: ModelConfig { hidden: 256, layers: 3, ..usual.model.clone() }, ..usual };
+    let config = TrainConfig { model: ModelConfig { hidden: 256, layers, ..usual.model.clone() }, ..usual };
     let graph = PaperGraph::even(&config, &data).unwrap();
-    let device = PlanDevice::Processor(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e12 });
+    let device = PlanDevice::Processor(rates);
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
     let plans = planner.plan(options).unwrap();
     let slowest = plans.ranks.iter().max_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
@@ -447,6 +451,24 @@ fn exchanges_that_are_begun_take_their_time_beside_products() {
         assert!(beside.epoch_seconds < after.epoch_seconds, "{beside:?}, {after:?}");
         assert!(beside.epoch_seconds >= beside.product_seconds.max(beside.exchange_seconds));
     }
+}
+
+#[test]
+fn gradients_of_weights_are_computed_while_rows_of_others_travel() {
+    let grid = ProcessGrid::new(Scheme::OneD, 4, 1).unwrap();
+    let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
+    let options = RankOptions { stages: Stages::Parts(1), ..options };
+    let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e8 });
+    let beside = |flops: f64| {
+        let rates = Rates { stream_bytes: 1e12, gather_bytes: 1e12, flops };
+        let plan = planned_by((rates, Network::one_host(links, true)), &options, 4, 1);
+        plan.computed_seconds + plan.exchange_seconds - plan.epoch_seconds
+    };
+    // That of the third layer, of a rank's quarter of the nodes. The second has none before it whose rows travel.
+    let flops = 1e11;
+    let one = 2.0 * 25_000.0 * 256.0 * 256.0 / flops;
+    let hidden = beside(flops) - beside(1e15);
+    assert!((one..1.2 * one).contains(&hidden), "{hidden} s beside exchanges, the product takes {one} s");
 }
 
 #[test]

@@ -107,14 +107,20 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
         self.epilogue.backward(pass, out, &mut grad)?;
         // ∂X = Âᵀ·∂Z; every rank takes part, whether or not it wants the result.
         let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
-        let plain = Epilogue::default();
-        self.graph.multiply(pass.backend, pass.pool, Transpose::Yes, &grad, &plain, &mut x_grad)?;
+        pass.waiting(|backend, pool, beside| {
+            let (transpose, plain) = (Transpose::Yes, Epilogue::default());
+            self.graph.multiply_beside(backend, (pool, beside), transpose, &grad, &plain, &mut x_grad)
+        })?;
         pass.give(self.x, x_grad)?;
         self.epilogue.finish(pass, grad)
     }
 
     fn epilogue(&self) -> Option<Recorded> {
         Some(self.epilogue)
+    }
+
+    fn waits_for_others(&self) -> bool {
+        true
     }
 }
 

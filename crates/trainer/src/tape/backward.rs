@@ -1,10 +1,20 @@
 //! [`BackwardPass`]: the walk back over a tape.
 
-use girih_compute::{Activation, Backend, ComputeError, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
 use super::epilogue::Recorded;
 use super::{Node, Pool, Value, Var};
+use crate::distributed::Beside;
 use crate::params::Gradients;
+
+/// Gradients of parameters that are left until the rank waits for others anyway: `dropout(X)ᵀ·∂Z` for each operand `X`
+/// and its weight.
+pub(super) struct WeightGradients<B: Backend> {
+    pub(super) terms: Vec<(Var, Var)>,
+    pub(super) dropout: Option<Dropout>,
+    /// `∂Z`, which goes back to the pool then.
+    pub(super) grad: B::Matrix,
+}
 
 /// The walk back over a tape, as an [`Operation`](super::Operation) sees it.
 pub struct BackwardPass<'p, 'a, B: Backend> {
@@ -13,6 +23,7 @@ pub struct BackwardPass<'p, 'a, B: Backend> {
     pub(super) nodes: Vec<Node<'a, B>>,
     pub(super) grads: Vec<Option<B::Matrix>>,
     pub(super) gradients: &'p mut Gradients<B>,
+    pub(super) put_off: Vec<WeightGradients<B>>,
 }
 
 impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
@@ -94,6 +105,35 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.nodes[var.0].is_through
     }
 
+    /// Whether `var` is a parameter.
+    pub(super) fn is_param(&self, var: Var) -> bool {
+        self.nodes[var.0].param.is_some()
+    }
+
+    /// Whether gradients of weights may be [put off](Self::put_off) when that of `x` has been given: the way back from
+    /// there waits for other ranks.
+    pub(super) fn may_put_off(&self, x: Var) -> bool {
+        let operation = self.nodes[x.0].operation.as_ref();
+        self.needs_grad(x) && operation.is_some_and(|operation| operation.waits_for_others())
+    }
+
+    /// Leaves gradients of parameters until the rank waits for others.
+    pub(super) fn put_off(&mut self, gradients: WeightGradients<B>) {
+        self.put_off.push(gradients);
+    }
+
+    /// Lets `wait` wait for other ranks, and do meanwhile what was put off.
+    pub(super) fn waiting<T>(&mut self, wait: impl FnOnce(&'a B, &mut Pool<B>, &mut Beside<'_, B>) -> T) -> T {
+        let Self { backend, pool, nodes, gradients, put_off, .. } = self;
+        let backend = *backend;
+        wait(backend, pool, &mut |pool| do_put_off((backend, nodes), gradients, put_off, pool))
+    }
+
+    /// Does what was put off, without a wait.
+    fn do_put_off(&mut self) -> Result<(), ComputeError> {
+        do_put_off((self.backend, &self.nodes), self.gradients, &mut self.put_off, self.pool)
+    }
+
     /// Gives a buffer back to the pool.
     pub fn recycle(&mut self, matrix: B::Matrix) {
         self.pool.give(self.backend, matrix);
@@ -161,6 +201,11 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// Runs every operation's backward, last first, and frees each node's buffers right after its own.
     pub(super) fn run(mut self) -> Result<(), ComputeError> {
         for i in (0..self.nodes.len()).rev() {
+            let node = &self.nodes[i];
+            let waits = node.operation.as_ref().is_some_and(|operation| operation.waits_for_others());
+            if !(waits && self.grads[i].is_some()) && matches!(node.value, Value::Owned(_)) {
+                self.do_put_off()?;
+            }
             if let Some(grad) = self.grads[i].take() {
                 match self.nodes[i].operation.take() {
                     Some(operation) => operation.backward(&mut self, Var(i), grad)?,
@@ -174,4 +219,24 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         }
         Ok(())
     }
+}
+
+/// Computes the gradients that were put off, of values of `nodes`.
+fn do_put_off<B: Backend>(
+    (backend, nodes): (&B, &[Node<'_, B>]),
+    gradients: &mut Gradients<B>,
+    put_off: &mut Vec<WeightGradients<B>>,
+    pool: &mut Pool<B>,
+) -> Result<(), ComputeError> {
+    for WeightGradients { terms, dropout, grad } in put_off.drain(..) {
+        for &(x, weight) in terms.iter().rev() {
+            let Node { param: Some(param), needs_grad: true, .. } = nodes[weight.0] else { continue };
+            let (mut weight_grad, accumulate) = gradients.take(param);
+            let (x, dz) = ((nodes[x.0].matrix(), Transpose::Yes), (&grad, Transpose::No));
+            backend.gemm(x, dropout, dz, Epilogue { accumulate, ..Epilogue::default() }, &mut weight_grad)?;
+            gradients.put(param, weight_grad);
+        }
+        pool.give(backend, grad);
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
+use super::backward::WeightGradients;
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
 
@@ -75,6 +76,13 @@ impl<B: Backend> Tape<'_, B> {
 impl<B: Backend> Operation<B> for Linear {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
+        if self.may_put_off(pass) {
+            for &term in self.terms.iter().rev() {
+                self.operand_backward(pass, term, &grad)?;
+            }
+            pass.put_off(WeightGradients { terms: self.terms.clone(), dropout: self.dropout, grad });
+            return Ok(());
+        }
         for &(x, weight) in self.terms.iter().rev() {
             // ∂W = dropout(X)ᵀ·∂Z
             pass.with_grad(weight, |pass, weight_grad, accumulate| {
@@ -93,6 +101,15 @@ impl<B: Backend> Operation<B> for Linear {
 }
 
 impl Linear {
+    /// Whether gradients of weights can wait: nobody else wants that of the result, and the next operation on the way
+    /// back waits for others anyway.
+    fn may_put_off<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
+        let mut terms = self.terms.iter();
+        self.epilogue.add.is_none()
+            && terms.all(|&(_, weight)| pass.is_param(weight))
+            && pass.may_put_off(self.terms[0].0)
+    }
+
     /// `∂X = mask ⊙ (∂Z·Wᵀ)`
     fn operand_backward<B: Backend>(
         &self,

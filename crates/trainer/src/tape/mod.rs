@@ -72,6 +72,12 @@ pub trait Operation<B: Backend> {
     fn epilogue(&self) -> Option<Recorded> {
         None
     }
+
+    /// Whether its way back waits for rows of other ranks, and does meanwhile what was
+    /// [put off](BackwardPass::put_off).
+    fn waits_for_others(&self) -> bool {
+        false
+    }
 }
 
 enum Value<'a, B: Backend> {
@@ -277,6 +283,7 @@ impl<'a, B: Backend> Tape<'a, B> {
             nodes: std::mem::take(&mut self.nodes),
             pool: self.pool,
             gradients,
+            put_off: Vec::new(),
         };
         for (var, grad) in loss.grads {
             pass.grads[var.0] = Some(grad);
