@@ -146,7 +146,7 @@ fn plans(n: usize) -> Vec<Sharing> {
     let lists = Sharing { exchange: Exchange::Rows, ..rows };
     // Of two each gets the panel of the other, at once.
     let turns = (n > 2).then_some(Stages::Turns);
-    let stages = [1, 2, 4].map(Stages::Parts).into_iter().chain(turns);
+    let stages = [1, 2, 3, 4].map(Stages::Parts).into_iter().chain(turns);
     let both =
         [rows, lists].into_iter().flat_map(|sharing| stages.clone().map(move |stages| Sharing { stages, ..sharing }));
     let rounded = Sharing { wire: Dtype::Bf16, ..rows };
