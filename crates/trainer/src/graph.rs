@@ -3,7 +3,7 @@
 
 use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
-use crate::distributed::CutGraph;
+use crate::distributed::{CutGraph, OwnRows};
 use crate::tape::Pool;
 
 /// The normalised adjacency `Â` that a layer aggregates over. Models hand it to
@@ -81,7 +81,7 @@ impl<B: Backend> Graph<B> {
             Self::Whole(matrix) | Self::Block(BlockGraph { matrix, .. }) => {
                 backend.spmm((matrix, transpose), None, x, epilogue, out)
             }
-            Self::Cut(graph) => graph.multiply(backend, pool, transpose, x, &epilogue, out),
+            Self::Cut(graph) => graph.multiply(backend, pool, transpose, OwnRows::Of(x), &epilogue, out),
         }
     }
 
@@ -98,7 +98,7 @@ impl<B: Backend> Graph<B> {
             }
             Self::Cut(graph) => {
                 let mut out = backend.zeros(backend.shape(x), backend.dtype(x))?;
-                graph.multiply(backend, pool, Transpose::No, x, &Epilogue::default(), &mut out)?;
+                graph.multiply(backend, pool, Transpose::No, OwnRows::Of(x), &Epilogue::default(), &mut out)?;
                 *x = out;
                 Ok(())
             }

@@ -281,9 +281,20 @@ impl GraphConv {
         masks: Masks,
         activation: Activation,
     ) -> Result<Var, ComputeError> {
+        let aggregated = |bias: Option<Var>| AggregateOptions {
+            bias,
+            activation,
+            mask: masks.result,
+            ..AggregateOptions::default()
+        };
+        if let (Rows::Dense(x), None) = (rows, masks.operand) {
+            let weight = tape.param(self.linear.weight);
+            let options = aggregated(self.linear.bias(tape));
+            return tape.aggregate_product(graph, (*x, weight), options);
+        }
         let options = LinearOptions { dropout: masks.operand, ..LinearOptions::default() };
         let transformed = self.linear.forward_without_bias(tape, rows, options)?;
-        let bias = self.linear.bias(tape);
-        tape.aggregate(graph, transformed, AggregateOptions { bias, activation, mask: masks.result, add: None })
+        let options = aggregated(self.linear.bias(tape));
+        tape.aggregate(graph, transformed, options)
     }
 }

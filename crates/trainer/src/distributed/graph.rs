@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Transpose};
 
 use super::blocks::{BlockSource, Blocks, Pattern, travelling};
-use super::product::{Beside, Operand, Product, Sums};
+use super::product::{Beside, Operand, OwnRows, Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
@@ -62,7 +62,7 @@ impl<B: Backend> CutGraph<B> {
         Ok(slot.get().expect("just set"))
     }
 
-    /// `out = epilogue(op(Â)·X)` for the rank's own rows of `X` and `out`; all ranks call it together.
+    /// `out = epilogue(op(Â)·X)` for the rank's own `rows` of `X` and those of `out`; all ranks call it together.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -71,11 +71,11 @@ impl<B: Backend> CutGraph<B> {
         backend: &B,
         pool: &mut Pool<B>,
         transpose: Transpose,
-        x: &B::Matrix,
+        rows: OwnRows<'_, B>,
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        self.multiply_beside(backend, (pool, &mut |_| Ok(())), transpose, x, epilogue, out)
+        self.multiply_beside(backend, (pool, &mut |_| Ok(())), transpose, rows, epilogue, out)
     }
 
     /// The same, with something that the rank does `beside` it: while the first rows of others travel.
@@ -87,15 +87,15 @@ impl<B: Backend> CutGraph<B> {
         backend: &B,
         (pool, beside): (&mut Pool<B>, &mut Beside<'_, B>),
         transpose: Transpose,
-        x: &B::Matrix,
+        rows: OwnRows<'_, B>,
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
         // Own rows are multiplied as they travel, times factors and rounded: how many ranks there are changes no
         // operand.
-        let travelling = travelling(backend.dtype(x), self.wire());
-        let operand = Operand { x, factors: blocks.factors.as_ref(), dtype: travelling };
+        let travelling = travelling(rows.dtype(backend), self.wire());
+        let operand = Operand { rows, factors: blocks.factors.as_ref(), dtype: travelling };
         let mut product = Product { ranks: &self.ranks, backend, pool, beside };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {

@@ -62,6 +62,6 @@ pub use session::{Layout, RankOptions, TrainJob};
 pub(crate) use adjacency::{AllScales, CutAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};
 pub(crate) use first::{first_does, first_tells, read_told, told};
-pub(crate) use product::Beside;
+pub(crate) use product::{Beside, OwnRows};
 pub(crate) use ranks::numbers;
 pub(crate) use rows::PeerRows;

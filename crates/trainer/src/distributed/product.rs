@@ -27,9 +27,65 @@ fn stages_ahead(stages: Stages, overlap: bool) -> usize {
     }
 }
 
+/// A rank's own rows of an operand.
+#[derive(Clone, Copy)]
+pub(crate) enum OwnRows<'x, B: Backend> {
+    /// Those of a matrix.
+    Of(&'x B::Matrix),
+    /// `X·W`, of which each part of the columns is computed when it is to travel: the first is on its way while the
+    /// others are made.
+    Product {
+        /// `X`.
+        x: &'x B::Matrix,
+        /// `W`.
+        weight: &'x B::Matrix,
+    },
+}
+
+impl<B: Backend> OwnRows<'_, B> {
+    fn shape(&self, backend: &B) -> Shape {
+        match self {
+            Self::Of(x) => backend.shape(x),
+            Self::Product { x, weight } => Shape::new(backend.shape(x).rows, backend.shape(weight).cols),
+        }
+    }
+
+    /// How they are stored.
+    pub(super) fn dtype(&self, backend: &B) -> Dtype {
+        match self {
+            Self::Of(x) => backend.dtype(x),
+            Self::Product { .. } => backend.activations(),
+        }
+    }
+}
+
+/// Some columns of `X·W`, in a buffer of the pool.
+fn product_of<B: Backend>(
+    (backend, pool): (&B, &mut Pool<B>),
+    x: &B::Matrix,
+    weight: &B::Matrix,
+    columns: &Range<usize>,
+) -> Result<B::Matrix, ComputeError> {
+    let Shape { rows: inner, cols } = backend.shape(weight);
+    let mut out = pool.take(backend, Shape::new(backend.shape(x).rows, columns.len()), backend.activations())?;
+    let mut multiply = |weight: &B::Matrix| {
+        backend.gemm((x, Transpose::No), None, (weight, Transpose::No), Epilogue::default(), &mut out)
+    };
+    if columns.len() == cols {
+        multiply(weight)?;
+    } else {
+        let shape = Shape::new(inner, columns.len());
+        let mut some = pool.take(backend, shape, backend.dtype(weight))?;
+        backend.copy_block(shape, weight, (0, columns.start), &mut some, (0, 0))?;
+        multiply(&some)?;
+        pool.give(backend, some);
+    }
+    Ok(out)
+}
+
 /// A rank's own rows of the operand, from which those are made that travel.
 pub(super) struct Operand<'x, B: Backend> {
-    pub(super) x: &'x B::Matrix,
+    pub(super) rows: OwnRows<'x, B>,
     /// What rows are multiplied by before they travel.
     pub(super) factors: Option<&'x B::Matrix>,
     /// How they travel.
@@ -37,25 +93,55 @@ pub(super) struct Operand<'x, B: Backend> {
 }
 
 impl<B: Backend> Operand<'_, B> {
-    /// Some columns as they travel; `None` where that is all of the operand as it is.
+    /// Some columns as they travel; `None` where that is all of a matrix as it is.
     fn columns(
         &self,
         backend: &B,
         pool: &mut Pool<B>,
         columns: &Range<usize>,
     ) -> Result<Option<B::Matrix>, ComputeError> {
-        let Shape { rows, cols } = backend.shape(self.x);
+        let made = match self.rows {
+            OwnRows::Of(x) => return self.columns_of(x, backend, pool, columns),
+            OwnRows::Product { x, weight } => product_of((backend, pool), x, weight, columns)?,
+        };
+        match self.columns_of(&made, backend, pool, &(0..columns.len()))? {
+            Some(travelling) => {
+                pool.give(backend, made);
+                Ok(Some(travelling))
+            }
+            None => Ok(Some(made)),
+        }
+    }
+
+    /// Those of a matrix.
+    fn columns_of(
+        &self,
+        x: &B::Matrix,
+        backend: &B,
+        pool: &mut Pool<B>,
+        columns: &Range<usize>,
+    ) -> Result<Option<B::Matrix>, ComputeError> {
+        let Shape { rows, cols } = backend.shape(x);
         let (is_all, shape) = (columns.len() == cols, Shape::new(rows, columns.len()));
         if self.factors.is_none() && is_all {
-            let travels_as_it_is = self.dtype == backend.dtype(self.x);
-            return if travels_as_it_is { Ok(None) } else { pool.converted(backend, self.x, self.dtype).map(Some) };
+            let travels_as_it_is = self.dtype == backend.dtype(x);
+            return if travels_as_it_is { Ok(None) } else { pool.converted(backend, x, self.dtype).map(Some) };
         }
         let mut some = pool.take(backend, shape, self.dtype)?;
         match self.factors {
-            Some(factors) => backend.scale_rows(factors, (self.x, columns.start), &mut some)?,
-            None => backend.copy_block(shape, self.x, (0, columns.start), &mut some, (0, 0))?,
+            Some(factors) => backend.scale_rows(factors, (x, columns.start), &mut some)?,
+            None => backend.copy_block(shape, x, (0, columns.start), &mut some, (0, 0))?,
         }
         Ok(Some(some))
+    }
+
+    /// Columns that were made, or all of the matrix that travels as it is.
+    fn made<'m>(&'m self, columns: &'m Option<B::Matrix>) -> &'m B::Matrix {
+        match (columns, &self.rows) {
+            (Some(columns), _) => columns,
+            (None, OwnRows::Of(x)) => x,
+            (None, OwnRows::Product { .. }) => panic!("columns of a product are made"),
+        }
     }
 }
 
@@ -147,17 +233,17 @@ pub(super) struct Product<'p, 'b, B: Backend> {
 impl<B: Backend> Product<'_, '_, B> {
     /// The rank's own rows of the product, in a buffer of the pool.
     pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: &Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
-        let (shape, ranks) = (self.backend.shape(operand.x), self.ranks);
+        let (shape, ranks) = (operand.rows.shape(self.backend), self.ranks);
         let Some(slicing) = &ranks.mine().slice else {
             let mut tail = self.tail(shape, shape.cols)?;
             self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
             return self.end(tail);
         };
         let whole = operand.columns(self.backend, self.pool, &(0..shape.cols))?;
-        let slice = self.cut_columns(slicing, whole.as_ref().unwrap_or(operand.x))?;
+        let slice = self.cut_columns(slicing, operand.made(&whole))?;
         self.give(whole);
         let mut tail = self.tail(shape, self.backend.shape(&slice).cols)?;
-        let sliced = Operand { x: &slice, factors: None, dtype: operand.dtype };
+        let sliced = Operand { rows: OwnRows::Of(&slice), factors: None, dtype: operand.dtype };
         self.steps(blocks, &sliced, &mut Sums::Chunks(&mut tail))?;
         self.give(Some(slice));
         self.end(tail)
@@ -187,12 +273,12 @@ impl<B: Backend> Product<'_, '_, B> {
         if n_products == 0 {
             (0..n_chunks).try_for_each(|chunk| self.backend.set_zero(sums.of_chunk(chunk)))?;
         }
-        let columns = plan.stages.columns(self.backend.shape(operand.x).cols, operand.dtype.n_bytes());
+        let columns = plan.stages.columns(operand.rows.shape(self.backend).cols, operand.dtype.n_bytes());
         let stages = blocks.stages(columns.len());
         let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
         let (parts, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
         (self.beside)(self.pool)?;
-        let own_rows = |part: usize| parts[part].as_ref().unwrap_or(operand.x);
+        let own_rows = |part: usize| operand.made(&parts[part]);
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
         // else is, all chunks but the first are left to what follows the first.
         let n_before = if n_products == 1 { 1 } else { n_chunks };
@@ -246,7 +332,7 @@ impl<B: Backend> Product<'_, '_, B> {
         for (part, columns) in columns.iter().enumerate() {
             let made = operand.columns(self.backend, self.pool, columns)?;
             for stage in stages.iter().filter(|stage| stage.part == part) {
-                arriving.push_back(self.begin(stage.together, made.as_ref().unwrap_or(operand.x))?);
+                arriving.push_back(self.begin(stage.together, operand.made(&made))?);
             }
             parts.push(made);
         }

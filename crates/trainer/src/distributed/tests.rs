@@ -13,7 +13,7 @@ use super::blocks::{BlockSource, Blocks, Chunks, Panels, StepsExchange};
 use super::data::CutData;
 use super::paper::PaperRank;
 use super::session::{Layout, RankOptions};
-use super::{CutAdjacency, CutGraph, Links, Network, PaperGraph, RankPlanner, Ranks};
+use super::{CutAdjacency, CutGraph, Links, Network, OwnRows, PaperGraph, RankPlanner, Ranks};
 use crate::batching::{BatchConfig, BatchKind};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
@@ -111,7 +111,7 @@ fn check(
         let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, wire))?;
         let graph = CutGraph::new(Arc::clone(&ranks), Arc::new(cut));
         let before = ranks.world().traffic();
-        graph.multiply(&cpu, &mut pool, transpose, &x, &Epilogue::default(), &mut out)?;
+        graph.multiply(&cpu, &mut pool, transpose, OwnRows::Of(&x), &Epilogue::default(), &mut out)?;
         let after = ranks.world().traffic();
         let moved = Traffic { sent: after.sent - before.sent, received: after.received - before.received };
         Ok((cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?, moved))

@@ -1,11 +1,12 @@
 //! `aggregate`, `neighbors` and `destinations`: what a graph does to the rows of its nodes, whichever kind it is.
 //! `fetch`: rows of nodes that other ranks hold.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
 use super::epilogue::Recorded;
-use super::{BackwardPass, Operation, SpmmOptions, Tape, Var};
-use crate::distributed::{CutGraph, Pattern, PeerRows};
+use super::linear::Linear;
+use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
+use crate::distributed::{CutGraph, OwnRows, Pattern, PeerRows};
 use crate::graph::{BlockGraph, Graph};
 
 /// What goes into a [`Tape::aggregate`] besides its operands.
@@ -23,8 +24,16 @@ pub struct AggregateOptions {
 
 struct Aggregated<'a, B: Backend> {
     graph: &'a CutGraph<B>,
-    x: Var,
+    operand: Aggregand,
     epilogue: Recorded,
+}
+
+/// What is aggregated.
+#[derive(Clone, Copy)]
+enum Aggregand {
+    Rows(Var),
+    /// The product of rows and a weight, which is not stored.
+    Product(Var, Var),
 }
 
 struct Fetched<'a, B: Backend> {
@@ -45,18 +54,56 @@ impl<'a, B: Backend> Tape<'a, B> {
             Graph::Whole(matrix) | Graph::Block(BlockGraph { matrix, .. }) => {
                 self.spmm(matrix, x, SpmmOptions { weights: None, bias, activation, mask, add })
             }
-            Graph::Cut(graph) => self.aggregate_cut(graph, x, Recorded { bias, activation, mask, add }),
+            Graph::Cut(graph) => {
+                self.aggregate_cut(graph, Aggregand::Rows(x), Recorded { bias, activation, mask, add })
+            }
         }
     }
 
-    fn aggregate_cut(&mut self, graph: &'a CutGraph<B>, x: Var, epilogue: Recorded) -> Result<Var, ComputeError> {
-        let (mut out, accumulate) = epilogue.target(self, self.shape(x))?;
+    /// `mask ⊙ activation(Â·(X·W) + add + bias)`. Of a graph cut over ranks, columns of `X·W` travel while others are
+    /// computed.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend or another rank fails.
+    pub fn aggregate_product(
+        &mut self,
+        graph: &'a Graph<B>,
+        (x, weight): (Var, Var),
+        options: AggregateOptions,
+    ) -> Result<Var, ComputeError> {
+        let AggregateOptions { bias, activation, mask, add } = options;
+        match graph {
+            Graph::Whole(_) | Graph::Block(_) => {
+                let product = self.linear(x, weight, LinearOptions::default())?;
+                self.aggregate(graph, product, options)
+            }
+            Graph::Cut(graph) => {
+                self.aggregate_cut(graph, Aggregand::Product(x, weight), Recorded { bias, activation, mask, add })
+            }
+        }
+    }
+
+    fn aggregate_cut(
+        &mut self,
+        graph: &'a CutGraph<B>,
+        operand: Aggregand,
+        epilogue: Recorded,
+    ) -> Result<Var, ComputeError> {
+        let (shape, operands) = match operand {
+            Aggregand::Rows(x) => (self.shape(x), vec![x]),
+            Aggregand::Product(x, weight) => (Shape::new(self.shape(x).rows, self.shape(weight).cols), vec![x, weight]),
+        };
+        let (mut out, accumulate) = epilogue.target(self, shape)?;
         let value = |var: Var| self.nodes[var.0].matrix();
+        let rows = match operand {
+            Aggregand::Rows(x) => OwnRows::Of(value(x)),
+            Aggregand::Product(x, weight) => OwnRows::Product { x: value(x), weight: value(weight) },
+        };
         let Recorded { bias, activation, mask, .. } = epilogue;
         let applied = Epilogue { accumulate, bias: bias.map(value), activation, dropout: mask };
-        graph.multiply(self.backend, self.pool, Transpose::No, value(x), &applied, &mut out)?;
-        let operands: Vec<Var> = std::iter::once(x).chain(epilogue.operands()).collect();
-        Ok(self.record(out, &operands, Aggregated::<B> { graph, x, epilogue }))
+        graph.multiply(self.backend, self.pool, Transpose::No, rows, &applied, &mut out)?;
+        let operands: Vec<Var> = operands.into_iter().chain(epilogue.operands()).collect();
+        Ok(self.record(out, &operands, Aggregated::<B> { graph, operand, epilogue }))
     }
 
     /// The pattern of the rows at hand, and the rows of `x` that its columns stand for: all of them for a whole graph;
@@ -105,14 +152,17 @@ impl<'a, B: Backend> Tape<'a, B> {
 impl<B: Backend> Operation<B> for Aggregated<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
-        // ∂X = Âᵀ·∂Z; every rank takes part, whether or not it wants the result.
+        // ∂X = Âᵀ·∂Z, or of a product that of it; every rank takes part, whether or not it wants the result.
         let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
         pass.waiting(|backend, pool, beside| {
             let (transpose, plain) = (Transpose::Yes, Epilogue::default());
-            self.graph.multiply_beside(backend, (pool, beside), transpose, &grad, &plain, &mut x_grad)
+            self.graph.multiply_beside(backend, (pool, beside), transpose, OwnRows::Of(&grad), &plain, &mut x_grad)
         })?;
-        pass.give(self.x, x_grad)?;
-        self.epilogue.finish(pass, grad)
+        self.epilogue.finish(pass, grad)?;
+        match self.operand {
+            Aggregand::Rows(x) => pass.give(x, x_grad),
+            Aggregand::Product(x, weight) => Linear::plain(x, weight).backward(pass, out, x_grad),
+        }
     }
 
     fn epilogue(&self) -> Option<Recorded> {

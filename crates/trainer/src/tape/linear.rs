@@ -24,7 +24,7 @@ pub struct LinearOptions {
     pub add: Option<Var>,
 }
 
-struct Linear {
+pub(super) struct Linear {
     /// Operands and their weights.
     terms: Vec<(Var, Var)>,
     dropout: Option<Dropout>,
@@ -101,6 +101,11 @@ impl<B: Backend> Operation<B> for Linear {
 }
 
 impl Linear {
+    /// `X·W`, without anything behind it.
+    pub(super) fn plain(x: Var, weight: Var) -> Self {
+        Self { terms: vec![(x, weight)], dropout: None, epilogue: Recorded::default() }
+    }
+
     /// Whether gradients of weights can wait: nobody else wants that of the result, and the next operation on the way
     /// back waits for others anyway.
     fn may_put_off<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
