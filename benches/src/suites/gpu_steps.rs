@@ -1,6 +1,7 @@
 //! `gpu-steps`: what a mini-batch takes to be sampled and to be brought to a CUDA device, step by step, as in paper D's
 //! tables: neighbours relabelled by hash maps, by bitmaps, while they are drawn, and on the device; rows of features
-//! gathered in memory that the system may move, in pinned memory, piece by piece beside copies, and read in place.
+//! gathered in memory that the system may move, in pinned memory, piece by piece beside copies, and read in place; and
+//! decoded from codes that the device has.
 //!
 //! Then the three stages of training, each alone, and all of them side by side: an epoch should take little longer than
 //! the slowest.
@@ -11,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::{Backend, Dtype, RowReader, Shape};
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Matrix, NodeId};
@@ -35,6 +37,9 @@ const BATCH_SIZE: usize = 1024;
 const N_BATCHES: usize = 12;
 /// How many times faster than memory that the system may move the last way to bring rows has to be.
 const TIMES_PAGEABLE: f64 = 2.0;
+/// Codes that are decoded (paper B), and at which share of the rate of copies, read and written, rows have to come.
+const CODEC: CodecSpec = CodecSpec::Topk(8);
+const DECODED_SHARE: f64 = 0.6;
 /// How many times longer than its slowest stage a batch may take.
 const TIMES_SLOWEST: f64 = 1.15;
 
@@ -68,6 +73,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let what = format!("rows/{}: ms a batch, {TIMES_PAGEABLE} times as fast as {}", brought[2].0, brought[0].0);
     report.goals.push(Goal::at_most(what, 1e3 * best, 1e3 * pageable / TIMES_PAGEABLE));
     drop((staged, in_place));
+    batches.decoded(setup, (&cuda, rows), report)?;
     DTYPES.iter().try_for_each(|&dtype| batches.stages(setup, (&cuda, rows, dtype), report))
 }
 
@@ -149,6 +155,27 @@ impl<'d> Batches<'d> {
             n_left = if n_left == 0 { self.inputs.len() } else { n_left } - 1;
             if waits_for_each || n_left == 0 { Ok(cuda.synchronize()?) } else { Ok(()) }
         }))
+    }
+
+    /// Adds a case for rows of each storage, decoded from codes on the device.
+    fn decoded(&self, setup: &Setup, (cuda, rows): (&Cuda, &Matrix), report: &mut Report) -> Result<(), Error> {
+        let codes = CompressedFeatures::fitted(CODEC, rows, 0)?;
+        let copied = 1e9 * cuda.copy_gb_s()?;
+        let n_rows = self.inputs.iter().map(Vec::len).sum::<usize>() as f64 / self.inputs.len() as f64;
+        for dtype in DTYPES {
+            let reader = cuda.code_rows(&codes, dtype, None)?.ok_or("a device with memory of its own")?;
+            let name = format!("codes/{CODEC} to {}", dtype.name());
+            let contestant = self.read(&name, cuda, (reader.as_ref(), false), (rows.n_cols(), dtype))?;
+            let bytes = n_rows * (rows.n_cols() * dtype.n_bytes()) as f64;
+            for (name, time) in compete(setup.protocol, vec![contestant])? {
+                let rate = bytes / time.median_s;
+                let case = Case::new(name.clone(), time).with("gb_s", rate / 1e9);
+                report.add(case.with("share_of_copies", rate / copied))?;
+                let what = format!("{name}: ms a batch, rows at {DECODED_SHARE} of the rate of copies");
+                report.goals.push(Goal::at_most(what, 1e3 * time.median_s, 1e3 * bytes / (DECODED_SHARE * copied)));
+            }
+        }
+        Ok(())
     }
 
     /// Adds a case for each stage of training alone, features on the host, and for all of them.

@@ -93,6 +93,8 @@ pub enum Suite {
     GpuSteps,
     /// Epochs on sampled neighbours on a CUDA device, beside `PyG`'s loader.
     GpuMinibatch,
+    /// `gpu-steps` and `gpu-minibatch`, one after the other: what each part of sampled training brings, in one record.
+    GpuSampled,
     /// Epochs on sampled neighbours of a large graph on CUDA devices, by where its features lie.
     GpuLarge,
     /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
@@ -129,6 +131,7 @@ impl Suite {
             Self::GpuSampling => "gpu-sampling",
             Self::GpuSteps => "gpu-steps",
             Self::GpuMinibatch => "gpu-minibatch",
+            Self::GpuSampled => "gpu-sampled",
             Self::GpuLarge => "gpu-large",
             Self::GpuAccuracy => "gpu-accuracy",
             Self::Scaling => "scaling",
@@ -166,6 +169,10 @@ impl Suite {
             Self::GpuSampling => gpu_sampling::run(setup, report),
             Self::GpuSteps => gpu_steps::run(setup, report),
             Self::GpuMinibatch => gpu_minibatch::run(setup, report),
+            Self::GpuSampled => {
+                gpu_steps::run(setup, report)?;
+                gpu_minibatch::run(setup, report)
+            }
             Self::GpuLarge => gpu_large::run(setup, report),
             Self::GpuAccuracy => gpu_accuracy::run(setup, report),
             Self::Scaling => scaling::run(setup, report),

@@ -1,8 +1,9 @@
 //! [`BackwardPass`]: the walk back over a tape.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 
 use super::epilogue::Recorded;
+use super::linear::weight_gradient;
 use super::{Node, Pool, Value, Var};
 use crate::distributed::Beside;
 use crate::params::Gradients;
@@ -203,6 +204,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         for i in (0..self.nodes.len()).rev() {
             let node = &self.nodes[i];
             let waits = node.operation.as_ref().is_some_and(|operation| operation.waits_for_others());
+            // What was put off reads values of nodes before this one: it is done before any of them is freed.
             if !(waits && self.grads[i].is_some()) && matches!(node.value, Value::Owned(_)) {
                 self.do_put_off()?;
             }
@@ -217,6 +219,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
                 self.recycle(matrix);
             }
         }
+        debug_assert!(self.put_off.is_empty(), "a product that waits does what was put off");
         Ok(())
     }
 }
@@ -232,8 +235,7 @@ fn do_put_off<B: Backend>(
         for &(x, weight) in terms.iter().rev() {
             let Node { param: Some(param), needs_grad: true, .. } = nodes[weight.0] else { continue };
             let (mut weight_grad, accumulate) = gradients.take(param);
-            let (x, dz) = ((nodes[x.0].matrix(), Transpose::Yes), (&grad, Transpose::No));
-            backend.gemm(x, dropout, dz, Epilogue { accumulate, ..Epilogue::default() }, &mut weight_grad)?;
+            weight_gradient(backend, (nodes[x.0].matrix(), dropout), &grad, &mut weight_grad, accumulate)?;
             gradients.put(param, weight_grad);
         }
         pool.give(backend, grad);

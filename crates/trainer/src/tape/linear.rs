@@ -84,11 +84,8 @@ impl<B: Backend> Operation<B> for Linear {
             return Ok(());
         }
         for &(x, weight) in self.terms.iter().rev() {
-            // ∂W = dropout(X)ᵀ·∂Z
             pass.with_grad(weight, |pass, weight_grad, accumulate| {
-                let epilogue = Epilogue { accumulate, ..Epilogue::default() };
-                let (x, dz) = ((pass.value(x), Transpose::Yes), (&grad, Transpose::No));
-                pass.backend().gemm(x, self.dropout, dz, epilogue, weight_grad)
+                weight_gradient(pass.backend(), (pass.value(x), self.dropout), &grad, weight_grad, accumulate)
             })?;
             self.operand_backward(pass, (x, weight), &grad)?;
         }
@@ -98,6 +95,18 @@ impl<B: Backend> Operation<B> for Linear {
     fn epilogue(&self) -> Option<Recorded> {
         Some(self.epilogue)
     }
+}
+
+/// `∂W = dropout(X)ᵀ·∂Z`, in the place of what is there or added to it.
+pub(super) fn weight_gradient<B: Backend>(
+    backend: &B,
+    (x, dropout): (&B::Matrix, Option<Dropout>),
+    dz: &B::Matrix,
+    weight_grad: &mut B::Matrix,
+    accumulate: bool,
+) -> Result<(), ComputeError> {
+    let epilogue = Epilogue { accumulate, ..Epilogue::default() };
+    backend.gemm((x, Transpose::Yes), dropout, (dz, Transpose::No), epilogue, weight_grad)
 }
 
 impl Linear {
