@@ -322,7 +322,7 @@ fn ranks_that_cannot_share_are_refused() {
     let message = refusal(2, &["--ranks", "6", "--partition", "1.5d", "--replication", "4"]);
     assert!(says(&message, "4 replicas do not divide 6 ranks"), "{message}");
     assert!(says(&refusal(2, &["--ranks", "2", "--replication", "2"]), "choose 1.5d"));
-    assert!(says(&refusal(2, &["--ranks", "2", "--stages", "0"]), "give 1 or more, or steps"));
+    assert!(says(&refusal(2, &["--ranks", "2", "--stages", "0"]), "give 1 or more, steps or turns"));
     assert!(says(&refusal(2, &["--ranks", "2", "--chunks", "2"]), "take --partition 1.5d, 2d or 3d"));
     assert!(says(&refusal(2, &["--ranks", "1", "--replication", "0"]), "1 rank with 0 replicas"));
     assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
@@ -337,6 +337,7 @@ fn ranks_that_cannot_share_are_refused() {
         ["--wire", "bf16"],
         ["--stages", "2"],
         ["--stages", "steps"],
+        ["--stages", "turns"],
         ["--chunks", "2"],
         ["--rank-deadline", "9"],
         ["--transport", "peer"],
@@ -444,7 +445,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let plans = result["plans"].as_array().unwrap();
     let partitions: Vec<&str> = plans.iter().map(|plan| plan["grid"].as_str().unwrap()).collect();
     let schemes: Vec<&str> = partitions.iter().map(|grid| grid.split(',').next().unwrap()).collect();
-    let [rows, replicas, square] = [["1d"; 8].as_slice(), &["1.5d"; 12], &["2d"; 10]];
+    let [rows, replicas, square] = [["1d"; 10].as_slice(), &["1.5d"; 12], &["2d"; 10]];
     assert_eq!(schemes, [rows, replicas, square].concat());
     let stages: Vec<&str> = plans.iter().map(|plan| plan["stages"].as_str().unwrap()).collect();
     let of_a_grid = |stages: &[&'static str]| stages.repeat(2);
