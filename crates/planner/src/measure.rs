@@ -185,7 +185,11 @@ pub fn session(
     n_ranks: usize,
 ) -> Result<SessionRates, PlannerError> {
     let entries = entries(cuda, &dataset.graph, has_bf16, n_ranks)?;
-    Ok(SessionRates { entries, speed: speed(cuda, (dataset, config), entries, n_ranks)? })
+    let speed = speed(cuda, (dataset, config), entries, n_ranks).unwrap_or_else(|error| {
+        tracing::warn!("plans take usual rates, because the session cannot be measured without edges: {error}");
+        1.0
+    });
+    Ok(SessionRates { entries, speed })
 }
 
 /// How many times as fast as by the figures of the card a session is on as many nodes as a rank has, without edges: all
