@@ -149,8 +149,8 @@ fn plans(n: usize) -> Vec<Sharing> {
     let stages = [1, 2, 3, 4].map(Stages::Parts).into_iter().chain(turns);
     let both =
         [rows, lists].into_iter().flat_map(|sharing| stages.clone().map(move |stages| Sharing { stages, ..sharing }));
-    let rounded = Sharing { wire: Dtype::Bf16, ..rows };
-    let mut plans: Vec<Sharing> = both.chain([rounded]).collect();
+    let others = [Sharing { stages: Stages::Steps, ..rows }, Sharing { wire: Dtype::Bf16, ..rows }];
+    let mut plans: Vec<Sharing> = both.chain(others).collect();
     if n == 4 {
         let followed = [Scheme::OneAndHalfD, Scheme::TwoD].map(Sharing::plain);
         plans

@@ -117,8 +117,8 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 
 impl Planner<'_> {
     /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come
-    /// all at once, in parts, in turns or step by step, and where sums or slices follow, with these in one piece or under the
-    /// products. Nodes are cut and rows travel as in `like`.
+    /// all at once, in parts, in turns or step by step, and where sums or slices follow, with these in one piece or under
+    /// the products. Nodes are cut and rows travel as in `like`.
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
